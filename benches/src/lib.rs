@@ -1,0 +1,1 @@
+//! Benchmarks of pipezero; each file opens with the question that it answers.

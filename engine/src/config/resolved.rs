@@ -1,0 +1,277 @@
+//! A run, resolved: every default filled in, every rule checked. Nothing below the command line sees the raw file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that a run is, with no `"auto"` and no absent key left.
+///
+/// The one number that a file may leave open is the data degree (`"auto"` = world / pipeline); it is fixed when the
+/// file is resolved for a world size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The model.
+    pub model: ModelConfig,
+    /// Where the text comes from.
+    pub data: DataConfig,
+    /// When and how much to validate.
+    pub evaluation: EvaluationConfig,
+    /// The grid and the schedule.
+    pub parallel: ParallelConfig,
+    /// Batch sizes.
+    pub batch: BatchConfig,
+    /// What is sharded and how it is gathered and reduced.
+    pub zero: ZeroConfig,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// The learning rate over the steps.
+    pub scheduler: SchedulerConfig,
+    /// Largest norm of all gradients; 0 switches clipping off.
+    pub gradient_clipping: f64,
+    /// How ranks talk.
+    pub comm: CommConfig,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// Optimizer steps of the run.
+    pub steps: u64,
+    /// Seed of initial values and data order.
+    pub seed: u64,
+}
+
+/// The model's family and sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelConfig {
+    /// GPT-2: learned positions, pre-LN, tanh GELU, biases.
+    Gpt2(GptConfig),
+    /// Token embedding, per-token two-layer perceptrons, head: the smallest model, for tests and studies.
+    Mlp(GptConfig),
+}
+
+/// Sizes, under Megatron's names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GptConfig {
+    /// Transformer blocks.
+    pub num_layers: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Attention heads; divides `hidden_size`.
+    pub num_attention_heads: usize,
+    /// Tokens of a sequence.
+    pub seq_length: usize,
+    /// Token numbers are below this.
+    pub vocab_size: usize,
+    /// Whether the head uses the embedding's weight.
+    pub tie_embeddings: bool,
+    /// Standard deviation of the initial weights.
+    pub init_std: f64,
+}
+
+/// The text and its split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataConfig {
+    /// Files, folders and globs, made absolute against the run file's folder.
+    pub text: Vec<PathBuf>,
+    /// Share of the text kept for validation, in interleaved blocks of each file.
+    pub validation: f64,
+}
+
+/// When to validate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvaluationConfig {
+    /// Every so many steps; 0 = only at the end.
+    pub every: u64,
+    /// Batches of `train_batch_size` sequences each time.
+    pub batches: u64,
+}
+
+/// The grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParallelConfig {
+    /// Pipeline degree, p.
+    pub pipeline: usize,
+    /// Data degree, d.
+    pub data: usize,
+    /// The pipeline schedule.
+    pub schedule: ScheduleName,
+    /// Which layers each stage gets.
+    pub partition: PartitionConfig,
+}
+
+/// A pipeline schedule by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleName {
+    /// `gpipe`
+    GPipe,
+    /// `1f1b`
+    OneFOneB,
+}
+
+/// How layers are split into stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartitionConfig {
+    /// As equal as possible in transformer blocks; a remainder goes to the first stages.
+    Uniform,
+    /// Transformer blocks of each stage.
+    Manual(Vec<usize>),
+}
+
+/// Batch sizes; `train_batch_size = micro_batch_size * num_micro_batches * data degree`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchConfig {
+    /// Sequences of a step over all data ranks.
+    pub train_batch_size: usize,
+    /// Sequences of one micro-batch of one data rank.
+    pub micro_batch_size: usize,
+    /// Micro-batches of a step, `gradient_accumulation_steps`.
+    pub num_micro_batches: usize,
+}
+
+/// A stage of ZeRO, arXiv:1910.02054.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ZeroLevel {
+    /// Everything on every data rank.
+    Zero0,
+    /// Optimizer state sharded.
+    Zero1,
+    /// Optimizer state and gradients sharded.
+    Zero2,
+    /// Optimizer state, gradients and parameters sharded.
+    Zero3,
+}
+
+/// When gradients are reduced over the data ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReductionPolicy {
+    /// After every micro-batch.
+    Every,
+    /// Accumulated unsharded, reduced once.
+    Last,
+}
+
+/// Which gathered units stay, ZeRO-3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResidencyConfig {
+    /// Resharded after every use.
+    Strict,
+    /// At most so many units, those in use and prefetched included.
+    Units(usize),
+}
+
+/// What is sharded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroConfig {
+    /// The level.
+    pub level: ZeroLevel,
+    /// Transformer blocks of a unit.
+    pub unit_layers: usize,
+    /// Which gathered units stay.
+    pub resident_units: ResidencyConfig,
+    /// How many uses ahead a gather is issued.
+    pub prefetch_units: usize,
+    /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
+    pub reduce: ReductionPolicy,
+}
+
+/// The optimizer and its hyper-parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptimizerConfig {
+    /// AdamW, arXiv:1711.05101; DeepSpeed's `Adam` means it too.
+    AdamW {
+        /// Peak learning rate, unless the scheduler names one.
+        lr: f64,
+        /// Decay rates of the two moments.
+        betas: (f64, f64),
+        /// Added to the root of the second moment.
+        eps: f64,
+        /// Decoupled weight decay.
+        weight_decay: f64,
+        /// Which parameters are not decayed.
+        no_decay: NoDecay,
+    },
+    /// Stochastic gradient descent with momentum, as in PyTorch.
+    Sgd {
+        /// Learning rate.
+        lr: f64,
+        /// Momentum; 0 keeps no state.
+        momentum: f64,
+        /// Weight decay, added to the gradient.
+        weight_decay: f64,
+        /// Which parameters are not decayed.
+        no_decay: NoDecay,
+    },
+}
+
+/// Which parameters are left out of weight decay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoDecay {
+    /// One-dimensional parameters: biases and norms.
+    OneDimensional,
+    /// Parameters whose name contains one of these.
+    Patterns(Vec<String>),
+}
+
+/// DeepSpeed's learning rate schedules, equal to its `lr_schedules.py` step for step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SchedulerConfig {
+    /// The optimizer's rate at every step.
+    Constant,
+    /// Warm-up, then constant.
+    WarmupLr(Warmup),
+    /// Warm-up, then linear to 0 at `total_num_steps`.
+    WarmupDecayLr {
+        /// The warm-up.
+        warmup: Warmup,
+        /// Steps until 0.
+        total_num_steps: u64,
+    },
+    /// Linear warm-up by ratio, then cosine; ratios of the optimizer's rate.
+    WarmupCosineLr {
+        /// Steps until the minimum.
+        total_num_steps: u64,
+        /// Ratio at the first step.
+        warmup_min_ratio: f64,
+        /// Steps of the warm-up.
+        warmup_num_steps: u64,
+        /// Ratio at the end.
+        cos_min_ratio: f64,
+        /// Form of the warm-up.
+        warmup_type: WarmupType,
+    },
+}
+
+/// A warm-up between two rates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warmup {
+    /// Rate at the first step.
+    pub warmup_min_lr: f64,
+    /// Rate at its end.
+    pub warmup_max_lr: f64,
+    /// Its steps.
+    pub warmup_num_steps: u64,
+    /// Its form.
+    pub warmup_type: WarmupType,
+}
+
+/// The form of a warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmupType {
+    /// Logarithmic, DeepSpeed's default.
+    Log,
+    /// Linear.
+    Linear,
+}
+
+/// How ranks talk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommConfig {
+    /// The backend.
+    pub backend: BackendName,
+    /// Every wait is bounded by this.
+    pub timeout: Duration,
+}
+
+/// A communication backend by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendName {
+    /// Ranks are threads of this process.
+    Threads,
+}

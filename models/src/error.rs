@@ -1,0 +1,18 @@
+//! What can go wrong when a model is built or run.
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The tensor library refused.
+    #[error("tensor library: {0}")]
+    Tensor(#[from] candle_core::Error),
+    /// A model's shape breaks one of its rules.
+    #[error("{value}: {rule}")]
+    Shape {
+        /// The value as the user gave it, with its name.
+        value: String,
+        /// The rule that it breaks, and a repair.
+        rule: String,
+    },
+}

@@ -1,0 +1,165 @@
+//! The smallest piece of a model that has a forward and a backward of its own.
+//!
+//! Models are chains of layers. A layer knows its parameters and its calculus and nothing of ranks, stages,
+//! shards or threads: it is handed slices and writes into slices.
+//!
+//! Legend for shapes: B sequences of a micro-batch, T tokens of a sequence, N = B * T, C width, V vocabulary.
+//!
+//! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
+//! gradient reads weights and leaves what the *weight* gradient needs in a `stash`; the weight gradient reads
+//! saved activations and the stash, never a weight, and adds into the flat gradient. The full backward is one
+//! after the other, so a fused and a split backward give the same bits.
+
+use std::fmt::Debug;
+
+use crate::parameter::ParameterSpec;
+
+/// The target of a position that carries no loss.
+pub const IGNORED_TARGET: u32 = u32::MAX;
+
+/// The shape of every micro-batch of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MicroBatchShape {
+    /// B: sequences.
+    pub num_sequences: usize,
+    /// T: tokens of each sequence.
+    pub seq_length: usize,
+}
+
+impl MicroBatchShape {
+    /// N = B * T.
+    pub fn num_tokens(self) -> usize {
+        self.num_sequences * self.seq_length
+    }
+}
+
+/// The tokens of one micro-batch, read by the first layer and the loss.
+#[derive(Clone, Copy, Debug)]
+pub struct Tokens<'a> {
+    /// `[B, T]` token numbers below the vocabulary size.
+    pub inputs: &'a [u32],
+    /// `[B, T]` next tokens; [`IGNORED_TARGET`] carries no loss.
+    pub targets: &'a [u32],
+}
+
+/// The loss of one micro-batch: a sum, so that the mean can be taken once over a whole step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LossSum {
+    /// Sum of the negative log-likelihoods in nats, added in row order in f64.
+    pub sum: f64,
+    /// Number of targets that carry loss.
+    pub num_targets: u64,
+}
+
+/// How many elements a layer needs for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerSizes {
+    /// Elements of the input activation; 0 for a layer that reads tokens.
+    pub input: usize,
+    /// Elements of the output activation; 0 for the loss.
+    pub output: usize,
+    /// Elements kept from forward to backward, beside the input.
+    pub saved: usize,
+    /// Elements handed from the input gradient to the weight gradient.
+    pub stash: usize,
+    /// Scratch elements, the largest need of any of the layer's methods; contents are not kept between calls.
+    pub workspace: usize,
+}
+
+/// What a forward works on.
+#[derive(Debug)]
+pub struct ForwardArgs<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The layer's parameters, in the order and at the offsets of its unit's layout.
+    pub parameters: &'a [f32],
+    /// `[input]`; stays as it is until the backward.
+    pub input: &'a [f32],
+    /// `[output]`, overwritten.
+    pub output: &'a mut [f32],
+    /// `[saved]`, overwritten.
+    pub saved: &'a mut [f32],
+    /// `[workspace]`, contents undefined.
+    pub workspace: &'a mut [f32],
+}
+
+/// What an input gradient works on.
+#[derive(Debug)]
+pub struct BackwardInputArgs<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The layer's parameters.
+    pub parameters: &'a [f32],
+    /// `[input]` of the forward.
+    pub input: &'a [f32],
+    /// `[saved]` of the forward; may be overwritten, the weight gradient sees the result.
+    pub saved: &'a mut [f32],
+    /// `[max(input, output)]`: the output's gradient on entry (first `output` elements), the input's gradient on
+    /// return (first `input` elements).
+    pub gradient: &'a mut [f32],
+    /// `[stash]`, overwritten.
+    pub stash: &'a mut [f32],
+    /// `[workspace]`, contents undefined.
+    pub workspace: &'a mut [f32],
+    /// What the loss's gradient is seeded with: 1 / targets of the whole step, were none ignored.
+    pub loss_seed: f32,
+}
+
+/// What a weight gradient works on.
+#[derive(Debug)]
+pub struct BackwardWeightArgs<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// `[input]` of the forward.
+    pub input: &'a [f32],
+    /// `[saved]` as the input gradient left it.
+    pub saved: &'a [f32],
+    /// `[stash]` as the input gradient left it.
+    pub stash: &'a [f32],
+    /// The layer's parameter gradients, added to; same layout as the parameters.
+    pub parameter_gradients: &'a mut [f32],
+    /// `[workspace]`, contents undefined.
+    pub workspace: &'a mut [f32],
+}
+
+/// A piece of a model with explicit forward and backward.
+pub trait Layer: Debug + Send + Sync {
+    /// The layer's name, a prefix of its parameters' names: `h.3.attn`.
+    fn name(&self) -> &str;
+
+    /// The parameters in declaration order.
+    fn parameters(&self) -> Vec<ParameterSpec>;
+
+    /// What the layer needs for a micro-batch of this shape.
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes;
+
+    /// Floating-point operations of a forward (a multiply-add counts two); the backward takes twice as many.
+    fn forward_flops(&self, shape: MicroBatchShape) -> u64;
+
+    /// Whether the input gradient reads the parameters; false for an embedding.
+    fn backward_reads_weights(&self) -> bool {
+        true
+    }
+
+    /// Computes the output from the input and keeps what the backward needs. A layer that computes the loss returns it.
+    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum>;
+
+    /// Turns the gradient of the output into that of the input.
+    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>);
+
+    /// Adds the gradient of the parameters.
+    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
+
+    /// The full backward: the input gradient, then the weight gradient.
+    fn backward(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>, parameter_gradients: &mut [f32]) {
+        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed } = args;
+        self.backward_input(
+            shape,
+            BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed },
+        );
+        self.backward_weight(
+            shape,
+            BackwardWeightArgs { tokens, input, saved, stash, parameter_gradients, workspace },
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! The numbers of a program, each its own type, so that no stage is taken for a rank.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The number as a position in a list.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A rank's place along the pipeline axis. Every data rank of a pipeline rank runs the same instructions.
+    PipelineRank,
+    "p"
+);
+id!(
+    /// A pipeline stage, counted from the tokens; placed on a pipeline rank.
+    Stage,
+    "s"
+);
+id!(
+    /// An FSDP unit, counted over the whole model from the tokens: what is gathered at once. Never straddles a stage.
+    Unit,
+    "u"
+);
+id!(
+    /// A micro-batch of a step.
+    MicroBatch,
+    "m"
+);
