@@ -1,0 +1,179 @@
+//! Ranks are threads of one process and meet in shared memory: the default backend, no system packages.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::meeting::{Meeting, Operation, Payload};
+use super::{Channel, CommError, Communicator, Group, Pending, part};
+use crate::memory::Tagged;
+
+/// What the ranks of one process share.
+#[derive(Debug)]
+pub struct ThreadWorld {
+    size: usize,
+    timeout: Duration,
+    stopped: AtomicBool,
+    meetings: Mutex<BTreeMap<Place, Arc<Meeting>>>,
+}
+
+/// Members and channel; for a stage edge the members are sender and receiver.
+type Place = (Vec<usize>, Channel);
+
+impl ThreadWorld {
+    /// A world of `size` ranks in which no wait is longer than `timeout`.
+    pub fn new(size: usize, timeout: Duration) -> Arc<Self> {
+        Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), meetings: Mutex::default() })
+    }
+
+    /// The communicator of one rank; each rank has exactly one.
+    pub fn communicator(self: &Arc<Self>, rank: usize) -> ThreadCommunicator {
+        ThreadCommunicator { world: Arc::clone(self), rank, places: HashMap::new() }
+    }
+
+    /// Ends every wait, present and future, with [`CommError::Stopped`]: a rank failed.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn meeting(&self, place: Place) -> Arc<Meeting> {
+        let mut meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = place.0.clone();
+        Arc::clone(meetings.entry(place).or_insert_with(|| Arc::new(Meeting::new(members))))
+    }
+}
+
+/// One rank's communicator.
+#[derive(Debug)]
+pub struct ThreadCommunicator {
+    world: Arc<ThreadWorld>,
+    rank: usize,
+    /// Each meeting place that this rank has used, and the number of its next round there.
+    places: HashMap<Place, (Arc<Meeting>, u64)>,
+}
+
+impl ThreadCommunicator {
+    fn start(
+        &mut self,
+        members: &[usize],
+        channel: Channel,
+        operation: Operation,
+        payload: Payload,
+    ) -> Result<ThreadPending, CommError> {
+        if self.world.stopped.load(Ordering::Acquire) {
+            return Err(CommError::Stopped);
+        }
+        let position = members
+            .iter()
+            .position(|&member| member == self.rank)
+            .ok_or_else(|| CommError::NotAMember { rank: self.rank, group: members.to_vec() })?;
+        let place = (members.to_vec(), channel);
+        let (meeting, next) =
+            self.places.entry(place).or_insert_with_key(|place| (self.world.meeting(place.clone()), 0));
+        let round = *next;
+        *next += 1;
+        meeting.join(round, position, operation, payload)?;
+        Ok(ThreadPending { world: Arc::clone(&self.world), meeting: Arc::clone(meeting), round, position })
+    }
+
+    fn collective(
+        &mut self,
+        group: &Group,
+        channel: Channel,
+        operation: Operation,
+        range: &Range<usize>,
+        buffer: Tagged,
+    ) -> Result<ThreadPending, CommError> {
+        part(range, group.size(), 0)?;
+        self.start(group.ranks(), channel, operation, Payload::Elements(buffer))
+    }
+}
+
+impl Communicator for ThreadCommunicator {
+    type Pending = ThreadPending;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn world_size(&self) -> usize {
+        self.world.size
+    }
+
+    fn start_all_gather(
+        &mut self,
+        group: &Group,
+        buffer: Tagged,
+        range: Range<usize>,
+    ) -> Result<ThreadPending, CommError> {
+        self.collective(group, Channel::Gather, Operation::AllGather { range: range.clone() }, &range, buffer)
+    }
+
+    fn start_reduce_scatter(
+        &mut self,
+        group: &Group,
+        buffer: Tagged,
+        range: Range<usize>,
+    ) -> Result<ThreadPending, CommError> {
+        self.collective(group, Channel::Reduce, Operation::ReduceScatter { range: range.clone() }, &range, buffer)
+    }
+
+    fn start_all_reduce(
+        &mut self,
+        group: &Group,
+        channel: Channel,
+        buffer: Tagged,
+        range: Range<usize>,
+    ) -> Result<ThreadPending, CommError> {
+        self.collective(group, channel, Operation::AllReduce { range: range.clone() }, &range, buffer)
+    }
+
+    fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
+        let operation = Operation::Transfer { num_elements: buffer.len() };
+        self.start(&[self.rank, to], Channel::Edge(edge), operation, Payload::Elements(buffer))
+    }
+
+    fn start_receive(&mut self, from: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
+        let operation = Operation::Transfer { num_elements: buffer.len() };
+        self.start(&[from, self.rank], Channel::Edge(edge), operation, Payload::Elements(buffer))
+    }
+
+    fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
+        let operation = Operation::AddWords { num_words: words.len() };
+        let payload = Payload::Words(words.to_vec());
+        match self.start(group.ranks(), Channel::Words, operation, payload)?.collect()? {
+            Payload::Words(sums) => words.copy_from_slice(&sums),
+            Payload::Elements(_) => unreachable!("words went in, words come out"),
+        }
+        Ok(())
+    }
+}
+
+/// An operation of the threads backend under way.
+#[derive(Debug)]
+#[must_use = "an operation ends only when it is waited for"]
+pub struct ThreadPending {
+    world: Arc<ThreadWorld>,
+    meeting: Arc<Meeting>,
+    round: u64,
+    position: usize,
+}
+
+impl ThreadPending {
+    fn collect(self) -> Result<Payload, CommError> {
+        let world = &self.world;
+        let stopped = || world.stopped.load(Ordering::Acquire);
+        self.meeting.collect(self.round, self.position, world.timeout, stopped)
+    }
+}
+
+impl Pending for ThreadPending {
+    fn wait(self) -> Result<Tagged, CommError> {
+        match self.collect()? {
+            Payload::Elements(buffer) => Ok(buffer),
+            Payload::Words(_) => unreachable!("elements went in, elements come out"),
+        }
+    }
+}

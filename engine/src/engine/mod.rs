@@ -1,0 +1,178 @@
+//! The engine: a plan brought to life, one thread per rank, and the few things that can be asked of it.
+
+mod error;
+mod ranks;
+mod report;
+mod weights;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pipezero_schedule::PipelineRank;
+
+pub use error::EngineError;
+use ranks::Ranks;
+pub use report::{EvalReport, MeasuredRank, StepReport};
+pub use weights::WeightsError;
+use worker::{Answer, Command};
+
+use crate::data::BatchSource;
+use crate::executor::{Event, StepInputs};
+use crate::memory::{Category, Ledger};
+use crate::optimizer::LearningRate;
+use crate::plan::Plan;
+use crate::shard::Purpose;
+
+/// Trains, evaluates, saves and loads one model on a grid of ranks.
+///
+/// Every method asks all ranks and returns when all have answered. After an error the ranks have stopped; a new
+/// engine is needed.
+#[derive(Debug)]
+pub struct Engine {
+    plan: Arc<Plan>,
+    ranks: Ranks,
+    learning_rate: LearningRate,
+    /// Steps done.
+    step: u64,
+}
+
+impl Engine {
+    /// Starts the ranks of a plan for training, with initial weights that depend on the seed alone.
+    ///
+    /// # Errors
+    /// When a rank's memory cannot be had or a thread not started.
+    pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
+        Self::start(plan, source, Purpose::Training, Recording::Off)
+    }
+
+    /// Starts the ranks without gradients and optimizer state: for [`Engine::eval_batch`] and [`Engine::logits`].
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
+        Self::start(plan, source, Purpose::Inference, Recording::Off)
+    }
+
+    /// As [`Engine::new`], and every step's report holds the order in which each rank started and ended its
+    /// instructions.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn recording(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
+        Self::start(plan, source, Purpose::Training, Recording::On)
+    }
+
+    fn start(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        purpose: Purpose,
+        recording: Recording,
+    ) -> Result<Self, EngineError> {
+        let plan = Arc::new(plan);
+        let learning_rate = LearningRate::new(&plan.run().scheduler, plan.run().optimizer.lr());
+        let ranks = Ranks::start(&plan, &source, purpose, recording)?;
+        let mut engine = Self { plan, ranks, learning_rate, step: 0 };
+        engine.ranks.ask(&Command::Initialise)?;
+        Ok(engine)
+    }
+
+    /// The plan that runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// One optimizer step on the next batch of the source.
+    ///
+    /// # Errors
+    /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
+    /// memory are lost.
+    pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
+        let step = self.step + 1;
+        let learning_rate = self.learning_rate.at(step);
+        let answers = self.ranks.ask(&Command::Train(StepInputs { step, learning_rate }))?;
+        self.step = step;
+        Ok(StepReport::new(step, learning_rate, outcomes(answers)))
+    }
+
+    /// The loss of batch `batch` (from 1) of `source`, without gradients; the weights stay as they are.
+    ///
+    /// # Errors
+    /// As [`Engine::train_batch`].
+    pub fn eval_batch(&mut self, source: &Arc<dyn BatchSource>, batch: u64) -> Result<EvalReport, EngineError> {
+        let answers = self.ranks.ask(&Command::Evaluate { source: Arc::clone(source), batch })?;
+        Ok(EvalReport::new(&outcomes(answers)))
+    }
+
+    /// The logits `[V]` that follow `tokens`, through the pipeline.
+    ///
+    /// # Errors
+    /// [`EngineError::PromptLength`] for no tokens or more than a sequence; otherwise as [`Engine::train_batch`].
+    pub fn logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
+        let seq_length = self.plan.micro_batch_shape().seq_length;
+        if tokens.is_empty() || tokens.len() > seq_length {
+            return Err(EngineError::PromptLength { num_tokens: tokens.len(), seq_length });
+        }
+        let answers = self.ranks.ask(&Command::Logits { tokens: tokens.into() })?;
+        let logits = answers.into_iter().find_map(|answer| match answer {
+            Answer::Values(values) => Some(values),
+            _ => None,
+        });
+        Ok(logits.expect("the rank of the head answers with values"))
+    }
+
+    /// Writes the weights to one safetensors file, gathered unit by unit: no more than a unit is held at once.
+    ///
+    /// # Errors
+    /// When the file cannot be written or a rank stops. The file appears under its name only when it is complete.
+    pub fn save(&mut self, path: &Path) -> Result<(), EngineError> {
+        weights::save(&self.plan, &mut self.ranks, path)
+    }
+
+    /// Reads weights that [`Engine::save`] wrote, on any grid; every rank reads its own part.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or is of another model.
+    pub fn load(&mut self, path: &Path) -> Result<(), EngineError> {
+        let file = Arc::new(weights::WeightsFile::open(&self.plan, path)?);
+        self.ranks.ask(&Command::Load(file)).map(drop)
+    }
+
+    /// What each rank has held at most and sent in its last training step.
+    pub fn measured(&self, report: &StepReport) -> Vec<MeasuredRank> {
+        let ranks = self.ranks.ledgers().iter().zip(&report.ranks);
+        ranks.enumerate().map(|(rank, (ledger, outcome))| MeasuredRank::new(rank, ledger, outcome)).collect()
+    }
+
+    /// The account of a rank's memory.
+    pub fn ledger(&self, rank: usize) -> &Ledger {
+        &self.ranks.ledgers()[rank]
+    }
+
+    /// Bytes that all ranks hold at most, by category.
+    pub fn peak_bytes(&self, category: Category) -> u64 {
+        self.ranks.ledgers().iter().map(|ledger| ledger.peak_bytes(category)).sum()
+    }
+
+    /// The order of starts and ends on one rank, in a report of an engine that records.
+    pub fn order<'a>(&self, report: &'a StepReport, rank: usize) -> (PipelineRank, &'a [Event]) {
+        (PipelineRank(self.plan.grid().pipeline_rank(rank) as u32), &report.ranks[rank].events)
+    }
+}
+
+/// Whether the order of starts and ends is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recording {
+    Off,
+    On,
+}
+
+fn outcomes(answers: Vec<Answer>) -> Vec<crate::executor::RankOutcome> {
+    answers
+        .into_iter()
+        .filter_map(|answer| match answer {
+            Answer::Outcome(outcome) => Some(*outcome),
+            Answer::Done | Answer::Values(_) => None,
+        })
+        .collect()
+}

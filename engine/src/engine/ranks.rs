@@ -1,0 +1,212 @@
+//! The ranks' threads, and how all of them are asked and stopped together.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+
+use super::Recording;
+use super::error::{EngineError, Report};
+use super::worker::{Answer, Command, serve};
+use crate::comm::{CommError, ThreadWorld};
+use crate::data::BatchSource;
+use crate::executor::{Cause, Positions, Rank, RankFailure};
+use crate::memory::Ledger;
+use crate::plan::Plan;
+use crate::shard::Purpose;
+
+/// One thread per rank of the grid.
+#[derive(Debug)]
+pub(super) struct Ranks {
+    commands: Vec<Sender<Command>>,
+    answers: Receiver<(usize, Result<Answer, RankFailure>)>,
+    threads: Vec<JoinHandle<()>>,
+    ledgers: Vec<Arc<Ledger>>,
+    positions: Arc<Positions>,
+    world: Arc<ThreadWorld>,
+    /// How long a rank may take to notice that the others have stopped.
+    grace: Duration,
+    stopped: bool,
+}
+
+/// A rank looks for a stop in every wait, so one that computes on needs no longer than its current unit.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Ranks {
+    /// Starts every rank and returns when each has allocated what it will hold.
+    pub(super) fn start(
+        plan: &Arc<Plan>,
+        source: &Arc<dyn BatchSource>,
+        purpose: Purpose,
+        recording: Recording,
+    ) -> Result<Self, EngineError> {
+        let num_ranks = plan.grid().world_size();
+        let timeout = plan.run().comm.timeout;
+        let (answer, answers) = unbounded();
+        let mut ranks = Self {
+            commands: Vec::new(),
+            answers,
+            threads: Vec::new(),
+            ledgers: (0..num_ranks).map(|_| Arc::default()).collect(),
+            positions: Arc::new(Positions::new(num_ranks)),
+            world: ThreadWorld::new(num_ranks, timeout),
+            grace: GRACE.max(timeout),
+            stopped: false,
+        };
+        for rank in 0..num_ranks {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(plan.run().threads)
+                .thread_name(move |thread| format!("rank-{rank}.{thread}"))
+                .build()
+                .map_err(|error| EngineError::Start { rank, reason: error.to_string() })?;
+            let (command, commands) = unbounded();
+            ranks.commands.push(command);
+            let worker = Worker {
+                rank,
+                plan: Arc::clone(plan),
+                source: Arc::clone(source),
+                purpose,
+                recording,
+                ledger: Arc::clone(&ranks.ledgers[rank]),
+                positions: Arc::clone(&ranks.positions),
+                world: Arc::clone(&ranks.world),
+                commands,
+                answer: answer.clone(),
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("rank-{rank}"))
+                .spawn(move || pool.install(|| worker.run()))
+                .map_err(|error| EngineError::Start { rank, reason: error.to_string() })?;
+            ranks.threads.push(thread);
+        }
+        ranks.collect()?;
+        Ok(ranks)
+    }
+
+    /// Asks every rank and returns their answers, by rank.
+    pub(super) fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, EngineError> {
+        if self.stopped {
+            return Err(EngineError::AlreadyStopped);
+        }
+        for rank in &self.commands {
+            // A rank that is gone has already answered with its failure.
+            let _ = rank.send(command.clone());
+        }
+        self.collect()
+    }
+
+    pub(super) fn ledgers(&self) -> &[Arc<Ledger>] {
+        &self.ledgers
+    }
+
+    fn collect(&mut self) -> Result<Vec<Answer>, EngineError> {
+        let mut answers: Vec<Option<Answer>> = (0..self.commands.len()).map(|_| None).collect();
+        for _ in 0..answers.len() {
+            match self.answers.recv() {
+                Ok((rank, Ok(answer))) => answers[rank] = Some(answer),
+                Ok((_, Err(failure))) => return Err(self.stop(failure, &answers)),
+                Err(_) => return Err(EngineError::AlreadyStopped),
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// One rank has failed: stops all others and gathers where each of them was.
+    fn stop(&mut self, first: RankFailure, answered: &[Option<Answer>]) -> EngineError {
+        self.stopped = true;
+        self.world.stop();
+        let mut silent: Vec<usize> = (0..answered.len()).filter(|&rank| answered[rank].is_none()).collect();
+        silent.retain(|&rank| rank != first.rank);
+        let mut failures = vec![first];
+        let deadline = Instant::now() + self.grace;
+        while !silent.is_empty() {
+            match self.answers.recv_deadline(deadline) {
+                Ok((rank, answer)) => {
+                    silent.retain(|&other| other != rank);
+                    failures.extend(answer.err());
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        for rank in silent {
+            failures.push(RankFailure { rank, position: self.positions.get(rank), cause: Cause::Stalled });
+        }
+        // What a rank fails of because another failed comes last.
+        failures.sort_by_key(|failure| matches!(failure.cause, Cause::Comm(CommError::Stopped)));
+        EngineError::Stopped(Report { failures })
+    }
+}
+
+impl Drop for Ranks {
+    /// Ends the threads. After a failure they are left to themselves, since one of them may never end.
+    fn drop(&mut self) {
+        self.commands.clear();
+        if !self.stopped {
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+struct Worker {
+    rank: usize,
+    plan: Arc<Plan>,
+    source: Arc<dyn BatchSource>,
+    purpose: Purpose,
+    recording: Recording,
+    ledger: Arc<Ledger>,
+    positions: Arc<Positions>,
+    world: Arc<ThreadWorld>,
+    commands: Receiver<Command>,
+    answer: Sender<(usize, Result<Answer, RankFailure>)>,
+}
+
+impl Worker {
+    /// Builds the rank inside the thread that owns it, then serves until nobody asks any more or something fails.
+    fn run(self) {
+        let mut rank = match self.guard(|| self.build()) {
+            Ok(rank) => rank,
+            Err(failure) => return self.reply(Err(failure)),
+        };
+        self.reply(Ok(Answer::Done));
+        while let Ok(command) = self.commands.recv() {
+            let answer = self.guard(|| serve(&mut rank, command, self.source.as_ref()));
+            let failed = answer.is_err();
+            self.reply(answer);
+            if failed {
+                return;
+            }
+        }
+    }
+
+    fn build(&self) -> Result<Rank<crate::comm::ThreadCommunicator>, Cause> {
+        let comm = self.world.communicator(self.rank);
+        let positions = Arc::clone(&self.positions);
+        let mut rank = Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)?;
+        if self.recording == Recording::On {
+            rank.record_order();
+        }
+        Ok(rank)
+    }
+
+    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, RankFailure> {
+        // The rank is not used again after a panic, so no broken invariant of it can be seen.
+        let result = catch_unwind(AssertUnwindSafe(f))
+            .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
+        result.map_err(|cause| RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
+    }
+
+    fn reply(&self, answer: Result<Answer, RankFailure>) {
+        // Nobody listens any more only when the engine is gone.
+        let _ = self.answer.send((self.rank, answer));
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}

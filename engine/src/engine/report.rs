@@ -1,0 +1,125 @@
+//! What a step and an evaluation tell.
+
+use serde::Serialize;
+
+use crate::comm::Traffic;
+use crate::executor::RankOutcome;
+use crate::memory::{Category, Ledger};
+
+/// What came out of one training step.
+#[derive(Clone, Debug)]
+pub struct StepReport {
+    /// The step, from 1.
+    pub step: u64,
+    /// Mean loss of the step before the update, nats per target; `None` if no target carries loss.
+    pub loss: Option<f64>,
+    /// Norm of all gradients before clipping.
+    pub gradient_norm: f64,
+    /// The step's learning rate.
+    pub learning_rate: f64,
+    /// Targets that carry loss.
+    pub num_targets: u64,
+    /// Whether the weights were left as they are, since no target carries loss.
+    pub skipped: bool,
+    /// The longest rank's time, seconds.
+    pub step_s: f64,
+    /// Mean time of the ranks that they waited for transfers, seconds.
+    pub exposed_comm_s: f64,
+    pub(crate) ranks: Vec<RankOutcome>,
+}
+
+impl StepReport {
+    pub(super) fn new(step: u64, learning_rate: f64, ranks: Vec<RankOutcome>) -> Self {
+        let first = ranks.first().expect("a grid has at least one rank");
+        let num_targets = first.record.num_targets();
+        let waited: f64 = ranks.iter().map(|rank| rank.waited.as_secs_f64()).sum();
+        Self {
+            step,
+            loss: (num_targets > 0).then(|| first.record.mean_loss()),
+            gradient_norm: first.gradient_norm,
+            learning_rate,
+            num_targets,
+            skipped: num_targets == 0,
+            step_s: ranks.iter().map(|rank| rank.elapsed.as_secs_f64()).fold(0.0, f64::max),
+            exposed_comm_s: waited / ranks.len() as f64,
+            ranks,
+        }
+    }
+
+    /// Calls and bytes of each rank in this step, by world rank.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        self.ranks.iter().map(|rank| rank.traffic).collect()
+    }
+
+    /// Share of the step that ranks spent waiting for others, mean over the ranks: bubble and exposed transfers.
+    pub fn idle_share(&self) -> f64 {
+        if self.step_s > 0.0 { self.exposed_comm_s / self.step_s } else { 0.0 }
+    }
+}
+
+/// What came out of the evaluation of one batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EvalReport {
+    /// Mean loss, nats per target; `None` if no target carries loss.
+    pub loss: Option<f64>,
+    /// Targets that carry loss.
+    pub num_targets: u64,
+}
+
+impl EvalReport {
+    pub(super) fn new(ranks: &[RankOutcome]) -> Self {
+        let record = &ranks.first().expect("a grid has at least one rank").record;
+        let num_targets = record.num_targets();
+        Self { loss: (num_targets > 0).then(|| record.mean_loss()), num_targets }
+    }
+}
+
+/// Memory and traffic that one rank was measured to have, in the shape of `plan --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct MeasuredRank {
+    /// The world rank.
+    pub rank: usize,
+    /// Peak bytes by category.
+    pub memory: MeasuredMemory,
+    /// Calls and bytes of one step.
+    pub traffic: Traffic,
+}
+
+/// Peak bytes of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MeasuredMemory {
+    /// Parameters at rest.
+    pub parameters: u64,
+    /// Gathered units.
+    pub gathered: u64,
+    /// Gradients.
+    pub gradients: u64,
+    /// Optimizer state.
+    pub optimizer: u64,
+    /// Activations and workspaces.
+    pub activations: u64,
+    /// Receive and send buffers.
+    pub communication: u64,
+    /// Most bytes held at once.
+    pub peak: u64,
+}
+
+impl MeasuredRank {
+    pub(super) fn new(rank: usize, ledger: &Ledger, outcome: &RankOutcome) -> Self {
+        Self { rank, memory: MeasuredMemory::new(ledger), traffic: outcome.traffic }
+    }
+}
+
+impl MeasuredMemory {
+    fn new(ledger: &Ledger) -> Self {
+        Self {
+            parameters: ledger.peak_bytes(Category::Parameters),
+            gathered: ledger.peak_bytes(Category::Gathered),
+            gradients: ledger.peak_bytes(Category::Gradients),
+            optimizer: ledger.peak_bytes(Category::Optimizer),
+            activations: ledger.peak_bytes(Category::Activations),
+            communication: ledger.peak_bytes(Category::Communication),
+            peak: ledger.total_peak_bytes(),
+        }
+    }
+}

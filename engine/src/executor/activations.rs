@@ -1,0 +1,89 @@
+//! What runs through a rank's units, and what they keep from forward to backward.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pipezero_models::ModelError;
+use pipezero_schedule::{Stage, Unit};
+
+use crate::memory::{Category, Ledger, Tagged};
+use crate::plan::RankSizes;
+use crate::shard::Loan;
+
+/// The activation memory of one rank, sized by the plan and allocated once.
+#[derive(Debug)]
+pub(crate) struct Activations {
+    /// For each stage of the rank its slots; a slot holds one micro-batch in flight.
+    slots: BTreeMap<Stage, Vec<Slot>>,
+    /// Activations between units: one is read, the other written, then they swap.
+    pub(crate) stream: [Tagged; 2],
+    /// The gradient that runs down through the units.
+    pub(crate) gradient: Tagged,
+    /// Scratch of whichever unit runs.
+    pub(crate) workspace: Tagged,
+    /// Stands where a unit reads or writes nothing.
+    pub(crate) nothing: Tagged,
+}
+
+/// The activations of one micro-batch in one stage.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// What each unit saved.
+    pub(crate) saved: BTreeMap<Unit, Tagged>,
+    /// The stage's output, lent while it is sent; empty in a stage that sends nothing.
+    pub(crate) output: Loan<Tagged>,
+}
+
+impl Activations {
+    pub(crate) fn new(sizes: &RankSizes, ledger: &Arc<Ledger>) -> Result<Self, ModelError> {
+        let zeros = |len| Tagged::zeros(len, Category::Activations, ledger);
+        let mut slots = BTreeMap::new();
+        for stage in &sizes.stages {
+            let stage_slots = (0..stage.num_slots)
+                .map(|_| {
+                    let saved = stage.saved.iter().map(|&(unit, len)| Ok((unit, zeros(len)?)));
+                    Ok(Slot {
+                        saved: saved.collect::<Result<_, ModelError>>()?,
+                        output: Loan::new(zeros(stage.output_len)?),
+                    })
+                })
+                .collect::<Result<_, ModelError>>()?;
+            slots.insert(stage.stage, stage_slots);
+        }
+        Ok(Self {
+            slots,
+            stream: [zeros(sizes.stream_len)?, zeros(sizes.stream_len)?],
+            gradient: zeros(sizes.gradient_len)?,
+            workspace: zeros(sizes.workspace_len)?,
+            nothing: zeros(0)?,
+        })
+    }
+
+    /// A stage's slot.
+    pub(crate) fn slot_mut(&mut self, stage: Stage, slot: usize) -> &mut Slot {
+        let slots = self.slots.get_mut(&stage).expect("a rank runs only its own stages");
+        &mut slots[slot]
+    }
+
+    /// A slot together with the buffers that every unit shares.
+    pub(crate) fn parts(&mut self, stage: Stage, slot: usize) -> Parts<'_> {
+        let slots = self.slots.get_mut(&stage).expect("a rank runs only its own stages");
+        Parts {
+            slot: &mut slots[slot],
+            stream: &mut self.stream,
+            gradient: &mut self.gradient,
+            workspace: &mut self.workspace,
+            nothing: &mut self.nothing,
+        }
+    }
+}
+
+/// Borrowed apart, since a unit works on all of them at once.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) slot: &'a mut Slot,
+    pub(crate) stream: &'a mut [Tagged; 2],
+    pub(crate) gradient: &'a mut Tagged,
+    pub(crate) workspace: &'a mut Tagged,
+    pub(crate) nothing: &'a mut Tagged,
+}

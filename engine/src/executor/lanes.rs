@@ -1,0 +1,178 @@
+//! Instructions of the other lanes: started here, ended when something waits for them.
+
+use std::time::Instant;
+
+use pipezero_schedule::{CheckedProgram, Edge, MicroBatch, Stage, Unit};
+
+use super::error::Cause;
+use super::rank::Rank;
+use super::recorder::EventKind;
+use crate::comm::{Channel, Communicator, Pending};
+use crate::memory::Tagged;
+use crate::shard::Weights;
+
+/// An operation under way, and what becomes of its buffer.
+#[derive(Debug)]
+pub(crate) struct InFlight<P> {
+    pending: P,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Unshard { unit: Unit },
+    Reduce { unit: Unit },
+    ReduceLast { unit: Unit },
+    GatherAfterStep { unit: Unit },
+    SendActivation { stage: Stage, slot: usize },
+    SendGradient { edge: Edge },
+    Receive { edge: Edge, micro_batch: MicroBatch },
+}
+
+impl<C: Communicator> Rank<C> {
+    pub(super) fn unshard(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
+        let layout = self.stores[&unit].layout;
+        let mut buffer =
+            self.gather_buffers.pop().expect("a checked program gathers no more units than its budget holds");
+        let owner = &self.stores[&self.plan.weights_owner(unit)];
+        let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };
+        let shard = shard.read();
+        buffer.write(|values| values[layout.shard(self.data_rank)].copy_from_slice(&shard));
+        let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
+        self.fly(index, pending, Purpose::Unshard { unit });
+        Ok(())
+    }
+
+    pub(super) fn reshard(&mut self, unit: Unit) {
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let buffer = store.gathered.pop_front().expect("a checked program reshards what is gathered");
+        self.gather_buffers.push(buffer);
+    }
+
+    pub(super) fn reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let buffer = store.fresh_gradient.take().expect("a checked program reduces after each backward");
+        let range = 0..store.layout.padded_len();
+        let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
+        self.fly(index, pending, Purpose::Reduce { unit });
+        Ok(())
+    }
+
+    pub(super) fn reduce_last(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let (buffer, range) = (store.gradient.lend(), 0..store.layout.padded_len());
+        let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
+        self.fly(index, pending, Purpose::ReduceLast { unit });
+        Ok(())
+    }
+
+    pub(super) fn all_reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let (buffer, range) = (store.gradient.lend(), 0..store.layout.padded_len());
+        let pending = self.comm.start_all_reduce(&self.groups.data, Channel::Reduce, buffer, range)?;
+        self.fly(index, pending, Purpose::ReduceLast { unit });
+        Ok(())
+    }
+
+    pub(super) fn gather_after_step(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let range = 0..store.layout.padded_len();
+        let Weights::Replicated(whole) = &mut store.weights else {
+            unreachable!("only units that are whole during the step are gathered after it")
+        };
+        let pending = self.comm.start_all_gather(&self.groups.data, whole.lend(), range)?;
+        self.fly(index, pending, Purpose::GatherAfterStep { unit });
+        Ok(())
+    }
+
+    pub(super) fn send(
+        &mut self,
+        program: &CheckedProgram,
+        index: usize,
+        edge: Edge,
+        micro_batch: MicroBatch,
+    ) -> Result<(), Cause> {
+        let (to, buffer, purpose) = match edge {
+            Edge::Up(stage) => {
+                let slot = program.slot(stage, micro_batch);
+                let buffer = self.activations.slot_mut(stage, slot).output.lend();
+                (Stage(stage.0 + 1), buffer, Purpose::SendActivation { stage, slot })
+            }
+            Edge::Down(stage) => {
+                (stage, self.edges.take_held(edge, micro_batch), Purpose::SendGradient { edge })
+            }
+        };
+        let pending = self.comm.start_send(self.peer(to), edge_number(edge), buffer)?;
+        self.fly(index, pending, purpose);
+        Ok(())
+    }
+
+    pub(super) fn receive(&mut self, index: usize, edge: Edge, micro_batch: MicroBatch) -> Result<(), Cause> {
+        let from = match edge {
+            Edge::Up(stage) => stage,
+            Edge::Down(stage) => Stage(stage.0 + 1),
+        };
+        let buffer = self.edges.take_free(edge);
+        let pending = self.comm.start_receive(self.peer(from), edge_number(edge), buffer)?;
+        self.fly(index, pending, Purpose::Receive { edge, micro_batch });
+        Ok(())
+    }
+
+    /// Waits for the instruction at `index` of the row, if it is still under way.
+    pub(super) fn complete(&mut self, index: usize) -> Result<(), Cause> {
+        let Some(InFlight { pending, purpose }) = self.in_flight.remove(&index) else { return Ok(()) };
+        let start = Instant::now();
+        let buffer = pending.wait()?;
+        self.waited += start.elapsed();
+        self.land(purpose, buffer);
+        self.recorder.record(index, EventKind::Ended);
+        Ok(())
+    }
+
+    fn fly(&mut self, index: usize, pending: C::Pending, purpose: Purpose) {
+        self.in_flight.insert(index, InFlight { pending, purpose });
+    }
+
+    fn land(&mut self, purpose: Purpose, mut buffer: Tagged) {
+        match purpose {
+            Purpose::Unshard { unit } => self.store_mut(unit).gathered.push_back(buffer),
+            Purpose::Reduce { unit } => {
+                let shard = self.stores[&unit].layout.shard(self.data_rank);
+                let sum = self.store_mut(unit).gradient.get_mut();
+                buffer.write(|reduced| {
+                    sum.write(|sum| sum.iter_mut().zip(&reduced[shard]).for_each(|(sum, &part)| *sum += part));
+                    // The next backward adds into this buffer.
+                    reduced.fill(0.0);
+                });
+                self.gradient_buffers.push(buffer);
+            }
+            Purpose::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
+            Purpose::GatherAfterStep { unit } => match &mut self.store_mut(unit).weights {
+                Weights::Replicated(whole) => whole.give_back(buffer),
+                Weights::Sharded(_) | Weights::Tied => unreachable!("what was lent was whole"),
+            },
+            Purpose::SendActivation { stage, slot } => {
+                self.activations.slot_mut(stage, slot).output.give_back(buffer);
+            }
+            Purpose::SendGradient { edge } => self.edges.give_back(edge, buffer),
+            Purpose::Receive { edge, micro_batch } => self.edges.hold(edge, micro_batch, buffer),
+        }
+    }
+
+    fn store_mut(&mut self, unit: Unit) -> &mut crate::shard::UnitStore {
+        self.stores.get_mut(&unit).expect("a rank runs only its own units")
+    }
+
+    /// The world rank that runs a stage at this rank's place along the data axis.
+    fn peer(&self, stage: Stage) -> usize {
+        self.plan.grid().rank(self.plan.pipeline_rank_of(stage).index(), self.data_rank)
+    }
+}
+
+/// A number for an edge that both ends agree on.
+fn edge_number(edge: Edge) -> u32 {
+    match edge {
+        Edge::Up(stage) => 2 * stage.0,
+        Edge::Down(stage) => 2 * stage.0 + 1,
+    }
+}

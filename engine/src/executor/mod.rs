@@ -1,0 +1,24 @@
+//! Runs a checked program on one rank.
+//!
+//! The executor decides nothing. It goes through its row; before each instruction it waits for what the program's
+//! dependency graph names, then does the one thing that the instruction says. Instructions of the compute lane run
+//! here and now; the others are started and end while later ones run.
+
+mod activations;
+mod compute;
+mod edges;
+mod error;
+mod lanes;
+mod parameters;
+mod position;
+mod rank;
+mod record;
+mod recorder;
+mod tail;
+
+pub use error::{Cause, RankFailure};
+pub use position::Position;
+pub(crate) use position::Positions;
+pub(crate) use rank::{Rank, RankOutcome, StepInputs};
+pub use recorder::{Event, EventKind};
+pub(crate) use record::StepRecord;

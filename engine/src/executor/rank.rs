@@ -1,0 +1,259 @@
+//! One rank: what it holds, and the loop that runs a program on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pipezero_models::layer::LossSum;
+use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank, Unit};
+
+use super::activations::Activations;
+use super::edges::Edges;
+use super::error::Cause;
+use super::lanes::InFlight;
+use super::position::{Position, Positions};
+use super::record::StepRecord;
+use super::recorder::{Event, EventKind, Recorder};
+use super::tail::Tail;
+use crate::comm::{Communicator, Counting, Group, Traffic};
+use crate::data::{BatchSource, TokenBatch};
+use crate::memory::{Category, Ledger, Tagged};
+use crate::plan::Plan;
+use crate::shard::{Purpose, StoreOptions, UnitStore};
+
+/// The groups that a rank talks in.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    pub(crate) data: Group,
+    pub(crate) world: Group,
+    /// The ranks of both uses of a tied weight, at this rank's place along the data axis.
+    pub(crate) tied: Option<Group>,
+}
+
+/// One rank of the grid with everything it holds.
+#[derive(Debug)]
+pub(crate) struct Rank<C: Communicator> {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) pipeline_rank: PipelineRank,
+    pub(crate) data_rank: usize,
+    pub(crate) comm: Counting<C>,
+    pub(crate) groups: Groups,
+    pub(crate) stores: BTreeMap<Unit, UnitStore>,
+    pub(crate) gather_buffers: Vec<Tagged>,
+    pub(crate) gradient_buffers: Vec<Tagged>,
+    pub(crate) activations: Activations,
+    pub(crate) edges: Edges,
+    pub(crate) tokens: Vec<TokenBatch>,
+    pub(crate) losses: Vec<LossSum>,
+    /// Operations under way, by the place of their instruction in the row.
+    pub(crate) in_flight: BTreeMap<usize, InFlight<C::Pending>>,
+    pub(crate) tail: Tail,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(super) positions: Arc<Positions>,
+    pub(super) recorder: Recorder,
+    pub(super) waited: Duration,
+}
+
+/// What a rank needs to know of the step that it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepInputs {
+    /// The step, from 1; 0 in an evaluation.
+    pub(crate) step: u64,
+    /// The optimizer's rate in this step.
+    pub(crate) learning_rate: f64,
+}
+
+/// What a rank tells of a program that it ran.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RankOutcome {
+    /// Losses and targets of the whole grid; in training also the squares of all gradients.
+    pub(crate) record: StepRecord,
+    /// Norm of all gradients before clipping; 0 in an evaluation.
+    pub(crate) gradient_norm: f64,
+    /// Calls and bytes of this rank.
+    pub(crate) traffic: Traffic,
+    /// How long the rank waited for others.
+    pub(crate) waited: Duration,
+    /// How long it ran.
+    pub(crate) elapsed: Duration,
+    /// The order of starts and ends, if recorded.
+    pub(crate) events: Vec<Event>,
+}
+
+impl<C: Communicator> Rank<C> {
+    /// Allocates everything that the rank will ever hold.
+    pub(crate) fn new(
+        plan: &Arc<Plan>,
+        purpose: Purpose,
+        comm: C,
+        ledger: Arc<Ledger>,
+        positions: Arc<Positions>,
+    ) -> Result<Self, Cause> {
+        let grid = plan.grid();
+        let rank = comm.rank();
+        let pipeline_rank = PipelineRank(grid.pipeline_rank(rank) as u32);
+        let data_rank = grid.data_rank(rank);
+        let sizes = plan.sizes(pipeline_rank, purpose);
+        let buffers = |count: usize, len: usize, category| {
+            (0..count).map(|_| Tagged::zeros(len, category, &ledger)).collect::<Result<Vec<_>, _>>()
+        };
+        let groups = Groups {
+            data: Group::new(grid.data_group(rank)),
+            world: Group::new(0..grid.world_size()),
+            tied: plan.tied_pipeline_ranks().map(|(embedding, head)| {
+                Group::new([grid.rank(embedding.index(), data_rank), grid.rank(head.index(), data_rank)])
+            }),
+        };
+        let num_micro_batches = plan.run().batch.num_micro_batches;
+        let num_tokens = plan.micro_batch_shape().num_tokens();
+        let mut built = Self {
+            plan: Arc::clone(plan),
+            pipeline_rank,
+            data_rank,
+            comm: Counting::new(comm),
+            groups,
+            stores: BTreeMap::new(),
+            gather_buffers: buffers(sizes.num_gather_buffers, sizes.gather_buffer_len, Category::Gathered)?,
+            gradient_buffers: buffers(sizes.num_gradient_buffers, sizes.gradient_buffer_len, Category::Gradients)?,
+            activations: Activations::new(&sizes, &ledger)?,
+            edges: Edges::new(&sizes, &ledger)?,
+            tokens: (0..num_micro_batches).map(|_| TokenBatch::new(num_tokens)).collect(),
+            losses: vec![LossSum::default(); num_micro_batches],
+            in_flight: BTreeMap::new(),
+            tail: Tail::default(),
+            ledger,
+            positions,
+            recorder: Recorder::Off,
+            waited: Duration::ZERO,
+        };
+        built.allocate_stores(purpose)?;
+        Ok(built)
+    }
+
+    fn allocate_stores(&mut self, purpose: Purpose) -> Result<(), Cause> {
+        let options = StoreOptions {
+            zero: &self.plan.run().zero,
+            optimizer: self.plan.optimizer(),
+            no_decay: self.plan.run().optimizer.no_decay(),
+            purpose,
+            data_rank: self.data_rank,
+            ledger: &self.ledger,
+        };
+        for (id, planned) in self.plan.units_of(self.pipeline_rank) {
+            let store = if self.plan.weights_owner(id) == id {
+                UnitStore::new(&planned.unit, planned.layout, options)?
+            } else {
+                UnitStore::tied(&planned.unit, planned.layout, options)?
+            };
+            self.stores.insert(id, store);
+        }
+        Ok(())
+    }
+
+    /// Keeps the order of starts and ends from now on.
+    pub(crate) fn record_order(&mut self) {
+        self.recorder = Recorder::On(Vec::new());
+    }
+
+    /// One training step.
+    pub(crate) fn train(&mut self, inputs: StepInputs, source: &dyn BatchSource) -> Result<RankOutcome, Cause> {
+        let plan = Arc::clone(&self.plan);
+        self.run(plan.training(), inputs, source)
+    }
+
+    /// Losses of one batch, without gradients.
+    pub(crate) fn evaluate(&mut self, source: &dyn BatchSource, batch: u64) -> Result<RankOutcome, Cause> {
+        let plan = Arc::clone(&self.plan);
+        let program = plan.evaluation();
+        let start = Instant::now();
+        self.begin(program, batch, source)?;
+        self.run_row(program, StepInputs { step: 0, learning_rate: 0.0 })?;
+        let record = self.share_losses()?;
+        Ok(RankOutcome { record, ..self.outcome(start) })
+    }
+
+    fn run(
+        &mut self,
+        program: &CheckedProgram,
+        inputs: StepInputs,
+        source: &dyn BatchSource,
+    ) -> Result<RankOutcome, Cause> {
+        let start = Instant::now();
+        self.begin(program, inputs.step, source)?;
+        self.run_row(program, inputs)?;
+        let (record, gradient_norm) = (self.tail.record.clone(), self.tail.gradient_norm);
+        Ok(RankOutcome { record, gradient_norm, ..self.outcome(start) })
+    }
+
+    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets.
+    fn begin(&mut self, program: &CheckedProgram, batch: u64, source: &dyn BatchSource) -> Result<(), Cause> {
+        self.waited = Duration::ZERO;
+        self.losses.fill(LossSum::default());
+        if !self.plan.reads_tokens(self.pipeline_rank) {
+            return Ok(());
+        }
+        for micro_batch in 0..program.num_micro_batches() as usize {
+            source.micro_batch(batch, self.data_rank, micro_batch, &mut self.tokens[micro_batch])?;
+        }
+        Ok(())
+    }
+
+    fn run_row(&mut self, program: &CheckedProgram, inputs: StepInputs) -> Result<(), Cause> {
+        let rank = self.comm.rank();
+        for (index, &instruction) in program.row(self.pipeline_rank).iter().enumerate() {
+            self.positions.set(rank, Position::At { step: inputs.step, index, instruction });
+            for &earlier in program.waits(self.pipeline_rank, index) {
+                self.complete(earlier as usize)?;
+            }
+            self.recorder.record(index, EventKind::Started);
+            self.execute(program, index, instruction, inputs)?;
+            if !self.in_flight.contains_key(&index) {
+                self.recorder.record(index, EventKind::Ended);
+            }
+        }
+        self.positions.set(rank, Position::Draining { step: inputs.step });
+        while let Some((&index, _)) = self.in_flight.first_key_value() {
+            self.complete(index)?;
+        }
+        self.positions.set(rank, Position::Idle);
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        program: &CheckedProgram,
+        index: usize,
+        instruction: Instruction,
+        inputs: StepInputs,
+    ) -> Result<(), Cause> {
+        match instruction {
+            Instruction::Forward { unit, micro_batch } => self.forward(program, unit, micro_batch),
+            Instruction::Backward { unit, micro_batch } => self.backward(program, unit, micro_batch),
+            Instruction::BackwardInput { .. } | Instruction::BackwardWeight { .. } => {
+                unreachable!("no schedule that the run file accepts splits the backward")
+            }
+            Instruction::Unshard { unit } => self.unshard(index, unit)?,
+            Instruction::Reshard { unit } => self.reshard(unit),
+            Instruction::Reduce { unit, .. } => self.reduce(index, unit)?,
+            Instruction::ReduceLast { unit } => self.reduce_last(index, unit)?,
+            Instruction::AllReduce { unit } => self.all_reduce(index, unit)?,
+            Instruction::Send { edge, micro_batch } => self.send(program, index, edge, micro_batch)?,
+            Instruction::Receive { edge, micro_batch } => self.receive(index, edge, micro_batch)?,
+            Instruction::AddTied { embedding, head } => self.add_tied(embedding, head)?,
+            Instruction::GradientNorm => self.gradient_norm()?,
+            Instruction::OptimizerStep { unit } => self.optimizer_step(unit, inputs),
+            Instruction::GatherAfterStep { unit } => self.gather_after_step(index, unit)?,
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, start: Instant) -> RankOutcome {
+        RankOutcome {
+            traffic: self.comm.take_traffic(),
+            waited: self.waited,
+            elapsed: start.elapsed(),
+            events: self.recorder.take(),
+            ..RankOutcome::default()
+        }
+    }
+}

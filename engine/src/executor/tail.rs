@@ -1,0 +1,92 @@
+//! The end of a step: tied gradients, the norm over the grid, the optimizer.
+
+use pipezero_schedule::Unit;
+
+use super::error::Cause;
+use super::rank::{Rank, StepInputs};
+use super::record::{RECORD_WORDS, StepRecord};
+use crate::comm::{Channel, Communicator, Pending};
+use crate::optimizer::clip_factor;
+
+/// What the end of the step knows once the ranks have talked.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    /// The sums over the whole grid.
+    pub(crate) record: StepRecord,
+    /// Norm of all gradients before clipping.
+    pub(crate) gradient_norm: f64,
+    /// What every gradient is multiplied by: the loss's normalisation and the clipping.
+    gradient_scale: f32,
+}
+
+impl<C: Communicator> Rank<C> {
+    /// Adds the gradients of both uses of a tied weight, embedding + head.
+    pub(super) fn add_tied(&mut self, embedding: Unit, head: Unit) -> Result<(), Cause> {
+        if self.stores.contains_key(&embedding) && self.stores.contains_key(&head) {
+            let mut second = self.stores.get_mut(&head).expect("just found").gradient.lend();
+            let store = self.stores.get_mut(&embedding).expect("just found");
+            let owned = store.owned_gradient.clone();
+            second.write(|second| {
+                let sum = store.gradient.get_mut();
+                sum.write(|sum| {
+                    sum[owned.clone()].iter_mut().zip(&second[owned]).for_each(|(sum, &part)| *sum += part);
+                });
+                second.fill(0.0);
+            });
+            self.stores.get_mut(&head).expect("just found").gradient.give_back(second);
+            return Ok(());
+        }
+        let here = if self.stores.contains_key(&embedding) { embedding } else { head };
+        let store = self.stores.get_mut(&here).expect("a rank runs only its own units");
+        let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
+        let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
+        // The embedding's stage comes first in the group, so the sum is embedding + head.
+        let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
+        store.gradient.give_back(sum);
+        Ok(())
+    }
+
+    /// The norm of all gradients, each parameter counted once, and the step's loss.
+    pub(super) fn gradient_norm(&mut self) -> Result<(), Cause> {
+        let mut record = StepRecord::default();
+        for (&unit, store) in &self.stores {
+            if self.plan.counts_in_norm(unit) {
+                record.squares.add_slice(&store.gradient.get().read()[store.counted_gradient.clone()]);
+            }
+        }
+        self.losses.iter().for_each(|&loss| record.add_loss(loss));
+        let record = self.share(&record)?;
+        if !record.is_finite() {
+            return Err(Cause::NotFinite);
+        }
+        let capacity = self.plan.num_targets_capacity();
+        let normalisation = if record.num_targets() == 0 { 0.0 } else { capacity / record.num_targets() as f64 };
+        let gradient_norm = record.squares.sqrt_scaled(normalisation);
+        let clip = clip_factor(gradient_norm, self.plan.run().gradient_clipping);
+        self.tail = Tail { record, gradient_norm, gradient_scale: (normalisation * clip) as f32 };
+        Ok(())
+    }
+
+    /// The losses of the step's or batch's micro-batches, over the whole grid.
+    pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
+        let mut record = StepRecord::default();
+        self.losses.iter().for_each(|&loss| record.add_loss(loss));
+        self.share(&record)
+    }
+
+    /// Updates the elements of a unit that this rank owns and empties its gradient for the next step.
+    pub(super) fn optimizer_step(&mut self, unit: Unit, inputs: StepInputs) {
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        // A step in which no target carries loss has no gradient and leaves the weights as they are.
+        if self.tail.record.num_targets() > 0 {
+            store.update(self.plan.optimizer(), inputs.step, inputs.learning_rate, self.tail.gradient_scale);
+        }
+        store.clear_gradient();
+    }
+
+    fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {
+        let mut words: [u64; RECORD_WORDS] = record.words();
+        self.comm.all_reduce_words(&self.groups.world, &mut words)?;
+        Ok(StepRecord::from_words(&words))
+    }
+}

@@ -1,0 +1,10 @@
+//! Memory with a name on it: every large allocation of a rank is charged to a category.
+//!
+//! What the plan predicts is compared with what the [`Ledger`] measured, category by category, so nothing large may
+//! be allocated past it.
+
+mod ledger;
+mod tagged;
+
+pub use ledger::{Category, Ledger};
+pub use tagged::Tagged;

@@ -1,0 +1,12 @@
+//! What of a model a rank holds: the cut of each unit into shards, and the parameters, gradients and optimizer state
+//! at rest.
+//!
+//! `layout` is the only place with offset arithmetic over shards.
+
+mod layout;
+mod loan;
+mod store;
+
+pub use layout::{SHARD_ALIGNMENT, ShardLayout};
+pub(crate) use loan::Loan;
+pub(crate) use store::{UnitStore, Weights};
