@@ -1,1 +1,76 @@
-//! stub
+//! Which layers go to which stage and unit, and what that costs each rank in memory and traffic.
+//!
+//! # The problem
+//!
+//! A model is a chain of layers `l_0 -> l_1 -> ... -> l_{n-1}`: embeddings, transformer blocks, heads. On a grid of
+//! `p` pipeline ranks and `d` data ranks it is cut twice:
+//!
+//! ```text
+//! split   0 = b_0 < b_1 < ... < b_p = n         stage s has the layers b_s .. b_{s+1}
+//! units   b_s = c_0 < c_1 < ... < c_k = b_{s+1}  unit j of stage s has the layers c_j .. c_{j+1}
+//! ```
+//!
+//! A stage is what a pipeline rank computes, a unit is what its `d` data ranks gather at once under ZeRO-3. With
+//! `|u|` for a unit's parameters, a rank of stage `s` then holds, of weights alone,
+//!
+//! ```text
+//! sum over u in s of |u| / d   +   (1 + prefetch) * max over u in s of |u|
+//! ```
+//!
+//! which beats the unsharded `sum |u|` only where units are small enough: see [`BreakEven`].
+//!
+//! # From a graph to bytes
+//!
+//! ```
+//! use pipezero_partition::{LayerGraph, LayerNode, LayerRole, Tying, UnitLayers, UnitSplit, uniform};
+//!
+//! let layer = |name: &str, role, num_parameters| LayerNode {
+//!     name: name.to_owned(),
+//!     role,
+//!     tying: Tying::Untied,
+//!     num_parameters,
+//!     forward_flops: 2 * num_parameters,
+//!     saved_elements: 64,
+//! };
+//! let mut layers = vec![layer("wte", LayerRole::Embedding, 512)];
+//! layers.extend((0..4).map(|index| layer(&format!("h.{index}"), LayerRole::Block { index }, 768)));
+//! layers.push(layer("lm_head", LayerRole::Head, 512));
+//!
+//! let graph = LayerGraph::chain(layers, &[64; 5])?;
+//! let split = uniform(&graph, 2)?;
+//! assert_eq!(split.layers(0), 0..3);
+//! let units = UnitSplit::new(&graph, &split, UnitLayers::of_blocks(1).expect("1 is not 0"));
+//! assert_eq!(units.iter().map(|unit| unit.layers.clone()).collect::<Vec<_>>(), [0..2, 2..3, 3..4, 4..6]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`MemoryBytes`] and [`Traffic`] are closed formulas over facts of one rank. Everything here is arithmetic on
+//! numbers that the caller brings: this crate knows no tensor, no program, no file and no clock.
+
+#![forbid(unsafe_code)]
+
+mod break_even;
+mod flat;
+mod graph;
+mod manual;
+mod memory;
+mod role;
+mod split;
+#[cfg(test)]
+mod testing;
+mod traffic;
+mod uniform;
+mod units;
+mod zero;
+
+pub use break_even::BreakEven;
+pub use flat::{ALIGNMENT_ELEMENTS, ELEMENT_BYTES, padded_elements, shard_elements};
+pub use graph::{GraphError, LayerGraph, LayerNode};
+pub use manual::manual;
+pub use memory::{MemoryBytes, RankFacts, UnitFacts};
+pub use role::{LayerRole, Tying};
+pub use split::{Split, SplitError};
+pub use traffic::{NORM_RECORD_WORDS, Traffic, TrafficFacts, UnitTraffic, Volume};
+pub use uniform::uniform;
+pub use units::{Unit, UnitLayers, UnitSplit};
+pub use zero::{ReductionPolicy, Sharding, ZeroLevel};

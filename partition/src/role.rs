@@ -1,0 +1,38 @@
+//! What a layer is to the partitioner: its place in the chain and whether it shares its weight.
+
+use std::fmt;
+
+/// What a layer is to the partitioner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LayerRole {
+    /// Reads tokens; joins the first stage.
+    Embedding,
+    /// Belongs to transformer block `index`, counted from 0; a block may be several layers.
+    Block {
+        /// The block.
+        index: usize,
+    },
+    /// Final norm, head or loss; joins the last stage.
+    Head,
+}
+
+impl fmt::Display for LayerRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedding => f.write_str("embedding"),
+            Self::Block { index } => write!(f, "block {index}"),
+            Self::Head => f.write_str("head"),
+        }
+    }
+}
+
+/// Whether a layer's parameters are shared with another layer. A tied layer is a unit of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tying {
+    /// Its parameters are its own.
+    Untied,
+    /// The embedding's use of the shared weight.
+    Embedding,
+    /// The head's use of the shared weight.
+    Head,
+}

@@ -1,0 +1,121 @@
+//! A split: which contiguous layers each stage has. Complete and without an empty stage by construction.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::graph::LayerGraph;
+
+/// Which layers each stage has.
+///
+/// Made by [`uniform`](crate::uniform) and [`manual`](crate::manual); stages follow each other without gap or overlap
+/// and every stage has at least one transformer block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// One past the last layer of each stage, strictly ascending; the last one is the number of layers.
+    ends: Vec<usize>,
+}
+
+impl Split {
+    /// Gives each stage the next `blocks_per_stage[stage]` blocks; what comes before the first block joins the first
+    /// stage and what comes after the last block the last.
+    pub(crate) fn by_blocks(graph: &LayerGraph, blocks_per_stage: &[usize]) -> Result<Self, SplitError> {
+        let num_blocks = graph.num_blocks();
+        if blocks_per_stage.is_empty() {
+            return Err(SplitError::NoStages);
+        }
+        if let Some(stage) = blocks_per_stage.iter().position(|&blocks| blocks == 0) {
+            return Err(SplitError::EmptyStage { stage, num_stages: blocks_per_stage.len() });
+        }
+        if blocks_per_stage.len() > num_blocks {
+            return Err(SplitError::MoreStagesThanBlocks { num_stages: blocks_per_stage.len(), num_blocks });
+        }
+        let sum = blocks_per_stage.iter().copied().fold(0, usize::saturating_add);
+        if sum != num_blocks {
+            return Err(SplitError::WrongSum { sum, num_blocks });
+        }
+        let mut ends: Vec<usize> = blocks_per_stage
+            .iter()
+            .scan(0, |next_block, &blocks| {
+                *next_block += blocks;
+                Some(graph.block_layers(*next_block - 1).end)
+            })
+            .collect();
+        if let Some(last) = ends.last_mut() {
+            *last = graph.num_layers();
+        }
+        Ok(Self { ends })
+    }
+
+    /// Number of stages, at least one.
+    pub fn num_stages(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The layers of a stage.
+    ///
+    /// # Panics
+    /// If there is no such stage.
+    pub fn layers(&self, stage: usize) -> Range<usize> {
+        let start = if stage == 0 { 0 } else { self.ends[stage - 1] };
+        start..self.ends[stage]
+    }
+
+    /// The layers of every stage, from the first.
+    pub fn stages(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
+        (0..self.num_stages()).map(|stage| self.layers(stage))
+    }
+}
+
+/// Why layers cannot be split so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitError {
+    /// The number of stages is 0.
+    NoStages,
+    /// A stage would have no block.
+    EmptyStage {
+        /// The stage, counted from 0.
+        stage: usize,
+        /// All stages.
+        num_stages: usize,
+    },
+    /// Some stage would have no block, however they were distributed.
+    MoreStagesThanBlocks {
+        /// Stages asked for.
+        num_stages: usize,
+        /// Blocks of the model.
+        num_blocks: usize,
+    },
+    /// The blocks per stage do not add up to the model's.
+    WrongSum {
+        /// What they add up to.
+        sum: usize,
+        /// Blocks of the model.
+        num_blocks: usize,
+    },
+}
+
+impl fmt::Display for SplitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoStages => f.write_str("there are 0 pipeline stages; a model needs at least 1"),
+            Self::EmptyStage { stage, num_stages } => write!(
+                f,
+                "stage {stage} of {num_stages} gets 0 transformer layers; give every stage at least 1, or use \
+                 fewer stages"
+            ),
+            Self::MoreStagesThanBlocks { num_stages, num_blocks } => write!(
+                f,
+                "{num_blocks} transformer layers cannot fill {num_stages} pipeline stages, every stage needs at \
+                 least 1; use at most {num_blocks} stages or more layers"
+            ),
+            Self::WrongSum { sum, num_blocks } => write!(
+                f,
+                "the stages' transformer layers add up to {sum} but the model has {num_blocks}; {} {}",
+                if sum < num_blocks { "add" } else { "remove" },
+                sum.abs_diff(*num_blocks)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SplitError {}

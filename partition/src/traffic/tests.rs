@@ -1,0 +1,121 @@
+//! Traffic against numbers worked by hand, and the 48-layer example.
+
+use super::*;
+use crate::zero::ReductionPolicy::{self, Every, Last};
+use crate::zero::ZeroLevel::{Zero0, Zero1, Zero2, Zero3};
+
+fn volume(count: u64, bytes: u64) -> Volume {
+    Volume { count, bytes }
+}
+
+/// The record of 22 words over 6 ranks: shares of 4 words, sent to 5 ranks in each of the two halves.
+const NORM: Volume = Volume { count: 1, bytes: 2 * 5 * 8 * 4 };
+
+/// A middle rank of a 2 x 3 grid, 5 micro-batches; units of 100 and 130 elements have shards of 48 and 48.
+fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> TrafficFacts {
+    let unit = |num_elements, num_gathers| UnitTraffic { num_elements, num_gathers, tying: Tying::Untied };
+    TrafficFacts {
+        sharding: Sharding { level, reduce, data_degree: 3 },
+        world_size: 6,
+        num_micro_batches: 5,
+        input_cut_elements: 11,
+        output_cut_elements: 13,
+        units: vec![unit(100, 10), unit(130, 7)],
+    }
+}
+
+#[test]
+fn every_level_sends_what_was_worked_by_hand() {
+    let one_way = 2 * 48 * 4;
+    let send = volume(10, 5 * 4 * (11 + 13));
+    let cases = [
+        (Zero0, Last, [(0, 0), (0, 0), (2, 2 * 2 * one_way)]),
+        (Zero1, Last, [(2, 2 * one_way), (2, 2 * one_way), (0, 0)]),
+        (Zero2, Every, [(2, 2 * one_way), (10, 10 * one_way), (0, 0)]),
+        (Zero3, Every, [(17, 17 * one_way), (10, 10 * one_way), (0, 0)]),
+        (Zero3, Last, [(17, 17 * one_way), (2, 2 * one_way), (0, 0)]),
+    ];
+    for (level, reduce, volumes) in cases {
+        let [all_gather, reduce_scatter, all_reduce] = volumes.map(|(count, bytes)| volume(count, bytes));
+        let wanted = Traffic { all_gather, reduce_scatter, all_reduce: all_reduce + NORM, send };
+        assert_eq!(Traffic::of(&middle_rank(level, reduce)), wanted, "{level:?}, {reduce:?}");
+    }
+}
+
+#[test]
+fn groups_of_one_send_nothing() {
+    for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every), (Zero3, Every)] {
+        let mut rank = middle_rank(level, reduce);
+        rank.sharding.data_degree = 1;
+        rank.world_size = 2;
+        let wanted =
+            Traffic { all_reduce: volume(1, 2 * 8 * 11), send: volume(10, 480), ..Traffic::default() };
+        assert_eq!(Traffic::of(&rank), wanted, "{level:?}");
+        (rank.world_size, rank.input_cut_elements, rank.output_cut_elements) = (1, 0, 0);
+        assert_eq!(Traffic::of(&rank), Traffic::default());
+    }
+}
+
+#[test]
+fn the_ends_of_the_pipeline_send_one_way() {
+    let first = TrafficFacts { input_cut_elements: 0, ..middle_rank(Zero1, Last) };
+    assert_eq!(Traffic::of(&first).send, volume(5, 5 * 4 * 13));
+    let last = TrafficFacts { output_cut_elements: 0, ..middle_rank(Zero1, Last) };
+    assert_eq!(Traffic::of(&last).send, volume(5, 5 * 4 * 11));
+}
+
+#[test]
+fn a_tied_weight_is_exchanged_only_between_ranks() {
+    let tied = |tying| UnitTraffic { num_elements: 100, num_gathers: 10, tying };
+    let (embedding, head) = (tied(Tying::Embedding), tied(Tying::Head));
+    let send = |level, units: &[UnitTraffic]| {
+        Traffic::of(&TrafficFacts { units: units.to_vec(), ..middle_rank(level, Last) }).send
+    };
+    for one in [embedding, head] {
+        assert_eq!(send(Zero0, &[one]), volume(11, 480 + 4 * 144));
+        assert_eq!(send(Zero1, &[one]), volume(11, 480 + 4 * 48));
+        assert_eq!(send(Zero3, &[one]), volume(11, 480 + 4 * 48));
+    }
+    assert_eq!(send(Zero0, &[embedding, head]), volume(10, 480));
+    // On one rank both uses are reduced, the weight is stepped and gathered once.
+    let both = TrafficFacts { units: vec![embedding, head], ..middle_rank(Zero1, Last) };
+    assert_eq!(Traffic::of(&both).reduce_scatter.count, 2);
+    assert_eq!(Traffic::of(&both).all_gather.count, 1);
+}
+
+#[test]
+fn the_record_of_the_norm_is_padded_to_the_world() {
+    for (world_size, words) in [(2, 11), (3, 8), (4, 6), (21, 2), (22, 1), (23, 1), (1000, 1)] {
+        let rank = TrafficFacts { world_size, ..middle_rank(Zero3, Every) };
+        assert_eq!(Traffic::of(&rank).all_reduce, volume(1, 2 * (world_size - 1) * 8 * words));
+    }
+}
+
+/// 48 layers, 2 data x 4 pipeline ranks, 3 units of 4 layers per stage, 8 micro-batches. Strict residency gathers each
+/// unit for every forward and every backward: 6 all-gathers and 3 reduce-scatters per micro-batch and rank.
+#[test]
+fn the_forty_eight_layer_example_gathers_six_times_per_micro_batch() {
+    let layer = 128;
+    let unit = |num_gathers| UnitTraffic { num_elements: 4 * layer, num_gathers, tying: Tying::Untied };
+    let stage = |level, reduce, num_gathers: [u64; 3]| TrafficFacts {
+        sharding: Sharding { level, reduce, data_degree: 2 },
+        world_size: 8,
+        num_micro_batches: 8,
+        input_cut_elements: 64,
+        output_cut_elements: 64,
+        units: num_gathers.map(unit).to_vec(),
+    };
+    let unit_bytes = 4 * 4 * layer;
+    let strict = Traffic::of(&stage(Zero3, Every, [16; 3]));
+    assert_eq!(strict.all_gather, volume(8 * 6, 8 * 6 * unit_bytes / 2));
+    assert_eq!(strict.reduce_scatter, volume(8 * 3, 8 * 3 * unit_bytes / 2));
+    // The last stage turns at its last unit: kept from forward to backward and from backward to forward, one unit
+    // saves 15 of 48 gathers.
+    let last = Traffic::of(&stage(Zero3, Every, [9, 16, 8]));
+    assert_eq!(last.all_gather, volume(33, 33 * unit_bytes / 2));
+    // ZeRO-1 moves each parameter once either way; ZeRO-3 moves 1.5 m = 12 times as much at two data ranks.
+    let once = Traffic::of(&stage(Zero1, Last, [0; 3]));
+    let moved = |traffic: Traffic| traffic.all_gather.bytes + traffic.reduce_scatter.bytes;
+    assert_eq!(moved(once), 2 * 3 * unit_bytes / 2);
+    assert_eq!(moved(strict), 12 * moved(once));
+}

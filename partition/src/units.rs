@@ -1,0 +1,119 @@
+//! FSDP units: which layers of a stage are gathered at once.
+//!
+//! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer blocks; what
+//! is no block joins its neighbour: untied embeddings the stage's first unit, untied heads its last. A tied layer is a
+//! unit of its own, because the same weight must have the same flat layout where the embedding and where the head
+//! uses it.
+
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::graph::LayerGraph;
+use crate::role::{LayerRole, Tying};
+use crate::split::Split;
+
+/// How large units are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitLayers {
+    /// So many transformer blocks; the last unit of a stage may be shorter.
+    Blocks(NonZeroUsize),
+    /// All of a stage in one unit (a tied layer still apart).
+    Stage,
+}
+
+impl UnitLayers {
+    /// Units of `num_blocks` transformer blocks; `None` for 0.
+    pub fn of_blocks(num_blocks: usize) -> Option<Self> {
+        NonZeroUsize::new(num_blocks).map(Self::Blocks)
+    }
+}
+
+/// One FSDP unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The stage that it belongs to.
+    pub stage: usize,
+    /// Its layers, at least one.
+    pub layers: Range<usize>,
+    /// Whether its parameters are shared; a unit that is not [`Tying::Untied`] is one layer.
+    pub tying: Tying,
+}
+
+/// The units of a model in chain order: complete, contiguous, non-empty, every stage at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitSplit {
+    units: Vec<Unit>,
+}
+
+impl UnitSplit {
+    /// Cuts every stage of `split`, which must be a split of `graph`, into units.
+    ///
+    /// # Panics
+    /// If the split has more layers than the graph.
+    pub fn new(graph: &LayerGraph, split: &Split, unit_layers: UnitLayers) -> Self {
+        let units = split
+            .stages()
+            .enumerate()
+            .flat_map(|(stage, layers)| {
+                let cuts = unit_starts(graph, layers.clone(), unit_layers);
+                let ends = cuts.clone().into_iter().skip(1).chain([layers.end]);
+                let unit = |(start, end)| Unit { stage, layers: start..end, tying: graph.layer(start).tying };
+                cuts.into_iter().zip(ends).map(unit).collect::<Vec<_>>()
+            })
+            .collect();
+        Self { units }
+    }
+
+    /// Number of units of the whole model.
+    pub fn num_units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// The units from the first to the last.
+    pub fn iter(&self) -> std::slice::Iter<'_, Unit> {
+        self.units.iter()
+    }
+
+    /// The units of a stage; none if there is no such stage.
+    pub fn of_stage(&self, stage: usize) -> &[Unit] {
+        let start = self.units.partition_point(|unit| unit.stage < stage);
+        let end = self.units.partition_point(|unit| unit.stage <= stage);
+        &self.units[start..end]
+    }
+}
+
+impl<'a> IntoIterator for &'a UnitSplit {
+    type Item = &'a Unit;
+    type IntoIter = std::slice::Iter<'a, Unit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The first layers of the units of one stage.
+fn unit_starts(graph: &LayerGraph, stage: Range<usize>, unit_layers: UnitLayers) -> Vec<usize> {
+    let is_tied = |position: usize| graph.layer(position).tying != Tying::Untied;
+    let mut starts = vec![stage.start];
+    let mut num_blocks = 0;
+    for position in stage.clone() {
+        let begins_block = match graph.layer(position).role {
+            LayerRole::Block { index } => graph.block_layers(index).start == position,
+            LayerRole::Embedding | LayerRole::Head => false,
+        };
+        // Tied layers come before the first or after the last block, so they do not disturb the count.
+        let is_full = match unit_layers {
+            UnitLayers::Blocks(size) => begins_block && num_blocks > 0 && num_blocks % size == 0,
+            UnitLayers::Stage => false,
+        };
+        let follows_tied = position > stage.start && is_tied(position - 1);
+        if position > stage.start && (is_full || is_tied(position) || follows_tied) {
+            starts.push(position);
+        }
+        num_blocks += usize::from(begins_block);
+    }
+    starts
+}

@@ -1,0 +1,146 @@
+//! Units against rules that do not know how they were cut.
+
+use super::*;
+use crate::graph::LayerNode;
+use crate::manual::manual;
+use crate::testing::{chain, gpt, gpt_layers, layer, lists_of_blocks};
+use crate::uniform::uniform;
+use proptest::prelude::*;
+
+fn ranges(units: &UnitSplit) -> Vec<Range<usize>> {
+    units.iter().map(|unit| unit.layers.clone()).collect()
+}
+
+fn blocks(size: usize) -> UnitLayers {
+    UnitLayers::of_blocks(size).expect("sizes are positive")
+}
+
+/// 48 layers on 4 stages in units of 4: 3 units per stage; the embedding in the first, norm and head in the last.
+#[test]
+fn forty_eight_layers_make_three_units_per_stage() {
+    let graph = gpt(48, 1);
+    let units = UnitSplit::new(&graph, &uniform(&graph, 4).expect("it fits"), blocks(4));
+    assert_eq!((0..4).map(|stage| units.of_stage(stage).len()).collect::<Vec<_>>(), [3; 4]);
+    assert_eq!(units.of_stage(0)[0].layers, 0..5);
+    assert_eq!(units.of_stage(1)[0].layers, 13..17);
+    assert_eq!(units.of_stage(3)[2].layers, 45..51);
+    assert!(units.of_stage(4).is_empty());
+}
+
+/// Tied layers stand alone and everything untied around them still finds a unit.
+#[test]
+fn tied_layers_are_units_of_their_own() {
+    let mut layers = gpt_layers(4, 1);
+    layers[0].tying = Tying::Embedding;
+    layers[6].tying = Tying::Head;
+    layers.insert(1, layer("wpe", LayerRole::Embedding));
+    let graph = chain(layers);
+    let one_stage = uniform(&graph, 1).expect("it fits");
+    // wte | wpe h.0 h.1 | h.2 h.3 ln_f | lm_head
+    assert_eq!(ranges(&UnitSplit::new(&graph, &one_stage, blocks(2))), [0..1, 1..4, 4..7, 7..8]);
+    let stage = UnitSplit::new(&graph, &one_stage, UnitLayers::Stage);
+    assert_eq!(ranges(&stage), [0..1, 1..7, 7..8]);
+    let tying: Vec<_> = stage.iter().map(|unit| unit.tying).collect();
+    assert_eq!(tying, [Tying::Embedding, Tying::Untied, Tying::Head]);
+}
+
+/// An untied embedding before a tied one has no block beside it, so it is a unit too.
+#[test]
+fn untied_layers_beyond_a_tied_one_are_not_lost() {
+    let mut layers = gpt_layers(1, 1);
+    layers[0].tying = Tying::Embedding;
+    layers[2].tying = Tying::Head;
+    layers.insert(0, layer("wpe", LayerRole::Embedding));
+    let graph = chain(layers);
+    // wpe | wte | h.0 | ln_f (here the tied one) | lm_head
+    let units = UnitSplit::new(&graph, &uniform(&graph, 1).expect("it fits"), blocks(1));
+    assert_eq!(ranges(&units), [0..1, 1..2, 2..3, 3..4, 4..5]);
+}
+
+#[test]
+fn no_units_of_zero_blocks() {
+    assert_eq!(UnitLayers::of_blocks(0), None);
+}
+
+/// A model, one of its splits and a unit size.
+fn cases() -> impl Strategy<Value = (LayerGraph, Split, usize)> {
+    let sizes = (1_usize..=12, 1_usize..=3, 1_usize..=2, any::<bool>(), 1_usize..=14);
+    (sizes, any::<prop::sample::Index>(), any::<prop::sample::Index>()).prop_map(
+        |((num_blocks, layers_per_block, num_embeddings, tied, size), stages, list)| {
+            let mut layers: Vec<LayerNode> = gpt_layers(num_blocks, layers_per_block);
+            if tied {
+                let last = layers.len() - 1;
+                layers[0].tying = Tying::Embedding;
+                layers[last].tying = Tying::Head;
+            }
+            for _ in 1..num_embeddings {
+                layers.insert(1, layer("wpe", LayerRole::Embedding));
+            }
+            let graph = chain(layers);
+            let lists = lists_of_blocks(num_blocks, stages.index(num_blocks) + 1);
+            let blocks_per_stage: &Vec<usize> = list.get(&lists);
+            let split = manual(&graph, blocks_per_stage).expect("the list fits");
+            (graph, split, size)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn units_partition_every_stage((graph, split, size) in cases()) {
+        for unit_layers in [blocks(size), UnitLayers::Stage] {
+            let units = UnitSplit::new(&graph, &split, unit_layers);
+            prop_assert!(units.iter().flat_map(|unit| unit.layers.clone()).eq(0..graph.num_layers()));
+            for (stage, layers) in split.stages().enumerate() {
+                let own = units.of_stage(stage);
+                prop_assert!(own.iter().flat_map(|unit| unit.layers.clone()).eq(layers));
+                prop_assert!(own.iter().all(|unit| unit.stage == stage && !unit.layers.is_empty()));
+            }
+        }
+    }
+
+    /// Per stage, the units with blocks have `size` blocks each but the last, which has the rest; units without blocks
+    /// are exactly the tied layers (an untied embedding always finds a block behind it in these models).
+    #[test]
+    fn units_have_their_size((graph, split, size) in cases()) {
+        let units = UnitSplit::new(&graph, &split, blocks(size));
+        for stage in 0..split.num_stages() {
+            let mut sizes = Vec::new();
+            for unit in units.of_stage(stage) {
+                let num_blocks = num_blocks(&graph, unit.layers.clone());
+                let tied = unit.layers.clone().any(|position| graph.layer(position).tying != Tying::Untied);
+                prop_assert_eq!(tied, num_blocks == 0);
+                prop_assert_eq!(tied, unit.tying != Tying::Untied);
+                prop_assert!(!tied || unit.layers.len() == 1);
+                sizes.extend((num_blocks > 0).then_some(num_blocks));
+            }
+            let total = num_blocks(&graph, split.layers(stage));
+            let mut wanted = vec![size; total / size];
+            wanted.extend(Some(total % size).filter(|&rest| rest > 0));
+            prop_assert_eq!(sizes, wanted);
+        }
+    }
+
+    /// A block of several layers is never cut.
+    #[test]
+    fn blocks_stay_whole((graph, split, size) in cases()) {
+        let units = UnitSplit::new(&graph, &split, blocks(size));
+        for block in 0..graph.num_blocks() {
+            let layers = graph.block_layers(block);
+            let holds = |unit: &&Unit| unit.layers.start <= layers.start && layers.end <= unit.layers.end;
+            prop_assert_eq!(units.iter().filter(holds).count(), 1);
+        }
+    }
+}
+
+/// Blocks that have a layer in the range, counted from the layers' roles.
+fn num_blocks(graph: &LayerGraph, layers: Range<usize>) -> usize {
+    let mut indices: Vec<_> = layers
+        .filter_map(|position| match graph.layer(position).role {
+            LayerRole::Block { index } => Some(index),
+            LayerRole::Embedding | LayerRole::Head => None,
+        })
+        .collect();
+    indices.dedup();
+    indices.len()
+}
