@@ -1,7 +1,9 @@
 //! AdamW: Adam with decoupled weight decay, on the elements that a rank owns.
 
 use pulp::Arch;
+use rayon::prelude::*;
 
+use super::update::BLOCK;
 use super::{DecayRanges, Update};
 
 /// AdamW and its hyper-parameters.
@@ -54,9 +56,14 @@ impl AdamW {
         for segment in decay.segments(parameters.len()) {
             let keep = if segment.decayed { (1.0 - learning_rate * self.weight_decay) as f32 } else { 1.0 };
             let range = segment.range;
-            let (p, g) = (&mut parameters[range.clone()], &gradients[range.clone()]);
-            let (m, v) = (&mut first[range.clone()], &mut second[range]);
-            Arch::new().dispatch(|| update_elements(p, g, m, v, keep, coefficients));
+            let blocks = parameters[range.clone()]
+                .par_chunks_mut(BLOCK)
+                .zip(gradients[range.clone()].par_chunks(BLOCK))
+                .zip(first[range.clone()].par_chunks_mut(BLOCK))
+                .zip(second[range].par_chunks_mut(BLOCK));
+            blocks.for_each(|(((p, g), m), v)| {
+                Arch::new().dispatch(|| update_elements(p, g, m, v, keep, coefficients));
+            });
         }
     }
 

@@ -9,6 +9,8 @@
 //! Rejected: f64 with Kahan's compensation (more digits, still an order), and pre-rounding under a global maximum
 //! (arXiv:1212.6226 and its kin; needs a reduction for the maximum before the sum).
 
+use rayon::prelude::*;
+
 /// Words of a [`SquareSum`]: 19 limbs of 32 bits and the mark for infinities and NaN.
 pub const NUM_LIMBS: usize = 20;
 
@@ -28,8 +30,10 @@ const LAST_PLACE: i32 = 298;
 /// (gradients share few exponents).
 const NUM_LANES: usize = 8;
 
-/// Elements between two folds: each lane gets `2^16` of them, and `2^16` squares of 48 bits fit 64.
-const BLOCK: usize = NUM_LANES << 16;
+/// Elements between two folds, and of one thread's turn: enough that a fold costs nothing beside them.
+const BLOCK: usize = NUM_LANES << 14;
+const _: () =
+    assert!(BLOCK / NUM_LANES <= 1 << 16, "2^16 squares of 48 bits are what a bin of 64 bits holds");
 
 /// One bin per biased exponent.
 type Bins = [u64; 256];
@@ -55,11 +59,17 @@ pub struct SquareSum {
 }
 
 impl SquareSum {
-    /// Adds the square of every element. An infinity or NaN is remembered and never forgotten.
+    /// Adds the square of every element, on the threads of the current rayon pool. An infinity or NaN is remembered
+    /// and never forgotten.
     pub fn add_slice(&mut self, elements: &[f32]) {
-        for block in elements.chunks(BLOCK) {
-            self.add_block(block);
-        }
+        let blocks = elements.par_chunks(BLOCK).fold(Self::default, |mut sum, block| {
+            sum.add_block(block);
+            sum
+        });
+        self.merge(&blocks.reduce(Self::default, |mut left, right| {
+            left.merge(&right);
+            left
+        }));
     }
 
     /// The sum as 20 words, each below `2^32`, to be added word by word to those of other ranks in any order; up to

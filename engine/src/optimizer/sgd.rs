@@ -1,7 +1,9 @@
 //! Stochastic gradient descent with momentum, on the elements that a rank owns.
 
 use pulp::Arch;
+use rayon::prelude::*;
 
+use super::update::BLOCK;
 use super::{DecayRanges, Update};
 
 /// SGD and its hyper-parameters.
@@ -50,12 +52,15 @@ impl Sgd {
                 learning_rate: learning_rate as f32,
             };
             let range = segment.range;
-            let (p, g) = (&mut parameters[range.clone()], &gradients[range.clone()]);
+            let blocks = parameters[range.clone()]
+                .par_chunks_mut(BLOCK)
+                .zip(gradients[range.clone()].par_chunks(BLOCK));
             if self.num_states() == 0 {
-                Arch::new().dispatch(|| update_plain(p, g, coefficients));
+                blocks.for_each(|(p, g)| Arch::new().dispatch(|| update_plain(p, g, coefficients)));
             } else {
-                let b = &mut states[range];
-                Arch::new().dispatch(|| update_with_momentum(p, g, b, coefficients));
+                blocks.zip(states[range].par_chunks_mut(BLOCK)).for_each(|((p, g), b)| {
+                    Arch::new().dispatch(|| update_with_momentum(p, g, b, coefficients));
+                });
             }
         }
     }

@@ -3,6 +3,9 @@
 use super::{AdamW, DecayRanges, Sgd};
 use crate::config::OptimizerConfig;
 
+/// Elements that one thread takes at a time.
+pub(super) const BLOCK: usize = 1 << 14;
+
 /// An optimizer and its hyper-parameters. The state lives with whoever owns the elements: `num_states` flat runs as
 /// long as the parameters, all zero before the first step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,10 +54,11 @@ impl Optimizer {
         }
     }
 
-    /// Updates parameters and state. `decay` counts from the part's first element ([`DecayRanges::within`]).
+    /// Updates parameters and state, on the threads of the current rayon pool. `decay` counts from the part's first
+    /// element ([`DecayRanges::within`]).
     ///
-    /// An element's bits depend on its own values and the step's numbers alone. The part may be cut anywhere and its
-    /// pieces updated in any order, or by several threads.
+    /// An element's bits depend on its own values and the step's numbers alone: not on where the part was cut out of
+    /// its unit, nor on the number of threads.
     ///
     /// # Panics
     /// If a slice's length is not that of [`Update`]'s documentation.

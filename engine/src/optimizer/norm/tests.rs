@@ -107,9 +107,9 @@ fn every_exponent_has_its_place() {
 
 #[test]
 fn full_bins_do_not_overflow() {
-    // Largest mantissas, all in one bin and one more block: 2^16 squares of 48 bits are as much as a u64 holds.
+    // Largest mantissas, all with one exponent, over several blocks and the beginning of one.
     let element = f32::from_bits(127 << 23 | 0x7f_ffff);
-    let count = BLOCK + NUM_LANES + 3;
+    let count = 4 * BLOCK + NUM_LANES + 3;
     let mantissa = (1u128 << 24) - 1;
     // The element is mantissa * 2^-23, so its square has 46 places, and the sum's last place is 2^-298.
     let mut expected = SquareSum::default();

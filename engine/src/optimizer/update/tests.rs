@@ -118,6 +118,24 @@ fn a_shard_cut_anywhere_gets_the_bits_of_the_whole() {
 }
 
 #[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let len = 2 * BLOCK + 77;
+    let parameters: Vec<f32> = (0..len).map(|i| (i as f32 * 0.37).sin()).collect();
+    let gradients: Vec<f32> = (0..len).map(|i| (i as f32 * 1.7).cos()).collect();
+    let decay = decay_of(100..len - 100);
+    for optimizer in [ADAMW, MOMENTUM, PLAIN] {
+        let [one, three] = [1, 3].map(|threads| {
+            let pool =
+                rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a few threads start");
+            let mut part = Part::new(&optimizer, &parameters);
+            pool.install(|| (1..=2).for_each(|step| part.update(&optimizer, &decay, &gradients, step)));
+            part.bits()
+        });
+        assert_eq!(one, three, "{optimizer:?}");
+    }
+}
+
+#[test]
 fn padding_stays_zero() {
     for optimizer in [ADAMW, MOMENTUM, PLAIN] {
         let mut part = Part::new(&optimizer, &[1.0, 0.0, 0.0]);
