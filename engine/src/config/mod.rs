@@ -1,0 +1,4 @@
+//! The run file.
+
+pub mod resolved;
+pub use resolved::*;
