@@ -17,7 +17,6 @@
 //! | | `+ max workspace + 3 * widest` | scratch, two activations and one gradient that stream from unit to unit |
 //! | communication | `2 * input cut + 2 * output cut` | two receive buffers for each incoming edge |
 //! | | `+ 2 * input cut` | two gradient send buffers |
-//! | | `+ S` (ZeRO-0: `+ P`) `of the tied weight` | where its other use is on another rank |
 //!
 //! A tied weight whose two uses are on one rank has its parameters and optimizer state once and its gradients twice,
 //! an accumulator for each use, so that the sum does not depend on the grid.
@@ -33,7 +32,7 @@ mod tests;
 
 use crate::flat::{ELEMENT_BYTES, padded_elements, shard_elements};
 use crate::role::Tying;
-use crate::zero::{Sharding, ZeroLevel};
+use crate::zero::Sharding;
 
 /// What one unit needs, in elements for one micro-batch where it depends on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,12 +141,7 @@ impl RankFacts {
     fn communication_elements(&self) -> u128 {
         let received = 2 * (u128::from(self.input_cut_elements) + u128::from(self.output_cut_elements));
         let gradients_sent = 2 * u128::from(self.input_cut_elements);
-        let mut uses = self.units.iter().filter(|unit| unit.tying != Tying::Untied);
-        let exchanged = match (uses.next(), uses.next()) {
-            (Some(only_use), None) => self.held(only_use, self.sharding.level != ZeroLevel::Zero0),
-            _ => 0,
-        };
-        received + gradients_sent + u128::from(exchanged)
+        received + gradients_sent
     }
 
     /// The units whose parameters and optimizer state are the rank's own: a weight that it uses twice comes once.

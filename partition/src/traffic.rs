@@ -9,10 +9,10 @@
 //! | | 1 per unit | `(d - 1) * S(u)` | ZeRO-1, 2, after the optimizer step; a weight used twice on one rank once |
 //! | reduce-scatter | `m` or 1 per unit | `(d - 1) * S(u)` each | ZeRO-1, 2, 3; `m` if reduced after every micro-batch |
 //! | all-reduce | `m` or 1 per unit | `2 * (d - 1) * S(u)` each | ZeRO-0 |
-//! | | 1 | `2 * (W - 1) * 8 * ceil(22 / W)` | the gradient norm over the world of `W` ranks |
+//! | | 1 | `S` (ZeRO-0: `P`) of the tied weight | the sum of its two gradients, where the other use is on another rank |
+//! | | 1 | `2 * (W - 1) * 8 * ceil(24 / W)` | the gradient norm over the world of `W` ranks |
 //! | send | `m` | output cut each | activations, all stages but the last |
 //! | | `m` | input cut each | gradients, all stages but the first |
-//! | | 1 | `S` (ZeRO-0: `P`) of the tied weight | where its other use is on another rank |
 //!
 //! The byte counts of all-gather and reduce-scatter are the lower bounds for one rank (Thakur et al., "Optimization of
 //! Collective Communication Operations in MPICH", 2005, section 4), which a direct exchange and a ring both meet; an
@@ -27,8 +27,9 @@ use crate::flat::{ELEMENT_BYTES, padded_elements, shard_elements};
 use crate::role::Tying;
 use crate::zero::{Sharding, ZeroLevel};
 
-/// Words of 8 bytes in the record behind the gradient norm: limbs of the fixed-point sum, loss and target count.
-pub const NORM_RECORD_WORDS: u64 = 22;
+/// Words of 8 bytes in the record behind the gradient norm: 20 of the exact sum of squares, 3 of the loss, the
+/// number of targets.
+pub const NORM_RECORD_WORDS: u64 = 24;
 
 /// One unit's part in a step's traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +112,8 @@ pub struct Traffic {
 impl Traffic {
     /// The traffic of one rank, by the formulas of the module's head.
     pub fn of(rank: &TrafficFacts) -> Self {
-        let mut traffic = Self { send: rank.sends(), all_reduce: rank.norm(), ..Self::default() };
+        let all_reduce = rank.norm() + rank.tied_sum();
+        let mut traffic = Self { send: rank.sends(), all_reduce, ..Self::default() };
         if rank.sharding.data_degree > 1 {
             traffic.add_data_axis(rank);
         }
@@ -154,11 +156,12 @@ impl TrafficFacts {
             .filter(|&elements| elements > 0)
             .map(|elements| Volume::once(elements.saturating_mul(ELEMENT_BYTES)))
             .fold(Volume::default(), Volume::add);
-        of_micro_batch * self.num_micro_batches + self.tied_exchange()
+        of_micro_batch * self.num_micro_batches
     }
 
-    /// A tied weight's gradient goes to the rank of its other use; nothing is sent where both uses are here.
-    fn tied_exchange(&self) -> Volume {
+    /// The all-reduce of a tied weight's gradient over the ranks of its two uses: half goes each way, twice. Nothing is
+    /// sent where both uses are here.
+    fn tied_sum(&self) -> Volume {
         let mut uses = self.units.iter().filter(|unit| unit.tying != Tying::Untied);
         let (Some(only_use), None) = (uses.next(), uses.next()) else { return Volume::default() };
         let held = if self.sharding.level == ZeroLevel::Zero0 { padded_elements } else { shard_elements };
