@@ -49,7 +49,7 @@ fn groups_of_one_send_nothing() {
         rank.sharding.data_degree = 1;
         rank.world_size = 2;
         let wanted =
-            Traffic { all_reduce: volume(1, 2 * 8 * 11), send: volume(10, 480), ..Traffic::default() };
+            Traffic { all_reduce: volume(1, 2 * 8 * 12), send: volume(10, 480), ..Traffic::default() };
         assert_eq!(Traffic::of(&rank), wanted, "{level:?}");
         (rank.world_size, rank.input_cut_elements, rank.output_cut_elements) = (1, 0, 0);
         assert_eq!(Traffic::of(&rank), Traffic::default());

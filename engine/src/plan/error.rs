@@ -1,0 +1,32 @@
+//! Why a run cannot be planned.
+
+use pipezero_models::ModelError;
+use pipezero_partition::{GraphError, SplitError};
+use pipezero_schedule::{GenerateError, LowerError, Violation};
+
+/// An error of the plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The model cannot be built.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Its layers are no chain.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// It cannot be split as asked.
+    #[error(transparent)]
+    Split(#[from] SplitError),
+    /// `unit_layers` is 0.
+    #[error("`zero_optimization.unit_layers` is 0: a unit has at least 1 layer")]
+    EmptyUnit,
+    /// The schedule cannot be generated.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// The schedule cannot be lowered.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// The program breaks a rule; for a generated schedule that is a mistake of ours.
+    #[error(transparent)]
+    Violation(#[from] Box<Violation>),
+}

@@ -1,0 +1,167 @@
+//! What each rank will hold and send: the figures of `plan --json`, by partition's closed formulas over the program's
+//! counts.
+
+use pipezero_partition::{
+    MemoryBytes, RankFacts, Sharding, Traffic, TrafficFacts, UnitFacts, UnitTraffic, Volume,
+};
+use pipezero_schedule::{Instruction, PipelineRank};
+use serde::Serialize;
+
+use super::Plan;
+use crate::shard::Purpose;
+
+/// What one rank will hold and send.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankForecast {
+    /// The world rank.
+    pub rank: usize,
+    /// Its place along the pipeline axis.
+    pub pipeline_rank: usize,
+    /// Its place along the data axis.
+    pub data_rank: usize,
+    /// Names of its layers.
+    pub layers: Vec<String>,
+    /// Its units, each as the names of its layers.
+    pub units: Vec<Vec<String>>,
+    /// Parameters of its layers, before sharding.
+    pub parameters: u64,
+    /// Bytes by category.
+    pub memory: MemoryForecast,
+    /// Calls and bytes of one step, by kind.
+    pub traffic: crate::comm::Traffic,
+}
+
+/// Bytes by category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryForecast {
+    /// Parameters at rest.
+    pub parameters: u64,
+    /// Gathered units.
+    pub gathered: u64,
+    /// Gradients.
+    pub gradients: u64,
+    /// Optimizer state.
+    pub optimizer: u64,
+    /// Activations and workspaces.
+    pub activations: u64,
+    /// Receive and send buffers.
+    pub communication: u64,
+    /// The sum: everything is allocated before the first step.
+    pub peak: u64,
+}
+
+impl Plan {
+    /// The forecast of every rank, by world rank.
+    pub fn forecast(&self) -> Vec<RankForecast> {
+        let grid = self.grid();
+        let by_pipeline_rank: Vec<_> = (0..grid.pipeline_degree)
+            .map(|rank| {
+                let rank = PipelineRank(rank as u32);
+                (MemoryBytes::of(&self.memory_facts(rank)), Traffic::of(&self.traffic_facts(rank)))
+            })
+            .collect();
+        (0..grid.world_size())
+            .map(|rank| {
+                let pipeline_rank = grid.pipeline_rank(rank);
+                let (memory, traffic) = &by_pipeline_rank[pipeline_rank];
+                self.rank_forecast(rank, memory, traffic)
+            })
+            .collect()
+    }
+
+    fn rank_forecast(&self, rank: usize, memory: &MemoryBytes, traffic: &Traffic) -> RankForecast {
+        let pipeline_rank = self.grid().pipeline_rank(rank);
+        let units: Vec<Vec<String>> = self
+            .units_of(PipelineRank(pipeline_rank as u32))
+            .map(|(_, unit)| unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect())
+            .collect();
+        RankForecast {
+            rank,
+            pipeline_rank,
+            data_rank: self.grid().data_rank(rank),
+            layers: units.concat(),
+            units,
+            parameters: self
+                .units_of(PipelineRank(pipeline_rank as u32))
+                .map(|(_, unit)| unit.unit.num_parameters() as u64)
+                .sum(),
+            memory: MemoryForecast::from(memory),
+            traffic: traffic_of(traffic),
+        }
+    }
+
+    fn sharding(&self) -> Sharding {
+        let zero = &self.run.zero;
+        Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.grid.data_degree as u64 }
+    }
+
+    /// Elements received from the stage before and sent to the stage after, for one micro-batch.
+    fn cuts(&self, rank: PipelineRank) -> (u64, u64) {
+        let sum = |values: Vec<usize>| values.into_iter().sum::<usize>() as u64;
+        let units: Vec<_> = self.units_of(rank).collect();
+        let inputs = units.iter().filter(|(id, _)| self.receives_input(*id)).map(|(_, unit)| unit.sizes.input);
+        let outputs = units.iter().filter(|(id, _)| self.sends_output(*id)).map(|(_, unit)| unit.sizes.output);
+        (sum(inputs.collect()), sum(outputs.collect()))
+    }
+
+    fn memory_facts(&self, rank: PipelineRank) -> RankFacts {
+        let (input_cut_elements, output_cut_elements) = self.cuts(rank);
+        let stages = self.units_of(rank).map(|(_, unit)| unit.stage);
+        let num_slots = stages.map(|stage| self.num_slots(stage, Purpose::Training)).max().unwrap_or(0);
+        RankFacts {
+            sharding: self.sharding(),
+            num_optimizer_states: self.optimizer.num_states() as u64,
+            num_gather_buffers: self.num_gather_buffers(rank) as u64,
+            num_activation_slots: num_slots as u64,
+            input_cut_elements,
+            output_cut_elements,
+            units: self
+                .units_of(rank)
+                .map(|(_, unit)| UnitFacts {
+                    num_elements: unit.unit.num_elements() as u64,
+                    saved_elements: unit.sizes.saved as u64,
+                    workspace_elements: unit.sizes.workspace as u64,
+                    widest_activation_elements: unit.sizes.gradient as u64,
+                    tying: unit.tying,
+                })
+                .collect(),
+        }
+    }
+
+    fn traffic_facts(&self, rank: PipelineRank) -> TrafficFacts {
+        let (input_cut_elements, output_cut_elements) = self.cuts(rank);
+        let row = self.training.row(rank);
+        TrafficFacts {
+            sharding: self.sharding(),
+            world_size: self.grid.world_size() as u64,
+            num_micro_batches: self.run.batch.num_micro_batches as u64,
+            input_cut_elements,
+            output_cut_elements,
+            units: self
+                .units_of(rank)
+                .map(|(id, unit)| UnitTraffic {
+                    num_elements: unit.unit.num_elements() as u64,
+                    num_gathers: row.iter().filter(|&&step| step == Instruction::Unshard { unit: id }).count() as u64,
+                    tying: unit.tying,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl From<&MemoryBytes> for MemoryForecast {
+    fn from(bytes: &MemoryBytes) -> Self {
+        let &MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } = bytes;
+        Self { parameters, gathered, gradients, optimizer, activations, communication, peak }
+    }
+}
+
+fn traffic_of(traffic: &Traffic) -> crate::comm::Traffic {
+    let count = |volume: Volume| crate::comm::TrafficCount { count: volume.count, bytes: volume.bytes };
+    crate::comm::Traffic {
+        all_gather: count(traffic.all_gather),
+        reduce_scatter: count(traffic.reduce_scatter),
+        all_reduce: count(traffic.all_reduce),
+        send: count(traffic.send),
+    }
+}

@@ -1,0 +1,247 @@
+//! The plan: what every rank will do, hold and send, from the resolved run alone.
+//!
+//! A pure function of the run, so every rank computes the same one. It is the only place that knows the three leaves:
+//! it cuts the model (`partition`), builds the layers (`models`), and has the program generated, lowered and checked
+//! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
+
+mod cut;
+mod error;
+mod forecast;
+mod model;
+mod programs;
+mod sizes;
+
+use std::ops::Range;
+
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::unit::UnitSizes;
+use pipezero_models::{Model, Unit as ModelUnit};
+use pipezero_partition::{LayerGraph, Tying};
+use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit};
+
+pub use error::PlanError;
+pub use forecast::{MemoryForecast, RankForecast};
+pub use model::ModelOptions;
+pub(crate) use sizes::{RankSizes, StageSizes};
+
+use crate::config::{ReductionPolicy, Run};
+use crate::optimizer::Optimizer;
+use crate::shard::ShardLayout;
+use crate::topology::Grid;
+
+/// One unit of the plan.
+#[derive(Clone, Debug)]
+pub struct PlannedUnit {
+    /// The stage that it belongs to.
+    pub stage: Stage,
+    /// Its layers, with one flat parameter buffer.
+    pub unit: ModelUnit,
+    /// Their positions in the model's chain.
+    pub layers: Range<usize>,
+    /// Whether its weight is used twice.
+    pub tying: Tying,
+    /// How its flat buffer is cut over the data ranks.
+    pub layout: ShardLayout,
+    /// What it needs for a micro-batch.
+    pub sizes: UnitSizes,
+    /// Floating-point operations of a forward of one micro-batch.
+    pub forward_flops: u64,
+}
+
+/// What every rank will do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    run: Run,
+    grid: Grid,
+    shape: MicroBatchShape,
+    model: Model,
+    graph: LayerGraph,
+    units: Vec<PlannedUnit>,
+    order: ComputeOrder,
+    training: CheckedProgram,
+    evaluation: CheckedProgram,
+    optimizer: Optimizer,
+}
+
+impl Plan {
+    /// Plans a run.
+    ///
+    /// # Errors
+    /// When the model cannot be built or cut as the run says; the run file's own rules have been checked before.
+    pub fn new(run: Run) -> Result<Self, PlanError> {
+        Self::with_model(run, ModelOptions::default())
+    }
+
+    /// Plans a run of a model that differs from the run file's by `options`: for studies.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn with_model(run: Run, options: ModelOptions) -> Result<Self, PlanError> {
+        let grid = Grid { pipeline_degree: run.parallel.pipeline, data_degree: run.parallel.data };
+        let (model, seq_length) = model::build(&run.model, options)?;
+        let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
+        let graph = cut::graph(&model, shape)?;
+        let units = cut::units(&run, &model, &graph, shape)?;
+        let order = programs::order(&run)?;
+        let training = programs::training(&run, &order, &units)?;
+        let evaluation = programs::evaluation(&run, &units)?;
+        let optimizer = Optimizer::new(&run.optimizer);
+        Ok(Self { run, grid, shape, model, graph, units, order, training, evaluation, optimizer })
+    }
+
+    /// The run.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The grid of ranks.
+    pub fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// The shape of every micro-batch.
+    pub fn micro_batch_shape(&self) -> MicroBatchShape {
+        self.shape
+    }
+
+    /// V: tokens are below this number.
+    pub fn vocab_size(&self) -> usize {
+        self.model.vocab_size
+    }
+
+    /// The layers as a graph with their costs.
+    pub fn graph(&self) -> &LayerGraph {
+        &self.graph
+    }
+
+    /// All units in chain order.
+    pub fn units(&self) -> &[PlannedUnit] {
+        &self.units
+    }
+
+    /// One unit.
+    pub fn unit(&self, unit: Unit) -> &PlannedUnit {
+        &self.units[unit.index()]
+    }
+
+    /// The order of compute that the program was lowered from.
+    pub fn order(&self) -> &ComputeOrder {
+        &self.order
+    }
+
+    /// The program of a training step.
+    pub fn training(&self) -> &CheckedProgram {
+        &self.training
+    }
+
+    /// The program that computes the losses of one batch.
+    pub fn evaluation(&self) -> &CheckedProgram {
+        &self.evaluation
+    }
+
+    /// The optimizer.
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
+    }
+
+    /// The pipeline rank of a stage.
+    pub fn pipeline_rank_of(&self, stage: Stage) -> PipelineRank {
+        self.training.placement().rank(stage)
+    }
+
+    /// The units of a pipeline rank with their numbers, in chain order.
+    pub fn units_of(&self, rank: PipelineRank) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.numbered_units().filter(move |(_, unit)| self.pipeline_rank_of(unit.stage) == rank)
+    }
+
+    /// The units that have parameters of their own, in chain order: a tied weight comes once, as the embedding.
+    pub fn owned_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.numbered_units().filter(|(_, unit)| unit.tying != Tying::Head)
+    }
+
+    /// Number of parameters of the model, a tied weight counted once.
+    pub fn num_parameters(&self) -> u64 {
+        self.owned_units().map(|(_, unit)| unit.unit.num_parameters() as u64).sum()
+    }
+
+    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward.
+    pub fn step_flops(&self) -> u64 {
+        let forward: u64 = self.units.iter().map(|unit| unit.forward_flops).sum();
+        3 * forward * (self.run.batch.num_micro_batches * self.grid.data_degree) as u64
+    }
+
+    fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.units.iter().enumerate().map(|(index, unit)| (Unit(index as u32), unit))
+    }
+
+    /// The unit whose parameters a unit uses: itself, or the embedding where both uses of a tied weight are on one
+    /// rank.
+    pub(crate) fn weights_owner(&self, unit: Unit) -> Unit {
+        match self.tied() {
+            Some((embedding, head)) if head == unit && self.rank_of(embedding) == self.rank_of(head) => embedding,
+            _ => unit,
+        }
+    }
+
+    /// The pipeline ranks of embedding and head of a tied weight, where they differ.
+    pub(crate) fn tied_pipeline_ranks(&self) -> Option<(PipelineRank, PipelineRank)> {
+        let (embedding, head) = self.tied()?;
+        let ranks = (self.rank_of(embedding), self.rank_of(head));
+        (ranks.0 != ranks.1).then_some(ranks)
+    }
+
+    /// Whether the unit's gradient counts in the norm: a tied weight counts once, as the embedding.
+    pub(crate) fn counts_in_norm(&self, unit: Unit) -> bool {
+        self.unit(unit).tying != Tying::Head
+    }
+
+    /// Whether gradients are reduced after every micro-batch.
+    pub(crate) fn reduces_every_micro_batch(&self) -> bool {
+        self.run.zero.reduce == ReductionPolicy::Every
+    }
+
+    /// Whether the unit takes its input from the stage before.
+    pub(crate) fn receives_input(&self, unit: Unit) -> bool {
+        let stage = self.unit(unit).stage;
+        stage.0 > 0 && (unit.0 == 0 || self.unit(Unit(unit.0 - 1)).stage != stage)
+    }
+
+    /// Whether the unit's output goes to the next stage.
+    pub(crate) fn sends_output(&self, unit: Unit) -> bool {
+        self.units.get(unit.index() + 1).is_some_and(|next| next.stage != self.unit(unit).stage)
+    }
+
+    /// Whether a rank reads tokens: it runs the first unit, or the loss.
+    pub(crate) fn reads_tokens(&self, rank: PipelineRank) -> bool {
+        let ends = [0, self.units.len() - 1];
+        ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank)
+    }
+
+    /// Targets of a step, were none ignored.
+    pub(crate) fn num_targets_capacity(&self) -> f64 {
+        (self.run.batch.train_batch_size * self.shape.seq_length) as f64
+    }
+
+    /// What the loss's gradient is seeded with.
+    pub(crate) fn loss_seed(&self) -> f32 {
+        (1.0 / self.num_targets_capacity()) as f32
+    }
+
+    /// The unit that ends with the loss, and where its logits `[N, V]` lie in what it saves, if `rank` runs it.
+    pub(crate) fn logits_of(&self, rank: PipelineRank) -> Option<(Unit, Range<usize>)> {
+        let unit = Unit(self.units.len() as u32 - 1);
+        let planned = self.unit(unit);
+        let start = planned.unit.last_saved(self.shape).start;
+        let logits = start..start + self.shape.num_tokens() * self.vocab_size();
+        (self.pipeline_rank_of(planned.stage) == rank).then_some((unit, logits))
+    }
+
+    fn tied(&self) -> Option<(Unit, Unit)> {
+        let find = |tying| self.numbered_units().find(|(_, unit)| unit.tying == tying).map(|(id, _)| id);
+        Some((find(Tying::Embedding)?, find(Tying::Head)?))
+    }
+
+    fn rank_of(&self, unit: Unit) -> PipelineRank {
+        self.pipeline_rank_of(self.unit(unit).stage)
+    }
+}
