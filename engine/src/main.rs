@@ -1,1 +1,7 @@
-fn main() {}
+//! The `pipezero` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pipezero::cli::main()
+}

@@ -1,0 +1,59 @@
+//! `pipezero eval`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::failure::Failure;
+use super::table::Table;
+use crate::config::{RunFile, World};
+use crate::data::{BatchSource, Corpus};
+use crate::engine::Engine;
+use crate::plan::Plan;
+use crate::training::{RunDir, batch_layout, evaluate};
+
+/// Arguments of `eval`.
+#[derive(Debug, Args)]
+pub(super) struct EvalArgs {
+    /// The run directory that `train` wrote.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Other text: files, folders or globs. All of it is scored, none of it is held out.
+    #[arg(long, value_name = "TEXT", num_args = 1..)]
+    data: Vec<PathBuf>,
+    /// Batches to score [default: the run's `evaluation.batches`]
+    #[arg(long, value_name = "N")]
+    batches: Option<u64>,
+}
+
+pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
+    let directory = RunDir::open(&args.directory)?;
+    let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
+    let (run, _) = file.resolve(World::of_this_host())?;
+    let plan = Plan::new(run)?;
+    let run = plan.run();
+    let seq_length = plan.micro_batch_shape().seq_length;
+    let source: Arc<dyn BatchSource> = if args.data.is_empty() {
+        let corpus = Corpus::load(&run.data, seq_length)?;
+        Arc::new(corpus.validation_batches(batch_layout(&plan), run.seed)?.ok_or(crate::data::DataError::NoValidation)?)
+    } else {
+        let corpus = Corpus::unsplit(&args.data, seq_length)?;
+        Arc::new(corpus.training_batches(batch_layout(&plan), run.seed)?)
+    };
+    let num_batches = args.batches.unwrap_or(run.evaluation.batches);
+    let mut engine = Engine::for_inference(plan, Arc::clone(&source))?;
+    engine.load(&directory.file(RunDir::WEIGHTS))?;
+    let report = evaluate(&mut engine, &source, num_batches)?;
+    let loss = report.loss.unwrap_or(0.0);
+    let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
+    table.row([
+        report.num_targets.to_string(),
+        format!("{loss:.4}"),
+        format!("{:.3}", loss.exp()),
+        // A token is a byte.
+        format!("{:.4}", loss / std::f64::consts::LN_2),
+    ]);
+    print!("{table}");
+    Ok(())
+}

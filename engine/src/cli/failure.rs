@@ -1,0 +1,53 @@
+//! The one place that prints errors.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::config::ConfigErrors;
+use crate::engine::EngineError;
+use crate::plan::PlanError;
+use crate::training::{RunDirError, TrainingError};
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The run file or its overrides; exit status 2, as for wrong arguments.
+    Config(ConfigErrors),
+    /// Everything else; exit status 1.
+    Other(Box<dyn std::error::Error>),
+}
+
+impl Failure {
+    /// Prints the error and its causes.
+    pub(super) fn report(self) -> ExitCode {
+        match self {
+            Self::Config(errors) => {
+                // Nothing can be done if stderr is closed; the exit status still tells.
+                let _ = write!(io::stderr(), "{}", errors.render());
+                ExitCode::from(2)
+            }
+            Self::Other(error) => {
+                let _ = writeln!(io::stderr(), "error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        Self::Config(errors)
+    }
+}
+
+macro_rules! other {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Other(Box::new(error))
+            }
+        })+
+    };
+}
+
+other!(PlanError, EngineError, TrainingError, RunDirError, io::Error, crate::data::DataError);

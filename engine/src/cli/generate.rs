@@ -1,0 +1,76 @@
+//! `pipezero generate`.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::failure::Failure;
+use crate::config::{RunFile, World};
+use crate::data::{BatchSource, NoBatches};
+use crate::engine::Engine;
+use crate::generation::{Generation, Sampling};
+use crate::plan::Plan;
+use crate::training::RunDir;
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+pub(super) struct GenerateArgs {
+    /// The run directory that `train` wrote.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The text to go on from.
+    #[arg(long, value_name = "TEXT")]
+    prompt: String,
+    /// Tokens to write.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    max_tokens: u64,
+    /// Logits are divided by it: below 1 plainer, above 1 wilder, 0 takes the likeliest token.
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = temperature)]
+    temperature: f64,
+    /// Draw from so many of the likeliest tokens; 0 = all.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    top_k: usize,
+    /// Seed of the draws.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("a temperature is a finite number from 0; write for example 0.8".to_owned()),
+    }
+}
+
+/// One sequence at a time runs through the same pipeline; more data ranks would only repeat it.
+const ONE_SEQUENCE: [&str; 4] = [
+    "parallel.data=1",
+    "train_batch_size=1",
+    "train_micro_batch_size_per_gpu=1",
+    "gradient_accumulation_steps=1",
+];
+
+pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
+    let directory = RunDir::open(&args.directory)?;
+    let mut file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
+    file.set(&ONE_SEQUENCE.map(str::to_owned))?;
+    let (run, _) = file.resolve(World::of_this_host())?;
+    let nothing: Arc<dyn BatchSource> = Arc::new(NoBatches);
+    let mut engine = Engine::for_inference(Plan::new(run)?, nothing)?;
+    engine.load(&directory.file(RunDir::WEIGHTS))?;
+    let prompt = args.prompt.bytes().map(u32::from).collect();
+    let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed };
+    let mut out = stdout().lock();
+    out.write_all(args.prompt.as_bytes())?;
+    let mut generation = Generation::new(&mut engine, prompt, sampling);
+    for _ in 0..args.max_tokens {
+        let token = generation.next_token()?;
+        // A token is a byte; a vocabulary larger than 256 has tokens that stand for nothing.
+        out.write_all(&[u8::try_from(token).unwrap_or(b'?')])?;
+        out.flush()?;
+    }
+    out.write_all(b"\n")?;
+    Ok(())
+}

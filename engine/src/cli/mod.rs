@@ -1,0 +1,66 @@
+//! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
+
+mod check;
+mod eval;
+mod failure;
+mod generate;
+mod plan;
+mod progress;
+mod run_args;
+mod show;
+mod table;
+mod train;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
+///
+/// What a run will do, hold and send is planned and checked before anything starts: `check` reads the file, `plan`
+/// prints memory and traffic per rank, `show` prints the program, `train` runs exactly that.
+#[derive(Debug, Parser)]
+#[command(name = "pipezero", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train the model of a run file and leave a run directory.
+    Train(train::TrainArgs),
+    /// Loss, perplexity and bits per byte of a trained model.
+    Eval(eval::EvalArgs),
+    /// Write text with a trained model.
+    Generate(generate::GenerateArgs),
+    /// Check a run file: print the resolved configuration, or every error in it.
+    Check(check::CheckArgs),
+    /// Stages, units, memory and traffic of each rank, before anything runs.
+    Plan(plan::PlanArgs),
+    /// Print the program: who does what, in which order.
+    Show(show::ShowArgs),
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env("PIPEZERO_LOG"))
+        .init();
+    let result = match Cli::parse().command {
+        Command::Train(args) => train::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Show(args) => show::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,107 @@
+//! `pipezero plan`.
+
+use clap::Args;
+
+use super::failure::Failure;
+use super::run_args::{RunArgs, print_notices};
+use super::table::Table;
+use super::units::{bytes, count};
+use crate::config::ZeroLevel;
+use crate::plan::{Plan, RankForecast};
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let (run, notices) = args.run.resolve()?;
+    print_notices(&notices);
+    let plan = Plan::new(run)?;
+    if args.json {
+        let json = serde_json::json!({ "parameters": plan.num_parameters(), "ranks": plan.forecast() });
+        println!("{json:#}");
+    } else {
+        print!("{}", text(&plan));
+    }
+    Ok(())
+}
+
+fn text(plan: &Plan) -> String {
+    let forecast = plan.forecast();
+    let grid = plan.grid();
+    // All data ranks of a pipeline rank are alike.
+    let by_pipeline_rank: Vec<&RankForecast> = forecast.iter().step_by(grid.data_degree).collect();
+    format!(
+        "{} parameters, pipeline {} x data {}, {}\n\n{}\n{}\n{}",
+        count(plan.num_parameters()),
+        grid.pipeline_degree,
+        grid.data_degree,
+        at_rest(plan),
+        stages(plan, &by_pipeline_rank),
+        memory(&by_pipeline_rank),
+        traffic(&by_pipeline_rank),
+    )
+}
+
+/// What is sharded between steps.
+fn at_rest(plan: &Plan) -> &'static str {
+    match plan.run().zero.level {
+        ZeroLevel::Zero0 => "nothing sharded (ZeRO-0)",
+        ZeroLevel::Zero1 => "optimizer state sharded (ZeRO-1)",
+        ZeroLevel::Zero2 => "optimizer state and gradients sharded (ZeRO-2)",
+        ZeroLevel::Zero3 => "optimizer state, gradients and parameters sharded (ZeRO-3)",
+    }
+}
+
+fn stages(plan: &Plan, ranks: &[&RankForecast]) -> Table {
+    let mut table = Table::new(["pipeline rank", "layers", "units", "parameters", "in flight", "first", "last"]);
+    for rank in ranks {
+        let pipeline_rank = pipezero_schedule::PipelineRank(rank.pipeline_rank as u32);
+        let slots: usize = plan
+            .sizes(pipeline_rank, crate::shard::Purpose::Training)
+            .stages
+            .iter()
+            .map(|stage| stage.num_slots)
+            .sum();
+        table.row([
+            rank.pipeline_rank.to_string(),
+            rank.layers.len().to_string(),
+            rank.units.len().to_string(),
+            count(rank.parameters),
+            slots.to_string(),
+            rank.layers.first().cloned().unwrap_or_default(),
+            rank.layers.last().cloned().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn memory(ranks: &[&RankForecast]) -> Table {
+    let header =
+        ["memory per rank", "parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+    let mut table = Table::new(header);
+    for rank in ranks {
+        let m = &rank.memory;
+        let figures =
+            [m.parameters, m.gathered, m.gradients, m.optimizer, m.activations, m.communication, m.peak];
+        table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(figures.map(bytes)));
+    }
+    table
+}
+
+fn traffic(ranks: &[&RankForecast]) -> Table {
+    let mut table = Table::new(["sent per rank and step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
+    for rank in ranks {
+        let t = &rank.traffic;
+        let kinds = [t.all_gather, t.reduce_scatter, t.all_reduce, t.send];
+        let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
+        table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(cells));
+    }
+    table
+}

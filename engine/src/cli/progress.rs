@@ -1,0 +1,71 @@
+//! Progress on stderr: a bar on a terminal, plain lines otherwise.
+
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::training::{EvalLine, Observer, StepLine};
+
+/// What a person watches.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// A bar that redraws itself.
+    Bar(ProgressBar),
+    /// A line now and then.
+    Lines { num_steps: u64, next: Instant },
+}
+
+/// Plain lines come no more often, so that a log stays readable.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+impl Progress {
+    pub(super) fn new(num_steps: u64) -> Self {
+        if !stderr().is_terminal() {
+            return Self::Lines { num_steps, next: Instant::now() };
+        }
+        let template = "{bar:32} {pos}/{len} steps  {msg}  ETA {eta}";
+        let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
+        Self::Bar(ProgressBar::new(num_steps).with_style(style))
+    }
+
+    pub(super) fn finish(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish();
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn step(&mut self, line: &StepLine) {
+        let loss = loss(line.loss);
+        match self {
+            Self::Bar(bar) => {
+                bar.set_position(line.step);
+                bar.set_message(format!("loss {loss}  {:.0} tokens/s", line.tokens_per_s));
+            }
+            Self::Lines { num_steps, next } => {
+                if Instant::now() >= *next || line.step == *num_steps {
+                    *next = Instant::now() + LINE_EVERY;
+                    let left = line.step_s * (*num_steps - line.step) as f64;
+                    eprintln!(
+                        "step {}/{num_steps}  loss {loss}  grad norm {:.3}  {:.0} tokens/s  ETA {left:.0} s",
+                        line.step, line.grad_norm, line.tokens_per_s
+                    );
+                }
+            }
+        }
+    }
+
+    fn evaluation(&mut self, line: &EvalLine) {
+        let text = format!("step {}  validation loss {}", line.step, loss(line.validation_loss));
+        match self {
+            Self::Bar(bar) => bar.println(text),
+            Self::Lines { .. } => eprintln!("{text}"),
+        }
+    }
+}
+
+fn loss(loss: Option<f64>) -> String {
+    loss.map_or_else(|| "none".to_owned(), |loss| format!("{loss:.4}"))
+}

@@ -1,0 +1,40 @@
+//! What every command that reads a run file has in common.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::failure::Failure;
+use crate::config::{Notice, Run, RunFile, World};
+
+/// A run file and what is changed in it.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// The run file, JSON.
+    #[arg(value_name = "RUN.json")]
+    pub(super) run: PathBuf,
+    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string.
+    #[arg(long, value_name = "KEY.PATH=VALUE")]
+    pub(super) set: Vec<String>,
+}
+
+impl RunArgs {
+    /// The file with its overrides.
+    pub(super) fn load(&self) -> Result<RunFile, Failure> {
+        let mut file = RunFile::load(&self.run)?;
+        file.set(&self.set)?;
+        Ok(file)
+    }
+
+    /// The resolved run and what its reader should know.
+    pub(super) fn resolve(&self) -> Result<(Run, Vec<Notice>), Failure> {
+        Ok(self.load()?.resolve(World::of_this_host())?)
+    }
+}
+
+/// Prints hints and warnings.
+pub(super) fn print_notices(notices: &[Notice]) {
+    for notice in notices {
+        eprintln!("{notice}");
+    }
+}

@@ -1,0 +1,61 @@
+//! Tables that line up: text to the left, figures to the right.
+
+use std::fmt;
+
+/// A table under construction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns; the first is aligned to the left, all others to the right.
+    pub(super) fn new<const N: usize>(header: [&str; N]) -> Self {
+        Self { header: header.map(str::to_owned).to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells stay empty.
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = || std::iter::once(&self.header).chain(&self.rows);
+        let widths: Vec<usize> = (0..self.header.len())
+            .map(|column| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max())
+            .map(|width| width.unwrap_or(0))
+            .collect();
+        for line in lines() {
+            let mut text = String::new();
+            for (column, &width) in widths.iter().enumerate() {
+                let cell = line.get(column).map_or("", String::as_str);
+                let cell = if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
+                text.push_str(&cell);
+            }
+            writeln!(f, "{}", text.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+    use expect_test::expect;
+
+    #[test]
+    fn columns_line_up_whatever_their_width() {
+        let mut table = Table::new(["rank", "parameters", "peak"]);
+        table.row(["0".to_owned(), "1.5 MiB".to_owned(), "9 B".to_owned()]);
+        table.row(["measured".to_owned(), "2 B".to_owned()]);
+        expect![[r"
+            rank      parameters  peak
+            0            1.5 MiB   9 B
+            measured         2 B
+        "]]
+        .assert_eq(&table.to_string());
+    }
+}

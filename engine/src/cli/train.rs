@@ -1,0 +1,158 @@
+//! `pipezero train`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+
+use super::failure::Failure;
+use super::progress::Progress;
+use super::run_args::{RunArgs, print_notices};
+use super::table::Table;
+use super::units::{bytes, count};
+use crate::config::World;
+use crate::plan::Plan;
+use crate::training::{RunDir, Summary, Training};
+
+/// Arguments of `train`.
+#[derive(Debug, Args)]
+pub(super) struct TrainArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Where the run directory goes [default: runs/<name of the run file>]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace the run directory if it exists.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
+    let file = args.run.load()?;
+    let (resolved, notices) = file.resolve(World::of_this_host())?;
+    print_notices(&notices);
+    let plan = Plan::new(resolved)?;
+    let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));
+    eprintln!("{}", headline(&plan));
+    let training = Training::new(plan)?;
+    // Only now that everything else is known to work is a directory made or replaced.
+    let directory = RunDir::create(&out, args.overwrite)?;
+    directory.write(RunDir::RUN_FILE, &file.effective_json())?;
+    let interrupted = stop_after_the_step_on_ctrl_c();
+    let num_steps = training.plan().run().steps;
+    let mut progress = Progress::new(num_steps);
+    let start = Instant::now();
+    let summary = training.run(&directory, &interrupted, &mut progress)?;
+    progress.finish();
+    if summary.interrupted {
+        eprintln!("ended after step {} of {num_steps}", summary.steps);
+    }
+    print!("{}", report(&summary, start.elapsed().as_secs_f64()));
+    eprintln!("\nrun directory: {}", directory.path().display());
+    eprintln!("try: pipezero generate {} --prompt 'fn main'", directory.path().display());
+    Ok(())
+}
+
+fn default_directory(run_file: &Path) -> PathBuf {
+    let name = run_file.file_stem().unwrap_or(run_file.as_os_str());
+    Path::new("runs").join(name)
+}
+
+fn headline(plan: &Plan) -> String {
+    let (run, grid) = (plan.run(), plan.grid());
+    format!(
+        "{} parameters on pipeline {} x data {} ({} ranks, {} thread{} each), {} steps of {} sequences of {} tokens",
+        count(plan.num_parameters()),
+        grid.pipeline_degree,
+        grid.data_degree,
+        grid.world_size(),
+        run.threads,
+        if run.threads == 1 { "" } else { "s" },
+        run.steps,
+        run.batch.train_batch_size,
+        plan.micro_batch_shape().seq_length,
+    )
+}
+
+/// The first Ctrl-C ends the run after the step, with everything saved; the second ends the process.
+fn stop_after_the_step_on_ctrl_c() -> Arc<AtomicBool> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    let handler = move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nending after this step; press Ctrl-C again to end at once");
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        eprintln!("warning: Ctrl-C will end the run at once: {error}");
+    }
+    interrupted
+}
+
+/// The final tables.
+fn report(summary: &Summary, elapsed_s: f64) -> String {
+    let nats = |loss: Option<f64>| loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.4}"));
+    let baseline = |pick: fn(&crate::training::Baselines) -> f64| nats(summary.baselines.as_ref().map(pick));
+    let mut losses = Table::new(["nats per token", "training", "validation", "unigram", "bigram"]);
+    losses.row([
+        "loss".to_owned(),
+        nats(summary.training_loss),
+        nats(summary.validation_loss),
+        baseline(|baselines| baselines.unigram),
+        baseline(|baselines| baselines.bigram),
+    ]);
+    let mut speed = Table::new(["", "steps", "seconds", "tokens/s", "bubble and exposed transfers"]);
+    speed.row([
+        "run".to_owned(),
+        summary.steps.to_string(),
+        format!("{elapsed_s:.1}"),
+        format!("{:.0}", summary.tokens_per_s),
+        format!("{:.1}%", 100.0 * summary.idle_share),
+    ]);
+    format!("\n{losses}\n{speed}\n{}\n{}", memory_table(summary), traffic_table(summary))
+}
+
+fn memory_table(summary: &Summary) -> Table {
+    let header =
+        ["peak memory", "parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+    let mut table = Table::new(header);
+    for (measured, planned) in summary.ranks.iter().zip(&summary.planned) {
+        let (m, p) = (&measured.memory, &planned.memory);
+        let cells = |figures: [u64; 7]| figures.map(bytes);
+        let measured_cells = cells([
+            m.parameters,
+            m.gathered,
+            m.gradients,
+            m.optimizer,
+            m.activations,
+            m.communication,
+            m.peak,
+        ]);
+        let planned_cells = cells([
+            p.parameters,
+            p.gathered,
+            p.gradients,
+            p.optimizer,
+            p.activations,
+            p.communication,
+            p.peak,
+        ]);
+        table.row(std::iter::once(format!("rank {} measured", measured.rank)).chain(measured_cells));
+        table.row(std::iter::once("       planned".to_owned()).chain(planned_cells));
+    }
+    table
+}
+
+fn traffic_table(summary: &Summary) -> Table {
+    let mut table = Table::new(["sent per step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
+    for rank in &summary.ranks {
+        let traffic = &rank.traffic;
+        let kinds = [traffic.all_gather, traffic.reduce_scatter, traffic.all_reduce, traffic.send];
+        let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
+        table.row(std::iter::once(format!("rank {}", rank.rank)).chain(cells));
+    }
+    table
+}

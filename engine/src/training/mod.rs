@@ -1,0 +1,13 @@
+//! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary.
+
+mod baseline;
+mod metrics;
+mod run;
+mod run_dir;
+mod summary;
+
+pub use baseline::Baselines;
+pub use metrics::{EvalLine, StepLine};
+pub use run::{Observer, Training, TrainingError, batch_layout, evaluate};
+pub use run_dir::{RunDir, RunDirError};
+pub use summary::Summary;

@@ -1,0 +1,189 @@
+//! The loop over steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::metrics::{EvalLine, StepLine};
+use super::run_dir::{MetricsFile, RunDir, RunDirError};
+use super::{Baselines, Summary};
+use crate::data::{BatchLayout, BatchSource, Corpus, DataError};
+use crate::engine::{Engine, EngineError, EvalReport, StepReport};
+use crate::plan::Plan;
+
+/// Who is told how the run goes on.
+pub trait Observer {
+    /// A step has ended.
+    fn step(&mut self, line: &StepLine);
+    /// An evaluation has ended.
+    fn evaluation(&mut self, line: &EvalLine);
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainingError {
+    /// The text.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The ranks.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The run directory.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+}
+
+/// A run about to start: ranks allocated, text read.
+pub struct Training {
+    engine: Engine,
+    training: Arc<dyn BatchSource>,
+    validation: Option<Arc<dyn BatchSource>>,
+    baselines: Option<Baselines>,
+}
+
+impl Training {
+    /// Reads the text and starts the ranks.
+    ///
+    /// # Errors
+    /// When the text cannot be read or is too short, or the ranks not be started.
+    pub fn new(plan: Plan) -> Result<Self, TrainingError> {
+        let run = plan.run();
+        let seq_length = plan.micro_batch_shape().seq_length;
+        let corpus = Corpus::load(&run.data, seq_length)?;
+        let layout = batch_layout(&plan);
+        let training: Arc<dyn BatchSource> = Arc::new(corpus.training_batches(layout, run.seed)?);
+        let validation = corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _);
+        let baselines = Baselines::of(&corpus);
+        let engine = Engine::new(plan, Arc::clone(&training))?;
+        Ok(Self { engine, training, validation, baselines })
+    }
+
+    /// The plan that runs.
+    pub fn plan(&self) -> &Plan {
+        self.engine.plan()
+    }
+
+    /// What needs no model, if there is validation text.
+    pub fn baselines(&self) -> Option<Baselines> {
+        self.baselines
+    }
+
+    /// Runs until the last step or until `interrupted` is set, then evaluates, saves the weights and the summary.
+    ///
+    /// # Errors
+    /// When a rank stops or a file cannot be written.
+    pub fn run(
+        mut self,
+        directory: &RunDir,
+        interrupted: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary, TrainingError> {
+        let mut metrics = directory.metrics()?;
+        let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
+        let mut progress = Progress::default();
+        while progress.num_steps() < steps && !interrupted.load(Ordering::Relaxed) {
+            let report = self.engine.train_batch()?;
+            let epoch = self.training.epoch(report.step);
+            let line = StepLine::new(&report, epoch, self.plan().step_flops());
+            metrics.add(&line)?;
+            observer.step(&line);
+            progress.add(&line, report);
+            let step = progress.num_steps();
+            if every > 0 && step.is_multiple_of(every) && step < steps {
+                self.evaluate(step, &mut metrics, observer)?;
+            }
+        }
+        let validation_loss = self.evaluate(progress.num_steps(), &mut metrics, observer)?;
+        self.engine.save(&directory.file(RunDir::WEIGHTS))?;
+        let summary = self.summary(&progress, validation_loss);
+        let text = serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
+        directory.write(RunDir::SUMMARY, &text)?;
+        Ok(summary)
+    }
+
+    /// The validation loss, if there is validation text.
+    fn evaluate(
+        &mut self,
+        step: u64,
+        metrics: &mut MetricsFile,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<f64>, TrainingError> {
+        let Some(source) = &self.validation else { return Ok(None) };
+        let num_batches = self.engine.plan().run().evaluation.batches;
+        let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches)?);
+        metrics.add(&line)?;
+        observer.evaluation(&line);
+        Ok(line.validation_loss)
+    }
+
+    fn summary(&self, progress: &Progress, validation_loss: Option<f64>) -> Summary {
+        let run = self.plan().run();
+        Summary {
+            steps: progress.num_steps(),
+            interrupted: progress.num_steps() < run.steps,
+            training_loss: progress.last.as_ref().and_then(|report| report.loss),
+            validation_loss,
+            baselines: self.baselines,
+            tokens_per_s: progress.median_tokens_per_s(),
+            idle_share: progress.idle_share / progress.num_steps().max(1) as f64,
+            ranks: progress.last.as_ref().map_or_else(Vec::new, |report| self.engine.measured(report)),
+            planned: self.plan().forecast(),
+        }
+    }
+}
+
+/// The mean loss over the first `num_batches` batches of a source.
+///
+/// # Errors
+/// When a rank stops.
+pub fn evaluate(
+    engine: &mut Engine,
+    source: &Arc<dyn BatchSource>,
+    num_batches: u64,
+) -> Result<EvalReport, EngineError> {
+    let (mut sum, mut num_targets) = (0.0, 0);
+    for batch in 1..=num_batches {
+        let report = engine.eval_batch(source, batch)?;
+        sum += report.loss.unwrap_or(0.0) * report.num_targets as f64;
+        num_targets += report.num_targets;
+    }
+    Ok(EvalReport { loss: (num_targets > 0).then(|| sum / num_targets as f64), num_targets })
+}
+
+/// How a plan's batches are dealt out.
+pub fn batch_layout(plan: &Plan) -> BatchLayout {
+    let (batch, shape) = (plan.run().batch, plan.micro_batch_shape());
+    BatchLayout {
+        data_degree: plan.grid().data_degree,
+        num_micro_batches: batch.num_micro_batches,
+        micro_batch_size: shape.num_sequences,
+        seq_length: shape.seq_length,
+    }
+}
+
+/// What is kept of the steps so far.
+#[derive(Debug, Default)]
+struct Progress {
+    tokens_per_s: Vec<f64>,
+    /// Sum over the steps.
+    idle_share: f64,
+    last: Option<StepReport>,
+}
+
+impl Progress {
+    fn add(&mut self, line: &StepLine, report: StepReport) {
+        self.tokens_per_s.push(line.tokens_per_s);
+        self.idle_share += report.idle_share();
+        self.last = Some(report);
+    }
+
+    fn num_steps(&self) -> u64 {
+        self.tokens_per_s.len() as u64
+    }
+
+    fn median_tokens_per_s(&self) -> f64 {
+        let mut sorted = self.tokens_per_s.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,30 @@
+//! `summary.json`: what the run came to, measured beside planned.
+
+use serde::Serialize;
+
+use super::Baselines;
+use crate::engine::MeasuredRank;
+use crate::plan::RankForecast;
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Steps done.
+    pub steps: u64,
+    /// Whether the run was ended before its last step.
+    pub interrupted: bool,
+    /// Loss of the last step, nats per token.
+    pub training_loss: Option<f64>,
+    /// Loss on the validation text after the last step.
+    pub validation_loss: Option<f64>,
+    /// What needs no model.
+    pub baselines: Option<Baselines>,
+    /// Tokens per second, median over the steps.
+    pub tokens_per_s: f64,
+    /// Share of a step that ranks waited for others, mean over ranks and steps: bubble and exposed transfers.
+    pub idle_share: f64,
+    /// Measured memory and traffic of each rank.
+    pub ranks: Vec<MeasuredRank>,
+    /// The plan's forecast of the same.
+    pub planned: Vec<RankForecast>,
+}
