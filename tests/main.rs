@@ -1,1 +1,3 @@
-//! tests
+//! Every integration test, in one binary so that there is one link step.
+
+mod oracle; // What PyTorch and DeepSpeed compute, from golden files.

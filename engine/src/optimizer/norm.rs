@@ -32,8 +32,10 @@ const NUM_LANES: usize = 8;
 
 /// Elements between two folds, and of one thread's turn: enough that a fold costs nothing beside them.
 const BLOCK: usize = NUM_LANES << 14;
-const _: () =
+const _: () = {
     assert!(BLOCK / NUM_LANES <= 1 << 16, "2^16 squares of 48 bits are what a bin of 64 bits holds");
+    assert!(BLOCK <= 1 << 18, "a block's total, shifted by up to 30 bits, must fit three limbs");
+};
 
 /// One bin per biased exponent.
 type Bins = [u64; 256];
@@ -129,13 +131,13 @@ impl SquareSum {
         self.carry();
     }
 
-    /// Adds a total of squared mantissas (at most 67 bits) of elements with this biased exponent.
+    /// Adds the total of a block's squared mantissas, below `2^65`, of elements with this biased exponent.
     fn add_at(&mut self, total: u128, exponent: usize) {
         // Subnormals (exponent 0) have the place of exponent 1 and no leading 1.
         let place = 2 * exponent.saturating_sub(1);
         let mut rest = total << (place % LIMB_BITS);
-        // At most 67 + 30 bits are left: four limbs. The highest place, 506, begins in limb 15, so all four exist.
-        for limb in &mut self.limbs[place / LIMB_BITS..][..4] {
+        // Places are even, so at most 65 + 30 bits: three limbs. The highest place, 506, begins in limb 15.
+        for limb in &mut self.limbs[place / LIMB_BITS..][..3] {
             *limb += (rest & 0xffff_ffff) as u64;
             rest >>= LIMB_BITS;
         }

@@ -107,16 +107,17 @@ fn every_exponent_has_its_place() {
 
 #[test]
 fn full_bins_do_not_overflow() {
-    // Largest mantissas, all with one exponent, over several blocks and the beginning of one.
-    let element = f32::from_bits(127 << 23 | 0x7f_ffff);
+    // Largest mantissas, all with one exponent, over several blocks and the beginning of one. The exponent is one whose
+    // place lies highest in its limb.
+    let element = f32::from_bits(128 << 23 | 0x7f_ffff);
     let count = 4 * BLOCK + NUM_LANES + 3;
     let mantissa = (1u128 << 24) - 1;
-    // The element is mantissa * 2^-23, so its square has 46 places, and the sum's last place is 2^-298.
+    // The element is mantissa * 2^-22, so its square has 44 places, and the sum's last place is 2^-298.
     let mut expected = SquareSum::default();
     let mut rest = mantissa * mantissa * count as u128;
     for bit in 0..128 {
         if rest & 1 == 1 {
-            let place = LAST_PLACE as usize - 46 + bit;
+            let place = LAST_PLACE as usize - 44 + bit;
             expected.limbs[place / 32] |= 1 << (place % 32);
         }
         rest >>= 1;
