@@ -42,7 +42,7 @@ impl std::fmt::Display for Side {
 pub enum SplitError {
     /// The share is no share.
     #[error(
-        "a validation share of {share} leaves one side empty; write a number above 0 and below 1, such as 0.05"
+        "a validation share of {share} leaves nothing to train on; write a number from 0 to below 1, such as 0.05"
     )]
     Share {
         /// The share.
@@ -68,13 +68,13 @@ pub enum SplitError {
     },
 }
 
-/// Keeps the share `validation` of the text for validation; both sides hold at least one sequence of `seq_length` tokens
-/// and its last target.
+/// Keeps the share `validation` of the text for validation; each side holds at least one sequence of `seq_length` tokens
+/// and its last target. A share of 0 keeps nothing for validation.
 ///
 /// # Errors
-/// [`SplitError::Share`] unless `0 < validation < 1`; [`SplitError::TooShort`].
+/// [`SplitError::Share`] unless `0 <= validation < 1`; [`SplitError::TooShort`].
 pub fn split_text(files: &[TextFile], validation: f64, seq_length: usize) -> Result<TextSplit, SplitError> {
-    if !(validation > 0.0 && validation < 1.0) {
+    if !(0.0..1.0).contains(&validation) {
         return Err(SplitError::Share { share: validation });
     }
     let mut split = TextSplit { training: Vec::new(), validation: Vec::new() };
@@ -87,7 +87,8 @@ pub fn split_text(files: &[TextFile], validation: f64, seq_length: usize) -> Res
         side.extend_from_slice(block);
     }
     for (side, text) in [(Side::Training, &split.training), (Side::Validation, &split.validation)] {
-        if text.len() <= seq_length {
+        let is_wanted = side == Side::Training || validation > 0.0;
+        if is_wanted && text.len() <= seq_length {
             let num_tokens = text.len();
             return Err(SplitError::TooShort { side, num_tokens, num_bytes, seq_length, share: validation });
         }
@@ -171,13 +172,19 @@ mod tests {
 
     #[test]
     fn only_shares_are_shares() {
-        for share in [0.0, 1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
+        for share in [1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
             let error = split_text(&[file(0, 100)], share, 8).expect_err("not a share");
             assert!(matches!(error, SplitError::Share { .. }));
         }
         assert_eq!(
             SplitError::Share { share: 1.0 }.to_string(),
-            "a validation share of 1 leaves one side empty; write a number above 0 and below 1, such as 0.05"
+            "a validation share of 1 leaves nothing to train on; write a number from 0 to below 1, such as 0.05"
         );
+    }
+
+    #[test]
+    fn no_share_keeps_everything_for_training() {
+        let split = split_text(&[file(0, 100)], 0.0, 99).expect("long enough");
+        assert_eq!((split.training.len(), split.validation.len()), (100, 0));
     }
 }

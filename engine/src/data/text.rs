@@ -10,10 +10,10 @@ mod tests;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 /// One file of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,9 @@ fn read_file(path: PathBuf) -> Result<TextFile, TextError> {
 /// The files that one entry stands for, sorted; at least one.
 fn find_files(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
     let mut files = match fs::metadata(entry) {
-        Ok(metadata) if metadata.is_dir() => walk(entry, usize::MAX, Hidden::Skipped, |_| true)?,
+        Ok(metadata) if metadata.is_dir() => {
+            collect(WalkDir::new(entry), |entry| !is_hidden(entry), |_| true)?
+        }
         Ok(_) => return Ok(vec![entry.to_owned()]),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(entry, error)),
         Err(_) if is_glob(entry) => find_matches(entry)?,
@@ -140,51 +142,54 @@ fn is_glob(path: &Path) -> bool {
 /// exists is walked, and the rest is matched.
 fn find_matches(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
     let missing = || TextError::Missing { path: entry.to_owned() };
-    // Joined to an empty path, so that a relative glob is walked from the current folder.
+    let invalid =
+        |error: glob::PatternError| TextError::Glob { path: entry.to_owned(), reason: error.to_string() };
+    // The last ancestor of a relative path is the empty one: the current folder.
     let base =
         entry.ancestors().skip(1).find(|ancestor| ancestor.is_dir() || ancestor.as_os_str().is_empty());
     let base = base.ok_or_else(missing)?;
-    let rest = entry.strip_prefix(base).map_err(|_| missing())?;
-    let pattern = rest.to_str().ok_or_else(missing)?;
-    let pattern = Pattern::new(pattern)
-        .map_err(|error| TextError::Glob { path: entry.to_owned(), reason: error.to_string() })?;
-    let components: Vec<_> = rest.components().collect();
-    let depth =
-        if components.contains(&Component::Normal("**".as_ref())) { usize::MAX } else { components.len() };
-    let spells_dot = components.iter().any(|part| part.as_os_str().to_string_lossy().starts_with('.'));
-    let hidden = if spells_dot { Hidden::Walked } else { Hidden::Skipped };
+    let rest = entry.strip_prefix(base).ok().and_then(Path::to_str).ok_or_else(missing)?;
+    let pattern = Pattern::new(rest).map_err(invalid)?;
+    let names: Vec<&str> = rest.split(std::path::MAIN_SEPARATOR).filter(|name| !name.is_empty()).collect();
+    let recursion = names.iter().position(|&name| name == "**");
+    // Folders above a `**` are entered only where their own part of the pattern matches: `*/src/**/*.rs` has nothing
+    // to seek in a build folder.
+    let fixed = names[..recursion.unwrap_or(names.len())].iter().map(|name| Pattern::new(name));
+    let fixed: Vec<Pattern> = fixed.collect::<Result<_, _>>().map_err(invalid)?;
+    let spells_dot = names.iter().any(|name| name.starts_with('.'));
     let options = MatchOptions {
         case_sensitive: true,
         require_literal_separator: true,
         require_literal_leading_dot: true,
     };
     let root = if base.as_os_str().is_empty() { Path::new(".") } else { base };
-    walk(root, depth, hidden, |path| {
-        path.strip_prefix(root).is_ok_and(|below| pattern.matches_path_with(below, options))
-    })
+    let walk = WalkDir::new(root).max_depth(if recursion.is_some() { usize::MAX } else { names.len() });
+    collect(
+        walk,
+        |entry| match fixed.get(entry.depth() - 1) {
+            Some(pattern) => {
+                entry.file_name().to_str().is_some_and(|name| pattern.matches_with(name, options))
+            }
+            None => spells_dot || !is_hidden(entry),
+        },
+        |path| path.strip_prefix(root).is_ok_and(|below| pattern.matches_path_with(below, options)),
+    )
 }
 
-/// Whether a walk enters hidden folders and lists hidden files.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Hidden {
-    Skipped,
-    Walked,
+fn is_hidden(entry: &DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
-/// The wanted files at or below `root`, at most `max_depth` levels deep, symbolic links followed.
-fn walk(
-    root: &Path,
-    max_depth: usize,
-    hidden: Hidden,
+/// The wanted files of a walk. Symbolic links are followed; below the walk's root, an entry that is not entered is
+/// skipped with all that it holds.
+fn collect(
+    walk: WalkDir,
+    is_entered: impl Fn(&DirEntry) -> bool,
     is_wanted: impl Fn(&Path) -> bool,
 ) -> Result<Vec<PathBuf>, TextError> {
-    let is_hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
-    let entries =
-        WalkDir::new(root).max_depth(max_depth).follow_links(true).into_iter().filter_entry(|entry| {
-            entry.depth() == 0 || hidden == Hidden::Walked || !is_hidden(entry.file_name())
-        });
+    let entries = walk.follow_links(true).into_iter();
     let mut files = Vec::new();
-    for entry in entries {
+    for entry in entries.filter_entry(|entry| entry.depth() == 0 || is_entered(entry)) {
         match entry {
             Ok(entry) if entry.file_type().is_file() && is_wanted(entry.path()) => {
                 files.push(entry.into_path())
@@ -193,7 +198,7 @@ fn walk(
             // A symbolic link that leads back up: its files are found where they really are.
             Err(error) if error.loop_ancestor().is_some() => {}
             Err(error) => {
-                let path = error.path().unwrap_or(root).to_owned();
+                let path = error.path().map(Path::to_owned).unwrap_or_default();
                 // A folder that stays closed may hide wanted files; a dangling link matters only if it is wanted.
                 if is_wanted(&path) || path.is_dir() {
                     let source = error.into_io_error().unwrap_or_else(|| io::ErrorKind::Other.into());

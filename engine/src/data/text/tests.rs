@@ -48,7 +48,7 @@ fn folders_are_read_in_order_of_path_without_hidden_entries() {
 
 #[test]
 fn globs_match_files_at_their_depth() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 11] = [
         ("*.txt", &["a.txt", "b.txt", "deep.txt"]),
         ("**/*.txt", &["a.txt", "b.txt", "deep/c.txt", "deep/deeper/d.txt", "deep.txt"]),
         ("deep/**/*", &["deep/c.txt", "deep/deeper/d.txt"]),
@@ -57,6 +57,9 @@ fn globs_match_files_at_their_depth() {
         ("?.txt", &["a.txt", "b.txt"]),
         (".git/*", &[".git/e.txt"]),
         (".*.txt", &[".hidden.txt"]),
+        ("*/**/*.txt", &["deep/c.txt", "deep/deeper/d.txt"]),
+        ("**/.cache/*", &["deep/.cache/f.txt"]),
+        ("deep/../*/c.*", &["deep/c.txt"]),
     ];
     for (glob, files) in cases {
         assert_eq!(read(&tree(), &[glob]).expect("texts"), files, "{glob}");
