@@ -1,4 +1,45 @@
 //! pipezero trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
+//!
+//! [`config::RunFile`] reads and checks the file, [`plan::Plan`] says what every rank will do, hold and send, and
+//! [`engine::Engine`] does it. [`training::Training`] is the loop around an engine that the command line runs.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use pipezero::config::{RunFile, World};
+//! use pipezero::{data::Corpus, engine::Engine, plan::Plan, training::batch_layout};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (run, _notices) = RunFile::load("configs/quickstart.json".as_ref())?.resolve(World::of_this_host())?;
+//! let plan = Plan::new(run)?;
+//! let corpus = Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length)?;
+//! let batches = corpus.training_batches(batch_layout(&plan), plan.run().seed)?;
+//! let mut engine = Engine::new(plan, Arc::new(batches))?;
+//! for _ in 0..10 {
+//!     let report = engine.train_batch()?;
+//!     println!("{}: {:?}", report.step, report.loss);
+//! }
+//! engine.save("weights.safetensors".as_ref())?;
+//! # Ok(())
+//! # }
+//! ```
 
+#[doc(hidden)]
+pub mod cli;
+pub mod comm;
 pub mod config;
+pub mod data;
+pub mod engine;
+mod executor;
+pub mod generation;
+pub mod memory;
 pub mod optimizer;
+pub mod plan;
+mod shard;
+mod topology;
+pub mod training;
+
+pub use engine::Engine;
+pub use executor::{Cause, Event, EventKind, Position, RankFailure};
+pub use plan::Plan;
+pub use shard::{SHARD_ALIGNMENT, ShardLayout};
+pub use topology::Grid;

@@ -16,7 +16,7 @@ use super::record::StepRecord;
 use super::recorder::{Event, EventKind, Recorder};
 use super::tail::Tail;
 use crate::comm::{Communicator, Counting, Group, Traffic};
-use crate::data::{BatchSource, TokenBatch};
+use crate::data::{BatchSource, DataError, TokenBatch};
 use crate::memory::{Category, Ledger, Tagged};
 use crate::plan::Plan;
 use crate::shard::{Purpose, StoreOptions, UnitStore};
@@ -105,7 +105,7 @@ impl<C: Communicator> Rank<C> {
             }),
         };
         let num_micro_batches = plan.run().batch.num_micro_batches;
-        let num_tokens = plan.micro_batch_shape().num_tokens();
+        let shape = plan.micro_batch_shape();
         let mut built = Self {
             plan: Arc::clone(plan),
             pipeline_rank,
@@ -117,7 +117,7 @@ impl<C: Communicator> Rank<C> {
             gradient_buffers: buffers(sizes.num_gradient_buffers, sizes.gradient_buffer_len, Category::Gradients)?,
             activations: Activations::new(&sizes, &ledger)?,
             edges: Edges::new(&sizes, &ledger)?,
-            tokens: (0..num_micro_batches).map(|_| TokenBatch::new(num_tokens)).collect(),
+            tokens: (0..num_micro_batches).map(|_| TokenBatch::zeros(shape.num_sequences, shape.seq_length)).collect(),
             losses: vec![LossSum::default(); num_micro_batches],
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
@@ -193,7 +193,8 @@ impl<C: Communicator> Rank<C> {
             return Ok(());
         }
         for micro_batch in 0..program.num_micro_batches() as usize {
-            source.micro_batch(batch, self.data_rank, micro_batch, &mut self.tokens[micro_batch])?;
+            let tokens = &mut self.tokens[micro_batch];
+            source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Batch)?;
         }
         Ok(())
     }

@@ -1,0 +1,102 @@
+//! The same samples on every grid, each exactly once per epoch.
+
+use super::*;
+
+/// A text of 256 tokens in which every token is its own position.
+fn positions() -> Vec<u8> {
+    (0..=255).collect()
+}
+
+fn layout(data_degree: usize, num_micro_batches: usize, micro_batch_size: usize) -> BatchLayout {
+    BatchLayout { data_degree, num_micro_batches, micro_batch_size, seq_length: 5 }
+}
+
+/// The inputs and targets of a step, data ranks and micro-batches in order.
+fn step_tokens(source: &TextBatches, step: u64) -> (Vec<u32>, Vec<u32>) {
+    let mut batch = TokenBatch::zeros(source.layout.micro_batch_size, source.layout.seq_length);
+    let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+    for data_rank in 0..source.layout.data_degree {
+        for micro_batch in 0..source.layout.num_micro_batches {
+            source.micro_batch(step, data_rank, micro_batch, &mut batch).expect("text never fails");
+            inputs.extend_from_slice(&batch.inputs);
+            targets.extend_from_slice(&batch.targets);
+        }
+    }
+    (inputs, targets)
+}
+
+/// Every way to write 12 sequences as data degree x micro-batches x micro-batch size sees the same tokens in the same
+/// order, at every step of more than one epoch.
+#[test]
+fn samples_do_not_depend_on_the_grid() {
+    let reference = TextBatches::new(positions(), layout(1, 1, 12), 11).expect("long enough");
+    let factors = |number: usize| (1..=number).filter(move |factor| number.is_multiple_of(*factor));
+    let mut num_grids = 0;
+    for data_degree in factors(12) {
+        for num_micro_batches in factors(12 / data_degree) {
+            let micro_batch_size = 12 / data_degree / num_micro_batches;
+            let layout = layout(data_degree, num_micro_batches, micro_batch_size);
+            let source = TextBatches::new(positions(), layout, 11).expect("long enough");
+            for step in 1..=9 {
+                assert_eq!(
+                    step_tokens(&source, step),
+                    step_tokens(&reference, step),
+                    "{layout:?}, step {step}"
+                );
+            }
+            num_grids += 1;
+        }
+    }
+    // 12 = 2^2 * 3 falls into three ordered factors in 6 * 3 ways.
+    assert_eq!(num_grids, 18);
+}
+
+#[test]
+fn an_epoch_makes_every_token_but_the_first_a_target_once() {
+    // 256 tokens hold 51 windows of 5 + 1; 3 sequences a step end the epoch after 17 steps.
+    let source = TextBatches::new(positions(), layout(1, 3, 1), 2).expect("long enough");
+    assert_eq!(source.num_samples(), 51);
+    for epoch in 0..2 {
+        let mut all_targets = Vec::new();
+        for step in 1 + 17 * epoch..=17 + 17 * epoch {
+            let (inputs, targets) = step_tokens(&source, step);
+            assert!(inputs.iter().zip(&targets).all(|(input, target)| input + 1 == *target));
+            assert!(inputs.chunks(5).all(|row| row[0] % 5 == 0 && row[4] == row[0] + 4));
+            all_targets.extend(targets);
+        }
+        all_targets.sort_unstable();
+        assert!(all_targets.into_iter().eq(1..=255));
+    }
+    assert_eq!([0, 17, 34].map(|step| source.epoch(step)), [0.0, 1.0, 2.0]);
+}
+
+/// A batch may be larger than the text: then a step reads some samples more than once.
+#[test]
+fn a_batch_may_hold_several_epochs() {
+    let source = TextBatches::new(b"abcdef".to_vec(), layout(2, 1, 2), 1).expect("long enough");
+    assert_eq!(source.num_samples(), 1);
+    let (inputs, targets) = step_tokens(&source, 3);
+    assert!(inputs.chunks(5).all(|row| row.iter().copied().eq(97..102)), "{inputs:?}");
+    assert!(targets.chunks(5).all(|row| row.iter().copied().eq(98..103)), "{targets:?}");
+    assert_eq!(source.epoch(3), 12.0);
+}
+
+#[test]
+fn texts_without_a_sequence_make_no_source() {
+    assert!(TextBatches::new(vec![0; 6], layout(1, 1, 1), 1).is_some());
+    for num_tokens in 0..6 {
+        assert!(TextBatches::new(vec![0; num_tokens], layout(1, 1, 1), 1).is_none(), "{num_tokens} tokens");
+    }
+    let no_tokens = BatchLayout { seq_length: 0, ..layout(1, 1, 1) };
+    assert!(TextBatches::new(positions(), no_tokens, 1).is_none());
+}
+
+/// Users' sources are taken behind the trait.
+#[test]
+fn a_source_is_an_object() {
+    let source = TextBatches::new(positions(), layout(1, 1, 1), 1).expect("long enough");
+    let source: Box<dyn BatchSource> = Box::new(source);
+    let mut batch = TokenBatch::zeros(1, 5);
+    source.micro_batch(1, 0, 0, &mut batch).expect("text never fails");
+    assert_eq!(batch.inputs[1..], batch.targets[..4]);
+}

@@ -1,0 +1,99 @@
+//! The text of a run, read and split.
+
+use std::path::PathBuf;
+
+use super::{BatchError, BatchLayout, BatchSource, SplitError, TextBatches, TextError, TokenBatch, read_text, split_text};
+use crate::config::DataConfig;
+
+/// Both sides of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corpus {
+    /// What is trained on.
+    pub training: Vec<u8>,
+    /// What is held out; may be empty.
+    pub validation: Vec<u8>,
+    seq_length: usize,
+}
+
+/// Why there are no batches.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The text cannot be read.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The text is too short.
+    #[error(transparent)]
+    Split(#[from] SplitError),
+    /// Nothing is held out.
+    #[error("the run holds out no validation text (`data.validation` is 0); name text to score with --data")]
+    NoValidation,
+    /// A source of the user's failed.
+    #[error("micro-batch: {0}")]
+    Batch(BatchError),
+}
+
+impl Corpus {
+    /// Reads and splits the text of a run.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is no UTF-8, or a side is shorter than a sequence and its last target.
+    pub fn load(config: &DataConfig, seq_length: usize) -> Result<Self, DataError> {
+        let split = split_text(&read_text(&config.text)?, config.validation, seq_length)?;
+        Ok(Self { training: split.training, validation: split.validation, seq_length })
+    }
+
+    /// Reads text of which nothing is held out.
+    ///
+    /// # Errors
+    /// As [`Corpus::load`].
+    pub fn unsplit(text: &[PathBuf], seq_length: usize) -> Result<Self, DataError> {
+        Self::load(&DataConfig { text: text.to_vec(), validation: 0.0 }, seq_length)
+    }
+
+    /// The batches to train on.
+    ///
+    /// # Errors
+    /// When the layout's sequences are longer than the ones that the text was checked for.
+    pub fn training_batches(&self, layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
+        self.batches(&self.training, layout, seed)
+    }
+
+    /// The batches to validate on, if anything is held out. They are drawn by a seed of their own.
+    ///
+    /// # Errors
+    /// As [`Corpus::training_batches`].
+    pub fn validation_batches(&self, layout: BatchLayout, seed: u64) -> Result<Option<TextBatches>, DataError> {
+        if self.validation.is_empty() {
+            return Ok(None);
+        }
+        self.batches(&self.validation, layout, !seed).map(Some)
+    }
+
+    fn batches(&self, text: &[u8], layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
+        let too_short = || {
+            DataError::Split(SplitError::TooShort {
+                side: super::Side::Training,
+                num_tokens: text.len(),
+                num_bytes: self.training.len() + self.validation.len(),
+                seq_length: layout.seq_length.max(self.seq_length),
+                share: 0.0,
+            })
+        };
+        TextBatches::new(text.to_vec(), layout, seed).ok_or_else(too_short)
+    }
+}
+
+/// A source without data: for engines that only compute logits.
+#[derive(Clone, Copy, Debug)]
+pub struct NoBatches;
+
+impl BatchSource for NoBatches {
+    fn micro_batch(&self, _: u64, _: usize, _: usize, _: &mut TokenBatch) -> Result<(), BatchError> {
+        Err("this engine was made without data".into())
+    }
+
+    fn epoch(&self, _: u64) -> f64 {
+        0.0
+    }
+}
