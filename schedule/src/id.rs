@@ -1,6 +1,6 @@
 //! The numbers of a program, each its own type, so that no stage is taken for a rank.
 
-use std::fmt;
+use core::fmt;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
@@ -9,6 +9,9 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
+            /// The letter that comes before the number in the text form.
+            pub const PREFIX: char = $prefix;
+
             /// The number as a position in a list.
             pub fn index(self) -> usize {
                 self.0 as usize
@@ -17,7 +20,7 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), self.0)
+                write!(f, "{}{}", Self::PREFIX, self.0)
             }
         }
     };
@@ -26,20 +29,20 @@ macro_rules! id {
 id!(
     /// A rank's place along the pipeline axis. Every data rank of a pipeline rank runs the same instructions.
     PipelineRank,
-    "p"
+    'p'
 );
 id!(
     /// A pipeline stage, counted from the tokens; placed on a pipeline rank.
     Stage,
-    "s"
+    's'
 );
 id!(
     /// An FSDP unit, counted over the whole model from the tokens: what is gathered at once. Never straddles a stage.
     Unit,
-    "u"
+    'u'
 );
 id!(
     /// A micro-batch of a step.
     MicroBatch,
-    "m"
+    'm'
 );

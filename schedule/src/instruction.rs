@@ -1,5 +1,7 @@
 //! One thing that a rank does: the words of a program.
 
+use core::fmt;
+
 use crate::id::{MicroBatch, Stage, Unit};
 
 /// A directed neighbour link between stages; each has a lane of its own.
@@ -11,6 +13,45 @@ pub enum Edge {
     Up(Stage),
     /// `s + 1 -> s`: gradients. Holds `s`, the receiver.
     Down(Stage),
+}
+
+impl Edge {
+    /// The stage that sends.
+    pub fn sender(self) -> Stage {
+        match self {
+            Self::Up(stage) => stage,
+            Self::Down(stage) => Stage(stage.0 + 1),
+        }
+    }
+
+    /// The stage that receives.
+    pub fn receiver(self) -> Stage {
+        match self {
+            Self::Up(stage) => Stage(stage.0 + 1),
+            Self::Down(stage) => stage,
+        }
+    }
+
+    /// A position in a table of `2 * (num_stages - 1)` edges.
+    pub fn index(self) -> usize {
+        match self {
+            Self::Up(stage) => 2 * stage.index(),
+            Self::Down(stage) => 2 * stage.index() + 1,
+        }
+    }
+}
+
+/// `s0>s1` up, `s1>s0` down.
+impl fmt::Display for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = match self {
+            Self::Up(stage) | Self::Down(stage) => (*stage, u64::from(stage.0) + 1),
+        };
+        match self {
+            Self::Up(_) => write!(f, "{low}>s{high}"),
+            Self::Down(_) => write!(f, "s{high}>{low}"),
+        }
+    }
 }
 
 /// Where an instruction runs; a lane runs its instructions one after the other, in issue order.
@@ -27,6 +68,9 @@ pub enum Lane {
 }
 
 /// One instruction of one rank, at the granularity of units.
+///
+/// Each variant begins with its text form, whose letters stand for its fields.
+#[expect(missing_docs, reason = "the fields are the operands that each variant's text form names")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Instruction {
     /// `F u m`: forward of a unit. Reads its gathered weights; leaves saved activations.
@@ -64,7 +108,63 @@ pub enum Instruction {
     GatherAfterStep { unit: Unit },
 }
 
+/// An instruction without its operands; what traffic and work are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InstructionKind {
+    /// `F`
+    Forward,
+    /// `B`
+    Backward,
+    /// `I`
+    BackwardInput,
+    /// `W`
+    BackwardWeight,
+    /// `UNSHARD`
+    Unshard,
+    /// `RESHARD`
+    Reshard,
+    /// `REDUCE`
+    Reduce,
+    /// `REDUCE_LAST`
+    ReduceLast,
+    /// `ALL_REDUCE`
+    AllReduce,
+    /// `SEND`
+    Send,
+    /// `RECV`
+    Receive,
+    /// `ADD_TIED`
+    AddTied,
+    /// `GRAD_NORM`
+    GradientNorm,
+    /// `STEP`
+    OptimizerStep,
+    /// `GATHER_STEP`
+    GatherAfterStep,
+}
+
 impl Instruction {
+    /// What the instruction does, without its operands.
+    pub fn kind(self) -> InstructionKind {
+        match self {
+            Self::Forward { .. } => InstructionKind::Forward,
+            Self::Backward { .. } => InstructionKind::Backward,
+            Self::BackwardInput { .. } => InstructionKind::BackwardInput,
+            Self::BackwardWeight { .. } => InstructionKind::BackwardWeight,
+            Self::Unshard { .. } => InstructionKind::Unshard,
+            Self::Reshard { .. } => InstructionKind::Reshard,
+            Self::Reduce { .. } => InstructionKind::Reduce,
+            Self::ReduceLast { .. } => InstructionKind::ReduceLast,
+            Self::AllReduce { .. } => InstructionKind::AllReduce,
+            Self::Send { .. } => InstructionKind::Send,
+            Self::Receive { .. } => InstructionKind::Receive,
+            Self::AddTied { .. } => InstructionKind::AddTied,
+            Self::GradientNorm => InstructionKind::GradientNorm,
+            Self::OptimizerStep { .. } => InstructionKind::OptimizerStep,
+            Self::GatherAfterStep { .. } => InstructionKind::GatherAfterStep,
+        }
+    }
+
     /// The lane that the instruction runs on.
     pub fn lane(self) -> Lane {
         match self {
@@ -79,6 +179,29 @@ impl Instruction {
             Self::Unshard { .. } | Self::GatherAfterStep { .. } => Lane::Gather,
             Self::Reduce { .. } | Self::ReduceLast { .. } | Self::AllReduce { .. } => Lane::Reduce,
             Self::Send { edge, .. } | Self::Receive { edge, .. } => Lane::Edge(edge),
+        }
+    }
+}
+
+/// The text form of an instruction, as in each variant's documentation: `F u3 m0`, `SEND s0>s1 m2`.
+impl fmt::Display for Instruction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward { unit, micro_batch } => write!(f, "F {unit} {micro_batch}"),
+            Self::Backward { unit, micro_batch } => write!(f, "B {unit} {micro_batch}"),
+            Self::BackwardInput { unit, micro_batch } => write!(f, "I {unit} {micro_batch}"),
+            Self::BackwardWeight { unit, micro_batch } => write!(f, "W {unit} {micro_batch}"),
+            Self::Unshard { unit } => write!(f, "UNSHARD {unit}"),
+            Self::Reshard { unit } => write!(f, "RESHARD {unit}"),
+            Self::Reduce { unit, micro_batch } => write!(f, "REDUCE {unit} {micro_batch}"),
+            Self::ReduceLast { unit } => write!(f, "REDUCE_LAST {unit}"),
+            Self::AllReduce { unit } => write!(f, "ALL_REDUCE {unit}"),
+            Self::Send { edge, micro_batch } => write!(f, "SEND {edge} {micro_batch}"),
+            Self::Receive { edge, micro_batch } => write!(f, "RECV {edge} {micro_batch}"),
+            Self::AddTied { embedding, head } => write!(f, "ADD_TIED {embedding} {head}"),
+            Self::GradientNorm => f.write_str("GRAD_NORM"),
+            Self::OptimizerStep { unit } => write!(f, "STEP {unit}"),
+            Self::GatherAfterStep { unit } => write!(f, "GATHER_STEP {unit}"),
         }
     }
 }

@@ -1,0 +1,311 @@
+//! The chain of units, and where it is cut: what lowering, dependencies and checks ask about a unit or an edge.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use crate::id::{PipelineRank, Stage, Unit};
+use crate::instruction::Edge;
+use crate::placement::Placement;
+
+/// Whether a unit's weight is shared between the embedding and the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tying {
+    /// The unit's weights are its own.
+    #[default]
+    Untied,
+    /// The unit is the embedding's use of the tied weight.
+    Embedding,
+    /// The unit is the head's use of the tied weight.
+    Head,
+}
+
+/// What a schedule needs to know of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UnitFacts {
+    /// The stage that the unit belongs to.
+    pub stage: Stage,
+    /// Whether the forward reads weights; if not, it needs no gather.
+    pub forward_reads_weights: bool,
+    /// Whether `B` and `I` read weights (an embedding's do not); `W` never does.
+    pub backward_reads_weights: bool,
+    /// Whether the unit's weight is used a second time.
+    pub tying: Tying,
+}
+
+/// The units of the model in order, cut into stages, placed on ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    placement: Placement,
+    units: Vec<UnitFacts>,
+    // `first_units[s]..first_units[s + 1]` are the units of stage s.
+    first_units: Vec<u32>,
+    tied: Option<(Unit, Unit)>,
+}
+
+/// Why a list of units is not a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChainError {
+    /// A unit's stage is neither that of the unit before it nor the next one.
+    StageOutOfOrder {
+        /// The unit.
+        unit: Unit,
+        /// Its stage.
+        stage: Stage,
+        /// The lowest stage that could stand here.
+        expected: Stage,
+    },
+    /// There are units for fewer stages than the placement has.
+    StageWithoutUnit(Stage),
+    /// The tied weight has not exactly one embedding and, after it, one head.
+    Tying {
+        /// Units marked as the embedding.
+        num_embeddings: usize,
+        /// Units marked as the head.
+        num_heads: usize,
+    },
+}
+
+impl fmt::Display for ChainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StageOutOfOrder { unit, stage, expected } => write!(
+                f,
+                "unit {} lies on stage {}: units stand in chain order and stages ascend without gaps; \
+                 expected stage {} here or the one after it",
+                unit.0, stage.0, expected.0
+            ),
+            Self::StageWithoutUnit(stage) => {
+                write!(
+                    f,
+                    "stage {} has no unit: every stage has at least 1; use fewer stages or more units",
+                    stage.0
+                )
+            }
+            Self::Tying { num_embeddings, num_heads } => write!(
+                f,
+                "{num_embeddings} units are marked as tied embedding and {num_heads} as tied head: a tied weight has \
+                 one embedding and, later in the chain, one head; mark both or none"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ChainError {}
+
+impl Chain {
+    /// Units in chain order on stages placed so.
+    ///
+    /// # Errors
+    /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as one embedding before one head.
+    pub fn new(placement: Placement, units: Vec<UnitFacts>) -> Result<Self, ChainError> {
+        let mut first_units = Vec::with_capacity(placement.num_stages() + 1);
+        for (index, facts) in units.iter().enumerate() {
+            let unit = Unit(index as u32);
+            let next = Stage(first_units.len() as u32);
+            if facts.stage == next && next.index() < placement.num_stages() {
+                first_units.push(unit.0);
+            } else if facts.stage.0.checked_add(1) != Some(next.0) {
+                let expected = Stage(next.0.saturating_sub(1));
+                return Err(ChainError::StageOutOfOrder { unit, stage: facts.stage, expected });
+            }
+        }
+        if first_units.len() < placement.num_stages() {
+            return Err(ChainError::StageWithoutUnit(Stage(first_units.len() as u32)));
+        }
+        first_units.push(units.len() as u32);
+        let tied = tied_pair(&units)?;
+        Ok(Self { placement, units, first_units, tied })
+    }
+
+    /// Where the stages lie.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// What is known of each unit, in chain order.
+    pub fn units(&self) -> &[UnitFacts] {
+        &self.units
+    }
+
+    /// Number of units of the whole model.
+    pub fn num_units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Number of stages.
+    pub fn num_stages(&self) -> usize {
+        self.placement.num_stages()
+    }
+
+    /// Number of pipeline ranks.
+    pub fn num_ranks(&self) -> usize {
+        self.placement.num_ranks()
+    }
+
+    /// What is known of a unit.
+    ///
+    /// # Panics
+    /// If there is no such unit; so do all methods that take a unit or stage.
+    pub fn facts(&self, unit: Unit) -> &UnitFacts {
+        &self.units[unit.index()]
+    }
+
+    /// The stage of a unit.
+    pub fn stage(&self, unit: Unit) -> Stage {
+        self.facts(unit).stage
+    }
+
+    /// The pipeline rank of a unit.
+    pub fn rank(&self, unit: Unit) -> PipelineRank {
+        self.placement.rank(self.stage(unit))
+    }
+
+    /// The units of a stage, ascending.
+    pub fn units_of(&self, stage: Stage) -> Range<u32> {
+        self.first_units[stage.index()]..self.first_units[stage.index() + 1]
+    }
+
+    /// The unit that takes the stage's input.
+    pub fn first_unit(&self, stage: Stage) -> Unit {
+        Unit(self.first_units[stage.index()])
+    }
+
+    /// The unit that makes the stage's output.
+    pub fn last_unit(&self, stage: Stage) -> Unit {
+        Unit(self.first_units[stage.index() + 1] - 1)
+    }
+
+    /// The units of a rank, ascending.
+    pub fn units_on(&self, rank: PipelineRank) -> impl Iterator<Item = Unit> + '_ {
+        self.placement.stages(rank).flat_map(|stage| self.units_of(stage)).map(Unit)
+    }
+
+    /// The two uses of the tied weight, embedding first, if a weight is tied.
+    pub fn tied(&self) -> Option<(Unit, Unit)> {
+        self.tied
+    }
+
+    /// Whether the edge exists and joins different ranks; within a rank nothing is sent.
+    pub fn crosses_ranks(&self, edge: Edge) -> bool {
+        let num_stages = self.num_stages();
+        // Compared this way round so that no stage number of a hand-written program overflows.
+        let (Edge::Up(low) | Edge::Down(low)) = edge;
+        low.index() < num_stages.saturating_sub(1)
+            && self.placement.rank(edge.sender()) != self.placement.rank(edge.receiver())
+    }
+
+    /// The edge that a forward of this unit waits for: into the first unit of a stage.
+    pub fn forward_input(&self, unit: Unit) -> Option<Edge> {
+        let stage = self.stage(unit);
+        let edge = Edge::Up(Stage(stage.0.checked_sub(1)?));
+        (unit == self.first_unit(stage) && self.crosses_ranks(edge)).then_some(edge)
+    }
+
+    /// The edge that a forward of this unit feeds: out of the last unit of a stage.
+    pub fn forward_output(&self, unit: Unit) -> Option<Edge> {
+        let edge = Edge::Up(self.stage(unit));
+        (unit == self.last_unit(self.stage(unit)) && self.crosses_ranks(edge)).then_some(edge)
+    }
+
+    /// The edge that an input gradient of this unit waits for: into the last unit of a stage.
+    pub fn backward_input(&self, unit: Unit) -> Option<Edge> {
+        let edge = Edge::Down(self.stage(unit));
+        (unit == self.last_unit(self.stage(unit)) && self.crosses_ranks(edge)).then_some(edge)
+    }
+
+    /// The edge that an input gradient of this unit feeds: out of the first unit of a stage.
+    pub fn backward_output(&self, unit: Unit) -> Option<Edge> {
+        let stage = self.stage(unit);
+        let edge = Edge::Down(Stage(stage.0.checked_sub(1)?));
+        (unit == self.first_unit(stage) && self.crosses_ranks(edge)).then_some(edge)
+    }
+
+    /// The unit whose forward fills the edge, or whose input gradient does.
+    pub fn producer(&self, edge: Edge) -> Unit {
+        match edge {
+            Edge::Up(stage) => self.last_unit(stage),
+            Edge::Down(stage) => self.first_unit(Stage(stage.0 + 1)),
+        }
+    }
+
+    /// The unit whose forward reads what comes over the edge, or whose input gradient does.
+    pub fn consumer(&self, edge: Edge) -> Unit {
+        match edge {
+            Edge::Up(stage) => self.first_unit(Stage(stage.0 + 1)),
+            Edge::Down(stage) => self.last_unit(stage),
+        }
+    }
+}
+
+fn tied_pair(units: &[UnitFacts]) -> Result<Option<(Unit, Unit)>, ChainError> {
+    let positions = |tying| {
+        let of_kind =
+            move |(index, facts): (usize, &UnitFacts)| (facts.tying == tying).then_some(Unit(index as u32));
+        units.iter().enumerate().filter_map(of_kind).collect::<Vec<_>>()
+    };
+    let (embeddings, heads) = (positions(Tying::Embedding), positions(Tying::Head));
+    match (&embeddings[..], &heads[..]) {
+        ([], []) => Ok(None),
+        (&[embedding], &[head]) if embedding < head => Ok(Some((embedding, head))),
+        _ => Err(ChainError::Tying { num_embeddings: embeddings.len(), num_heads: heads.len() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn unit(stage: u32, tying: Tying) -> UnitFacts {
+        UnitFacts { stage: Stage(stage), forward_reads_weights: true, backward_reads_weights: true, tying }
+    }
+
+    fn chain(num_ranks: u32, units: &[(u32, Tying)]) -> Result<Chain, ChainError> {
+        let units = units.iter().map(|&(stage, tying)| unit(stage, tying)).collect();
+        Chain::new(Placement::linear(num_ranks).unwrap(), units)
+    }
+
+    #[test]
+    fn stages_ascend_without_gaps() {
+        use Tying::Untied;
+        let out_of_order = |unit, stage, expected| ChainError::StageOutOfOrder {
+            unit: Unit(unit),
+            stage: Stage(stage),
+            expected: Stage(expected),
+        };
+        assert_eq!(chain(2, &[(1, Untied)]), Err(out_of_order(0, 1, 0)));
+        assert_eq!(chain(2, &[(0, Untied), (1, Untied), (0, Untied)]), Err(out_of_order(2, 0, 1)));
+        assert_eq!(chain(2, &[(0, Untied), (1, Untied), (2, Untied)]), Err(out_of_order(2, 2, 1)));
+        assert_eq!(chain(2, &[(0, Untied)]), Err(ChainError::StageWithoutUnit(Stage(1))));
+        let units = chain(2, &[(0, Untied), (0, Untied), (1, Untied)]).unwrap();
+        assert_eq!((units.units_of(Stage(0)), units.units_of(Stage(1))), (0..2, 2..3));
+    }
+
+    #[test]
+    fn a_tied_weight_has_one_embedding_before_one_head() {
+        use Tying::{Embedding, Head, Untied};
+        let tied = chain(1, &[(0, Embedding), (0, Untied), (0, Head)]).unwrap().tied();
+        assert_eq!(tied, Some((Unit(0), Unit(2))));
+        for wrong in
+            [&[(0, Embedding)][..], &[(0, Head)], &[(0, Head), (0, Embedding)], &[(0, Head), (0, Head)]]
+        {
+            assert!(matches!(chain(1, wrong), Err(ChainError::Tying { .. })), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn edges_within_a_rank_do_not_count() {
+        let placement = Placement::new([0, 1, 1, 0].map(PipelineRank).to_vec()).unwrap();
+        let units = (0..4).map(|stage| unit(stage, Tying::Untied)).collect::<Vec<_>>();
+        let chain = Chain::new(placement, units).unwrap();
+        assert_eq!(chain.forward_output(Unit(0)), Some(Edge::Up(Stage(0))));
+        assert_eq!(chain.forward_output(Unit(1)), None);
+        assert_eq!(chain.backward_input(Unit(2)), Some(Edge::Down(Stage(2))));
+        assert_eq!(chain.backward_output(Unit(0)), None);
+        assert!(!chain.crosses_ranks(Edge::Up(Stage(u32::MAX))));
+        assert_eq!(chain.units_on(PipelineRank(0)).collect::<Vec<_>>(), vec![Unit(0), Unit(3)]);
+    }
+}

@@ -1,0 +1,121 @@
+//! The program that may run.
+
+use alloc::boxed::Box;
+
+use super::{HighWater, Violation};
+use super::{complete, high_water, liveness, names, order, reduction, residency, tail, transfers};
+use crate::chain::{Chain, UnitFacts};
+use crate::dependencies::Dependencies;
+use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::instruction::{Instruction, InstructionKind};
+use crate::options::LowerOptions;
+use crate::placement::Placement;
+use crate::program::{Program, Purpose};
+use crate::slots::Slots;
+
+/// A program that follows every rule, with its dependency graph.
+///
+/// Only [`CheckedProgram::new`] makes one, so whoever holds it need not ask again whether the program deadlocks or
+/// reads what is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedProgram {
+    program: Program,
+    dependencies: Dependencies,
+}
+
+impl CheckedProgram {
+    /// Proves a program. Time and space grow with the number of instructions (times its logarithm).
+    ///
+    /// # Errors
+    /// The first [`Violation`], with rank, step, rule and the surroundings.
+    pub fn new(program: Program) -> Result<Self, Box<Violation>> {
+        names::check(&program)?;
+        complete::check(&program)?;
+        order::check(&program)?;
+        residency::check(&program)?;
+        reduction::check(&program)?;
+        transfers::check(&program, &Slots::assign(&program))?;
+        tail::check(&program)?;
+        let dependencies = Dependencies::derive(&program);
+        liveness::check(&program, &dependencies)?;
+        Ok(Self { program, dependencies })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The units, stages and ranks.
+    pub fn chain(&self) -> &Chain {
+        &self.program.chain
+    }
+
+    /// What is known of each unit, in chain order.
+    pub fn units(&self) -> &[UnitFacts] {
+        self.program.chain.units()
+    }
+
+    /// Where the stages lie.
+    pub fn placement(&self) -> &Placement {
+        self.program.chain.placement()
+    }
+
+    /// Number of pipeline ranks.
+    pub fn num_ranks(&self) -> usize {
+        self.program.chain.num_ranks()
+    }
+
+    /// Micro-batches of a step.
+    pub fn num_micro_batches(&self) -> u32 {
+        self.program.num_micro_batches
+    }
+
+    /// What the program computes.
+    pub fn purpose(&self) -> Purpose {
+        self.program.purpose
+    }
+
+    /// The policies that the program follows.
+    pub fn options(&self) -> &LowerOptions {
+        &self.program.options
+    }
+
+    /// The instructions of a rank in issue order.
+    ///
+    /// # Panics
+    /// If there is no such rank; so do the other methods that take a rank, index, stage or micro-batch.
+    pub fn row(&self, rank: PipelineRank) -> &[Instruction] {
+        self.program.row(rank)
+    }
+
+    /// What an instruction waits for beside its lane: see [`Dependencies`].
+    pub fn waits(&self, rank: PipelineRank, index: usize) -> &[usize] {
+        self.dependencies.waits(rank, index)
+    }
+
+    /// The other end of a transfer, as rank and position: a receive's send, a send's receive.
+    pub fn peer(&self, rank: PipelineRank, index: usize) -> Option<(PipelineRank, usize)> {
+        self.dependencies.peer(&self.program, rank, index)
+    }
+
+    /// Activation slots of a stage.
+    pub fn num_slots(&self, stage: Stage) -> usize {
+        self.dependencies.slots().num_slots(stage)
+    }
+
+    /// The activation slot of a stage that a micro-batch uses.
+    pub fn slot(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        self.dependencies.slots().slot(stage, micro_batch)
+    }
+
+    /// The most that a rank ever holds.
+    pub fn high_water(&self, rank: PipelineRank) -> HighWater {
+        high_water::of_rank(&self.program, self.dependencies.slots(), rank)
+    }
+
+    /// How many instructions of a kind a rank runs.
+    pub fn count(&self, rank: PipelineRank, kind: InstructionKind) -> usize {
+        self.row(rank).iter().filter(|instruction| instruction.kind() == kind).count()
+    }
+}

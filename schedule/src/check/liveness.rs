@@ -1,0 +1,215 @@
+//! Nothing waits in a circle, even under unbuffered rendezvous.
+//!
+//! The program is executed in the abstract, under the tightest rules that any executor may follow:
+//!
+//! - a row is issued in order, and a compute-lane instruction keeps the row until it has ended;
+//! - an instruction starts when those before it on its lane and those that it waits for have ended;
+//! - a send and its receive end together, when both can start; so do the two ends of a tied addition, and the
+//!   gradient norm of all ranks.
+//!
+//! No instruction ever takes what another could take instead, so the order of the abstract execution does not matter:
+//! it ends if and only if every execution does, and executors with more buffers or fewer waits end as well.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::violation::Blocked;
+use super::{Rule, Violation};
+use crate::dependencies::Dependencies;
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, Lane};
+use crate::program::Program;
+
+pub(super) fn check(program: &Program, dependencies: &Dependencies) -> Result<(), Box<Violation>> {
+    let graph = Graph::new(program, dependencies);
+    let mut execution = Execution::new(graph.num_nodes());
+    for node in 0..graph.num_nodes() as u32 {
+        execution.try_from(&graph, node);
+    }
+    match execution.ended.iter().position(|ended| !ended) {
+        None => Ok(()),
+        Some(stuck) => {
+            let cycle = execution.cycle(&graph, stuck as u32);
+            let first = cycle[0];
+            Err(Violation::new(program, first.rank, first.step, Rule::Deadlock(cycle)))
+        }
+    }
+}
+
+/// The instructions of all rows as nodes, numbered row after row.
+struct Graph<'a> {
+    program: &'a Program,
+    dependencies: &'a Dependencies,
+    /// `[rank]`, and one past the end.
+    row_starts: Vec<u32>,
+    /// `[node]`: the last compute-lane instruction before it in its row.
+    issued_after: Vec<Option<u32>>,
+    /// `[node]`: the instruction before it on its lane.
+    lane_after: Vec<Option<u32>>,
+    /// `[node]`: the next instruction that ends together with it, in a ring; itself if it ends alone.
+    together: Vec<u32>,
+}
+
+impl<'a> Graph<'a> {
+    fn new(program: &'a Program, dependencies: &'a Dependencies) -> Self {
+        let mut row_starts = vec![0];
+        for row in &program.rows {
+            row_starts.push(row_starts[row_starts.len() - 1] + row.len() as u32);
+        }
+        let num_nodes = row_starts[row_starts.len() - 1];
+        let mut graph = Self {
+            program,
+            dependencies,
+            row_starts,
+            issued_after: Vec::with_capacity(num_nodes as usize),
+            lane_after: Vec::with_capacity(num_nodes as usize),
+            together: (0..num_nodes).collect(),
+        };
+        for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+            graph.push_row_order(rank);
+        }
+        graph.join_transfers();
+        graph.join_all(|instruction| matches!(instruction, Instruction::AddTied { .. }));
+        graph.join_all(|instruction| instruction == Instruction::GradientNorm);
+        graph
+    }
+
+    fn num_nodes(&self) -> usize {
+        self.together.len()
+    }
+
+    fn push_row_order(&mut self, rank: PipelineRank) {
+        let num_edges = 2 * (self.program.chain.num_stages() - 1);
+        let mut last_on_lane = vec![None; 3 + num_edges];
+        for (node, &instruction) in (self.row_starts[rank.index()]..).zip(self.program.row(rank)) {
+            let lane = match instruction.lane() {
+                Lane::Compute => 0,
+                Lane::Gather => 1,
+                Lane::Reduce => 2,
+                Lane::Edge(edge) => 3 + edge.index(),
+            };
+            self.issued_after.push(last_on_lane[0]);
+            self.lane_after.push(last_on_lane[lane].replace(node));
+        }
+    }
+
+    fn join_transfers(&mut self) {
+        for rank in (0..self.program.rows.len() as u32).map(PipelineRank) {
+            for (step, instruction) in self.program.row(rank).iter().enumerate() {
+                let is_send = matches!(instruction, Instruction::Send { .. });
+                if let Some((peer, peer_step)) = self.dependencies.peer(self.program, rank, step)
+                    && is_send
+                {
+                    let send = self.row_starts[rank.index()] as usize + step;
+                    let receive = self.row_starts[peer.index()] as usize + peer_step;
+                    self.together.swap(send, receive);
+                }
+            }
+        }
+    }
+
+    /// Joins the instructions of a kind of which a row has one at most, in its tail.
+    fn join_all(&mut self, is_of_kind: impl Fn(Instruction) -> bool) {
+        let mut before = None;
+        for (rank, row) in self.program.rows.iter().enumerate() {
+            let Some(step) = row.iter().rposition(|&instruction| is_of_kind(instruction)) else { continue };
+            let node = self.row_starts[rank] as usize + step;
+            if let Some(before) = before.replace(node) {
+                self.together.swap(before, node);
+            }
+        }
+    }
+
+    fn place(&self, node: u32) -> Blocked {
+        let rank = self.row_starts.partition_point(|&start| start <= node) - 1;
+        let step = (node - self.row_starts[rank]) as usize;
+        Blocked { rank: PipelineRank(rank as u32), step, instruction: self.program.rows[rank][step] }
+    }
+
+    /// What a node itself waits for, the oldest reasons first.
+    fn waits(&self, node: u32) -> impl Iterator<Item = u32> {
+        let Blocked { rank, step, .. } = self.place(node);
+        let start = self.row_starts[rank.index()];
+        let waits = self.dependencies.waits(rank, step).iter().map(move |&wait| start + wait as u32);
+        self.issued_after[node as usize].into_iter().chain(self.lane_after[node as usize]).chain(waits)
+    }
+
+    /// A node and those that end together with it.
+    fn ring(&self, node: u32) -> impl Iterator<Item = u32> {
+        let next = |&member: &u32| Some(self.together[member as usize]);
+        let mut first = true;
+        core::iter::successors(Some(node), next)
+            .take_while(move |&member| core::mem::take(&mut first) || member != node)
+    }
+}
+
+/// Which nodes have ended, and what keeps the others.
+struct Execution {
+    ended: Vec<bool>,
+    /// `[node]`: the nodes that wait for it, as a list: the first, and the next of each.
+    first_waiting: Vec<Option<u32>>,
+    next_waiting: Vec<Option<u32>>,
+    /// `[node]`: the node that it waits for, and the member of its own ring that does.
+    waits_for: Vec<Option<(u32, u32)>>,
+}
+
+impl Execution {
+    fn new(num_nodes: usize) -> Self {
+        Self {
+            ended: vec![false; num_nodes],
+            first_waiting: vec![None; num_nodes],
+            next_waiting: vec![None; num_nodes],
+            waits_for: vec![None; num_nodes],
+        }
+    }
+
+    /// Runs a node if it can, and then everything that waited for it.
+    fn try_from(&mut self, graph: &Graph<'_>, node: u32) {
+        let mut to_try = vec![node];
+        while let Some(node) = to_try.pop() {
+            if self.ended[node as usize] {
+                continue;
+            }
+            if let Some((member, wait)) = self.obstacle(graph, node) {
+                self.waits_for[node as usize] = Some((member, wait));
+                self.next_waiting[node as usize] = self.first_waiting[wait as usize].replace(node);
+                continue;
+            }
+            for member in graph.ring(node) {
+                self.ended[member as usize] = true;
+                let mut waiting = self.first_waiting[member as usize].take();
+                while let Some(next) = waiting {
+                    to_try.push(next);
+                    waiting = self.next_waiting[next as usize].take();
+                }
+            }
+        }
+    }
+
+    /// A wait that has not ended, of the node or one that ends together with it.
+    fn obstacle(&self, graph: &Graph<'_>, node: u32) -> Option<(u32, u32)> {
+        let unended = |member| graph.waits(member).find(|&wait| !self.ended[wait as usize]);
+        graph.ring(node).find_map(|member| Some((member, unended(member)?)))
+    }
+
+    /// The circle that a stuck node leads into.
+    fn cycle(&self, graph: &Graph<'_>, stuck: u32) -> Vec<Blocked> {
+        let mut seen_at = vec![None; graph.num_nodes()];
+        let mut path: Vec<u32> = Vec::new();
+        let mut node = stuck;
+        loop {
+            if let Some(start) = seen_at[node as usize] {
+                return path[start..].iter().map(|&node| graph.place(node)).collect();
+            }
+            seen_at[node as usize] = Some(path.len());
+            path.push(node);
+            let (member, wait) = self.waits_for[node as usize].expect("every node was tried and is stuck");
+            if member != node {
+                // The other end of a transfer is what cannot start; it is part of the story.
+                path.push(member);
+            }
+            node = wait;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Every instruction names things that exist, on the rank that holds them, and belongs to the policies.
+
+use alloc::boxed::Box;
+
+use super::{Rule, Violation};
+use crate::id::{MicroBatch, PipelineRank, Unit};
+use crate::instruction::Instruction;
+use crate::options::{Reduction, Weights};
+use crate::program::{Program, Purpose};
+
+pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+    let whole = |rule| Violation::new(program, PipelineRank(0), 0, rule);
+    let (num_rows, num_ranks) = (program.rows.len(), program.chain.num_ranks());
+    if num_rows != num_ranks {
+        return Err(whole(Rule::NumRows { num_rows, num_ranks }));
+    }
+    if program.num_micro_batches == 0 {
+        return Err(whole(Rule::NoMicroBatch));
+    }
+    let trains = program.purpose == Purpose::Training;
+    program.options.check(trains).map_err(|error| whole(Rule::Options(error)))?;
+    for (rank, row) in program.rows.iter().enumerate() {
+        let rank = PipelineRank(rank as u32);
+        for (step, &instruction) in row.iter().enumerate() {
+            let fail = |rule| Err(Violation::new(program, rank, step, rule));
+            let Some(holder) = holder(program, rank, instruction) else {
+                return fail(Rule::NotThere(instruction));
+            };
+            if holder != rank {
+                return fail(Rule::WrongRank { instruction, belongs_on: holder });
+            }
+            if !is_of_policy(program, instruction) {
+                return fail(Rule::NotOfPolicy(instruction));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rank that holds what an instruction names; its own if several or all do. `None` if no rank does.
+fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Option<PipelineRank> {
+    let chain = &program.chain;
+    let of_unit = |unit: Unit| (unit.index() < chain.num_units()).then(|| chain.rank(unit));
+    let exists = |micro_batch: MicroBatch| (micro_batch.0 < program.num_micro_batches).then_some(());
+    match instruction {
+        Instruction::Forward { unit, micro_batch }
+        | Instruction::Backward { unit, micro_batch }
+        | Instruction::BackwardInput { unit, micro_batch }
+        | Instruction::BackwardWeight { unit, micro_batch }
+        | Instruction::Reduce { unit, micro_batch } => {
+            exists(micro_batch)?;
+            of_unit(unit)
+        }
+        Instruction::Unshard { unit }
+        | Instruction::Reshard { unit }
+        | Instruction::ReduceLast { unit }
+        | Instruction::AllReduce { unit }
+        | Instruction::OptimizerStep { unit }
+        | Instruction::GatherAfterStep { unit } => of_unit(unit),
+        Instruction::Send { edge, micro_batch } => {
+            exists(micro_batch)?;
+            chain.crosses_ranks(edge).then(|| chain.placement().rank(edge.sender()))
+        }
+        Instruction::Receive { edge, micro_batch } => {
+            exists(micro_batch)?;
+            chain.crosses_ranks(edge).then(|| chain.placement().rank(edge.receiver()))
+        }
+        Instruction::AddTied { embedding, head } => {
+            let is_tied = chain.tied() == Some((embedding, head));
+            let is_here = is_tied && chain.rank(head) == own;
+            is_tied.then(|| if is_here { own } else { chain.rank(embedding) })
+        }
+        Instruction::GradientNorm => Some(own),
+    }
+}
+
+fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
+    let trains = program.purpose == Purpose::Training;
+    let reduction = program.options.reduction;
+    match instruction {
+        Instruction::Forward { .. } | Instruction::Send { .. } | Instruction::Receive { .. } => true,
+        Instruction::Backward { .. }
+        | Instruction::BackwardInput { .. }
+        | Instruction::BackwardWeight { .. }
+        | Instruction::AddTied { .. }
+        | Instruction::GradientNorm
+        | Instruction::OptimizerStep { .. } => trains,
+        Instruction::Unshard { .. } | Instruction::Reshard { .. } => {
+            program.options.weights != Weights::Replicated
+        }
+        Instruction::Reduce { .. } => trains && reduction == Reduction::ScatterEvery,
+        Instruction::ReduceLast { .. } => trains && reduction == Reduction::ScatterLast,
+        Instruction::AllReduce { .. } => trains && reduction == Reduction::AllReduceLast,
+        Instruction::GatherAfterStep { .. } => trains && program.options.gather_after_step,
+    }
+}

@@ -1,0 +1,86 @@
+//! Every gradient is reduced as the policy says, after its last contribution.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Rule, Violation};
+use crate::id::{MicroBatch, PipelineRank, Unit};
+use crate::instruction::Instruction;
+use crate::options::Reduction;
+use crate::program::{Program, Purpose};
+use crate::protocol::{GRADIENT_BUFFERS, weight_gradient};
+
+pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+    if program.purpose == Purpose::Evaluation {
+        return Ok(());
+    }
+    for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+        match program.options.reduction {
+            Reduction::ScatterEvery => every(program, rank)?,
+            Reduction::ScatterLast => last(program, rank, |unit| Instruction::ReduceLast { unit })?,
+            Reduction::AllReduceLast => last(program, rank, |unit| Instruction::AllReduce { unit })?,
+        }
+    }
+    Ok(())
+}
+
+/// The n-th reduction reduces the n-th gradient, and comes before the gradient that takes its buffer.
+fn every(program: &Program, rank: PipelineRank) -> Result<(), Box<Violation>> {
+    let row = program.row(rank);
+    let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
+    let reduction = |(unit, micro_batch): (Unit, MicroBatch)| Instruction::Reduce { unit, micro_batch };
+    let mut gradients: Vec<(Unit, MicroBatch)> = Vec::new();
+    let mut num_reduced = 0;
+    for (step, &instruction) in row.iter().enumerate() {
+        if let Some(gradient) = weight_gradient(instruction) {
+            if gradients.len() == num_reduced + GRADIENT_BUFFERS {
+                let freed_by = reduction(gradients[num_reduced]);
+                return fail(step, Rule::BufferTaken { instruction, freed_by });
+            }
+            gradients.push(gradient);
+        }
+        if let Instruction::Reduce { unit, micro_batch } = instruction {
+            let Some(&gradient) = gradients.get(num_reduced) else {
+                let needed = Instruction::Backward { unit, micro_batch };
+                return fail(step, Rule::RunsBefore { instruction, needed });
+            };
+            if gradient != (unit, micro_batch) {
+                return fail(step, Rule::ReducedOutOfTurn { instruction, expected: reduction(gradient) });
+            }
+            num_reduced += 1;
+        }
+    }
+    match gradients.get(num_reduced) {
+        None => Ok(()),
+        Some(&gradient) => fail(row.len(), Rule::Missing(reduction(gradient))),
+    }
+}
+
+/// One reduction per unit, after its last gradient.
+fn last(
+    program: &Program,
+    rank: PipelineRank,
+    reduction: fn(Unit) -> Instruction,
+) -> Result<(), Box<Violation>> {
+    let row = program.row(rank);
+    let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
+    let mut reduced_at: Vec<Option<usize>> = vec![None; program.chain.num_units()];
+    for (step, &instruction) in row.iter().enumerate() {
+        if let Some((unit, _)) = weight_gradient(instruction)
+            && let Some(reduced_at) = reduced_at[unit.index()]
+        {
+            let rule = Rule::RunsBefore { instruction: reduction(unit), needed: instruction };
+            return fail(reduced_at, rule);
+        }
+        if let Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } = instruction
+            && let Some(first) = reduced_at[unit.index()].replace(step)
+        {
+            return fail(step, Rule::Repeated { instruction, first });
+        }
+    }
+    match program.chain.units_on(rank).find(|unit| reduced_at[unit.index()].is_none()) {
+        None => Ok(()),
+        Some(unit) => fail(row.len(), Rule::Missing(reduction(unit))),
+    }
+}

@@ -1,0 +1,30 @@
+//! Closed forms that the figures of generated programs are held against.
+
+use crate::id::Stage;
+
+/// Micro-batches in flight on a stage of 1F1B: `min(p - s, m)` (arXiv:2104.04473, section 2.2.1).
+pub fn one_f_one_b_in_flight(num_ranks: u32, num_micro_batches: u32, stage: Stage) -> u32 {
+    num_ranks.saturating_sub(stage.0).min(num_micro_batches)
+}
+
+/// Micro-batches in flight on every stage of GPipe: `m` (arXiv:1811.06965, section 2.3).
+pub fn gpipe_in_flight(num_micro_batches: u32) -> u32 {
+    num_micro_batches
+}
+
+/// All-gathers of a rank in a step of 1F1B or GPipe when every use has its own: `2 m U` for `U` units that both
+/// forward and backward read.
+pub fn strict_gathers(num_micro_batches: u32, num_units: u32) -> u64 {
+    2 * u64::from(num_micro_batches) * u64::from(num_units)
+}
+
+/// Fewest all-gathers of the last rank of 1F1B with `U` equal units and room for `c <= U`: `c + 2 m (U - c)`.
+///
+/// The rank's uses run `0 .. U-1, U-1 .. 0` for each micro-batch. Each way along the chain can find at most `c` units
+/// still gathered from the way before (every way after the first does), and one more at each turn is counted there:
+/// `U` gathers on the first way, `U - c` on each of the other `2 m - 1`.
+pub fn last_rank_gathers(num_micro_batches: u32, num_units: u32, num_resident: u32) -> u64 {
+    let (m, units, resident) =
+        (u64::from(num_micro_batches), u64::from(num_units), u64::from(num_resident.min(num_units)));
+    resident + 2 * m * (units - resident)
+}

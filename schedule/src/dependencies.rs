@@ -1,0 +1,114 @@
+//! The dependency graph of a program, derived in one place for checker, simulator and executor alike.
+//!
+//! A lane runs its instructions one after the other, in issue order, so the graph holds only what a lane alone does
+//! not say: which instructions on *other* lanes of the same rank must have ended before one may start, and which
+//! send each receive belongs to.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::id::PipelineRank;
+use crate::instruction::{Edge, Instruction};
+use crate::program::Program;
+use crate::slots::Slots;
+
+mod row;
+
+/// What each instruction waits for.
+///
+/// Same-rank waits, by instruction:
+///
+/// | Instruction | Waits for |
+/// |---|---|
+/// | `F`, `B`, `I` that reads sharded weights | the `UNSHARD` of the oldest copy held |
+/// | `F` of a stage's first unit, `B`/`I` of its last | the `RECV` of its input, if that comes from another rank |
+/// | `F` of a stage's first unit | the `SEND` of the activation that lies in the slot it takes |
+/// | `B`/`I` of a stage's first unit | the `SEND` before last over its edge: there are two gradient send buffers |
+/// | `B`/`W`, reducing after every micro-batch | the `REDUCE` before last: there are two gradient buffers |
+/// | `SEND` | the compute that makes the message |
+/// | `RECV` | the compute that reads the message before last: there are two receive buffers |
+/// | `UNSHARD` | the compute-lane instruction before it in the row, so that a gather starts where it is issued |
+/// | `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE` | the last compute that adds to the gradient |
+/// | `ADD_TIED`, `GRAD_NORM` | the reductions of the tied units, of all units |
+/// | `GATHER_STEP` | the `STEP` of its unit |
+///
+/// `RESHARD`, `STEP` and `W` under another policy wait for nothing beyond their lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependencies {
+    rows: Vec<Waits>,
+    /// `peers[rank][index]`: the position of the other end of a transfer in its row.
+    peers: Vec<Vec<Option<u32>>>,
+    slots: Slots,
+}
+
+/// The waits of one row: those of instruction `i` are `waits[starts[i]..starts[i + 1]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waits {
+    starts: Vec<u32>,
+    waits: Vec<usize>,
+}
+
+impl Dependencies {
+    /// Derives the graph of a program that follows the rules of [`crate::check`] up to liveness.
+    pub(crate) fn derive(program: &Program) -> Self {
+        let slots = Slots::assign(program);
+        let rows = row::waits_of_rows(program, &slots);
+        Self { rows, peers: peers(program), slots }
+    }
+
+    /// Positions in the rank's row that must have ended before instruction `index` may start, beside what is before
+    /// it on its lane.
+    ///
+    /// # Panics
+    /// If there is no such rank or index.
+    pub fn waits(&self, rank: PipelineRank, index: usize) -> &[usize] {
+        let Waits { starts, waits } = &self.rows[rank.index()];
+        &waits[starts[index] as usize..starts[index + 1] as usize]
+    }
+
+    /// The other end of a transfer, as rank and position: a receive's send, a send's receive.
+    ///
+    /// # Panics
+    /// If there is no such rank or index.
+    pub fn peer(&self, program: &Program, rank: PipelineRank, index: usize) -> Option<(PipelineRank, usize)> {
+        let position = self.peers[rank.index()][index]?;
+        let other_end = match program.row(rank)[index] {
+            Instruction::Send { edge, .. } => edge.receiver(),
+            Instruction::Receive { edge, .. } => edge.sender(),
+            _ => return None,
+        };
+        Some((program.chain.placement().rank(other_end), position as usize))
+    }
+
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+}
+
+/// Pairs the n-th send of each edge with its n-th receive.
+fn peers(program: &Program) -> Vec<Vec<Option<u32>>> {
+    let num_edges = 2 * (program.chain.num_stages() - 1);
+    let mut sends: Vec<Vec<u32>> = vec![Vec::new(); num_edges];
+    let mut receives = sends.clone();
+    for row in &program.rows {
+        for (index, instruction) in row.iter().enumerate() {
+            match instruction {
+                Instruction::Send { edge, .. } => sends[edge.index()].push(index as u32),
+                Instruction::Receive { edge, .. } => receives[edge.index()].push(index as u32),
+                _ => {}
+            }
+        }
+    }
+    let mut peers: Vec<Vec<Option<u32>>> = program.rows.iter().map(|row| vec![None; row.len()]).collect();
+    let rank =
+        |edge: Edge, of: fn(Edge) -> crate::id::Stage| program.chain.placement().rank(of(edge)).index();
+    for stage in 0..program.chain.num_stages() as u32 - 1 {
+        for edge in [Edge::Up(crate::id::Stage(stage)), Edge::Down(crate::id::Stage(stage))] {
+            for (&send, &receive) in sends[edge.index()].iter().zip(&receives[edge.index()]) {
+                peers[rank(edge, Edge::sender)][send as usize] = Some(receive);
+                peers[rank(edge, Edge::receiver)][receive as usize] = Some(send);
+            }
+        }
+    }
+    peers
+}

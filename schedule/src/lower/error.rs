@@ -1,0 +1,90 @@
+//! Why a compute order cannot be lowered.
+
+use core::fmt;
+
+use crate::chain::ChainError;
+use crate::id::PipelineRank;
+use crate::instruction::{Edge, Instruction};
+use crate::options::OptionsError;
+use crate::order::StageAction;
+
+/// Why a compute order cannot be lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LowerError {
+    /// The units are not a chain over the order's stages.
+    Chain(ChainError),
+    /// The options contradict each other.
+    Options(OptionsError),
+    /// The order has not one row per rank.
+    NumRows {
+        /// Its rows.
+        num_rows: usize,
+        /// The placement's ranks.
+        num_ranks: usize,
+    },
+    /// An action stands on a rank that does not hold its stage, or names a stage or micro-batch that is not there.
+    Misplaced {
+        /// The rank.
+        rank: PipelineRank,
+        /// The action.
+        action: StageAction,
+    },
+    /// The order does not compute every stage's forward of every micro-batch.
+    NumForwards {
+        /// Forwards of the order.
+        num_forwards: usize,
+        /// Stages times micro-batches.
+        expected: u64,
+    },
+    /// No rank can go on: this compute waits for a message that is never sent, or never finds a receive buffer.
+    Stuck {
+        /// The lowest rank that cannot go on.
+        rank: PipelineRank,
+        /// What it cannot start.
+        instruction: Instruction,
+        /// The edge of the message.
+        edge: Edge,
+    },
+}
+
+impl From<ChainError> for LowerError {
+    fn from(error: ChainError) -> Self {
+        Self::Chain(error)
+    }
+}
+
+impl From<OptionsError> for LowerError {
+    fn from(error: OptionsError) -> Self {
+        Self::Options(error)
+    }
+}
+
+impl fmt::Display for LowerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chain(error) => error.fmt(f),
+            Self::Options(error) => error.fmt(f),
+            Self::NumRows { num_rows, num_ranks } => {
+                write!(f, "the order has {num_rows} rows for {num_ranks} ranks: it needs one row per rank")
+            }
+            Self::Misplaced { rank, action } => write!(
+                f,
+                "{action} stands on rank {}: a rank computes its own stages and the step's micro-batches only",
+                rank.0
+            ),
+            Self::NumForwards { num_forwards, expected } => write!(
+                f,
+                "the order has {num_forwards} forwards: every stage runs every micro-batch once, which makes {expected}"
+            ),
+            Self::Stuck { rank, instruction, edge } => write!(
+                f,
+                "no rank can go on: rank {} waits at `{instruction}` for a message over {edge} that is never sent or \
+                 finds both receive buffers taken; run producers before consumers and consume in the order of sending",
+                rank.0
+            ),
+        }
+    }
+}
+
+impl core::error::Error for LowerError {}

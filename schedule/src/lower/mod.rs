@@ -1,0 +1,58 @@
+//! Lowering: from a compute order to a program, one pass per file.
+//!
+//! ```text
+//! compute order -> units -> transfers -> residency -> reduction -> tail -> program
+//! ```
+
+mod error;
+mod reduction;
+mod residency;
+mod tail;
+mod transfers;
+mod units;
+
+use crate::chain::{Chain, UnitFacts};
+use crate::options::{LowerOptions, Weights};
+use crate::order::ComputeOrder;
+use crate::program::{Program, Purpose};
+
+pub use error::LowerError;
+pub(crate) use tail::tail;
+
+/// Turns a compute order into a program for these units.
+///
+/// `units` stand in chain order: stages ascending, at least one unit each. An order without a backward becomes an
+/// evaluation program, without reductions and without a tail.
+///
+/// The result follows the rules of [`crate::CheckedProgram`] whenever the order itself does (each stage's work once,
+/// after what it needs); only the check proves it.
+///
+/// # Errors
+/// [`LowerError`] if units, options or order contradict each other or themselves.
+pub fn lower(
+    order: &ComputeOrder,
+    units: &[UnitFacts],
+    options: &LowerOptions,
+) -> Result<Program, LowerError> {
+    let has_backward = order.has_backward();
+    options.check(has_backward)?;
+    let chain = Chain::new(order.placement.clone(), units.to_vec())?;
+    let rows = units::expand(order, &chain)?;
+    let mut rows = transfers::insert(rows, &chain, order.num_micro_batches)?;
+    if let Weights::Sharded { residency, prefetch_units } = options.weights {
+        for row in &mut rows {
+            *row = residency::insert(row, &chain, residency, prefetch_units);
+        }
+    }
+    let purpose = if has_backward { Purpose::Training } else { Purpose::Evaluation };
+    if purpose == Purpose::Training {
+        for (rank, row) in rows.iter_mut().enumerate() {
+            *row = reduction::insert(row, &chain, options.reduction);
+            tail::append(row, &chain, crate::id::PipelineRank(rank as u32), options.gather_after_step);
+        }
+    }
+    Ok(Program { chain, num_micro_batches: order.num_micro_batches, purpose, options: *options, rows })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Last pass: the end of the step, after all gradients are reduced.
+
+use alloc::vec::Vec;
+
+use crate::chain::{Chain, Tying};
+use crate::id::{PipelineRank, Unit};
+use crate::instruction::Instruction;
+
+/// Adds a rank's tail to its row.
+pub(super) fn append(row: &mut Vec<Instruction>, chain: &Chain, rank: PipelineRank, gather_after_step: bool) {
+    row.extend(tail(chain, rank, gather_after_step));
+}
+
+/// The tail of a rank: the tied gradient's two parts are added, the norm is taken over the whole grid, and each unit
+/// is stepped in chain order and, where it stays whole, gathered.
+pub(crate) fn tail(chain: &Chain, rank: PipelineRank, gather_after_step: bool) -> Vec<Instruction> {
+    let mut tail = Vec::new();
+    if let Some((embedding, head)) = chain.tied()
+        && (chain.rank(embedding) == rank || chain.rank(head) == rank)
+    {
+        tail.push(Instruction::AddTied { embedding, head });
+    }
+    tail.push(Instruction::GradientNorm);
+    for unit in stepped_units(chain, rank) {
+        tail.push(Instruction::OptimizerStep { unit });
+        if gather_after_step {
+            tail.push(Instruction::GatherAfterStep { unit });
+        }
+    }
+    tail
+}
+
+/// A tied weight whose two uses lie on one rank is one weight there: stepped once, at the embedding's unit.
+fn stepped_units(chain: &Chain, rank: PipelineRank) -> impl Iterator<Item = Unit> + '_ {
+    chain.units_on(rank).filter(move |&unit| {
+        let embedding_is_here = chain.tied().is_some_and(|(embedding, _)| chain.rank(embedding) == rank);
+        !(chain.facts(unit).tying == Tying::Head && embedding_is_here)
+    })
+}

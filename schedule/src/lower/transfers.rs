@@ -1,0 +1,115 @@
+//! Second pass: sends and receives, placed in one global order.
+//!
+//! All rows are played together, one compute each in turn. A send stands right after the compute that makes its
+//! message. Its receive goes, at that very moment, to the end of what the receiver has played so far, if the edge has
+//! a free buffer there; else right after the compute that frees one. So every receive is issued after its send in
+//! one order of the whole grid and finds a buffer: transfers cannot wait in a circle, even unbuffered.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::LowerError;
+use crate::chain::Chain;
+use crate::id::{MicroBatch, PipelineRank};
+use crate::instruction::{Edge, Instruction};
+use crate::protocol::{RECEIVE_BUFFERS, consumed_message, produced_message};
+
+/// `rows` with sends and receives.
+pub(super) fn insert(
+    rows: Vec<Vec<Instruction>>,
+    chain: &Chain,
+    num_micro_batches: u32,
+) -> Result<Vec<Vec<Instruction>>, LowerError> {
+    let mut play = Play::new(chain, num_micro_batches, rows.len());
+    let mut next = vec![0; rows.len()];
+    loop {
+        let mut progressed = false;
+        let mut stuck = None;
+        for (rank, row) in rows.iter().enumerate() {
+            let Some(&compute) = row.get(next[rank]) else { continue };
+            match play.missing_message(compute) {
+                None => {
+                    play.play(rank, compute);
+                    next[rank] += 1;
+                    progressed = true;
+                }
+                Some(edge) => {
+                    let rank = PipelineRank(rank as u32);
+                    stuck = stuck.or(Some(LowerError::Stuck { rank, instruction: compute, edge }));
+                }
+            }
+        }
+        match stuck {
+            _ if progressed => {}
+            Some(error) => return Err(error),
+            None => return Ok(play.played),
+        }
+    }
+}
+
+/// The messages of one edge while the rows are played.
+struct EdgeState {
+    /// Sent, but no receive buffer was free yet.
+    waiting: VecDeque<MicroBatch>,
+    /// The messages that have a receive in the receiver's row, in order.
+    arrivals: Vec<MicroBatch>,
+    /// `[micro-batch]`: whether it is among the arrivals.
+    received: Vec<bool>,
+    /// `[micro-batch]`: whether its consumer has been played.
+    consumed: Vec<bool>,
+}
+
+struct Play<'a> {
+    chain: &'a Chain,
+    edges: Vec<EdgeState>,
+    played: Vec<Vec<Instruction>>,
+}
+
+impl<'a> Play<'a> {
+    fn new(chain: &'a Chain, num_micro_batches: u32, num_rows: usize) -> Self {
+        let edge = || EdgeState {
+            waiting: VecDeque::new(),
+            arrivals: Vec::new(),
+            received: vec![false; num_micro_batches as usize],
+            consumed: vec![false; num_micro_batches as usize],
+        };
+        let num_edges = 2 * (chain.num_stages() - 1);
+        Self { chain, edges: (0..num_edges).map(|_| edge()).collect(), played: vec![Vec::new(); num_rows] }
+    }
+
+    /// The edge whose message this compute needs and has not got.
+    fn missing_message(&self, compute: Instruction) -> Option<Edge> {
+        let (edge, micro_batch) = consumed_message(self.chain, compute)?;
+        (!self.edges[edge.index()].received[micro_batch.index()]).then_some(edge)
+    }
+
+    fn play(&mut self, rank: usize, compute: Instruction) {
+        self.played[rank].push(compute);
+        if let Some((edge, micro_batch)) = produced_message(self.chain, compute) {
+            self.played[rank].push(Instruction::Send { edge, micro_batch });
+            self.edges[edge.index()].waiting.push_back(micro_batch);
+            self.receive(edge);
+        }
+        if let Some((edge, micro_batch)) = consumed_message(self.chain, compute) {
+            self.edges[edge.index()].consumed[micro_batch.index()] = true;
+            self.receive(edge);
+        }
+    }
+
+    /// Places the receive of the oldest waiting message if its buffer is free: message `n` takes the buffer of
+    /// message `n - RECEIVE_BUFFERS`.
+    fn receive(&mut self, edge: Edge) {
+        let state = &mut self.edges[edge.index()];
+        if let Some(before) = state.arrivals.len().checked_sub(RECEIVE_BUFFERS)
+            && !state.consumed[state.arrivals[before].index()]
+        {
+            return;
+        }
+        let Some(micro_batch) = state.waiting.pop_front() else { return };
+        state.arrivals.push(micro_batch);
+        state.received[micro_batch.index()] = true;
+        let receiver = self.chain.placement().rank(edge.receiver());
+        self.played[receiver.index()].push(Instruction::Receive { edge, micro_batch });
+    }
+}

@@ -1,0 +1,57 @@
+//! First pass: a stage's work becomes its units' work, in chain order forwards and against it backwards.
+
+use alloc::vec::Vec;
+
+use super::LowerError;
+use crate::chain::Chain;
+use crate::id::{PipelineRank, Unit};
+use crate::instruction::Instruction;
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
+
+/// `rows[rank]` of compute instructions.
+pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Instruction>>, LowerError> {
+    let num_ranks = chain.num_ranks();
+    if order.rows.len() != num_ranks {
+        return Err(LowerError::NumRows { num_rows: order.rows.len(), num_ranks });
+    }
+    let forwards = order.rows.iter().flatten().filter(|action| action.kind == ComputeKind::Forward);
+    let num_forwards = forwards.count();
+    // Tables of stages times micro-batches come later: their size is the order's own from here on.
+    let expected = chain.num_stages() as u64 * u64::from(order.num_micro_batches);
+    if num_forwards as u64 != expected {
+        return Err(LowerError::NumForwards { num_forwards, expected });
+    }
+    let expand_row = |(rank, row): (usize, &Vec<StageAction>)| {
+        let rank = PipelineRank(rank as u32);
+        let mut expanded = Vec::new();
+        for &action in row {
+            let placed = action.stage.index() < chain.num_stages()
+                && chain.placement().rank(action.stage) == rank
+                && action.micro_batch.0 < order.num_micro_batches;
+            if !placed {
+                return Err(LowerError::Misplaced { rank, action });
+            }
+            expand_action(action, chain, &mut expanded);
+        }
+        Ok(expanded)
+    };
+    order.rows.iter().enumerate().map(expand_row).collect()
+}
+
+fn expand_action(action: StageAction, chain: &Chain, row: &mut Vec<Instruction>) {
+    let StageAction { kind, stage, micro_batch } = action;
+    let ascending = chain.units_of(stage).map(Unit);
+    let descending = chain.units_of(stage).rev().map(Unit);
+    match kind {
+        ComputeKind::Forward => row.extend(ascending.map(|unit| Instruction::Forward { unit, micro_batch })),
+        ComputeKind::Backward => {
+            row.extend(descending.map(|unit| Instruction::Backward { unit, micro_batch }))
+        }
+        ComputeKind::BackwardInput => {
+            row.extend(descending.map(|unit| Instruction::BackwardInput { unit, micro_batch }));
+        }
+        ComputeKind::BackwardWeight => {
+            row.extend(descending.map(|unit| Instruction::BackwardWeight { unit, micro_batch }));
+        }
+    }
+}

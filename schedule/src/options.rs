@@ -1,0 +1,155 @@
+//! What ZeRO does to a program: which weights are gathered when, and when gradients are reduced.
+
+use core::fmt;
+use core::num::NonZeroU32;
+
+/// Which gathered units stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Residency {
+    /// Every use has its own gather and is resharded right after: at most `1 + prefetch_units` copies are held.
+    Strict,
+    /// At most so many units, those in use and prefetched included.
+    Units(NonZeroU32),
+}
+
+/// Whether weights are whole on every data rank during the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Weights {
+    /// Whole: nothing is gathered during the step.
+    Replicated,
+    /// Sharded over the data ranks, gathered unit by unit: ZeRO-3, "fully sharded data parallel".
+    Sharded {
+        /// Which gathered units stay.
+        residency: Residency,
+        /// How many uses ahead a gather is issued.
+        prefetch_units: u32,
+    },
+}
+
+impl Weights {
+    /// The most gathered copies that may be held at once; `None` if nothing is gathered.
+    pub fn budget(self) -> Option<u32> {
+        match self {
+            Self::Replicated => None,
+            Self::Sharded { residency: Residency::Strict, prefetch_units } => {
+                Some(prefetch_units.saturating_add(1))
+            }
+            Self::Sharded { residency: Residency::Units(units), .. } => Some(units.get()),
+        }
+    }
+}
+
+/// When and how gradients are summed over the data ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// Accumulated over the step, all-reduced once: ZeRO-0.
+    AllReduceLast,
+    /// Accumulated over the step, reduce-scattered once: ZeRO-1.
+    ScatterLast,
+    /// Reduce-scattered after every micro-batch, accumulated as a shard: ZeRO-2, ZeRO-3.
+    ScatterEvery,
+}
+
+/// What lowering adds to a compute order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LowerOptions {
+    /// Whether weights are gathered.
+    pub weights: Weights,
+    /// When gradients are reduced.
+    pub reduction: Reduction,
+    /// Whether each unit's weights are all-gathered after its optimizer step: exactly where every data rank holds all
+    /// weights but steps only its part (ZeRO-1, ZeRO-2).
+    pub gather_after_step: bool,
+}
+
+/// Why options cannot go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// The budget has no room for a unit in use and those prefetched.
+    BudgetBelowPrefetch {
+        /// Units that may be held.
+        units: u32,
+        /// How many uses ahead a gather is issued.
+        prefetch_units: u32,
+    },
+    /// Every data rank would keep all gradients of weights of which it owns a part.
+    AllReduceOfShardedWeights,
+    /// Gathering weights that are never scattered, or not gathering weights that each rank updates in part.
+    GatherAfterStep {
+        /// Whether it was asked for.
+        asked: bool,
+    },
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BudgetBelowPrefetch { units, prefetch_units } => write!(
+                f,
+                "{units} resident units with a prefetch of {prefetch_units}: the unit in use and the prefetched ones \
+                 count too; hold at least {} or prefetch fewer",
+                u64::from(*prefetch_units) + 1
+            ),
+            Self::AllReduceOfShardedWeights => f.write_str(
+                "all-reduced gradients with sharded weights: a rank that owns a part of the weights needs that part \
+                 of the gradient; scatter it (last or every)",
+            ),
+            Self::GatherAfterStep { asked: true } => f.write_str(
+                "gather after the step: only replicated weights with scattered gradients need it (ZeRO-1, ZeRO-2); \
+                 switch it off",
+            ),
+            Self::GatherAfterStep { asked: false } => f.write_str(
+                "no gather after the step: replicated weights with scattered gradients are updated in parts (ZeRO-1, \
+                 ZeRO-2); switch it on",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for OptionsError {}
+
+impl LowerOptions {
+    /// ZeRO-0: weights, gradients and optimizer state on every data rank.
+    pub const ZERO_0: Self =
+        Self { weights: Weights::Replicated, reduction: Reduction::AllReduceLast, gather_after_step: false };
+
+    /// ZeRO-1: the optimizer state sharded.
+    pub const ZERO_1: Self =
+        Self { weights: Weights::Replicated, reduction: Reduction::ScatterLast, gather_after_step: true };
+
+    /// ZeRO-2: gradients and optimizer state sharded.
+    pub const ZERO_2: Self =
+        Self { weights: Weights::Replicated, reduction: Reduction::ScatterEvery, gather_after_step: true };
+
+    /// ZeRO-3: weights, gradients and optimizer state sharded, reduced after every micro-batch.
+    pub const fn zero_3(residency: Residency, prefetch_units: u32) -> Self {
+        Self {
+            weights: Weights::Sharded { residency, prefetch_units },
+            reduction: Reduction::ScatterEvery,
+            gather_after_step: false,
+        }
+    }
+
+    /// Whether the options can go together in a program that trains or, without a backward, one that only evaluates:
+    /// there nothing is reduced or stepped, and only the weights count.
+    pub(crate) fn check(self, has_backward: bool) -> Result<(), OptionsError> {
+        if let Weights::Sharded { residency: Residency::Units(units), prefetch_units } = self.weights
+            && units.get() <= prefetch_units
+        {
+            return Err(OptionsError::BudgetBelowPrefetch { units: units.get(), prefetch_units });
+        }
+        if !has_backward {
+            return Ok(());
+        }
+        let all_reduced = self.reduction == Reduction::AllReduceLast;
+        let replicated = self.weights == Weights::Replicated;
+        if all_reduced && !replicated {
+            return Err(OptionsError::AllReduceOfShardedWeights);
+        }
+        if self.gather_after_step != (replicated && !all_reduced) {
+            return Err(OptionsError::GatherAfterStep { asked: self.gather_after_step });
+        }
+        Ok(())
+    }
+}

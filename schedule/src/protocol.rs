@@ -1,0 +1,57 @@
+//! What the ranks agree on beside the program: how many buffers there are, and which compute makes and reads a message.
+
+use crate::chain::Chain;
+use crate::id::{MicroBatch, Unit};
+use crate::instruction::{Edge, Instruction};
+
+/// Buffers into which an edge receives. One would make the next message wait for the consumer of the last.
+pub const RECEIVE_BUFFERS: usize = 2;
+
+/// Buffers out of which a stage sends input gradients. Activations are sent out of their own slot.
+pub const GRADIENT_SEND_BUFFERS: usize = 2;
+
+/// Unsharded gradients of a rank that reduces after every micro-batch: one being added to, one being reduced.
+pub const GRADIENT_BUFFERS: usize = 2;
+
+/// The message that a compute reads, if it comes from another rank.
+pub(crate) fn consumed_message(chain: &Chain, compute: Instruction) -> Option<(Edge, MicroBatch)> {
+    match compute {
+        Instruction::Forward { unit, micro_batch } => Some((chain.forward_input(unit)?, micro_batch)),
+        Instruction::Backward { unit, micro_batch } | Instruction::BackwardInput { unit, micro_batch } => {
+            Some((chain.backward_input(unit)?, micro_batch))
+        }
+        _ => None,
+    }
+}
+
+/// The message that a compute makes, if it goes to another rank.
+pub(crate) fn produced_message(chain: &Chain, compute: Instruction) -> Option<(Edge, MicroBatch)> {
+    match compute {
+        Instruction::Forward { unit, micro_batch } => Some((chain.forward_output(unit)?, micro_batch)),
+        Instruction::Backward { unit, micro_batch } | Instruction::BackwardInput { unit, micro_batch } => {
+            Some((chain.backward_output(unit)?, micro_batch))
+        }
+        _ => None,
+    }
+}
+
+/// The unit and micro-batch whose weight gradient a compute adds: `B` or `W`.
+pub(crate) fn weight_gradient(compute: Instruction) -> Option<(Unit, MicroBatch)> {
+    match compute {
+        Instruction::Backward { unit, micro_batch } | Instruction::BackwardWeight { unit, micro_batch } => {
+            Some((unit, micro_batch))
+        }
+        _ => None,
+    }
+}
+
+/// The unit whose gathered weights an instruction reads, if it reads any.
+pub(crate) fn reads_weights(chain: &Chain, instruction: Instruction) -> Option<Unit> {
+    match instruction {
+        Instruction::Forward { unit, .. } => chain.facts(unit).forward_reads_weights.then_some(unit),
+        Instruction::Backward { unit, .. } | Instruction::BackwardInput { unit, .. } => {
+            chain.facts(unit).backward_reads_weights.then_some(unit)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,146 @@
+//! Activation slots: which set of saved activations each micro-batch of a stage uses.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::chain::Chain;
+use crate::id::{MicroBatch, Stage, Unit};
+use crate::instruction::{Edge, Instruction};
+use crate::program::{Program, Purpose};
+
+/// The slots of every stage.
+///
+/// A slot is taken by the forward of the stage's first unit and given back by the last compute that reads it: when
+/// training, the first unit's `B` or `W`; else the forward of the stage's last unit, or, where the next stage lies on
+/// the same rank and reads it there, of the next stage's first. Of the free slots, the one that has been free longest
+/// is taken, so that the send out of it has had the most time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    num_micro_batches: usize,
+    /// `[stage, micro-batch]`.
+    slot: Vec<usize>,
+    /// `[stage, micro-batch]`: who had the slot before.
+    previous: Vec<Option<MicroBatch>>,
+    /// `[stage]`.
+    num_slots: Vec<usize>,
+    /// `[stage]`: the most slots in use at once.
+    in_flight: Vec<usize>,
+}
+
+impl Slots {
+    /// The slots of a program in which every forward and backward stands once, in order.
+    pub(crate) fn assign(program: &Program) -> Self {
+        let num_stages = program.chain.num_stages();
+        let num_micro_batches = program.num_micro_batches as usize;
+        let in_flight = in_flight(program);
+        let num_slots = (0..num_stages)
+            .map(|stage| {
+                // Without a backward to wait for, a second slot lets a stage compute while it sends.
+                let sends = program.chain.crosses_ranks(Edge::Up(Stage(stage as u32)));
+                let spare = usize::from(program.purpose == Purpose::Evaluation && sends);
+                (in_flight[stage] + spare).min(num_micro_batches)
+            })
+            .collect();
+        let size = num_stages * num_micro_batches;
+        let (slot, previous) = (vec![0; size], vec![None; size]);
+        let mut slots = Self { num_micro_batches, slot, previous, num_slots, in_flight };
+        let mut free = vec![VecDeque::new(); num_stages];
+        let mut num_touched = vec![0; num_stages];
+        for &instruction in program.rows.iter().flatten() {
+            if let Some((stage, micro_batch)) = takes_slot(&program.chain, instruction) {
+                let at = slots.at(stage, micro_batch);
+                if num_touched[stage.index()] < slots.num_slots[stage.index()] {
+                    slots.slot[at] = num_touched[stage.index()];
+                    num_touched[stage.index()] += 1;
+                } else {
+                    let previous: MicroBatch =
+                        free[stage.index()].pop_front().expect("as many slots as are in use at once");
+                    slots.slot[at] = slots.slot[slots.at(stage, previous)];
+                    slots.previous[at] = Some(previous);
+                }
+            }
+            for (stage, micro_batch) in freed_slots(program, instruction) {
+                free[stage.index()].push_back(micro_batch);
+            }
+        }
+        slots
+    }
+
+    fn at(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        stage.index() * self.num_micro_batches + micro_batch.index()
+    }
+
+    /// The slot of a stage that a micro-batch uses.
+    pub(crate) fn slot(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        self.slot[self.at(stage, micro_batch)]
+    }
+
+    /// The micro-batch that had the slot before, if any.
+    pub(crate) fn previous(&self, stage: Stage, micro_batch: MicroBatch) -> Option<MicroBatch> {
+        self.previous[self.at(stage, micro_batch)]
+    }
+
+    /// Slots of a stage.
+    pub(crate) fn num_slots(&self, stage: Stage) -> usize {
+        self.num_slots[stage.index()]
+    }
+
+    /// The most micro-batches in flight on a stage.
+    pub(crate) fn in_flight(&self, stage: Stage) -> usize {
+        self.in_flight[stage.index()]
+    }
+}
+
+/// `[stage]`: the most slots taken and not given back.
+fn in_flight(program: &Program) -> Vec<usize> {
+    let mut in_use = vec![0usize; program.chain.num_stages()];
+    let mut most_in_use = in_use.clone();
+    for &instruction in program.rows.iter().flatten() {
+        if let Some((stage, _)) = takes_slot(&program.chain, instruction) {
+            in_use[stage.index()] += 1;
+            most_in_use[stage.index()] = most_in_use[stage.index()].max(in_use[stage.index()]);
+        }
+        for (stage, _) in freed_slots(program, instruction) {
+            in_use[stage.index()] -= 1;
+        }
+    }
+    most_in_use
+}
+
+fn takes_slot(chain: &Chain, instruction: Instruction) -> Option<(Stage, MicroBatch)> {
+    let Instruction::Forward { unit, micro_batch } = instruction else { return None };
+    let stage = chain.stage(unit);
+    (unit == chain.first_unit(stage)).then_some((stage, micro_batch))
+}
+
+/// The stages whose activations of a micro-batch are needed no longer after an instruction.
+///
+/// Two at most: an evaluating unit that is a whole stage can end its own stage's need and, by reading it, that of the
+/// stage before on the same rank.
+fn freed_slots(program: &Program, instruction: Instruction) -> impl Iterator<Item = (Stage, MicroBatch)> {
+    let chain = &program.chain;
+    let freed = match (program.purpose, instruction) {
+        (
+            Purpose::Training,
+            Instruction::Backward { unit, micro_batch } | Instruction::BackwardWeight { unit, micro_batch },
+        ) => {
+            let stage = chain.stage(unit);
+            [(unit == chain.first_unit(stage)).then_some((stage, micro_batch)), None]
+        }
+        (Purpose::Evaluation, Instruction::Forward { unit, micro_batch }) => {
+            evaluated_stages(chain, unit).map(|stage| Some((stage?, micro_batch)))
+        }
+        _ => [None, None],
+    };
+    freed.into_iter().flatten()
+}
+
+fn evaluated_stages(chain: &Chain, unit: Unit) -> [Option<Stage>; 2] {
+    let stage = chain.stage(unit);
+    let next_reads_here =
+        |stage: Stage| stage.index() + 1 < chain.num_stages() && !chain.crosses_ranks(Edge::Up(stage));
+    let own = (unit == chain.last_unit(stage) && !next_reads_here(stage)).then_some(stage);
+    let before = stage.0.checked_sub(1).map(Stage).filter(|&before| next_reads_here(before));
+    [before.filter(|_| unit == chain.first_unit(stage)), own]
+}
