@@ -204,7 +204,7 @@ impl<C: Communicator> Rank<C> {
         for (index, &instruction) in program.row(self.pipeline_rank).iter().enumerate() {
             self.positions.set(rank, Position::At { step: inputs.step, index, instruction });
             for &earlier in program.waits(self.pipeline_rank, index) {
-                self.complete(earlier as usize)?;
+                self.complete(earlier)?;
             }
             self.recorder.record(index, EventKind::Started);
             self.execute(program, index, instruction, inputs)?;

@@ -2,7 +2,8 @@
 
 use pipezero_models::ModelError;
 use pipezero_partition::{GraphError, SplitError};
-use pipezero_schedule::{GenerateError, LowerError, Violation};
+use pipezero_schedule::generate::SizeError;
+use pipezero_schedule::{LowerError, Violation};
 
 /// An error of the plan.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,7 @@ pub enum PlanError {
     EmptyUnit,
     /// The schedule cannot be generated.
     #[error(transparent)]
-    Generate(#[from] GenerateError),
+    Generate(#[from] SizeError),
     /// The schedule cannot be lowered.
     #[error(transparent)]
     Lower(#[from] LowerError),

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use pipezero_partition::Tying;
-use pipezero_schedule as schedule;
+use pipezero_schedule::generate::{forward_only, gpipe, one_f_one_b};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, LowerOptions, Reduction, Residency, UnitFacts, Weights};
 
 use super::{PlanError, PlannedUnit};
@@ -13,8 +13,8 @@ use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroLev
 pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
     let (pipeline, micro_batches) = (run.parallel.pipeline as u32, run.batch.num_micro_batches as u32);
     Ok(match run.parallel.schedule {
-        ScheduleName::GPipe => schedule::gpipe(pipeline, micro_batches)?,
-        ScheduleName::OneFOneB => schedule::one_f_one_b(pipeline, micro_batches)?,
+        ScheduleName::GPipe => gpipe(pipeline, micro_batches)?,
+        ScheduleName::OneFOneB => one_f_one_b(pipeline, micro_batches)?,
     })
 }
 
@@ -27,14 +27,14 @@ pub(super) fn training(
 }
 
 pub(super) fn evaluation(run: &Run, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
-    let order = schedule::forward_only(run.parallel.pipeline as u32, run.batch.num_micro_batches as u32)?;
+    let order = forward_only(run.parallel.pipeline as u32, run.batch.num_micro_batches as u32)?;
     checked(run, &order, units)
 }
 
 fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
     let facts: Vec<UnitFacts> = units.iter().map(facts).collect();
-    let program = schedule::lower(order, &facts, &options(run))?;
-    Ok(CheckedProgram::new(program).map_err(Box::new)?)
+    let program = pipezero_schedule::lower(order, &facts, &options(run))?;
+    Ok(CheckedProgram::new(program)?)
 }
 
 fn facts(unit: &PlannedUnit) -> UnitFacts {
@@ -43,9 +43,9 @@ fn facts(unit: &PlannedUnit) -> UnitFacts {
         forward_reads_weights: true,
         backward_reads_weights: unit.unit.backward_reads_weights(),
         tying: match unit.tying {
-            Tying::Untied => schedule::Tying::Untied,
-            Tying::Embedding => schedule::Tying::Embedding,
-            Tying::Head => schedule::Tying::Head,
+            Tying::Untied => pipezero_schedule::Tying::Untied,
+            Tying::Embedding => pipezero_schedule::Tying::Embedding,
+            Tying::Head => pipezero_schedule::Tying::Head,
         },
     }
 }

@@ -62,7 +62,7 @@ impl Plan {
     /// Gathered copies that a rank holds at most, in training and evaluation.
     pub(super) fn num_gather_buffers(&self, rank: PipelineRank) -> usize {
         let programs = [&self.training, &self.evaluation];
-        programs.into_iter().map(|program| program.high_water(rank).gathered_units as usize).max().unwrap_or(0)
+        programs.into_iter().map(|program| program.high_water(rank).gathered_units ).max().unwrap_or(0)
     }
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.

@@ -1,0 +1,97 @@
+//! Small runs, made without a file.
+
+use std::time::Duration;
+
+use pipezero::config::*;
+
+/// What differs between the runs of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Pipeline degree.
+    pub pipeline: usize,
+    /// Data degree.
+    pub data: usize,
+    /// Micro-batches of a step and data rank.
+    pub num_micro_batches: usize,
+    /// Schedule.
+    pub schedule: ScheduleName,
+    /// ZeRO.
+    pub zero: ZeroConfig,
+    /// Whether the head uses the embedding's weight.
+    pub tied: bool,
+    /// Threads of a rank.
+    pub threads: usize,
+}
+
+impl Case {
+    /// One rank, two micro-batches, nothing sharded.
+    pub const ONE_RANK: Self = Self {
+        pipeline: 1,
+        data: 1,
+        num_micro_batches: 2,
+        schedule: ScheduleName::OneFOneB,
+        zero: ZeroConfig {
+            level: ZeroLevel::Zero0,
+            unit_layers: 1,
+            resident_units: ResidencyConfig::Units(1),
+            prefetch_units: 0,
+            reduce: ReductionPolicy::Last,
+        },
+        tied: false,
+        threads: 1,
+    };
+}
+
+/// A GPT-2 whose widths need padding at every data degree: 5 blocks, width 12, 3 heads, 6 tokens, 17 token numbers.
+pub fn small_gpt(tied: bool) -> GptConfig {
+    GptConfig {
+        num_layers: 5,
+        hidden_size: 12,
+        num_attention_heads: 3,
+        seq_length: 6,
+        vocab_size: 17,
+        tie_embeddings: tied,
+        init_std: 0.2,
+    }
+}
+
+/// A small run in which everything that shapes numbers is at work: clipping that bites at every step, decay groups,
+/// a warm-up.
+pub fn small_run(case: Case) -> Run {
+    let micro_batch_size = 2;
+    Run {
+        model: ModelConfig::Gpt2(small_gpt(case.tied)),
+        data: DataConfig { text: Vec::new(), validation: 0.0 },
+        evaluation: EvaluationConfig { every: 0, batches: 1 },
+        parallel: ParallelConfig {
+            pipeline: case.pipeline,
+            data: case.data,
+            schedule: case.schedule,
+            partition: PartitionConfig::Uniform,
+        },
+        batch: BatchConfig {
+            train_batch_size: micro_batch_size * case.num_micro_batches * case.data,
+            micro_batch_size,
+            num_micro_batches: case.num_micro_batches,
+        },
+        zero: case.zero,
+        optimizer: OptimizerConfig::AdamW {
+            lr: 1e-2,
+            betas: (0.9, 0.95),
+            eps: 1e-8,
+            weight_decay: 0.1,
+            no_decay: NoDecay::OneDimensional,
+        },
+        scheduler: SchedulerConfig::WarmupLr(Warmup {
+            warmup_min_lr: 1e-4,
+            warmup_max_lr: 1e-2,
+            warmup_num_steps: 4,
+            warmup_type: WarmupType::Linear,
+        }),
+        gradient_clipping: 0.05,
+        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60) },
+        threads: case.threads,
+        steps: 5,
+        seed: 7,
+    }
+}

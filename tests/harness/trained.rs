@@ -1,0 +1,85 @@
+//! Trains a run and holds what came out, to the bit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pipezero::config::Run;
+use pipezero::data::BatchSource;
+use pipezero::engine::{Engine, StepReport};
+use pipezero::plan::Plan;
+use safetensors::SafeTensors;
+
+use crate::{Mask, RandomBatches};
+
+/// What came out of a run.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// The loss of each step.
+    pub losses: Vec<f64>,
+    /// The gradient norm of each step.
+    pub norms: Vec<f64>,
+    /// The weights after the last step, by parameter name.
+    pub weights: BTreeMap<String, Vec<f32>>,
+    /// The last step's report.
+    pub last: StepReport,
+}
+
+/// Trains a run on random batches for its number of steps.
+pub fn train(run: Run, mask: Mask) -> Trained {
+    train_plan(Plan::new(run).expect("a valid run"), mask)
+}
+
+/// Trains a plan on random batches for its number of steps.
+pub fn train_plan(plan: Plan, mask: Mask) -> Trained {
+    let source: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, mask));
+    let steps = plan.run().steps;
+    let mut engine = Engine::new(plan, source).expect("ranks start");
+    let reports: Vec<StepReport> = (0..steps).map(|_| engine.train_batch().expect("a step")).collect();
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("weights.safetensors");
+    engine.save(&path).expect("weights are saved");
+    Trained {
+        losses: reports.iter().map(|report| report.loss.unwrap_or(0.0)).collect(),
+        norms: reports.iter().map(|report| report.gradient_norm).collect(),
+        weights: read_weights(&std::fs::read(path).expect("weights are there")),
+        last: reports.into_iter().last().expect("at least one step"),
+    }
+}
+
+fn read_weights(bytes: &[u8]) -> BTreeMap<String, Vec<f32>> {
+    let file = SafeTensors::deserialize(bytes).expect("a safetensors file");
+    let floats = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    file.tensors().into_iter().map(|(name, view)| (name, floats(view.data()))).collect()
+}
+
+/// Losses, norms and weights are the same to the bit.
+///
+/// # Panics
+/// With the first difference.
+pub fn assert_bit_identical(actual: &Trained, reference: &Trained, case: &str) {
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&actual.losses), bits(&reference.losses), "losses of {case}");
+    assert_eq!(bits(&actual.norms), bits(&reference.norms), "gradient norms of {case}");
+    assert!(actual.weights.keys().eq(reference.weights.keys()), "parameters of {case}");
+    for (name, values) in &actual.weights {
+        let differing = values.iter().zip(&reference.weights[name]).filter(|(a, b)| a.to_bits() != b.to_bits());
+        assert_eq!(differing.count(), 0, "elements of `{name}` that differ in {case}");
+    }
+}
+
+/// Losses and weights agree within `tolerance`, as max |a - b| / max |b| per tensor.
+///
+/// # Panics
+/// With the tensor that differs most.
+pub fn assert_close(actual: &Trained, reference: &Trained, tolerance: f64, case: &str) {
+    for (a, b) in actual.losses.iter().zip(&reference.losses) {
+        assert!((a - b).abs() <= tolerance * b.abs(), "loss {a} against {b} in {case}");
+    }
+    for (name, values) in &actual.weights {
+        let expected = &reference.weights[name];
+        let largest = expected.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
+        let difference = values.iter().zip(expected).fold(0.0_f32, |max, (a, b)| max.max((a - b).abs()));
+        let relative = f64::from(difference) / f64::from(largest);
+        assert!(relative <= tolerance, "`{name}` differs by {relative:.1e} in {case}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Every grid, schedule, ZeRO level and residency gives the bits of one pipeline rank at the same data degree and
+//! reduction policy (`docs/numerics.md`).
+
+use std::collections::HashMap;
+
+use pipezero::config::{ReductionPolicy, ResidencyConfig, ScheduleName, ZeroConfig, ZeroLevel};
+use tests::{Case, Mask, Trained, assert_bit_identical, assert_close, small_run, train};
+
+/// How a unit is cut, kept and fetched, and whether the head is tied. Every pair of values of two columns occurs in a row.
+const PAIRWISE: [(usize, Residency, usize, bool); 8] = [
+    (1, Residency::Strict, 0, false),
+    (1, Residency::OneMoreThanPrefetch, 1, true),
+    (2, Residency::Strict, 1, false),
+    (2, Residency::OneMoreThanPrefetch, 0, true),
+    (3, Residency::Strict, 0, true),
+    (3, Residency::OneMoreThanPrefetch, 1, false),
+    (1, Residency::Strict, 1, true),
+    (2, Residency::OneMoreThanPrefetch, 0, false),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Residency {
+    Strict,
+    OneMoreThanPrefetch,
+}
+
+fn zero(level: ZeroLevel, reduce: ReductionPolicy, row: usize) -> ZeroConfig {
+    let (unit_layers, residency, prefetch_units, _) = PAIRWISE[row];
+    let resident_units = match residency {
+        Residency::Strict => ResidencyConfig::Strict,
+        Residency::OneMoreThanPrefetch => ResidencyConfig::Units(1 + prefetch_units),
+    };
+    ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce }
+}
+
+/// One pipeline rank that shards as little as the policy allows.
+fn reference(data: usize, reduce: ReductionPolicy, tied: bool) -> Trained {
+    let level = match reduce {
+        ReductionPolicy::Last => ZeroLevel::Zero0,
+        ReductionPolicy::Every => ZeroLevel::Zero2,
+    };
+    let case = Case { data, num_micro_batches: 3, zero: zero(level, reduce, 0), tied, ..Case::ONE_RANK };
+    train(small_run(case), Mask::Uneven)
+}
+
+#[test]
+fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
+    use ReductionPolicy::{Every, Last};
+    use ZeroLevel::{Zero0, Zero1, Zero3};
+    let mut references = HashMap::new();
+    let mut num_runs = 0;
+    for data in [1, 2, 3] {
+        for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero3, Every), (Zero3, Last)] {
+            for pipeline in [1, 2, 4] {
+                for schedule in [ScheduleName::GPipe, ScheduleName::OneFOneB] {
+                    for (row, &(.., tied)) in PAIRWISE.iter().enumerate() {
+                        let zero = zero(level, reduce, row);
+                        let case =
+                            Case { pipeline, data, num_micro_batches: 3, schedule, zero, tied, threads: 1 };
+                        let trained = train(small_run(case), Mask::Uneven);
+                        let wanted = references
+                            .entry((data, reduce == Every, tied))
+                            .or_insert_with(|| reference(data, reduce, tied));
+                        assert_bit_identical(&trained, wanted, &format!("{case:?}"));
+                        num_runs += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(num_runs, 3 * 4 * 3 * 2 * PAIRWISE.len());
+}
+
+#[test]
+fn clipping_bites_at_every_step_of_these_runs() {
+    let trained = reference(2, ReductionPolicy::Every, false);
+    assert!(trained.norms.iter().all(|&norm| norm > 0.05), "{:?}", trained.norms);
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let zero = zero(ZeroLevel::Zero3, ReductionPolicy::Every, 2);
+    let case = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK };
+    let wanted = train(small_run(case), Mask::Uneven);
+    for threads in [2, 3] {
+        let trained = train(small_run(Case { threads, ..case }), Mask::Uneven);
+        assert_bit_identical(&trained, &wanted, &format!("{threads} threads"));
+    }
+}
+
+/// Masks that differ over micro-batches and data ranks weigh every target of the step alike: the same as one big
+/// micro-batch. Sums are taken in another order, so f32 rounds differently; AdamW's first steps divide a gradient by
+/// its own size and so carry such differences over in full.
+#[test]
+fn uneven_masks_over_micro_batches_and_data_ranks_equal_one_big_batch() {
+    let zero = zero(ZeroLevel::Zero3, ReductionPolicy::Every, 2);
+    let case = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK };
+    let many = train(small_run(case), Mask::Uneven);
+    let mut run = small_run(Case { num_micro_batches: 1, ..Case::ONE_RANK });
+    (run.batch.micro_batch_size, run.batch.train_batch_size) = (12, 12);
+    let one = train(run, Mask::Uneven);
+    assert_close(&many, &one, 2e-4, "3 micro-batches on 2 x 2 ranks");
+    // A mean of micro-batch means would be off by far more than the tolerance.
+    assert!(many.losses[0] > 0.0);
+}
