@@ -99,31 +99,65 @@ fn the_record_of_the_norm_is_padded_to_the_world() {
     }
 }
 
-/// 48 layers, 2 data x 4 pipeline ranks, 3 units of 4 layers per stage, 8 micro-batches. Strict residency gathers each
-/// unit for every forward and every backward: 6 all-gathers and 3 reduce-scatters per micro-batch and rank.
-#[test]
-fn the_forty_eight_layer_example_gathers_six_times_per_micro_batch() {
-    let layer = 128;
-    let unit = |num_gathers| UnitTraffic { num_elements: 4 * layer, num_gathers, tying: Tying::Untied };
-    let stage = |level, reduce, num_gathers: [u64; 3]| TrafficFacts {
-        sharding: Sharding { level, reduce, data_degree: 2 },
-        world_size: 8,
+const LAYER: u64 = 128;
+
+/// An inner stage of the 48-layer example, 12 layers of 48 on 4 pipeline ranks, 8 micro-batches, in `U` units whose
+/// gathers are counted as given.
+fn stage_of_twelve<const U: usize>(
+    level: ZeroLevel,
+    reduce: ReductionPolicy,
+    data_degree: u64,
+    num_gathers: [u64; U],
+) -> Traffic {
+    let unit =
+        |num_gathers| UnitTraffic { num_elements: 12 / U as u64 * LAYER, num_gathers, tying: Tying::Untied };
+    Traffic::of(&TrafficFacts {
+        sharding: Sharding { level, reduce, data_degree },
+        world_size: 4 * data_degree,
         num_micro_batches: 8,
         input_cut_elements: 64,
         output_cut_elements: 64,
         units: num_gathers.map(unit).to_vec(),
-    };
-    let unit_bytes = 4 * 4 * layer;
-    let strict = Traffic::of(&stage(Zero3, Every, [16; 3]));
+    })
+}
+
+/// 3 units of 4 layers at 2 data ranks. Strict residency gathers each unit for every forward and every backward: 6
+/// all-gathers and 3 reduce-scatters per micro-batch and rank.
+#[test]
+fn the_forty_eight_layer_example_gathers_six_times_per_micro_batch() {
+    let unit_bytes = 4 * 4 * LAYER;
+    let strict = stage_of_twelve(Zero3, Every, 2, [16; 3]);
     assert_eq!(strict.all_gather, volume(8 * 6, 8 * 6 * unit_bytes / 2));
     assert_eq!(strict.reduce_scatter, volume(8 * 3, 8 * 3 * unit_bytes / 2));
     // The last stage turns at its last unit: kept from forward to backward and from backward to forward, one unit
     // saves 15 of 48 gathers.
-    let last = Traffic::of(&stage(Zero3, Every, [9, 16, 8]));
+    let last = stage_of_twelve(Zero3, Every, 2, [9, 16, 8]);
     assert_eq!(last.all_gather, volume(33, 33 * unit_bytes / 2));
-    // ZeRO-1 moves each parameter once either way; ZeRO-3 moves 1.5 m = 12 times as much at two data ranks.
-    let once = Traffic::of(&stage(Zero1, Last, [0; 3]));
-    let moved = |traffic: Traffic| traffic.all_gather.bytes + traffic.reduce_scatter.bytes;
-    assert_eq!(moved(once), 2 * 3 * unit_bytes / 2);
-    assert_eq!(moved(strict), 12 * moved(once));
+}
+
+/// The traffic table of `docs/zero.md`: sent over the data axis by a rank in a step, in layers of f32 parameters.
+#[test]
+fn the_documented_table_of_traffic_holds() {
+    let layers = |traffic: Traffic, world_size: u64| {
+        let norm = 2 * (world_size - 1) * 8 * NORM_RECORD_WORDS.div_ceil(world_size);
+        let bytes = traffic.all_gather.bytes + traffic.reduce_scatter.bytes + traffic.all_reduce.bytes - norm;
+        bytes as f64 / (4 * LAYER) as f64
+    };
+    for (d, wanted) in [
+        (2, [12.0, 12.0, 54.0, 144.0, 102.0, 126.0, 114.0, 144.0]),
+        (8, [21.0, 21.0, 94.5, 252.0, 178.5, 220.5, 199.5, 252.0]),
+    ] {
+        let rows = [
+            stage_of_twelve(Zero0, Last, d, [0; 12]),
+            stage_of_twelve(Zero1, Last, d, [0; 12]),
+            stage_of_twelve(Zero2, Every, d, [0; 12]),
+            stage_of_twelve(Zero3, Every, d, [16; 12]),
+            stage_of_twelve(Zero3, Last, d, [16; 3]),
+            // 39 and 33 of 48 gathers: the first and the last stage with one resident unit.
+            stage_of_twelve(Zero3, Every, d, [13; 3]),
+            stage_of_twelve(Zero3, Every, d, [9, 16, 8]),
+            stage_of_twelve(Zero3, Every, d, [16; 1]),
+        ];
+        assert_eq!(rows.map(|traffic| layers(traffic, 4 * d)), wanted, "d = {d}");
+    }
 }
