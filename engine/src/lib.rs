@@ -1,1 +1,3 @@
-//! stub
+//! pipezero trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
+
+pub mod config;
