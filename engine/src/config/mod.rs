@@ -1,4 +1,35 @@
-//! The run file.
+//! The run file: from JSON as a user wrote it to a [`Run`] with every default filled in and every rule checked.
+//!
+//! [`RunFile`] reads and resolves; [`ConfigErrors`] holds everything that is wrong, each with its place; [`Notice`]s are
+//! what a reader should know although nothing is wrong. Keys are declared once, in `raw`, and from there come reading,
+//! the JSON [`schema()`] and the tables of docs/run-file.md.
+
+mod combination;
+mod error;
+mod keys;
+mod kind;
+mod nearest;
+mod notice;
+mod raw;
+mod reference;
+mod resolve;
+mod run_file;
+mod schema;
+mod section;
+mod set;
+mod source;
+mod words;
 
 pub mod resolved;
+
+pub use combination::{CombinationRow, CombinationTable};
+pub use error::{ConfigError, ConfigErrors, Problem};
+pub use notice::{Notice, NoticeKind};
+pub use reference::reference;
+pub use resolve::precision::{BothOn, Precision, Switch, precision};
 pub use resolved::*;
+pub use run_file::{RunFile, World};
+pub use schema::schema;
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,15 @@ pub enum ModelConfig {
     Mlp(GptConfig),
 }
 
+impl ModelConfig {
+    /// The sizes, whatever the family.
+    pub fn sizes(&self) -> &GptConfig {
+        match self {
+            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes,
+        }
+    }
+}
+
 /// Sizes, under Megatron's names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GptConfig {

@@ -1,0 +1,289 @@
+//! What can be wrong with a run file. Every message states the value, the rule and the repair, at the value's place.
+
+use std::fmt;
+
+use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, SourceCode};
+
+use super::combination::CombinationTable;
+use super::source::{Source, SourceKind, Span, shorten};
+
+/// Everything that is wrong with one run file, in the order of the file.
+///
+/// `Display` gives one line per error (a refused combination adds its table); [`ConfigErrors::render`] shows each
+/// below the line of the file that it is about.
+#[derive(Clone, Debug)]
+pub struct ConfigErrors {
+    errors: Vec<ConfigError>,
+}
+
+impl ConfigErrors {
+    /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
+    pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
+        debug_assert!(!errors.is_empty(), "a failure names its reason");
+        errors.sort_by_key(|error| (error.span.source.kind == SourceKind::Argument, error.span.start));
+        Self { errors }
+    }
+
+    /// The errors, at least one.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        self.errors.iter()
+    }
+
+    /// Every error as miette draws it: message, the line of the file with the value marked, and the repair.
+    pub fn render(&self, handler: &GraphicalReportHandler) -> String {
+        let mut text = String::new();
+        for error in &self.errors {
+            handler.render_report(&mut text, error).expect("a String takes all that is written to it");
+        }
+        text
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.errors.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}: {}", Place(&error.span), error.message())?;
+            if let Some(repair) = error.problem.repair() {
+                write!(f, "; {repair}")?;
+            }
+            if let Some(table) = error.problem.table() {
+                write!(f, "\n{table}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// One thing that is wrong, with its place.
+#[derive(Clone, Debug)]
+pub struct ConfigError {
+    span: Span,
+    path: String,
+    problem: Problem,
+}
+
+impl ConfigError {
+    pub(crate) fn new(span: Span, path: &str, problem: Problem) -> Self {
+        Self { span, path: path.to_owned(), problem }
+    }
+
+    /// Line and column in the run file, counted from 1; `None` for a `--set` argument.
+    pub fn line_column(&self) -> Option<(usize, usize)> {
+        (self.span.source.kind == SourceKind::File).then(|| self.span.line_column())
+    }
+
+    /// The key's path, such as `parallel.pipeline`; empty where the text is not JSON at all.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is wrong.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Value and rule; the path is added here and nowhere else.
+    fn message(&self) -> String {
+        let path = shorten_path(&self.path);
+        match &self.problem {
+            Problem::Unreadable { reason } => format!("cannot read the run file: {reason}"),
+            Problem::Syntax { message } => message.clone(),
+            Problem::DuplicateKey { first_line, first_column } => {
+                format!("`{path}` stands twice, first at {first_line}:{first_column}")
+            }
+            Problem::UnknownKey { .. } => format!("unknown key `{path}`"),
+            Problem::WrongType { expected, found } => format!("`{path}` must be {expected}, but is {found}"),
+            Problem::Missing { rule, .. } => format!("`{path}` is missing: {rule}"),
+            Problem::Rule { value, rule, .. } => format!("`{path}` is {value}, but {rule}"),
+            Problem::NotOffered { value, what, .. } => {
+                format!("`{path}` is {value}, but {what} is not offered")
+            }
+            Problem::NotOfferedYet { value, what, .. } => {
+                format!("`{path}` is {value}, but {what} is not offered yet")
+            }
+            Problem::Refused { headline, reason, .. } => format!("`{path}`: {headline}: {reason}"),
+        }
+    }
+}
+
+/// A kind of mistake, with the values that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The file could not be read.
+    Unreadable {
+        /// The system's reason.
+        reason: String,
+    },
+    /// The text is not JSON.
+    Syntax {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A key stands twice in one object.
+    DuplicateKey {
+        /// Line of the first.
+        first_line: usize,
+        /// Column of the first.
+        first_column: usize,
+    },
+    /// No such key.
+    UnknownKey {
+        /// The known key of the same section that is spelled most like it, if any is near.
+        nearest: Option<String>,
+    },
+    /// Another type of value is needed.
+    WrongType {
+        /// What is needed.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A key without default is absent.
+    Missing {
+        /// Why it is needed.
+        rule: String,
+        /// What to write.
+        repair: String,
+    },
+    /// The value breaks a rule, alone or with other keys.
+    Rule {
+        /// The value.
+        value: String,
+        /// The rule that it breaks.
+        rule: String,
+        /// What to write instead.
+        repair: String,
+    },
+    /// The key asks for something that pipezero does not do, and that would change memory or numbers.
+    NotOffered {
+        /// The value.
+        value: String,
+        /// What it asks for.
+        what: String,
+        /// What to write instead.
+        repair: String,
+    },
+    /// The key asks for something that pipezero will do, but does not do yet.
+    NotOfferedYet {
+        /// The value.
+        value: String,
+        /// What it asks for.
+        what: String,
+        /// What to write for now.
+        repair: String,
+    },
+    /// A combination of ZeRO and pipeline that costs more than it gains.
+    Refused {
+        /// The rule, in words that users search for.
+        headline: String,
+        /// Why.
+        reason: String,
+        /// What the combination would cost in this run, beside those that are allowed; absent where other errors
+        /// leave the model's or the batch's sizes open.
+        table: Option<Box<CombinationTable>>,
+        /// What to write instead.
+        repair: String,
+    },
+}
+
+impl Problem {
+    fn repair(&self) -> Option<String> {
+        match self {
+            Self::Unreadable { .. } | Self::Syntax { .. } | Self::WrongType { .. } => None,
+            Self::DuplicateKey { .. } => Some("keep one of the two".to_owned()),
+            Self::UnknownKey { nearest: Some(nearest) } => Some(format!("did you mean `{nearest}`?")),
+            Self::UnknownKey { nearest: None } => {
+                Some("remove it; docs/run-file.md lists every key".to_owned())
+            }
+            Self::Missing { repair, .. }
+            | Self::Rule { repair, .. }
+            | Self::NotOffered { repair, .. }
+            | Self::NotOfferedYet { repair, .. }
+            | Self::Refused { repair, .. } => Some(repair.clone()),
+        }
+    }
+
+    fn table(&self) -> Option<&CombinationTable> {
+        match self {
+            Self::Refused { table, .. } => table.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// A place as one word: `run.json:3:5`, or the `--set` argument itself.
+pub(crate) struct Place<'a>(pub(crate) &'a Span);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = &self.0.source;
+        match source.kind {
+            SourceKind::File => {
+                let (line, column) = self.0.line_column();
+                write!(f, "{}:{line}:{column}", source.name)
+            }
+            SourceKind::Argument => write!(f, "--set {}", shorten(&source.text)),
+        }
+    }
+}
+
+/// Keys are the user's text and may be long or hold line breaks.
+fn shorten_path(path: &str) -> String {
+    path.split('.').map(shorten).collect::<Vec<_>>().join(".")
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Diagnostic for ConfigError {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let mut help = self.problem.repair()?;
+        if let Some(table) = self.problem.table() {
+            help += &format!("\n\n{table}");
+        }
+        Some(Box::new(help))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&*self.span.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let length = self.span.end - self.span.start;
+        Some(Box::new(std::iter::once(LabeledSpan::new(None, self.span.start, length))))
+    }
+}
+
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &miette::SourceSpan,
+        context_lines_before: usize,
+        context_lines_after: usize,
+    ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
+        let inner = self.text.read_span(span, context_lines_before, context_lines_after)?;
+        let name = match self.kind {
+            SourceKind::File => self.name.clone(),
+            SourceKind::Argument => "--set".to_owned(),
+        };
+        Ok(Box::new(miette::MietteSpanContents::new_named(
+            name,
+            inner.data(),
+            *inner.span(),
+            inner.line(),
+            inner.column(),
+            inner.line_count(),
+        )))
+    }
+}

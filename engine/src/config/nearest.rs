@@ -1,0 +1,44 @@
+//! "Did you mean": the known word that is spelled most like an unknown one.
+
+/// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours), the first of equals. A
+/// candidate that begins with the word is near too. `None` where the nearest differs in more than a third of its
+/// letters, since a wild guess helps nobody.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // No key is longer than this, and a distance costs the product of both lengths.
+    const LONGEST: usize = 64;
+    let word = word.to_lowercase();
+    if word.len() > LONGEST {
+        return None;
+    }
+    let distance = |candidate: &str| {
+        let candidate = candidate.to_lowercase();
+        let is_start = word.len() >= 3 && candidate.starts_with(&word);
+        if is_start { 1 } else { strsim::osa_distance(&word, &candidate) }
+    };
+    candidates
+        .map(|candidate| (distance(candidate), candidate))
+        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(3) / 3)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_slip_finds_the_word_and_a_stranger_finds_none() {
+        let words = ["pipeline", "partition", "data", "lr"];
+        let nearest = |word: &str| nearest(word, words.into_iter());
+        assert_eq!(nearest("pipelines"), Some("pipeline"));
+        assert_eq!(nearest("pipeilne"), Some("pipeline"));
+        assert_eq!(nearest("PARTITION"), Some("partition"));
+        assert_eq!(nearest("date"), Some("data"));
+        assert_eq!(nearest("rl"), Some("lr"));
+        assert_eq!(nearest("part"), Some("partition"));
+        assert_eq!(nearest("tensor"), None);
+        let long = "pipeline".repeat(100);
+        assert_eq!(nearest(&long), None);
+        assert_eq!(nearest(""), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What a run file's reader is told although nothing is wrong.
+
+use std::fmt;
+
+use super::error::Place as Written;
+use super::section::Place;
+use super::source::Span;
+
+/// A line about a key that is accepted.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    kind: NoticeKind,
+    span: Span,
+    path: String,
+    message: String,
+}
+
+/// How much a notice matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// The key has no effect, because something else decides what it would.
+    Hint,
+    /// The run is allowed and probably not what was wanted.
+    Warning,
+}
+
+impl Notice {
+    pub(crate) fn hint(place: &Place, message: impl Into<String>) -> Self {
+        Self::new(NoticeKind::Hint, place, message.into())
+    }
+
+    pub(crate) fn warning(place: &Place, message: impl Into<String>) -> Self {
+        Self::new(NoticeKind::Warning, place, message.into())
+    }
+
+    fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
+        Self { kind, span: place.span.clone(), path: place.path.clone(), message }
+    }
+
+    /// How much it matters.
+    pub fn kind(&self) -> NoticeKind {
+        self.kind
+    }
+
+    /// The key's path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The line without place and path.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            NoticeKind::Hint => "hint",
+            NoticeKind::Warning => "warning",
+        };
+        write!(f, "{}: {kind}: `{}`: {}", Written(&self.span), self.path, self.message)
+    }
+}

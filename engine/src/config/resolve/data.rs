@@ -1,0 +1,57 @@
+//! `data` and `evaluation`: the text, its split, and how often the rest is used.
+
+use std::path::Path;
+
+use crate::config::kind::Either;
+use crate::config::raw::{RawData, RawEvaluation};
+use crate::config::resolved::{DataConfig, EvaluationConfig};
+use crate::config::section::Findings;
+
+/// `data`. Whether the files exist is for the reader of the text to say: they may appear between `check` and `train`.
+pub(super) fn resolve(raw: &RawData, folder: &Path, findings: &mut Findings) -> Option<DataConfig> {
+    if !raw.head.is_written {
+        let repair = "add a `data` with `text`: files, folders or globs";
+        findings.missing(&raw.head.place, "there is nothing to train on", repair);
+        return None;
+    }
+    let text = raw.text.required(findings, "there is nothing to train on", "add files, folders or globs");
+    let text = match text {
+        Some(Either::First(path)) => Some(vec![path]),
+        Some(Either::Second(paths)) => Some(paths),
+        None => None,
+    };
+    let text = text.filter(|paths| {
+        let broken = paths.is_empty() || paths.iter().any(String::is_empty);
+        if broken {
+            let rule = "it must name at least one file, folder or glob, and none may be empty";
+            findings.broken(&raw.text.place, "empty", rule, "add one");
+        }
+        !broken
+    });
+    let validation = raw.validation.or(0.05).filter(|share| {
+        let holds = (0.0..=0.5).contains(share);
+        if !holds {
+            let rule = "it is a share of the text, from 0 to 0.5";
+            findings.broken(&raw.validation.place, share, rule, "use a value such as 0.05");
+        }
+        holds
+    });
+    Some(DataConfig { text: text?.iter().map(|path| folder.join(path)).collect(), validation: validation? })
+}
+
+/// `evaluation`.
+pub(super) fn resolve_evaluation(raw: &RawEvaluation, findings: &mut Findings) -> Option<EvaluationConfig> {
+    let batches = raw.batches.or(8).filter(|&batches| {
+        if batches == 0 {
+            let rule = "an evaluation needs at least one batch";
+            findings.broken(
+                &raw.batches.place,
+                batches,
+                rule,
+                "use 1 or more, or set `data.validation` to 0",
+            );
+        }
+        batches > 0
+    });
+    Some(EvaluationConfig { every: raw.every.or(0)?, batches: batches? })
+}

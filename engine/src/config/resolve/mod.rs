@@ -1,0 +1,67 @@
+//! From what is written to what is run: defaults, formulas and every rule, one concern per file.
+//!
+//! A rule that is broken is reported and the rest is still checked, so that one reading finds every mistake. `None`
+//! means that a value could not be had and that the reason is already among the findings.
+
+mod batch;
+mod combine;
+mod comm;
+mod data;
+mod foreign;
+mod model;
+mod optimizer;
+mod parallel;
+mod rules;
+mod scheduler;
+mod zero;
+
+pub(crate) mod precision;
+
+use std::path::Path;
+
+use super::raw::RawRun;
+use super::resolved::Run;
+use super::run_file::World;
+use super::section::Findings;
+
+/// Resolves a whole file.
+pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut Findings) -> Option<Run> {
+    foreign::check(raw, findings);
+    precision::check(&raw.bf16, &raw.fp16, findings);
+    let model = model::resolve(&raw.model, findings);
+    let data = data::resolve(&raw.data, folder, findings);
+    let evaluation = data::resolve_evaluation(&raw.evaluation, findings);
+    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, world, findings);
+    let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data), findings);
+    let optimizer = optimizer::resolve(&raw.optimizer, findings);
+    let zero = zero::resolve(&raw.zero_optimization, grid.as_ref(), findings);
+    let steps = rules::steps(raw, batch.as_ref(), model.as_ref(), findings);
+    let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps, findings);
+    let comm = comm::resolve(&raw.comm, findings);
+    let gradient_clipping = rules::gradient_clipping(&raw.gradient_clipping, findings);
+    let threads = rules::threads(&raw.threads, grid.as_ref(), world, findings);
+    rules::micro_batch_fits(raw, batch.as_ref(), model.as_ref(), findings);
+    let parts = combine::Parts {
+        model: model.as_ref(),
+        grid: grid.as_ref(),
+        batch: batch.as_ref(),
+        zero: zero.as_ref(),
+        optimizer: optimizer.as_ref(),
+    };
+    combine::check(raw, &parts, findings);
+    Some(Run {
+        model: model?,
+        data: data?,
+        evaluation: evaluation?,
+        parallel: grid?.into_config(),
+        batch: batch?,
+        zero: zero?,
+        optimizer: optimizer?,
+        scheduler: scheduler?,
+        gradient_clipping: gradient_clipping?,
+        comm: comm?,
+        threads: threads?,
+        steps: steps?,
+        seed: raw.seed.or(0)?,
+    })
+}

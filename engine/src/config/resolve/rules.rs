@@ -1,0 +1,117 @@
+//! Rules that many keys share, and those of the top level.
+
+use crate::config::kind::Auto;
+use crate::config::raw::RawRun;
+use crate::config::resolved::{BatchConfig, ModelConfig};
+use crate::config::run_file::World;
+use crate::config::section::{Field, Findings};
+
+use super::parallel::Grid;
+
+/// The largest count that every number of a run stays exact and addressable below.
+pub(super) const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
+
+/// The value, if it is at least 1.
+pub(super) fn at_least_one<T>(
+    field: &Field<T>,
+    value: Option<usize>,
+    findings: &mut Findings,
+) -> Option<usize> {
+    let value = value?;
+    if value == 0 {
+        findings.broken(&field.place, value, "it must be at least 1", "use 1 or more");
+        return None;
+    }
+    Some(value)
+}
+
+/// The value, if it is 0 or more.
+pub(super) fn not_negative<T>(field: &Field<T>, value: Option<f64>, findings: &mut Findings) -> Option<f64> {
+    let value = value?;
+    if value < 0.0 {
+        findings.broken(&field.place, value, "it must not be negative", "use 0 or more");
+        return None;
+    }
+    Some(value)
+}
+
+/// The value, if it lies in `0..1`.
+pub(super) fn below_one<T>(field: &Field<T>, value: Option<f64>, findings: &mut Findings) -> Option<f64> {
+    let value = value?;
+    if !(0.0..1.0).contains(&value) {
+        findings.broken(&field.place, value, "it must be at least 0 and below 1", "use a value such as 0.9");
+        return None;
+    }
+    Some(value)
+}
+
+/// `gradient_clipping`; `"auto"` is the default.
+pub(super) fn gradient_clipping(field: &Field<Auto<f64>>, findings: &mut Findings) -> Option<f64> {
+    let value = field.or(Auto::Auto)?.value().unwrap_or(1.0);
+    not_negative(field, Some(value), findings)
+}
+
+/// `threads`; `"auto"` gives every core of the host to one rank.
+pub(super) fn threads(
+    field: &Field<Auto<usize>>,
+    grid: Option<&Grid>,
+    world: World,
+    findings: &mut Findings,
+) -> Option<usize> {
+    match field.or(Auto::Auto)? {
+        Auto::Value(threads) => at_least_one(field, Some(threads), findings),
+        Auto::Auto => grid.map(|grid| (world.cores / grid.num_ranks()).max(1)),
+    }
+}
+
+/// `steps`; the number of tokens of the whole run must be countable.
+pub(super) fn steps(
+    raw: &RawRun,
+    batch: Option<&BatchConfig>,
+    model: Option<&ModelConfig>,
+    findings: &mut Findings,
+) -> Option<u64> {
+    let steps = raw.steps.required(findings, "a run has an end", "add the number of optimizer steps")?;
+    if steps == 0 {
+        findings.broken(&raw.steps.place, steps, "a run has at least one step", "use 1 or more");
+        return None;
+    }
+    if let (Some(batch), Some(model)) = (batch, model) {
+        let tokens = steps as f64 * batch.train_batch_size as f64 * model.sizes().seq_length as f64;
+        if tokens > MAX_COUNT {
+            let rule = format!(
+                "with {} sequences of {} tokens a step that is more than 2^53 tokens, which cannot be counted exactly",
+                batch.train_batch_size,
+                model.sizes().seq_length
+            );
+            findings.broken(&raw.steps.place, steps, rule, "use fewer");
+            return None;
+        }
+    }
+    Some(steps)
+}
+
+/// The widest activation of a micro-batch must be addressable.
+pub(super) fn micro_batch_fits(
+    raw: &RawRun,
+    batch: Option<&BatchConfig>,
+    model: Option<&ModelConfig>,
+    findings: &mut Findings,
+) {
+    let (Some(batch), Some(model)) = (batch, model) else { return };
+    let sizes = model.sizes();
+    let width = sizes.vocab_size.max(sizes.hidden_size.saturating_mul(4));
+    let elements = batch.micro_batch_size as f64 * sizes.seq_length as f64 * width as f64;
+    if elements > MAX_COUNT {
+        let rule = format!(
+            "a micro-batch of {} sequences x {} tokens x {width} values is more than 2^53 elements",
+            batch.micro_batch_size, sizes.seq_length
+        );
+        findings.broken(
+            &raw.model.seq_length.place,
+            sizes.seq_length,
+            rule,
+            "use shorter or fewer sequences",
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! The run file from the disk to a resolved run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::{ConfigError, ConfigErrors, Problem};
+use super::notice::Notice;
+use super::raw::RawRun;
+use super::resolve;
+use super::resolved::Run;
+use super::section::{Findings, Object, Section};
+use super::set;
+use super::source::{Node, Source, SourceKind, Span, parse};
+
+/// A run file that is well-formed JSON; what it says is checked when it is resolved.
+#[derive(Clone, Debug)]
+pub struct RunFile {
+    root: Node,
+    folder: PathBuf,
+}
+
+/// What a file is resolved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct World {
+    /// Cores of this host, at least 1.
+    pub cores: usize,
+    /// Ranks that a launcher started. `None` where the engine starts its own, as the threads backend does: then the file
+    /// alone says how many, and a data degree of `"auto"` is 1.
+    pub ranks: Option<usize>,
+}
+
+impl World {
+    /// This host, without a launcher.
+    pub fn this_host() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        Self { cores, ranks: None }
+    }
+}
+
+impl RunFile {
+    /// Reads the file at `path`. Relative paths in it start at its folder.
+    ///
+    /// Errors: the file cannot be read, is not UTF-8 or not JSON, or holds a key twice.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let name = path.display().to_string();
+        let text = std::fs::read(path).map_err(|error| unreadable(&name, &error.to_string()))?;
+        let text = String::from_utf8(text).map_err(|error| {
+            let offset = error.utf8_error().valid_up_to();
+            unreadable(&name, &format!("it is not UTF-8 from byte {offset} on"))
+        })?;
+        let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
+        let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+        Ok(Self { root: parse_text(name, text)?, folder })
+    }
+
+    /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
+    ///
+    /// Errors: the text is not JSON, or holds a key twice.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        Ok(Self { root: parse_text(name.to_owned(), text.to_owned())?, folder: PathBuf::new() })
+    }
+
+    /// Overrides keys: each argument is `key.path=value`, the value JSON or else a string. Missing sections are created;
+    /// of two arguments for one key the later wins.
+    ///
+    /// Errors: an argument has no `=`, an empty key, or a path through a value that is no section.
+    pub fn set(mut self, arguments: &[String]) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        for argument in arguments {
+            if let Err(error) = set::apply(&mut self.root, argument) {
+                errors.push(*error);
+            }
+        }
+        if errors.is_empty() { Ok(self) } else { Err(ConfigErrors::new(errors)) }
+    }
+
+    /// Checks every rule and fills in every default.
+    ///
+    /// Errors: everything that is wrong with the file, at once.
+    pub fn resolve(&self, world: World) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        let mut findings = Findings::default();
+        let root = Object::root(&self.root, &mut findings);
+        let raw = RawRun::read(&root, &mut findings);
+        let run = resolve::resolve(&raw, &self.folder, world, &mut findings);
+        match run {
+            Some(run) if findings.errors.is_empty() => Ok((run, findings.notices)),
+            _ => Err(ConfigErrors::new(findings.errors)),
+        }
+    }
+}
+
+fn parse_text(name: String, text: String) -> Result<Node, ConfigErrors> {
+    parse(&Arc::new(Source { name, text, kind: SourceKind::File })).map_err(ConfigErrors::new)
+}
+
+fn unreadable(name: &str, reason: &str) -> ConfigErrors {
+    let source = Arc::new(Source { name: name.to_owned(), text: String::new(), kind: SourceKind::File });
+    let problem = Problem::Unreadable { reason: reason.to_owned() };
+    ConfigErrors::new(vec![ConfigError::new(Span { source, start: 0, end: 0 }, "", problem)])
+}

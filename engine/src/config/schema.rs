@@ -1,0 +1,72 @@
+//! The run file's JSON schema, for editors that complete and check while one types.
+//!
+//! It says what a file may hold, key by key; rules between keys stay with the resolver.
+
+use schemars::{Schema, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::keys::{self, ForeignKey, Meaning};
+use super::raw::RawRun;
+use super::section::{KeySpec, Section, SectionSpec};
+
+/// The schema, JSON Schema 2020-12.
+pub fn schema() -> Schema {
+    let mut schema = section(&RawRun::spec());
+    schema.insert("$schema".to_owned(), json!(schemars::consts::meta_schemas::DRAFT2020_12));
+    schema.insert("title".to_owned(), json!("pipezero run file"));
+    schema
+}
+
+fn section(spec: &SectionSpec) -> Schema {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for key in &spec.keys {
+        properties.insert(key.name.to_owned(), own_key(key).to_value());
+        if key.default.is_empty() {
+            required.push(key.name);
+        }
+    }
+    for (name, inner) in &spec.sections {
+        properties.insert((*name).to_owned(), section(inner).to_value());
+        if inner.keys.iter().any(|key| key.default.is_empty()) {
+            required.push(name);
+        }
+    }
+    for key in keys::foreign(spec.path) {
+        if let Some(schema) = foreign_key(key) {
+            properties.insert(key.name.to_owned(), schema);
+        }
+    }
+    json_schema!({
+        "description": spec.about,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false
+    })
+}
+
+fn own_key(key: &KeySpec) -> Schema {
+    let mut schema = key.schema.clone();
+    let mut description = key.about.clone();
+    match serde_json::from_str::<Value>(key.default) {
+        Ok(default) => {
+            schema.insert("default".to_owned(), default);
+        }
+        Err(_) if key.default.is_empty() => {}
+        Err(_) => description += &format!(" Default: {}.", key.default),
+    }
+    schema.insert("description".to_owned(), json!(description));
+    schema
+}
+
+/// Hints are any value; what is not offered is left out, so that an editor marks it.
+fn foreign_key(key: &ForeignKey) -> Option<Value> {
+    match key.meaning {
+        Meaning::Silent => {
+            Some(json!({ "description": "The schema of this file, for editors.", "type": "string" }))
+        }
+        Meaning::Hint(decides) => Some(json!({ "description": format!("Accepted; no effect: {decides}.") })),
+        Meaning::NotOffered { .. } | Meaning::NotOfferedYet { .. } => None,
+    }
+}
