@@ -1,3 +1,4 @@
 //! Every integration test, in one binary so that there is one link step.
 
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
+mod parity; // Every grid gives the same bits.

@@ -30,7 +30,7 @@ pub(super) struct EvalArgs {
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    let (run, _) = file.resolve(World::of_this_host())?;
+    let (run, _) = file.resolve(World::this_host())?;
     let plan = Plan::new(run)?;
     let run = plan.run();
     let seq_length = plan.micro_batch_shape().seq_length;

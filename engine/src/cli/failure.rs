@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use miette::GraphicalReportHandler;
+
 use crate::config::ConfigErrors;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
@@ -23,7 +25,8 @@ impl Failure {
         match self {
             Self::Config(errors) => {
                 // Nothing can be done if stderr is closed; the exit status still tells.
-                let _ = write!(io::stderr(), "{}", errors.render());
+                let handler = GraphicalReportHandler::new();
+                let _ = writeln!(io::stderr(), "{}", errors.render(&handler));
                 ExitCode::from(2)
             }
             Self::Other(error) => {

@@ -54,9 +54,8 @@ const ONE_SEQUENCE: [&str; 4] = [
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
-    let mut file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    file.set(&ONE_SEQUENCE.map(str::to_owned))?;
-    let (run, _) = file.resolve(World::of_this_host())?;
+    let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?.set(&ONE_SEQUENCE.map(str::to_owned))?;
+    let (run, _) = file.resolve(World::this_host())?;
     let nothing: Arc<dyn BatchSource> = Arc::new(NoBatches);
     let mut engine = Engine::for_inference(Plan::new(run)?, nothing)?;
     engine.load(&directory.file(RunDir::WEIGHTS))?;

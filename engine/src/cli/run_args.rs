@@ -21,14 +21,12 @@ pub(super) struct RunArgs {
 impl RunArgs {
     /// The file with its overrides.
     pub(super) fn load(&self) -> Result<RunFile, Failure> {
-        let mut file = RunFile::load(&self.run)?;
-        file.set(&self.set)?;
-        Ok(file)
+        Ok(RunFile::load(&self.run)?.set(&self.set)?)
     }
 
     /// The resolved run and what its reader should know.
     pub(super) fn resolve(&self) -> Result<(Run, Vec<Notice>), Failure> {
-        Ok(self.load()?.resolve(World::of_this_host())?)
+        Ok(self.load()?.resolve(World::this_host())?)
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct TrainArgs {
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
-    let (resolved, notices) = file.resolve(World::of_this_host())?;
+    let (resolved, notices) = file.resolve(World::this_host())?;
     print_notices(&notices);
     let plan = Plan::new(resolved)?;
     let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));

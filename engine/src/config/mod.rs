@@ -5,6 +5,7 @@
 //! the JSON [`schema()`] and the tables of docs/run-file.md.
 
 mod combination;
+mod effective;
 mod error;
 mod keys;
 mod kind;

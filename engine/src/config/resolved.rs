@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use pipezero_partition::{ReductionPolicy, ZeroLevel};
+
 /// Everything that a run is, with no `"auto"` and no absent key left.
 ///
 /// The one number that a file may leave open is the data degree (`"auto"` = world / pipeline); it is fixed when the
@@ -134,28 +136,6 @@ pub struct BatchConfig {
     pub num_micro_batches: usize,
 }
 
-/// A stage of ZeRO, arXiv:1910.02054.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ZeroLevel {
-    /// Everything on every data rank.
-    Zero0,
-    /// Optimizer state sharded.
-    Zero1,
-    /// Optimizer state and gradients sharded.
-    Zero2,
-    /// Optimizer state, gradients and parameters sharded.
-    Zero3,
-}
-
-/// When gradients are reduced over the data ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReductionPolicy {
-    /// After every micro-batch.
-    Every,
-    /// Accumulated unsharded, reduced once.
-    Last,
-}
-
 /// Which gathered units stay, ZeRO-3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidencyConfig {
@@ -207,6 +187,22 @@ pub enum OptimizerConfig {
         /// Which parameters are not decayed.
         no_decay: NoDecay,
     },
+}
+
+impl OptimizerConfig {
+    /// The learning rate, unless a scheduler sets another.
+    pub fn lr(&self) -> f64 {
+        match *self {
+            Self::AdamW { lr, .. } | Self::Sgd { lr, .. } => lr,
+        }
+    }
+
+    /// Which parameters are not decayed.
+    pub fn no_decay(&self) -> &NoDecay {
+        match self {
+            Self::AdamW { no_decay, .. } | Self::Sgd { no_decay, .. } => no_decay,
+        }
+    }
 }
 
 /// Which parameters are left out of weight decay.

@@ -89,6 +89,16 @@ impl RunFile {
     }
 }
 
+impl RunFile {
+    pub(super) fn root(&self) -> &Node {
+        &self.root
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
 fn parse_text(name: String, text: String) -> Result<Node, ConfigErrors> {
     parse(&Arc::new(Source { name, text, kind: SourceKind::File })).map_err(ConfigErrors::new)
 }

@@ -70,7 +70,7 @@ impl Engine {
         recording: Recording,
     ) -> Result<Self, EngineError> {
         let plan = Arc::new(plan);
-        let learning_rate = LearningRate::new(&plan.run().scheduler, plan.run().optimizer.lr());
+        let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, recording)?;
         let mut engine = Self { plan, ranks, learning_rate, step: 0 };
         engine.ranks.ask(&Command::Initialise)?;

@@ -10,7 +10,7 @@ use crate::data::BatchSource;
 use crate::executor::{Cause, Rank, RankOutcome, StepInputs};
 
 /// What is asked of every rank.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Command {
     /// Draw the initial weights.
     Initialise,

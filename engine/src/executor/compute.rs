@@ -43,6 +43,7 @@ impl<C: Communicator> Rank<C> {
     }
 
     pub(super) fn backward(&mut self, program: &CheckedProgram, unit: Unit, micro_batch: MicroBatch) {
+        let mut fresh = self.take_gradient_buffer();
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
         if self.plan.sends_output(unit) {
@@ -51,7 +52,6 @@ impl<C: Communicator> Rank<C> {
             copy(&message, &mut self.activations.gradient);
             self.edges.give_back(edge, message);
         }
-        let mut fresh = self.take_gradient_buffer();
         let Parts { slot, gradient, workspace, .. } =
             self.activations.parts(stage, program.slot(stage, micro_batch));
         let accumulated = self.stores.get_mut(&unit).map(|store| store.gradient.lend());

@@ -38,6 +38,7 @@ impl<C: Communicator> Rank<C> {
         let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };
         let shard = shard.read();
         buffer.write(|values| values[layout.shard(self.data_rank)].copy_from_slice(&shard));
+        drop(shard);
         let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
         self.fly(index, pending, Purpose::Unshard { unit });
         Ok(())

@@ -21,4 +21,3 @@ pub use position::Position;
 pub(crate) use position::Positions;
 pub(crate) use rank::{Rank, RankOutcome, StepInputs};
 pub use recorder::{Event, EventKind};
-pub(crate) use record::StepRecord;

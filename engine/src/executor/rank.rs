@@ -199,7 +199,7 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    fn run_row(&mut self, program: &CheckedProgram, inputs: StepInputs) -> Result<(), Cause> {
+    pub(super) fn run_row(&mut self, program: &CheckedProgram, inputs: StepInputs) -> Result<(), Cause> {
         let rank = self.comm.rank();
         for (index, &instruction) in program.row(self.pipeline_rank).iter().enumerate() {
             self.positions.set(rank, Position::At { step: inputs.step, index, instruction });

@@ -22,7 +22,7 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit}
 pub use error::PlanError;
 pub use forecast::{MemoryForecast, RankForecast};
 pub use model::ModelOptions;
-pub(crate) use sizes::{RankSizes, StageSizes};
+pub(crate) use sizes::RankSizes;
 
 use crate::config::{ReductionPolicy, Run};
 use crate::optimizer::Optimizer;

@@ -1,6 +1,6 @@
 //! From the run file's model section to layers.
 
-use pipezero_models::{Model, ModelError, gpt2, mlp};
+use pipezero_models::{Ablation, Model, ModelError, gpt2};
 
 use crate::config::{GptConfig, ModelConfig};
 
@@ -8,12 +8,12 @@ use crate::config::{GptConfig, ModelConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelOptions {
     /// What is taken out of the model, to see what it is worth.
-    pub ablation: pipezero_models::gpt2::Ablation,
+    pub ablation: Ablation,
 }
 
 /// Builds the layers; also returns T, the tokens of a sequence.
 pub(super) fn build(config: &ModelConfig, options: ModelOptions) -> Result<(Model, usize), ModelError> {
-    let sizes = |gpt: &GptConfig| gpt2::GptConfig {
+    let sizes = |gpt: &GptConfig| pipezero_models::GptConfig {
         num_layers: gpt.num_layers,
         hidden_size: gpt.hidden_size,
         num_attention_heads: gpt.num_attention_heads,
@@ -25,6 +25,6 @@ pub(super) fn build(config: &ModelConfig, options: ModelOptions) -> Result<(Mode
     };
     match config {
         ModelConfig::Gpt2(gpt) => Ok((gpt2::build(&sizes(gpt))?, gpt.seq_length)),
-        ModelConfig::Mlp(gpt) => Ok((mlp::build(&sizes(gpt))?, gpt.seq_length)),
+        ModelConfig::Mlp(gpt) => Ok((gpt2::build(&sizes(gpt))?, gpt.seq_length)),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct UnitStore {
 
 /// What a store is for: inference keeps parameters alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Parameters, gradients and optimizer state.
     Training,
     /// Parameters alone.

@@ -1,0 +1,61 @@
+//! The run file as it ran: with its overrides, and with paths that hold wherever the file is moved to.
+
+use std::path::Path;
+
+use serde_json::{Map, Number, Value as Json};
+
+use super::run_file::RunFile;
+use super::source::{Node, Value};
+
+impl RunFile {
+    /// The file as JSON, every `--set` applied and every path of `data.text` absolute.
+    pub fn effective_json(&self) -> String {
+        let mut json = to_json(self.root());
+        if let Some(text) = json.pointer_mut("/data/text") {
+            make_absolute(text, self.folder());
+        }
+        let mut text = serde_json::to_string_pretty(&json).expect("a run file has string keys and finite depth");
+        text.push('\n');
+        text
+    }
+}
+
+fn to_json(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        // A number that f64 cannot hold has been refused when the file was resolved.
+        Value::Number(spelling) => spelling.parse::<Number>().map_or(Json::Null, Json::Number),
+        Value::String(text) => Json::String(text.clone()),
+        Value::Array(items) => items.iter().map(to_json).collect(),
+        Value::Object(entries) => {
+            Json::Object(entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.node))).collect::<Map<_, _>>())
+        }
+    }
+}
+
+fn make_absolute(text: &mut Json, folder: &Path) {
+    match text {
+        Json::String(path) => *path = folder.join(&*path).display().to_string(),
+        Json::Array(paths) => paths.iter_mut().for_each(|path| make_absolute(path, folder)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_are_applied_and_paths_made_absolute() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        std::fs::write(&path, r#"{"steps": 3, "data": {"text": ["a.txt", "/b.txt"]}}"#).unwrap();
+        let file = RunFile::load(&path).unwrap().set(&["steps=5".to_owned(), "seed=1e3".to_owned()]).unwrap();
+        let json: Json = serde_json::from_str(&file.effective_json()).unwrap();
+        assert_eq!(json["steps"], 5);
+        assert_eq!(json["seed"], 1000.0);
+        assert_eq!(json["data"]["text"][0], folder.path().join("a.txt").display().to_string());
+        assert_eq!(json["data"]["text"][1], "/b.txt");
+    }
+}
