@@ -152,7 +152,8 @@ pub trait Layer: Debug + Send + Sync {
 
     /// The full backward: the input gradient, then the weight gradient.
     fn backward(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>, parameter_gradients: &mut [f32]) {
-        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed } = args;
+        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed } =
+            args;
         self.backward_input(
             shape,
             BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed },

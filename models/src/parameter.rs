@@ -12,6 +12,21 @@ pub struct ParameterSpec {
 }
 
 impl ParameterSpec {
+    /// A parameter drawn from a normal distribution with mean 0.
+    pub fn normal<const K: usize>(name: impl Into<String>, shape: [usize; K], std: f32) -> Self {
+        Self { name: name.into(), shape: shape.into(), init: Init::Normal { std } }
+    }
+
+    /// A parameter that begins as all zero.
+    pub fn zeros<const K: usize>(name: impl Into<String>, shape: [usize; K]) -> Self {
+        Self { name: name.into(), shape: shape.into(), init: Init::Zeros }
+    }
+
+    /// A parameter that begins as all one.
+    pub fn ones<const K: usize>(name: impl Into<String>, shape: [usize; K]) -> Self {
+        Self { name: name.into(), shape: shape.into(), init: Init::Ones }
+    }
+
     /// Number of elements.
     pub fn num_elements(&self) -> usize {
         self.shape.iter().product()

@@ -1,10 +1,18 @@
 //! A unit: consecutive layers whose parameters live in one flat buffer and are gathered at once.
+//!
+//! The saved buffer holds, for each layer, `[input | saved]`. A layer writes its output where the next one reads its
+//! input, so nothing is copied between layers; only the first input is copied in. The gradient runs in place.
+
+mod args;
+mod run;
+
+pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::Buffer;
-use crate::layer::{Layer, LossSum, MicroBatchShape, Tokens};
+use crate::layer::{Layer, LayerSizes, MicroBatchShape};
+use crate::layout::{self, aligned};
 use crate::parameter::ParameterSpec;
 
 /// Where one parameter lies in its unit's flat buffer.
@@ -37,85 +45,29 @@ pub struct UnitSizes {
 #[derive(Clone, Debug)]
 pub struct Unit {
     layers: Vec<Arc<dyn Layer>>,
+    /// The flat parameter elements of each layer, from its first parameter's start to its last one's end.
+    ranges: Vec<Range<usize>>,
     entries: Vec<ParameterEntry>,
     num_elements: usize,
 }
 
-/// What a unit's forward works on.
-#[derive(Debug)]
-pub struct UnitForward<'a> {
-    /// The tokens of the micro-batch.
-    pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; may be longer than the unit (padding).
-    pub parameters: &'a Buffer,
-    /// The input activation; may be longer; not read by a unit that begins with tokens.
-    pub input: &'a Buffer,
-    /// The output activation, overwritten; may be longer; not written by a unit that ends with the loss.
-    pub output: &'a mut Buffer,
-    /// `[UnitSizes::saved]`, overwritten.
-    pub saved: &'a mut Buffer,
-    /// `[UnitSizes::workspace]` or longer.
-    pub workspace: &'a mut Buffer,
-}
-
-/// What a unit's full backward works on.
-#[derive(Debug)]
-pub struct UnitBackward<'a> {
-    /// The tokens of the micro-batch.
-    pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`] is false.
-    pub parameters: &'a Buffer,
-    /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
-    pub gradient: &'a mut Buffer,
-    /// `[UnitSizes::saved]`; its contents are used up.
-    pub saved: &'a mut Buffer,
-    /// The unit's flat parameter gradient, added to; may be longer (padding).
-    pub parameter_gradients: &'a mut Buffer,
-    /// `[UnitSizes::workspace]` or longer.
-    pub workspace: &'a mut Buffer,
-    /// See [`crate::layer::BackwardInputArgs::loss_seed`].
-    pub loss_seed: f32,
-}
-
-/// What a unit's input gradient works on.
-#[derive(Debug)]
-pub struct UnitBackwardInput<'a> {
-    /// The tokens of the micro-batch.
-    pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`] is false.
-    pub parameters: &'a Buffer,
-    /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
-    pub gradient: &'a mut Buffer,
-    /// `[UnitSizes::saved]`; the weight gradient reads what is left here.
-    pub saved: &'a mut Buffer,
-    /// `[UnitSizes::stash]`, overwritten.
-    pub stash: &'a mut Buffer,
-    /// `[UnitSizes::workspace]` or longer.
-    pub workspace: &'a mut Buffer,
-    /// See [`crate::layer::BackwardInputArgs::loss_seed`].
-    pub loss_seed: f32,
-}
-
-/// What a unit's weight gradient works on.
-#[derive(Debug)]
-pub struct UnitBackwardWeight<'a> {
-    /// The tokens of the micro-batch.
-    pub tokens: Tokens<'a>,
-    /// `[UnitSizes::saved]` as the input gradient left it.
-    pub saved: &'a Buffer,
-    /// `[UnitSizes::stash]` as the input gradient left it.
-    pub stash: &'a Buffer,
-    /// The unit's flat parameter gradient, added to; may be longer (padding).
-    pub parameter_gradients: &'a mut Buffer,
-    /// `[UnitSizes::workspace]` or longer.
-    pub workspace: &'a mut Buffer,
-}
-
 impl Unit {
-    /// A unit of these layers, in order. Every parameter starts at a multiple of 16 elements (64 bytes).
+    /// A unit of these layers, in order. Every parameter starts at a multiple of [`layout::ALIGNMENT`] elements.
     pub fn new(layers: Vec<Arc<dyn Layer>>) -> Self {
-        let _ = layers;
-        unimplemented!("body to be written; the signature is the contract")
+        let mut entries: Vec<ParameterEntry> = Vec::new();
+        let mut ranges = Vec::with_capacity(layers.len());
+        let mut end = 0;
+        for layer in &layers {
+            let num_before = entries.len();
+            for spec in layer.parameters() {
+                let range = aligned(end)..aligned(end) + spec.num_elements();
+                end = range.end;
+                entries.push(ParameterEntry { spec, range });
+            }
+            let start = entries.get(num_before).map_or(end, |first| first.range.start);
+            ranges.push(start..end);
+        }
+        Self { layers, ranges, entries, num_elements: end }
     }
 
     /// The layers in order.
@@ -143,33 +95,84 @@ impl Unit {
         self.layers.iter().any(|layer| layer.backward_reads_weights())
     }
 
+    /// Floating-point operations of a forward, the sum over the layers; the backward takes twice as many.
+    pub fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.layers.iter().map(|layer| layer.forward_flops(shape)).sum()
+    }
+
     /// What the unit needs for a micro-batch of this shape.
     pub fn sizes(&self, shape: MicroBatchShape) -> UnitSizes {
-        let _ = shape;
-        unimplemented!()
+        let mut total = UnitSizes::default();
+        for (index, layer) in self.layers.iter().enumerate() {
+            let sizes = layer.sizes(shape);
+            if index == 0 {
+                total.input = sizes.input;
+            }
+            total.output = sizes.output;
+            total.saved += saved_extent(sizes);
+            total.stash += aligned(sizes.stash);
+            total.workspace = total.workspace.max(layout::extent([sizes.workspace, sizes.stash]));
+            total.gradient = total.gradient.max(sizes.input).max(sizes.output);
+        }
+        total
     }
 
-    /// Runs the layers in order; returns the loss if the last one computes it.
-    pub fn forward(&self, shape: MicroBatchShape, args: UnitForward<'_>) -> Option<LossSum> {
-        let _ = (shape, args);
-        unimplemented!()
+    /// Every layer's share of the unit's buffers, from the first layer on.
+    fn shares(&self, shape: MicroBatchShape) -> impl Iterator<Item = Share<'_>> {
+        let (mut saved, mut stash) = (0, 0);
+        self.layers.iter().zip(&self.ranges).map(move |(layer, range)| {
+            let share = Share::new(layer.as_ref(), shape, range, saved, stash);
+            (saved, stash) = (share.saved.end, share.stash.end);
+            share
+        })
     }
 
-    /// The full backward, layer by layer from the last.
-    pub fn backward(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
-        let _ = (shape, args);
-        unimplemented!()
+    /// As [`Unit::shares`], from the last layer on.
+    fn shares_from_the_last(&self, shape: MicroBatchShape) -> impl Iterator<Item = Share<'_>> {
+        let UnitSizes { mut saved, mut stash, .. } = self.sizes(shape);
+        self.layers.iter().zip(&self.ranges).rev().map(move |(layer, range)| {
+            let sizes = layer.sizes(shape);
+            saved -= saved_extent(sizes);
+            stash -= aligned(sizes.stash);
+            Share::new(layer.as_ref(), shape, range, saved, stash)
+        })
+    }
+}
+
+/// A layer and where its own elements lie in its unit's buffers.
+struct Share<'a> {
+    layer: &'a dyn Layer,
+    sizes: LayerSizes,
+    parameters: Range<usize>,
+    saved: Range<usize>,
+    stash: Range<usize>,
+}
+
+impl<'a> Share<'a> {
+    fn new(
+        layer: &'a dyn Layer,
+        shape: MicroBatchShape,
+        parameters: &Range<usize>,
+        saved_start: usize,
+        stash_start: usize,
+    ) -> Self {
+        let sizes = layer.sizes(shape);
+        Self {
+            layer,
+            sizes,
+            parameters: parameters.clone(),
+            saved: saved_start..saved_start + saved_extent(sizes),
+            stash: stash_start..stash_start + aligned(sizes.stash),
+        }
     }
 
-    /// The input gradient, layer by layer from the last.
-    pub fn backward_input(&self, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
-        let _ = (shape, args);
-        unimplemented!()
+    /// The layer's parameters, or nothing where its input gradient does not read them: they may be resharded then.
+    fn parameters_for_backward<'p>(&self, parameters: &'p [f32]) -> &'p [f32] {
+        if self.layer.backward_reads_weights() { &parameters[self.parameters.clone()] } else { &[] }
     }
+}
 
-    /// The weight gradient of every layer, from the last; bit-identical to the full backward's.
-    pub fn backward_weight(&self, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
-        let _ = (shape, args);
-        unimplemented!()
-    }
+/// Elements of a layer's `[input | saved]` in its unit's saved buffer.
+fn saved_extent(sizes: LayerSizes) -> usize {
+    aligned(layout::extent([sizes.input, sizes.saved]))
 }

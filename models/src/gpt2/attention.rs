@@ -1,0 +1,179 @@
+//! The attention half of a transformer block.
+
+use crate::config::{Ablation, GptConfig};
+use crate::kernels::attention::{self, AttentionShape};
+use crate::kernels::bias;
+use crate::kernels::layer_norm::{self, Affine};
+use crate::kernels::linear::{self, LinearShape};
+use crate::kernels::matmul::Store;
+use crate::layer::{
+    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+};
+use crate::layout;
+use crate::parameter::ParameterSpec;
+
+/// `y = x + proj(attend(qkv(ln_1(x))))`.
+///
+/// Parameters: `ln_1.weight [C]`, `ln_1.bias [C]`, `attn.qkv.weight [3 C, C]` (queries, keys, values; heads in
+/// order within each), `attn.qkv.bias [3 C]`, `attn.proj.weight [C, C]`, `attn.proj.bias [C]`.
+///
+/// Kept for the backward: `qkv [N, 3 C]`, which the input gradient replaces by its gradient; attention's output
+/// `[N, C]`; its log-sum-exp; the norm's statistics. The norm's output is computed anew.
+#[derive(Debug)]
+pub struct Attention {
+    name: String,
+    prefix: String,
+    width: usize,
+    num_heads: usize,
+    init_std: f32,
+    residual_std: f32,
+    ablation: Ablation,
+}
+
+impl Attention {
+    /// The layer of block `index` of a model with this configuration.
+    pub fn new(config: &GptConfig, index: usize) -> Self {
+        Self {
+            name: format!("h.{index}.attn"),
+            prefix: format!("h.{index}"),
+            width: config.hidden_size,
+            num_heads: config.num_attention_heads,
+            init_std: config.init_std as f32,
+            residual_std: config.residual_std(),
+            ablation: config.ablation,
+        }
+    }
+
+    /// Elements of the parameters in order.
+    fn parameter_lens(&self) -> [usize; 6] {
+        let width = self.width;
+        [width, width, 3 * width * width, 3 * width, width * width, width]
+    }
+
+    /// Elements of what is saved: qkv, attention's output, log-sum-exp, statistics.
+    fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
+        let activation = shape.num_tokens() * self.width;
+        [3 * activation, activation, self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
+    }
+
+    /// Elements of the stash: the output's gradient, the norm's output, the gradients of the norm's parameters.
+    fn stash_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
+        let activation = shape.num_tokens() * self.width;
+        [activation, activation, self.width, self.width]
+    }
+
+    /// Elements of the workspace: one activation and what attention needs.
+    fn workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        let attention = self.attention(shape);
+        [shape.num_tokens() * self.width, attention.forward_workspace().max(attention.backward_workspace())]
+    }
+
+    fn attention(&self, shape: MicroBatchShape) -> AttentionShape {
+        AttentionShape {
+            num_sequences: shape.num_sequences,
+            seq_length: shape.seq_length,
+            num_heads: self.num_heads,
+            head_size: self.width / self.num_heads,
+        }
+    }
+
+    fn qkv(&self, shape: MicroBatchShape) -> LinearShape {
+        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: 3 * self.width }
+    }
+
+    fn projection(&self, shape: MicroBatchShape) -> LinearShape {
+        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.width }
+    }
+}
+
+impl Layer for Attention {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        let (prefix, width) = (&self.prefix, self.width);
+        vec![
+            ParameterSpec::ones(format!("{prefix}.ln_1.weight"), [width]),
+            ParameterSpec::zeros(format!("{prefix}.ln_1.bias"), [width]),
+            ParameterSpec::normal(format!("{prefix}.attn.qkv.weight"), [3 * width, width], self.init_std),
+            ParameterSpec::zeros(format!("{prefix}.attn.qkv.bias"), [3 * width]),
+            ParameterSpec::normal(format!("{prefix}.attn.proj.weight"), [width, width], self.residual_std),
+            ParameterSpec::zeros(format!("{prefix}.attn.proj.bias"), [width]),
+        ]
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let activation = shape.num_tokens() * self.width;
+        LayerSizes {
+            input: activation,
+            output: activation,
+            saved: layout::extent(self.saved_lens(shape)),
+            stash: layout::extent(self.stash_lens(shape)),
+            workspace: layout::extent(self.workspace_lens(shape)),
+        }
+    }
+
+    fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.qkv(shape).flops() + self.attention(shape).forward_flops() + self.projection(shape).flops()
+    }
+
+    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+        let ForwardArgs { parameters, input, output, saved, workspace, .. } = args;
+        let [norm_weight, norm_bias, qkv_weight, qkv_bias, proj_weight, proj_bias] =
+            layout::split(parameters, self.parameter_lens());
+        let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
+        let [normed, scratch] = layout::split_mut(workspace, self.workspace_lens(shape));
+
+        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
+        bias::fill_rows(qkv, qkv_bias);
+        linear::forward(self.qkv(shape), normed, qkv_weight, qkv, Store::Add);
+        attention::forward(self.attention(shape), qkv, attended, log_sum_exp, scratch);
+        if self.ablation == Ablation::AttentionOutput {
+            attended.fill(0.0);
+        }
+        bias::add_to_rows(output, input, proj_bias);
+        linear::forward(self.projection(shape), attended, proj_weight, output, Store::Add);
+        None
+    }
+
+    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let BackwardInputArgs { parameters, input, saved, gradient, stash, workspace, .. } = args;
+        let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
+            layout::split(parameters, self.parameter_lens());
+        let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
+        let [doutput, normed, dnorm_weight, dnorm_bias] = layout::split_mut(stash, self.stash_lens(shape));
+        let [dactivation, scratch] = layout::split_mut(workspace, self.workspace_lens(shape));
+
+        doutput.copy_from_slice(gradient);
+        let dattended = &mut *dactivation;
+        linear::backward_input(self.projection(shape), doutput, proj_weight, dattended);
+        if self.ablation == Ablation::AttentionOutput {
+            dattended.fill(0.0);
+        }
+        attention::backward(self.attention(shape), qkv, attended, log_sum_exp, dattended, scratch);
+        let dqkv = &*qkv;
+        layer_norm::recompute(input, Affine { weight: norm_weight, bias: norm_bias }, statistics, normed);
+        let dnormed = dactivation;
+        linear::backward_input(self.qkv(shape), dqkv, qkv_weight, dnormed);
+        layer_norm::backward_input(input, norm_weight, statistics, dnormed, gradient, Store::Add);
+        dnorm_weight.fill(0.0);
+        dnorm_bias.fill(0.0);
+        layer_norm::backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
+    }
+
+    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let BackwardWeightArgs { saved, stash, parameter_gradients, .. } = args;
+        let [dqkv, attended, _, _] = layout::split(saved, self.saved_lens(shape));
+        let [doutput, normed, dnorm_weight, dnorm_bias] = layout::split(stash, self.stash_lens(shape));
+        let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
+            layout::split_mut(parameter_gradients, self.parameter_lens());
+
+        bias::backward(norm_weight_sum, dnorm_weight);
+        bias::backward(norm_bias_sum, dnorm_bias);
+        linear::backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum);
+        bias::backward(qkv_bias_sum, dqkv);
+        linear::backward_weight(self.projection(shape), doutput, attended, proj_weight_sum);
+        bias::backward(proj_bias_sum, doutput);
+    }
+}

@@ -1,0 +1,79 @@
+//! The norm before the head.
+
+use crate::config::GptConfig;
+use crate::kernels::bias;
+use crate::kernels::layer_norm::{self, Affine};
+use crate::kernels::matmul::Store;
+use crate::layer::{
+    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+};
+use crate::layout;
+use crate::parameter::ParameterSpec;
+
+/// `y = ln_f(x)`.
+///
+/// Parameters: `ln_f.weight [C]`, `ln_f.bias [C]`. Kept for the backward: the statistics.
+#[derive(Debug)]
+pub struct FinalNorm {
+    width: usize,
+}
+
+impl FinalNorm {
+    /// The layer of a model with this configuration.
+    pub fn new(config: &GptConfig) -> Self {
+        Self { width: config.hidden_size }
+    }
+}
+
+impl Layer for FinalNorm {
+    fn name(&self) -> &str {
+        "ln_f"
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        vec![
+            ParameterSpec::ones("ln_f.weight", [self.width]),
+            ParameterSpec::zeros("ln_f.bias", [self.width]),
+        ]
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let activation = shape.num_tokens() * self.width;
+        LayerSizes {
+            input: activation,
+            output: activation,
+            saved: 2 * shape.num_tokens(),
+            stash: layout::extent([self.width; 2]),
+            workspace: activation,
+        }
+    }
+
+    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
+        0
+    }
+
+    fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+        let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
+        layer_norm::forward(args.input, Affine { weight, bias }, args.output, args.saved);
+        None
+    }
+
+    fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let BackwardInputArgs { parameters, input, saved: statistics, gradient, stash, workspace, .. } = args;
+        let [weight, _] = layout::split(parameters, [self.width; 2]);
+        let [dweight, dbias] = layout::split_mut(stash, [self.width; 2]);
+        let doutput = workspace;
+        doutput.copy_from_slice(gradient);
+        layer_norm::backward_input(input, weight, statistics, doutput, gradient, Store::Assign);
+        dweight.fill(0.0);
+        dbias.fill(0.0);
+        layer_norm::backward_weight(input, statistics, doutput, dweight, dbias);
+    }
+
+    fn backward_weight(&self, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let [dweight, dbias] = layout::split(args.stash, [self.width; 2]);
+        let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
+        bias::backward(weight_sum, dweight);
+        bias::backward(bias_sum, dbias);
+    }
+}

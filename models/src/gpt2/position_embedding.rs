@@ -1,0 +1,70 @@
+//! The position embedding as a layer of its own, for models whose token table is tied to the head.
+
+use crate::config::GptConfig;
+use crate::kernels::embedding;
+use crate::layer::{
+    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+};
+use crate::parameter::ParameterSpec;
+
+/// `y[b, t] = x[b, t] + wpe[t]`.
+///
+/// Parameters: `wpe.weight [T, C]`.
+#[derive(Debug)]
+pub struct PositionEmbedding {
+    seq_length: usize,
+    width: usize,
+    init_std: f32,
+}
+
+impl PositionEmbedding {
+    /// The layer of a model with this configuration.
+    pub fn new(config: &GptConfig) -> Self {
+        Self { seq_length: config.seq_length, width: config.hidden_size, init_std: config.init_std as f32 }
+    }
+}
+
+impl Layer for PositionEmbedding {
+    fn name(&self) -> &str {
+        "wpe"
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        vec![ParameterSpec::normal("wpe.weight", [self.seq_length, self.width], self.init_std)]
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let activation = shape.num_tokens() * self.width;
+        LayerSizes {
+            input: activation,
+            output: activation,
+            stash: shape.seq_length * self.width,
+            ..LayerSizes::default()
+        }
+    }
+
+    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
+        0
+    }
+
+    fn backward_reads_weights(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+        args.output.copy_from_slice(args.input);
+        embedding::add_positions(shape.seq_length, args.parameters, args.output, self.width);
+        None
+    }
+
+    /// The gradient passes through as it is; what each position gets is summed already here, which makes the stash
+    /// smaller by the number of sequences.
+    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        args.stash.fill(0.0);
+        embedding::backward_positions(shape.seq_length, args.gradient, args.stash, self.width);
+    }
+
+    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        embedding::backward_positions(shape.seq_length, args.stash, args.parameter_gradients, self.width);
+    }
+}

@@ -1,0 +1,163 @@
+//! The backward of causal attention.
+
+use super::super::exp::exp;
+use super::super::matmul::{Store, Threads, matmul};
+use super::super::matrix::{Cut, Matrix, MatrixMut};
+use super::super::{parallel, row, simd};
+use super::{AttentionShape, BLOCK_QUERIES};
+
+/// Queries, keys and values turn into their gradients, in place.
+///
+/// * `out` and `log_sum_exp`: as the forward left them; `dout`: the gradient of `out`.
+/// * `workspace`: [`AttentionShape::backward_workspace`] elements.
+pub fn backward(
+    shape: AttentionShape,
+    qkv: &mut [f32],
+    out: &[f32],
+    log_sum_exp: &[f32],
+    dout: &[f32],
+    workspace: &mut [f32],
+) {
+    let (num_tokens, width) = (shape.num_tokens(), shape.width());
+    let (q, kv) = MatrixMut::new(qkv, num_tokens, 3 * width).split(Cut::Column(width));
+    let (k, v) = kv.split(Cut::Column(width));
+    let task = Task {
+        shape,
+        q,
+        k,
+        v,
+        out: Matrix::new(out, num_tokens, width),
+        dout: Matrix::new(dout, num_tokens, width),
+        log_sum_exp,
+        workspace,
+    };
+    task.run();
+}
+
+/// Some sequences and heads; every view covers just these.
+struct Task<'a> {
+    shape: AttentionShape,
+    q: MatrixMut<'a>,
+    k: MatrixMut<'a>,
+    v: MatrixMut<'a>,
+    out: Matrix<'a>,
+    dout: Matrix<'a>,
+    log_sum_exp: &'a [f32],
+    workspace: &'a mut [f32],
+}
+
+impl Task<'_> {
+    fn run(self) {
+        if let Some((head, tail, cut)) = self.shape.halves() {
+            let (head, tail) = self.split(head, tail, cut);
+            parallel::join(|| head.run(), || tail.run());
+        } else {
+            self.run_pair();
+        }
+    }
+
+    fn split(self, head: AttentionShape, tail: AttentionShape, cut: Cut) -> (Self, Self) {
+        let (q, q_tail) = self.q.split(cut);
+        let (k, k_tail) = self.k.split(cut);
+        let (v, v_tail) = self.v.split(cut);
+        let (out, out_tail) = self.out.split(cut);
+        let (dout, dout_tail) = self.dout.split(cut);
+        let (log_sum_exp, log_sum_exp_tail) = self.log_sum_exp.split_at(head.num_log_sum_exp());
+        let (workspace, workspace_tail) = self.workspace.split_at_mut(head.backward_workspace());
+        (
+            Task { shape: head, q, k, v, out, dout, log_sum_exp, workspace },
+            Task {
+                shape: tail,
+                q: q_tail,
+                k: k_tail,
+                v: v_tail,
+                out: out_tail,
+                dout: dout_tail,
+                log_sum_exp: log_sum_exp_tail,
+                workspace: workspace_tail,
+            },
+        )
+    }
+
+    /// One head of one sequence, block by block of its queries.
+    ///
+    /// A block's queries are not needed once it is done, so their gradient takes their place at once; keys and
+    /// values are needed by every later block, so theirs gather in the workspace.
+    fn run_pair(mut self) {
+        let AttentionShape { seq_length, head_size, .. } = self.shape;
+        let (dkv, blocks) = self.workspace.split_at_mut(2 * seq_length * head_size);
+        let (probabilities, dscores) = blocks.split_at_mut(self.shape.num_scores());
+        dkv.fill(0.0);
+        let (dk, dv) = dkv.split_at_mut(seq_length * head_size);
+        let mut dk = MatrixMut::new(dk, seq_length, head_size);
+        let mut dv = MatrixMut::new(dv, seq_length, head_size);
+        for first in (0..seq_length).step_by(BLOCK_QUERIES) {
+            let num_queries = BLOCK_QUERIES.min(seq_length - first);
+            let num_keys = first + num_queries;
+            let probabilities = &mut probabilities[..num_queries * num_keys];
+            let dscores = &mut dscores[..num_queries * num_keys];
+            let keys = self.k.as_matrix().rows(0, num_keys);
+            let values = self.v.as_matrix().rows(0, num_keys);
+            let mut q = self.q.rows_mut(first, num_queries);
+            let (out, dout) = (self.out.rows(first, num_queries), self.dout.rows(first, num_queries));
+            let log_sum_exp = &self.log_sum_exp[first..num_keys];
+
+            let scores = MatrixMut::new(probabilities, num_queries, num_keys);
+            matmul(Threads::Caller, scores, Store::Assign, q.as_matrix(), keys.transposed());
+            let dprobabilities = MatrixMut::new(dscores, num_queries, num_keys);
+            matmul(Threads::Caller, dprobabilities, Store::Assign, dout, values.transposed());
+            softmax_rows_backward(probabilities, dscores, self.shape.scale(), first, log_sum_exp, out, dout);
+
+            let probabilities = Matrix::new(probabilities, num_queries, num_keys).transposed();
+            let dscores = Matrix::new(dscores, num_queries, num_keys);
+            matmul(Threads::Caller, dv.rows_mut(0, num_keys), Store::Add, probabilities, dout);
+            matmul(
+                Threads::Caller,
+                dk.rows_mut(0, num_keys),
+                Store::Add,
+                dscores.transposed(),
+                q.as_matrix(),
+            );
+            matmul(Threads::Caller, q.rows_mut(0, num_queries), Store::Assign, dscores, keys);
+        }
+        for row in 0..seq_length {
+            self.k.row_mut(row).copy_from_slice(dk.row_mut(row));
+            self.v.row_mut(row).copy_from_slice(dv.row_mut(row));
+        }
+    }
+}
+
+/// Scores become probabilities `p`, and their gradients `dp` become those of the unscaled scores,
+/// `scale * p (dp - out · dout)`; zero where masked.
+fn softmax_rows_backward(
+    scores: &mut [f32],
+    dprobabilities: &mut [f32],
+    scale: f32,
+    first: usize,
+    log_sum_exp: &[f32],
+    out: Matrix<'_>,
+    dout: Matrix<'_>,
+) {
+    let num_keys = scores.len() / log_sum_exp.len();
+    simd::dispatch(
+        #[inline(always)]
+        || {
+            let rows = scores.chunks_exact_mut(num_keys).zip(dprobabilities.chunks_exact_mut(num_keys));
+            for (index, ((p, dp), log_sum_exp)) in rows.zip(log_sum_exp).enumerate() {
+                let mean_dp = row::sum_pairs(
+                    out.row(index),
+                    dout.row(index),
+                    #[inline(always)]
+                    |out, dout| out * dout,
+                );
+                let num_visible = first + index + 1;
+                p[num_visible..].fill(0.0);
+                dp[num_visible..].fill(0.0);
+                for (p, dp) in p[..num_visible].iter_mut().zip(&mut dp[..num_visible]) {
+                    *p = exp(*p * scale - log_sum_exp);
+                    *dp = scale * *p * (*dp - mean_dp);
+                }
+            }
+        },
+    );
+}

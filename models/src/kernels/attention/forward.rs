@@ -1,0 +1,136 @@
+//! The forward of causal attention.
+
+use super::super::exp::exp;
+use super::super::matmul::{Store, Threads, matmul};
+use super::super::matrix::{Cut, Matrix, MatrixMut};
+use super::super::{parallel, row, simd};
+use super::{AttentionShape, BLOCK_QUERIES};
+
+/// `out = softmax(q kᵀ / sqrt(D), causal) v` for every head; keeps `log_sum_exp`.
+///
+/// * `workspace`: [`AttentionShape::forward_workspace`] elements.
+pub fn forward(
+    shape: AttentionShape,
+    qkv: &[f32],
+    out: &mut [f32],
+    log_sum_exp: &mut [f32],
+    workspace: &mut [f32],
+) {
+    let (num_tokens, width) = (shape.num_tokens(), shape.width());
+    let qkv = Matrix::new(qkv, num_tokens, 3 * width);
+    let task = Task {
+        shape,
+        q: qkv.columns(0, width),
+        k: qkv.columns(width, width),
+        v: qkv.columns(2 * width, width),
+        out: MatrixMut::new(out, num_tokens, width),
+        log_sum_exp,
+        workspace,
+    };
+    task.run();
+}
+
+/// Some sequences and heads; every view covers just these.
+struct Task<'a> {
+    shape: AttentionShape,
+    q: Matrix<'a>,
+    k: Matrix<'a>,
+    v: Matrix<'a>,
+    out: MatrixMut<'a>,
+    log_sum_exp: &'a mut [f32],
+    workspace: &'a mut [f32],
+}
+
+impl Task<'_> {
+    fn run(self) {
+        if let Some((head, tail, cut)) = self.shape.halves() {
+            let (head, tail) = self.split(head, tail, cut);
+            parallel::join(|| head.run(), || tail.run());
+        } else {
+            self.run_pair();
+        }
+    }
+
+    fn split(self, head: AttentionShape, tail: AttentionShape, cut: Cut) -> (Self, Self) {
+        let (q, q_tail) = self.q.split(cut);
+        let (k, k_tail) = self.k.split(cut);
+        let (v, v_tail) = self.v.split(cut);
+        let (out, out_tail) = self.out.split(cut);
+        let (log_sum_exp, log_sum_exp_tail) = self.log_sum_exp.split_at_mut(head.num_log_sum_exp());
+        let (workspace, workspace_tail) = self.workspace.split_at_mut(head.forward_workspace());
+        (
+            Task { shape: head, q, k, v, out, log_sum_exp, workspace },
+            Task {
+                shape: tail,
+                q: q_tail,
+                k: k_tail,
+                v: v_tail,
+                out: out_tail,
+                log_sum_exp: log_sum_exp_tail,
+                workspace: workspace_tail,
+            },
+        )
+    }
+
+    /// One head of one sequence, block by block of its queries.
+    fn run_pair(mut self) {
+        let seq_length = self.shape.seq_length;
+        for first in (0..seq_length).step_by(BLOCK_QUERIES) {
+            let num_queries = BLOCK_QUERIES.min(seq_length - first);
+            let num_keys = first + num_queries;
+            let scores = &mut self.workspace[..num_queries * num_keys];
+            matmul(
+                Threads::Caller,
+                MatrixMut::new(scores, num_queries, num_keys),
+                Store::Assign,
+                self.q.rows(first, num_queries),
+                self.k.rows(0, num_keys).transposed(),
+            );
+            let log_sum_exp = &mut self.log_sum_exp[first..num_keys];
+            let mut factors = [0.0; BLOCK_QUERIES];
+            softmax_rows(scores, self.shape.scale(), first, log_sum_exp, &mut factors);
+            let mut out = self.out.rows_mut(first, num_queries);
+            let scores = Matrix::new(scores, num_queries, num_keys);
+            matmul(
+                Threads::Caller,
+                out.rows_mut(0, num_queries),
+                Store::Assign,
+                scores,
+                self.v.rows(0, num_keys),
+            );
+            for (row, factor) in factors[..num_queries].iter().enumerate() {
+                out.row_mut(row).iter_mut().for_each(|x| *x *= factor);
+            }
+        }
+    }
+}
+
+/// Scores of the queries from `first` on become exponentials, not yet divided by their sum: `factors` gets the
+/// divisions, to be made on the D outputs of a row and not on its up to T scores. Masked scores become 0.
+fn softmax_rows(
+    scores: &mut [f32],
+    scale: f32,
+    first: usize,
+    log_sum_exp: &mut [f32],
+    factors: &mut [f32; BLOCK_QUERIES],
+) {
+    let num_keys = scores.len() / log_sum_exp.len();
+    simd::dispatch(
+        #[inline(always)]
+        || {
+            let rows = scores.chunks_exact_mut(num_keys).zip(log_sum_exp).zip(factors).enumerate();
+            for (index, ((row, log_sum_exp), factor)) in rows {
+                let (visible, masked) = row.split_at_mut(first + index + 1);
+                let max = row::max(visible);
+                let sum = row::map_and_sum(
+                    visible,
+                    #[inline(always)]
+                    |score| exp((score - max) * scale),
+                );
+                masked.fill(0.0);
+                *factor = 1.0 / sum;
+                *log_sum_exp = max * scale + sum.ln();
+            }
+        },
+    );
+}

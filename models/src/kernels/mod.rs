@@ -1,0 +1,27 @@
+//! The CPU's kernels: pure functions on slices, a forward and a backward side by side.
+//!
+//! Three rules hold for all of them, and the tests hold them to it:
+//! - no result depends on the number of threads: work is shared out over disjoint outputs only, never inside a sum;
+//! - an elementwise kernel gives an element the same bits wherever it lies, so shards may be cut anywhere;
+//! - sums over rows run in row order, and sums along a row in an order that depends on its length alone.
+//!
+//! Loops are plain Rust, compiled for the vector units that the machine has ([`simd`]). Rust never contracts a
+//! multiply and an add, so wide and narrow code give the same bits.
+
+pub mod adamw;
+pub mod attention;
+pub mod bias;
+pub mod cross_entropy;
+pub mod embedding;
+pub mod gelu;
+pub mod layer_norm;
+pub mod linear;
+pub mod matmul;
+pub mod matrix;
+pub mod sgd;
+
+mod columns;
+mod exp;
+mod parallel;
+mod row;
+mod simd;

@@ -1,0 +1,85 @@
+//! The head: logits and loss.
+
+use crate::config::GptConfig;
+use crate::kernels::cross_entropy;
+use crate::kernels::linear::{self, LinearShape};
+use crate::kernels::matmul::Store;
+use crate::layer::{
+    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+};
+use crate::layout;
+use crate::parameter::ParameterSpec;
+
+/// `loss = sum of cross_entropy(x Wᵀ, targets)`.
+///
+/// Parameters: `lm_head.weight [V, C]`, or `wte.weight [V, C]` where the head is tied to the token embedding.
+///
+/// Kept for the backward: the logits `[N, V]`, **first in the saved region**, where generation reads them and the
+/// input gradient puts their gradient; each row's log-sum-exp `[N]`.
+#[derive(Debug)]
+pub struct Head {
+    weight_name: &'static str,
+    vocab_size: usize,
+    width: usize,
+    init_std: f32,
+}
+
+impl Head {
+    /// The layer of a model with this configuration.
+    pub fn new(config: &GptConfig) -> Self {
+        Self {
+            weight_name: if config.tie_embeddings { "wte.weight" } else { "lm_head.weight" },
+            vocab_size: config.vocab_size,
+            width: config.hidden_size,
+            init_std: config.init_std as f32,
+        }
+    }
+
+    fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [shape.num_tokens() * self.vocab_size, shape.num_tokens()]
+    }
+
+    fn linear(&self, shape: MicroBatchShape) -> LinearShape {
+        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.vocab_size }
+    }
+}
+
+impl Layer for Head {
+    fn name(&self) -> &str {
+        "lm_head"
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        vec![ParameterSpec::normal(self.weight_name, [self.vocab_size, self.width], self.init_std)]
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        LayerSizes {
+            input: shape.num_tokens() * self.width,
+            saved: layout::extent(self.saved_lens(shape)),
+            ..LayerSizes::default()
+        }
+    }
+
+    fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.linear(shape).flops()
+    }
+
+    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+        let [logits, log_sum_exp] = layout::split_mut(args.saved, self.saved_lens(shape));
+        linear::forward(self.linear(shape), args.input, args.parameters, logits, Store::Assign);
+        Some(cross_entropy::forward(logits, args.tokens.targets, log_sum_exp))
+    }
+
+    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let [logits, log_sum_exp] = layout::split_mut(args.saved, self.saved_lens(shape));
+        cross_entropy::backward(logits, args.tokens.targets, log_sum_exp, args.loss_seed);
+        let dlogits = logits;
+        linear::backward_input(self.linear(shape), dlogits, args.parameters, args.gradient);
+    }
+
+    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let [dlogits, _] = layout::split(args.saved, self.saved_lens(shape));
+        linear::backward_weight(self.linear(shape), dlogits, args.input, args.parameter_gradients);
+    }
+}

@@ -1,0 +1,61 @@
+//! The token embedding as a layer of its own: where its table is tied to the head, and in models without positions.
+
+use crate::config::GptConfig;
+use crate::kernels::embedding;
+use crate::layer::{
+    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+};
+use crate::parameter::ParameterSpec;
+
+/// `y = wte[tokens]`.
+///
+/// Parameters: `wte.weight [V, C]`.
+#[derive(Debug)]
+pub struct TokenEmbedding {
+    vocab_size: usize,
+    width: usize,
+    init_std: f32,
+}
+
+impl TokenEmbedding {
+    /// The layer of a model with this configuration.
+    pub fn new(config: &GptConfig) -> Self {
+        Self { vocab_size: config.vocab_size, width: config.hidden_size, init_std: config.init_std as f32 }
+    }
+}
+
+impl Layer for TokenEmbedding {
+    fn name(&self) -> &str {
+        "wte"
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        vec![ParameterSpec::normal("wte.weight", [self.vocab_size, self.width], self.init_std)]
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let output = shape.num_tokens() * self.width;
+        LayerSizes { output, stash: output, ..LayerSizes::default() }
+    }
+
+    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
+        0
+    }
+
+    fn backward_reads_weights(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+        embedding::forward(args.tokens.inputs, args.parameters, args.output);
+        None
+    }
+
+    fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        args.stash.copy_from_slice(args.gradient);
+    }
+
+    fn backward_weight(&self, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        embedding::backward(args.tokens.inputs, args.stash, args.parameter_gradients);
+    }
+}

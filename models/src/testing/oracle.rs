@@ -1,0 +1,140 @@
+//! The models once more, in candle tensors of f64, with candle's own autograd.
+//!
+//! Written from the formulas and sharing nothing with the kernels: probabilities are kept, masks are added, GELU uses
+//! tanh, and every norm is spelled out.
+
+use std::collections::BTreeMap;
+
+use candle_core::{D, DType, Device, Result, Tensor, Var};
+
+use super::run::{Batch, Run};
+use crate::config::{Ablation, GptConfig};
+use crate::layer::IGNORED_TARGET;
+
+/// Gradients by parameter name.
+pub(crate) type Gradients = BTreeMap<String, Vec<f64>>;
+
+/// A model's parameters as candle variables.
+pub(crate) struct Oracle {
+    config: GptConfig,
+    variables: BTreeMap<String, Var>,
+}
+
+impl Oracle {
+    /// The same parameters as `run` has now.
+    pub(crate) fn new(config: &GptConfig, run: &Run) -> Self {
+        let variables = run
+            .parameters()
+            .into_iter()
+            .map(|(name, (shape, values))| {
+                let tensor = Tensor::from_vec(values, shape, &Device::Cpu).unwrap();
+                (name, Var::from_tensor(&tensor.to_dtype(DType::F64).unwrap()).unwrap())
+            })
+            .collect();
+        Self { config: config.clone(), variables }
+    }
+
+    /// GPT-2's summed loss.
+    pub(crate) fn gpt2_loss(&self, batch: &Batch) -> Result<Tensor> {
+        let positions = self.get("wpe.weight").narrow(0, 0, batch.shape.seq_length)?;
+        let mut x = self.embed(batch)?.broadcast_add(&positions)?;
+        for block in 0..self.config.num_layers {
+            let prefix = format!("h.{block}");
+            let h = self.norm(&x, &format!("{prefix}.ln_1"))?;
+            let mut attended = self.attend(&self.linear(&h, &format!("{prefix}.attn.qkv"))?)?;
+            if self.config.ablation == Ablation::AttentionOutput {
+                attended = (attended * 0.0)?;
+            }
+            x = (x + self.linear(&attended, &format!("{prefix}.attn.proj"))?)?;
+            let h = self.norm(&x, &format!("{prefix}.ln_2"))?;
+            let h = gelu(&self.linear(&h, &format!("{prefix}.mlp.up"))?)?;
+            x = (x + self.linear(&h, &format!("{prefix}.mlp.down"))?)?;
+        }
+        self.loss(&self.norm(&x, "ln_f")?, batch)
+    }
+
+    /// Gradients of `loss_seed * loss`.
+    pub(crate) fn gradients(&self, loss: &Tensor, loss_seed: f64) -> Gradients {
+        let store = (loss * loss_seed).unwrap().backward().unwrap();
+        let gradient = |var: &Var| match store.get(var) {
+            Some(gradient) => gradient.flatten_all().unwrap().to_vec1().unwrap(),
+            None => vec![0.0; var.elem_count()],
+        };
+        self.variables.iter().map(|(name, var)| (name.clone(), gradient(var))).collect()
+    }
+
+    /// Moves one element of a parameter.
+    pub(crate) fn nudge(&self, name: &str, element: usize, by: f64) {
+        let var = &self.variables[name];
+        let mut values: Vec<f64> = var.flatten_all().unwrap().to_vec1().unwrap();
+        values[element] += by;
+        var.set(&Tensor::from_vec(values, var.shape(), &Device::Cpu).unwrap()).unwrap();
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        self.variables[name].as_tensor()
+    }
+
+    /// `[B, T, C]`
+    fn embed(&self, batch: &Batch) -> Result<Tensor> {
+        let shape = batch.shape;
+        let tokens = Tensor::from_slice(&batch.inputs, shape.num_tokens(), &Device::Cpu)?;
+        self.get("wte.weight").index_select(&tokens, 0)?.reshape((shape.num_sequences, shape.seq_length, ()))
+    }
+
+    fn linear(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+        let weight = self.get(&format!("{name}.weight")).t()?;
+        x.broadcast_matmul(&weight)?.broadcast_add(self.get(&format!("{name}.bias")))
+    }
+
+    fn norm(&self, x: &Tensor, name: &str) -> Result<Tensor> {
+        let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+        centred
+            .broadcast_div(&(variance + 1e-5)?.sqrt()?)?
+            .broadcast_mul(self.get(&format!("{name}.weight")))?
+            .broadcast_add(self.get(&format!("{name}.bias")))
+    }
+
+    /// `[B, T, 3 C]` to `[B, T, C]`.
+    fn attend(&self, qkv: &Tensor) -> Result<Tensor> {
+        let (num_sequences, seq_length, width) = qkv.dims3()?;
+        let (width, num_heads) = (width / 3, self.config.num_attention_heads);
+        let part = |index: usize| {
+            let part = qkv.narrow(2, index * width, width)?;
+            let part = part.reshape((num_sequences, seq_length, num_heads, width / num_heads))?;
+            part.transpose(1, 2)?.contiguous()
+        };
+        let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+        let scores = (q.matmul(&k.t()?.contiguous()?)? / ((width / num_heads) as f64).sqrt())?;
+        let mask: Vec<f64> = (0..seq_length * seq_length)
+            .map(|e| if e % seq_length > e / seq_length { -1e30 } else { 0.0 })
+            .collect();
+        let mask = Tensor::from_vec(mask, (seq_length, seq_length), &Device::Cpu)?;
+        let probabilities = log_softmax(&scores.broadcast_add(&mask)?)?.exp()?;
+        probabilities.matmul(&v)?.transpose(1, 2)?.reshape((num_sequences, seq_length, width))
+    }
+
+    fn loss(&self, x: &Tensor, batch: &Batch) -> Result<Tensor> {
+        let head = if self.config.tie_embeddings { "wte.weight" } else { "lm_head.weight" };
+        let num_tokens = batch.shape.num_tokens();
+        let log_p = log_softmax(&x.broadcast_matmul(&self.get(head).t()?)?)?.reshape((num_tokens, ()))?;
+        let valid = |target: &u32| f64::from(u8::from(*target != IGNORED_TARGET));
+        let weights: Vec<f64> = batch.targets.iter().map(valid).collect();
+        let targets: Vec<u32> =
+            batch.targets.iter().map(|&target| if target == IGNORED_TARGET { 0 } else { target }).collect();
+        let targets = Tensor::from_vec(targets, (num_tokens, 1), &Device::Cpu)?;
+        let weights = Tensor::from_vec(weights, (num_tokens, 1), &Device::Cpu)?;
+        (log_p.gather(&targets, 1)? * weights)?.sum_all()?.neg()
+    }
+}
+
+fn log_softmax(x: &Tensor) -> Result<Tensor> {
+    let shifted = x.broadcast_sub(&x.max_keepdim(D::Minus1)?.detach())?;
+    shifted.broadcast_sub(&shifted.exp()?.sum_keepdim(D::Minus1)?.log()?)
+}
+
+fn gelu(x: &Tensor) -> Result<Tensor> {
+    let u = ((x + (x.powf(3.0)? * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
+    ((u.tanh()? + 1.0)? * x)? * 0.5
+}

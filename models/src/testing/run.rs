@@ -1,0 +1,174 @@
+//! Runs of a whole model over units of a given number of layers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::buffer::Buffer;
+use crate::init;
+use crate::layer::{IGNORED_TARGET, LossSum, MicroBatchShape, Tokens};
+use crate::model::Model;
+use crate::parameter::ParameterSpec;
+use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
+
+/// How a backward is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backward {
+    /// At once.
+    Full,
+    /// All input gradients, then all weight gradients.
+    Split,
+}
+
+/// A micro-batch of random tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    pub(crate) shape: MicroBatchShape,
+    pub(crate) inputs: Vec<u32>,
+    pub(crate) targets: Vec<u32>,
+}
+
+/// Standard normal values.
+pub(crate) fn random(name: &str, len: usize) -> Vec<f32> {
+    let mut values = vec![0.0; len];
+    init::fill(&ParameterSpec::normal(name, [len], 1.0), 0, 0, &mut values);
+    values
+}
+
+impl Batch {
+    /// Every `masked`-th target carries no loss; 0 masks none.
+    pub(crate) fn random(num_sequences: usize, seq_length: usize, vocab_size: usize, masked: usize) -> Self {
+        let tokens = |name| -> Vec<u32> {
+            let values = random(name, num_sequences * seq_length);
+            values.iter().map(|x| (x.abs() * 1e4) as u32 % vocab_size as u32).collect()
+        };
+        let mut targets = tokens("targets");
+        if masked > 0 {
+            targets.iter_mut().step_by(masked).for_each(|target| *target = IGNORED_TARGET);
+        }
+        Self { shape: MicroBatchShape { num_sequences, seq_length }, inputs: tokens("inputs"), targets }
+    }
+
+    fn tokens(&self) -> Tokens<'_> {
+        Tokens { inputs: &self.inputs, targets: &self.targets }
+    }
+}
+
+/// A model as a chain of units with parameters and gradients.
+pub(crate) struct Run {
+    pub(crate) units: Vec<Unit>,
+    parameters: Vec<Buffer>,
+    gradients: Vec<Buffer>,
+}
+
+impl Run {
+    /// Units of `layers_per_unit` layers. Parameters are drawn anew so that no bias is 0 and no norm 1.
+    pub(crate) fn new(model: &Model, layers_per_unit: usize) -> Self {
+        let units: Vec<Unit> = model
+            .layers
+            .chunks(layers_per_unit)
+            .map(|layers| Unit::new(layers.iter().map(|layer| Arc::clone(&layer.layer)).collect()))
+            .collect();
+        let zeros = |unit: &Unit| Buffer::zeros(unit.num_elements()).unwrap();
+        let mut run = Self {
+            parameters: units.iter().map(zeros).collect(),
+            gradients: units.iter().map(zeros).collect(),
+            units,
+        };
+        for (unit, parameters) in run.units.iter().zip(&mut run.parameters) {
+            for entry in unit.entries() {
+                let base = f32::from(u8::from(entry.spec.init == crate::parameter::Init::Ones));
+                let values = random(&entry.spec.name, entry.range.len());
+                parameters.write(|flat| {
+                    for (element, value) in flat[entry.range.clone()].iter_mut().zip(values) {
+                        *element = base + 0.2 * value;
+                    }
+                });
+            }
+        }
+        run
+    }
+
+    /// One micro-batch: the loss, with the gradients added to those before.
+    pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
+        let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
+        // NaN shows whoever reads what was never written.
+        let filled = |len| Buffer::from_vec(vec![f32::NAN; len]).unwrap();
+        let mut workspace = filled(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
+        let mut saved: Vec<_> = sizes.iter().map(|sizes| filled(sizes.saved)).collect();
+        let (tokens, shape) = (batch.tokens(), batch.shape);
+        let mut input = filled(0);
+        let mut loss = None;
+        for ((unit, parameters), (saved, sizes)) in
+            self.units.iter().zip(&self.parameters).zip(saved.iter_mut().zip(&sizes))
+        {
+            let mut output = filled(sizes.output);
+            let (input_here, workspace) = (&input, &mut workspace);
+            loss = unit.forward(
+                shape,
+                UnitForward { tokens, parameters, input: input_here, output: &mut output, saved, workspace },
+            );
+            input = output;
+        }
+        let mut gradient = filled(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
+        let mut stashes: Vec<_> = sizes.iter().map(|sizes| filled(sizes.stash)).collect();
+        for index in (0..self.units.len()).rev() {
+            let (unit, parameters) = (&self.units[index], &self.parameters[index]);
+            let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
+            let (gradient, workspace, stash) = (&mut gradient, &mut workspace, &mut stashes[index]);
+            match backward {
+                Backward::Full => unit.backward(
+                    shape,
+                    UnitBackward {
+                        tokens,
+                        parameters,
+                        gradient,
+                        saved,
+                        parameter_gradients,
+                        workspace,
+                        loss_seed,
+                    },
+                ),
+                Backward::Split => unit.backward_input(
+                    shape,
+                    UnitBackwardInput { tokens, parameters, gradient, saved, stash, workspace, loss_seed },
+                ),
+            }
+        }
+        if backward == Backward::Split {
+            for (index, unit) in self.units.iter().enumerate() {
+                let (saved, stash) = (&saved[index], &stashes[index]);
+                let (parameter_gradients, workspace) = (&mut self.gradients[index], &mut workspace);
+                unit.backward_weight(
+                    shape,
+                    UnitBackwardWeight { tokens, saved, stash, parameter_gradients, workspace },
+                );
+            }
+        }
+        loss.expect("the last layer computes the loss")
+    }
+
+    /// Parameters by name; a tied weight's two uses have one value.
+    pub(crate) fn parameters(&self) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
+        let mut all = BTreeMap::new();
+        for (unit, parameters) in self.units.iter().zip(&self.parameters) {
+            for entry in unit.entries() {
+                let values = parameters.read()[entry.range.clone()].to_vec();
+                all.insert(entry.spec.name.clone(), (entry.spec.shape.clone(), values));
+            }
+        }
+        all
+    }
+
+    /// Gradients by name; the uses of a tied weight are added.
+    pub(crate) fn gradients(&self) -> BTreeMap<String, Vec<f32>> {
+        let mut all = BTreeMap::<String, Vec<f32>>::new();
+        for (unit, gradients) in self.units.iter().zip(&self.gradients) {
+            for entry in unit.entries() {
+                let values = &gradients.read()[entry.range.clone()];
+                let sum = all.entry(entry.spec.name.clone()).or_insert_with(|| vec![0.0; values.len()]);
+                sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,74 @@
+//! What a unit's passes work on: buffers that the caller owns.
+
+use crate::buffer::Buffer;
+use crate::layer::Tokens;
+
+/// What a unit's forward works on.
+#[derive(Debug)]
+pub struct UnitForward<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The unit's gathered parameters; may be longer than the unit (padding).
+    pub parameters: &'a Buffer,
+    /// The input activation; may be longer; not read by a unit that begins with tokens.
+    pub input: &'a Buffer,
+    /// The output activation, overwritten; may be longer; not written by a unit that ends with the loss.
+    pub output: &'a mut Buffer,
+    /// `[UnitSizes::saved]`, overwritten.
+    pub saved: &'a mut Buffer,
+    /// `[UnitSizes::workspace]` or longer.
+    pub workspace: &'a mut Buffer,
+}
+
+/// What a unit's full backward works on.
+#[derive(Debug)]
+pub struct UnitBackward<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`] is false.
+    pub parameters: &'a Buffer,
+    /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
+    pub gradient: &'a mut Buffer,
+    /// `[UnitSizes::saved]`; its contents are used up.
+    pub saved: &'a mut Buffer,
+    /// The unit's flat parameter gradient, added to; may be longer (padding).
+    pub parameter_gradients: &'a mut Buffer,
+    /// `[UnitSizes::workspace]` or longer.
+    pub workspace: &'a mut Buffer,
+    /// See [`crate::layer::BackwardInputArgs::loss_seed`].
+    pub loss_seed: f32,
+}
+
+/// What a unit's input gradient works on.
+#[derive(Debug)]
+pub struct UnitBackwardInput<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`] is false.
+    pub parameters: &'a Buffer,
+    /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
+    pub gradient: &'a mut Buffer,
+    /// `[UnitSizes::saved]`; the weight gradient reads what is left here.
+    pub saved: &'a mut Buffer,
+    /// `[UnitSizes::stash]`, overwritten.
+    pub stash: &'a mut Buffer,
+    /// `[UnitSizes::workspace]` or longer.
+    pub workspace: &'a mut Buffer,
+    /// See [`crate::layer::BackwardInputArgs::loss_seed`].
+    pub loss_seed: f32,
+}
+
+/// What a unit's weight gradient works on.
+#[derive(Debug)]
+pub struct UnitBackwardWeight<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// `[UnitSizes::saved]` as the input gradient left it.
+    pub saved: &'a Buffer,
+    /// `[UnitSizes::stash]` as the input gradient left it.
+    pub stash: &'a Buffer,
+    /// The unit's flat parameter gradient, added to; may be longer (padding).
+    pub parameter_gradients: &'a mut Buffer,
+    /// `[UnitSizes::workspace]` or longer.
+    pub workspace: &'a mut Buffer,
+}
