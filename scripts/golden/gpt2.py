@@ -13,7 +13,7 @@ from golden_json import exact_f32, numbers, tensors, write
 NUM_LAYERS, HIDDEN, NUM_HEADS, SEQ, VOCAB = 2, 12, 3, 8, 29
 NUM_STEPS, NUM_MICRO_BATCHES, MICRO_BATCH = 3, 2, 2
 IGNORED = -100
-ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-4, "weight_decay": 0.1}
+ADAMW = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-4, "weight_decay": 0.1}
 MAX_NORM = 0.5
 
 

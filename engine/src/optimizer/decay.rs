@@ -125,7 +125,7 @@ mod tests {
     fn one_dimensional_parameters_and_gaps_are_left_out() {
         let decay = DecayRanges::of_unit(&unit(), &NoDecay::OneDimensional);
         // qkv fills 16..32 whole, so proj (12 elements) touches it; 44..48 is a gap.
-        assert_eq!(decay.ranges(), [16..44]);
+        assert_eq!(decay.ranges(), std::slice::from_ref(&(16..44)));
     }
 
     #[test]

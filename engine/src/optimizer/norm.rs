@@ -6,8 +6,9 @@
 //! of 48 bits at one of 254 places. Squares are collected in one bin per exponent, bins are folded into one fixed-point
 //! integer of 608 bits, and integers add up to the same bits in any order.
 //!
-//! Rejected: f64 with Kahan's compensation (more digits, still an order), and pre-rounding under a global maximum
-//! (arXiv:1212.6226 and its kin; needs a reduction for the maximum before the sum).
+//! Rejected: f64 with Kahan's compensation (more digits, still an order), and rounding to a common grid under the global
+//! maximum (Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013), which takes a reduction for
+//! the maximum before the sum and still rounds.
 
 use rayon::prelude::*;
 

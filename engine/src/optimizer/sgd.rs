@@ -1,9 +1,7 @@
 //! Stochastic gradient descent with momentum, on the elements that a rank owns.
 
-use pulp::Arch;
-use rayon::prelude::*;
+use pipezero_models::kernels::sgd::{self, SgdStep};
 
-use super::update::BLOCK;
 use super::{DecayRanges, Update};
 
 /// SGD and its hyper-parameters.
@@ -26,15 +24,6 @@ pub struct Sgd {
     pub weight_decay: f64,
 }
 
-/// The hyper-parameters as the elements see them.
-#[derive(Clone, Copy)]
-struct Coefficients {
-    gradient_scale: f32,
-    weight_decay: f32,
-    momentum: f32,
-    learning_rate: f32,
-}
-
 impl Sgd {
     /// State elements per parameter: the momentum, if there is one.
     pub fn num_states(&self) -> usize {
@@ -45,40 +34,15 @@ impl Sgd {
     pub(super) fn update(&self, decay: &DecayRanges, update: Update<'_>) {
         let Update { parameters, gradients, states, step: _, learning_rate, gradient_scale } = update;
         for segment in decay.segments(parameters.len()) {
-            let coefficients = Coefficients {
-                gradient_scale,
-                weight_decay: if segment.decayed { self.weight_decay as f32 } else { 0.0 },
-                momentum: self.momentum as f32,
-                learning_rate: learning_rate as f32,
-            };
+            let weight_decay = if segment.decayed { self.weight_decay } else { 0.0 };
+            let step = SgdStep { gradient_scale, lr: learning_rate, weight_decay };
             let range = segment.range;
-            let blocks = parameters[range.clone()]
-                .par_chunks_mut(BLOCK)
-                .zip(gradients[range.clone()].par_chunks(BLOCK));
+            let (p, g) = (&mut parameters[range.clone()], &gradients[range.clone()]);
             if self.num_states() == 0 {
-                blocks.for_each(|(p, g)| Arch::new().dispatch(|| update_plain(p, g, coefficients)));
+                sgd::update(step, p, g);
             } else {
-                blocks.zip(states[range].par_chunks_mut(BLOCK)).for_each(|((p, g), b)| {
-                    Arch::new().dispatch(|| update_with_momentum(p, g, b, coefficients));
-                });
+                sgd::update_with_momentum(step, self.momentum, p, g, &mut states[range]);
             }
         }
-    }
-}
-
-/// Each element by itself; see AdamW's for why its bits do not depend on its place.
-#[inline(always)]
-fn update_plain(p: &mut [f32], g: &[f32], c: Coefficients) {
-    for (p, g) in p.iter_mut().zip(g) {
-        *p -= c.learning_rate * (c.gradient_scale * g + c.weight_decay * *p);
-    }
-}
-
-/// As [`update_plain`], with a running sum of gradients.
-#[inline(always)]
-fn update_with_momentum(p: &mut [f32], g: &[f32], b: &mut [f32], c: Coefficients) {
-    for ((p, g), b) in p.iter_mut().zip(g).zip(b) {
-        *b = c.momentum * *b + (c.gradient_scale * g + c.weight_decay * *p);
-        *p -= c.learning_rate * *b;
     }
 }

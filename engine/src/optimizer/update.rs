@@ -3,9 +3,6 @@
 use super::{AdamW, DecayRanges, Sgd};
 use crate::config::OptimizerConfig;
 
-/// Elements that one thread takes at a time.
-pub(super) const BLOCK: usize = 1 << 14;
-
 /// An optimizer and its hyper-parameters. The state lives with whoever owns the elements: `num_states` flat runs as
 /// long as the parameters, all zero before the first step.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -119,7 +119,8 @@ fn a_shard_cut_anywhere_gets_the_bits_of_the_whole() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let len = 2 * BLOCK + 77;
+    // More than any kernel's block of work, and no multiple of it.
+    let len = (1 << 17) + 77;
     let parameters: Vec<f32> = (0..len).map(|i| (i as f32 * 0.37).sin()).collect();
     let gradients: Vec<f32> = (0..len).map(|i| (i as f32 * 1.7).cos()).collect();
     let decay = decay_of(100..len - 100);
