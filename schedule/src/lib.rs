@@ -19,7 +19,11 @@ mod order;
 mod placement;
 mod program;
 pub mod protocol;
+pub mod render;
 mod slots;
+#[cfg(test)]
+mod testing;
+pub mod text;
 
 pub use chain::{Chain, ChainError, Tying, UnitFacts};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};
@@ -31,3 +35,4 @@ pub use options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
 pub use order::{ComputeKind, ComputeOrder, StageAction};
 pub use placement::{Placement, PlacementError};
 pub use program::{Program, Purpose};
+pub use text::ParseError;

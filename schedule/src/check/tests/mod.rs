@@ -1,0 +1,8 @@
+//! The checker against two independent judges: a reference that plays rows with real buffers, and a machine that
+//! starts and ends instructions at random.
+
+mod accepted;
+mod machine;
+mod mutations;
+mod reference;
+mod rules;

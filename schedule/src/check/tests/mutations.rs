@@ -1,0 +1,230 @@
+//! Valid programs, broken on purpose: each mutant is rejected for the right reason or shown to do the same.
+//!
+//! A mutant that is accepted must play to its end in the reference, and touch no buffer too early in the machine. A
+//! mutant that the reference would let pass is rejected only by a rule of form, which keeps more than the result:
+//! that nothing is held for nothing, that a stage's units run together, that reductions and the tail keep their order.
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use super::{machine, reference};
+use crate::check::{CheckedProgram, Rule};
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, InstructionKind, Lane};
+use crate::program::Program;
+use crate::testing::{Random, all_programs};
+
+/// What became of mutants.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    /// Rejected by checker and reference.
+    wrong: usize,
+    /// Rejected by a rule of form alone.
+    form: usize,
+    /// Accepted, every lane as it was.
+    same_lanes: usize,
+    /// Accepted with another order on some lane, and played to the same end.
+    same_result: usize,
+}
+
+fn lanes(row: &[Instruction]) -> BTreeMap<Lane, Vec<Instruction>> {
+    let mut lanes: BTreeMap<Lane, Vec<Instruction>> = BTreeMap::new();
+    for &instruction in row {
+        lanes.entry(instruction.lane()).or_default().push(instruction);
+    }
+    lanes
+}
+
+fn is_rule_of_form(rule: &Rule) -> bool {
+    matches!(
+        rule,
+        Rule::HeldPastLastUse { .. }
+            | Rule::Interrupted { .. }
+            | Rule::ReducedOutOfTurn { .. }
+            | Rule::Tail { .. }
+    )
+}
+
+/// Compares checker and reference on a mutant in which the row of `rank` was changed.
+fn judge(original: &Program, mutant: Program, rank: usize, tally: &mut Tally) {
+    let played = reference::play(&mutant);
+    match CheckedProgram::new(mutant.clone()) {
+        Ok(checked) => {
+            assert_eq!(played, Ok(()), "accepted, but the reference stops\n{mutant}");
+            if let Err(hazard) = machine::run(&checked, rank as u64) {
+                panic!("accepted, but {hazard}\n{mutant}");
+            }
+            if lanes(&original.rows[rank]) == lanes(&mutant.rows[rank]) {
+                tally.same_lanes += 1;
+            } else {
+                tally.same_result += 1;
+            }
+        }
+        Err(violation) if played.is_ok() => {
+            assert!(is_rule_of_form(&violation.rule), "the reference passes, but {violation}\n{mutant}");
+            tally.form += 1;
+        }
+        Err(_) => tally.wrong += 1,
+    }
+}
+
+/// The programs whose mutants are all tried.
+fn small_programs() -> Vec<Program> {
+    all_programs(2, 2, 2).collect()
+}
+
+fn with_row(program: &Program, rank: usize, change: impl FnOnce(&mut Vec<Instruction>)) -> Program {
+    let mut mutant = program.clone();
+    change(&mut mutant.rows[rank]);
+    mutant
+}
+
+fn rule_of(mutant: Program) -> Rule {
+    match CheckedProgram::new(mutant.clone()) {
+        Ok(_) => panic!("accepted:\n{mutant}"),
+        Err(violation) => violation.rule,
+    }
+}
+
+#[test]
+fn every_dropped_instruction_is_missed() {
+    for program in all_programs(3, 3, 2) {
+        for (rank, row) in program.rows.iter().enumerate() {
+            for (step, &dropped) in row.iter().enumerate() {
+                let mutant = with_row(&program, rank, |row| drop(row.remove(step)));
+                let rule = rule_of(mutant);
+                let is_right = match dropped.kind() {
+                    InstructionKind::Unshard => matches!(rule, Rule::NotGathered { .. }),
+                    InstructionKind::Reshard => matches!(
+                        rule,
+                        Rule::OverBudget { .. } | Rule::HeldPastLastUse { .. } | Rule::NeverResharded(_)
+                    ),
+                    InstructionKind::Reduce => match rule {
+                        Rule::ReducedOutOfTurn { expected, .. } => expected == dropped,
+                        Rule::BufferTaken { freed_by, .. } => freed_by == dropped,
+                        ref rule => *rule == Rule::Missing(dropped),
+                    },
+                    InstructionKind::AddTied
+                    | InstructionKind::GradientNorm
+                    | InstructionKind::OptimizerStep
+                    | InstructionKind::GatherAfterStep => {
+                        matches!(rule, Rule::Tail { expected: Some(expected), .. } if expected == dropped)
+                    }
+                    _ => rule == Rule::Missing(dropped),
+                };
+                assert!(is_right, "dropped `{dropped}` at rank {rank}, step {step}: {rule:?}\n{program}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_doubled_instruction_is_seen() {
+    for program in all_programs(3, 3, 2) {
+        for (rank, row) in program.rows.iter().enumerate() {
+            for (step, &doubled) in row.iter().enumerate() {
+                let mutant = with_row(&program, rank, |row| row.insert(step, doubled));
+                let rule = rule_of(mutant);
+                let is_right = match doubled.kind() {
+                    InstructionKind::Unshard => matches!(
+                        rule,
+                        Rule::OverBudget { .. }
+                            | Rule::HeldPastLastUse { .. }
+                            | Rule::NeverResharded(_)
+                            | Rule::GatheredForNothing(_)
+                    ),
+                    InstructionKind::Reshard => {
+                        matches!(rule, Rule::NotHeld(_) | Rule::GatheredForNothing(_))
+                    }
+                    InstructionKind::Reduce => {
+                        matches!(rule, Rule::RunsBefore { instruction, .. } if instruction == doubled)
+                    }
+                    InstructionKind::AddTied
+                    | InstructionKind::GradientNorm
+                    | InstructionKind::OptimizerStep
+                    | InstructionKind::GatherAfterStep => {
+                        matches!(rule, Rule::Tail { found: Some(found), .. } if found == doubled)
+                    }
+                    _ => rule == Rule::Repeated { instruction: doubled, first: step },
+                };
+                assert!(is_right, "doubled `{doubled}` at rank {rank}, step {step}: {rule:?}\n{program}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_swap_of_neighbours_is_rejected_or_does_the_same() {
+    let mut tally = Tally::default();
+    for program in small_programs() {
+        for (rank, row) in program.rows.iter().enumerate() {
+            for step in 1..row.len() {
+                let mutant = with_row(&program, rank, |row| row.swap(step - 1, step));
+                judge(&program, mutant, rank, &mut tally);
+            }
+        }
+    }
+    std::eprintln!("{tally:?}");
+    assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0, "{tally:?}");
+}
+
+#[test]
+fn every_move_to_any_other_place_is_rejected_or_does_the_same() {
+    let mut tally = Tally::default();
+    for program in small_programs() {
+        for (rank, row) in program.rows.iter().enumerate() {
+            for from in 0..row.len() {
+                for to in (0..row.len()).filter(|&to| to != from) {
+                    let mutant = with_row(&program, rank, |row| {
+                        let instruction = row.remove(from);
+                        row.insert(to, instruction);
+                    });
+                    judge(&program, mutant, rank, &mut tally);
+                }
+            }
+        }
+    }
+    std::eprintln!("{tally:?}");
+    assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0 && tally.same_result > 0, "{tally:?}");
+}
+
+#[test]
+fn every_instruction_on_another_rank_is_rejected() {
+    for program in small_programs().into_iter().filter(|program| program.rows.len() == 2) {
+        for step in 0..program.rows[0].len() {
+            for to in 0..=program.rows[1].len() {
+                let mut mutant = program.clone();
+                let moved = mutant.rows[0].remove(step);
+                mutant.rows[1].insert(to, moved);
+                let violation = CheckedProgram::new(mutant).expect_err("it is not of that rank");
+                let everywhere = matches!(moved, Instruction::GradientNorm | Instruction::AddTied { .. });
+                let expected = Rule::WrongRank { instruction: moved, belongs_on: PipelineRank(0) };
+                assert!(violation.rule == expected || everywhere, "{violation}");
+            }
+        }
+    }
+}
+
+#[test]
+fn larger_programs_with_several_changes_are_rejected_or_do_the_same() {
+    let mut random = Random(1);
+    let programs: Vec<Program> = all_programs(4, 8, 3).collect();
+    let mut tally = Tally::default();
+    for _ in 0..6000 {
+        let program = &programs[random.below(programs.len())];
+        let rank = random.below(program.rows.len());
+        let num_changes = 1 + random.below(3);
+        let mutant = with_row(program, rank, |row| {
+            for _ in 0..num_changes {
+                let from = random.below(row.len());
+                let instruction = row.remove(from);
+                // Short moves, so that some mutants are nearly right.
+                let to = (from + random.below(9)).saturating_sub(4).min(row.len());
+                row.insert(to, instruction);
+            }
+        });
+        judge(program, mutant, rank, &mut tally);
+    }
+    std::eprintln!("{tally:?}");
+    assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0 && tally.same_result > 0, "{tally:?}");
+}

@@ -1,0 +1,174 @@
+//! Grids: a line per rank, a column per unit of time.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::timing::{columns, start_columns};
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::Instruction;
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::placement::Placement;
+
+/// A compute order as a grid, at most `max_width` characters wide: what does not fit is left out of the middle.
+///
+/// A forward, `I` and `W` take one column, a full backward two, messages none. `F0` is the forward of micro-batch 0,
+/// with its stage before it (`2F0`) where ranks hold several. An action that can never start ends its line with a
+/// question mark.
+///
+/// ```
+/// let order = pipezero_schedule::generate::one_f_one_b(2, 2)?;
+/// assert_eq!(
+///     pipezero_schedule::render::order(&order, 80),
+///     "rank 0  F0 F1 .. B0 B0 B1 B1\n\
+///      rank 1  .. F0 B0 B0 F1 B1 B1\n"
+/// );
+/// # Ok::<(), pipezero_schedule::generate::SizeError>(())
+/// ```
+pub fn order(order: &ComputeOrder, max_width: usize) -> String {
+    let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
+    let starts = start_columns(&rows, order.placement.num_stages());
+    let mut lines = Vec::new();
+    for (rank, (row, starts)) in rows.iter().zip(&starts).enumerate() {
+        let cells = labels(&order.placement, row, starts);
+        lines.push(Line { title: format!("rank {rank}"), cells, idle: ".." });
+    }
+    layout(&lines, max_width)
+}
+
+/// A program as a grid of its stages' work, and below each rank what is issued with it: the number of gathers and of
+/// reductions before the next work begins. At most `max_width` characters wide, as [`order`].
+pub fn program(program: &CheckedProgram, max_width: usize) -> String {
+    let works: Vec<Vec<Work>> =
+        (0..program.num_ranks() as u32).map(|rank| works_of_row(program, PipelineRank(rank))).collect();
+    let actions: Vec<Vec<StageAction>> =
+        works.iter().map(|row| row.iter().map(|work| work.action).collect()).collect();
+    let rows: Vec<&[StageAction]> = actions.iter().map(Vec::as_slice).collect();
+    let starts = start_columns(&rows, program.placement().num_stages());
+    let mut lines = Vec::new();
+    for (rank, (row, starts)) in rows.iter().zip(&starts).enumerate() {
+        let cells = labels(program.placement(), row, starts);
+        lines.push(Line { title: format!("rank {rank}"), cells, idle: ".." });
+        let counts = |count: fn(&Work) -> usize| {
+            let mut cells = vec![None; starts.last().map_or(0, |start| start.unwrap_or(0) + 1)];
+            for (work, start) in works[rank].iter().zip(starts) {
+                if let (Some(start), 1..) = (*start, count(work)) {
+                    cells[start] = Some(count(work).to_string());
+                }
+            }
+            cells
+        };
+        let gathers = counts(|work| work.num_gathers);
+        let reductions = counts(|work| work.num_reductions);
+        for (title, cells) in [("  gather", gathers), ("  reduce", reductions)] {
+            if cells.iter().any(Option::is_some) {
+                lines.push(Line { title: title.to_owned(), cells, idle: "" });
+            }
+        }
+    }
+    layout(&lines, max_width)
+}
+
+/// One stage's work on one micro-batch, with what is issued up to the next.
+struct Work {
+    action: StageAction,
+    num_gathers: usize,
+    num_reductions: usize,
+}
+
+fn works_of_row(program: &CheckedProgram, rank: PipelineRank) -> Vec<Work> {
+    let mut works: Vec<Work> = Vec::new();
+    let mut gathers_ahead = 0;
+    for &instruction in program.row(rank) {
+        match instruction {
+            // Gathers stand before the compute that they are issued ahead of.
+            Instruction::Unshard { .. } => gathers_ahead += 1,
+            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
+                if let Some(work) = works.last_mut() {
+                    work.num_reductions += 1;
+                }
+            }
+            _ => {}
+        }
+        let Some(action) = stage_action(program, instruction) else { continue };
+        let num_gathers = core::mem::take(&mut gathers_ahead);
+        match works.last_mut() {
+            Some(work) if work.action == action => work.num_gathers += num_gathers,
+            _ => works.push(Work { action, num_gathers, num_reductions: 0 }),
+        }
+    }
+    works
+}
+
+fn stage_action(program: &CheckedProgram, instruction: Instruction) -> Option<StageAction> {
+    let (kind, unit, micro_batch) = match instruction {
+        Instruction::Forward { unit, micro_batch } => (ComputeKind::Forward, unit, micro_batch),
+        Instruction::Backward { unit, micro_batch } => (ComputeKind::Backward, unit, micro_batch),
+        Instruction::BackwardInput { unit, micro_batch } => (ComputeKind::BackwardInput, unit, micro_batch),
+        Instruction::BackwardWeight { unit, micro_batch } => (ComputeKind::BackwardWeight, unit, micro_batch),
+        _ => return None,
+    };
+    Some(StageAction { kind, stage: program.chain().stage(unit), micro_batch })
+}
+
+/// A line of a grid; `None` is idle.
+struct Line {
+    title: String,
+    cells: Vec<Option<String>>,
+    idle: &'static str,
+}
+
+fn labels(placement: &Placement, row: &[StageAction], starts: &[Option<usize>]) -> Vec<Option<String>> {
+    let one_stage_each = placement.num_stages() == placement.num_ranks();
+    let label = |action: &StageAction| {
+        if one_stage_each {
+            format!("{}{}", action.kind.letter(), action.micro_batch.0)
+        } else {
+            action.to_string()
+        }
+    };
+    let mut cells = Vec::new();
+    for (action, start) in row.iter().zip(starts) {
+        let Some(start) = *start else {
+            cells.push(Some(format!("{}?", label(action))));
+            break;
+        };
+        cells.resize(start, None);
+        cells.extend((0..columns(action.kind)).map(|_| Some(label(action))));
+    }
+    cells
+}
+
+/// Aligns the lines; a grid that is too wide keeps its beginning and its end.
+fn layout(lines: &[Line], max_width: usize) -> String {
+    let title_width = lines.iter().map(|line| line.title.len()).max().unwrap_or(0) + 2;
+    let cells = || lines.iter().flat_map(|line| line.cells.iter().flatten());
+    let cell_width = cells().map(String::len).max().unwrap_or(0).max(2) + 1;
+    let num_columns = lines.iter().map(|line| line.cells.len()).max().unwrap_or(0);
+    let fitting = (max_width.saturating_sub(title_width) / cell_width).max(3);
+    // One column of the middle holds the dots that stand for what is left out.
+    let (head, tail) = if num_columns <= fitting {
+        (num_columns, num_columns)
+    } else {
+        (fitting.div_ceil(2) - 1, num_columns - fitting / 2)
+    };
+    let mut text = String::new();
+    for line in lines {
+        let cell = |column: usize| {
+            let cell = line.cells.get(column).cloned().flatten();
+            format!("{:<cell_width$}", cell.as_deref().unwrap_or(line.idle))
+        };
+        let mut row = format!("{:<title_width$}", line.title);
+        row.extend((0..head).map(cell));
+        if head < tail {
+            row.push_str(&format!("{:<cell_width$}", "~"));
+        }
+        row.extend((tail..num_columns).map(cell));
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,46 @@
+//! Instruction lists: a line per instruction of a rank.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::Lane;
+
+/// A rank's instructions in issue order: position, lane, instruction, and the positions on other lanes that it waits
+/// for; for a receive also the rank and position of its send.
+///
+/// # Panics
+/// If there is no such rank.
+pub fn instructions(program: &CheckedProgram, rank: PipelineRank) -> String {
+    let row = program.row(rank);
+    let position_width = row.len().saturating_sub(1).to_string().len();
+    let lane_width = row.iter().map(|instruction| lane(instruction.lane()).len()).max().unwrap_or(0);
+    let width = row.iter().map(|instruction| instruction.to_string().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (index, instruction) in row.iter().enumerate() {
+        let mut waits: Vec<String> = program.waits(rank, index).iter().map(ToString::to_string).collect();
+        if let (crate::Instruction::Receive { .. }, Some((peer, step))) = (instruction, program.peer(rank, index)) {
+            waits.push(format!("{step} of rank {}", peer.0));
+        }
+        let lane = lane(instruction.lane());
+        let mut line = format!("{index:>position_width$}  {lane:<lane_width$}  {:<width$}", instruction.to_string());
+        if !waits.is_empty() {
+            write!(line, "  after {}", waits.join(", ")).expect("a string takes any text");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn lane(lane: Lane) -> String {
+    match lane {
+        Lane::Compute => String::from("compute"),
+        Lane::Gather => String::from("gather"),
+        Lane::Reduce => String::from("reduce"),
+        Lane::Edge(edge) => edge.to_string(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Shapes and small machines that several tests share.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use crate::chain::{Tying, UnitFacts};
+use crate::generate::{forward_only, gpipe, one_f_one_b};
+use crate::id::Stage;
+use crate::lower::lower;
+use crate::options::{LowerOptions, Reduction, Residency, Weights};
+use crate::order::ComputeOrder;
+use crate::program::Program;
+
+/// `per_stage` units on each stage. Tied: the first unit is the embedding, the last the head; untied: all alike.
+pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFacts> {
+    let num_units = num_stages * per_stage;
+    let facts = |unit| UnitFacts {
+        stage: Stage(unit / per_stage),
+        forward_reads_weights: true,
+        backward_reads_weights: !(tied && unit == 0),
+        tying: match unit {
+            0 if tied => Tying::Embedding,
+            _ if tied && unit + 1 == num_units => Tying::Head,
+            _ => Tying::Untied,
+        },
+    };
+    (0..num_units).map(facts).collect()
+}
+
+pub(crate) fn resident(units: u32) -> Residency {
+    Residency::Units(NonZeroU32::new(units).unwrap())
+}
+
+/// Every kind of options, with room for up to three units.
+pub(crate) fn all_options() -> Vec<LowerOptions> {
+    let mut all = vec![LowerOptions::ZERO_0, LowerOptions::ZERO_1, LowerOptions::ZERO_2];
+    for reduction in [Reduction::ScatterEvery, Reduction::ScatterLast] {
+        for prefetch_units in 0..=1 {
+            let mut residencies = vec![Residency::Strict];
+            residencies.extend((1 + prefetch_units..=3).map(resident));
+            for residency in residencies {
+                let weights = Weights::Sharded { residency, prefetch_units };
+                all.push(LowerOptions { weights, reduction, gather_after_step: false });
+            }
+        }
+    }
+    all
+}
+
+/// `1f1b`, `gpipe` and forward only.
+pub(crate) fn all_orders(num_ranks: u32, num_micro_batches: u32) -> [ComputeOrder; 3] {
+    [one_f_one_b, gpipe, forward_only].map(|generate| generate(num_ranks, num_micro_batches).unwrap())
+}
+
+/// Every program of up to these sizes.
+pub(crate) fn all_programs(
+    num_ranks: u32,
+    num_micro_batches: u32,
+    per_stage: u32,
+) -> impl Iterator<Item = Program> {
+    (1..=num_ranks).flat_map(move |p| {
+        (1..=num_micro_batches).flat_map(move |m| {
+            (1..=per_stage).flat_map(move |per_stage| {
+                let ties = if p * per_stage > 1 { vec![false, true] } else { vec![false] };
+                ties.into_iter().flat_map(move |tied| {
+                    all_options().into_iter().flat_map(move |options| {
+                        all_orders(p, m)
+                            .map(|order| lower(&order, &units(p, per_stage, tied), &options).unwrap())
+                    })
+                })
+            })
+        })
+    })
+}
+
+/// Knuth's MMIX linear congruential generator: the same numbers on every machine.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % bound as u64) as usize
+    }
+}

@@ -1,0 +1,113 @@
+//! A place in a line of text, word by word.
+
+use alloc::string::String;
+
+use super::{ParseError, Problem};
+
+/// Longest piece of the text that an error repeats, in characters.
+const MAX_QUOTED: usize = 40;
+
+/// The rest of one line.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    line: usize,
+    /// The column of the rest, from 1.
+    column: usize,
+    /// The words that are left; `None` after the last one.
+    rest: Option<&'a str>,
+    /// The column of the word taken last.
+    word_column: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The start of a line; `line` counts from 1.
+    pub(super) fn new(line: usize, text: &'a str) -> Self {
+        Self { line, column: 1, rest: Some(text), word_column: 1 }
+    }
+
+    /// The inside of a line, after two spaces.
+    pub(super) fn indented(line: usize, inside: &'a str) -> Self {
+        Self { line, column: 3, rest: Some(inside), word_column: 3 }
+    }
+
+    /// Takes the next word; words are separated by single spaces.
+    pub(super) fn word(&mut self, expected: &'static str) -> Result<&'a str, ParseError> {
+        self.word_column = self.column;
+        let Some(rest) = self.rest.filter(|rest| !rest.is_empty()) else {
+            return Err(self.problem(Problem::EndOfLine { expected }));
+        };
+        let (word, rest) = match rest.split_once(' ') {
+            Some((word, rest)) => (word, Some(rest)),
+            None => (rest, None),
+        };
+        self.rest = rest;
+        self.column += word.chars().count() + 1;
+        if word.is_empty() {
+            return Err(self.problem(Problem::Word { found: String::from(" "), expected }));
+        }
+        Ok(word)
+    }
+
+    /// Takes the next word if it is this one, given with its spelling in backquotes.
+    pub(super) fn literal(&mut self, word: &str, expected: &'static str) -> Result<(), ParseError> {
+        let found = self.word(expected)?;
+        if found == word { Ok(()) } else { Err(self.unexpected(found, expected)) }
+    }
+
+    /// Takes a number.
+    pub(super) fn number(&mut self, expected: &'static str) -> Result<u32, ParseError> {
+        let found = self.word(expected)?;
+        parse_number(found).ok_or_else(|| self.problem(Problem::Number { found: quoted(found), expected }))
+    }
+
+    /// Takes a number with a letter before it.
+    pub(super) fn id(&mut self, prefix: char, expected: &'static str) -> Result<u32, ParseError> {
+        let found = self.word(expected)?;
+        parse_id(found, prefix).ok_or_else(|| self.problem(Problem::Number { found: quoted(found), expected }))
+    }
+
+    /// Whether another word follows.
+    pub(super) fn has_more(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// The line must end here.
+    pub(super) fn end(self) -> Result<(), ParseError> {
+        match self.rest {
+            None => Ok(()),
+            Some(rest) => {
+                let problem = Problem::MoreOnLine { found: quoted(rest) };
+                Err(ParseError { line: self.line, column: self.column, problem })
+            }
+        }
+    }
+
+    /// The word taken last is not one that could stand there.
+    pub(super) fn unexpected(&self, found: &str, expected: &'static str) -> ParseError {
+        self.problem(Problem::Word { found: quoted(found), expected })
+    }
+
+    /// A problem with the word taken last.
+    pub(super) fn problem(&self, problem: Problem) -> ParseError {
+        ParseError { line: self.line, column: self.word_column, problem }
+    }
+}
+
+/// A piece of the text, short enough to repeat.
+pub(super) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED) {
+        None => String::from(text),
+        Some((end, _)) => alloc::format!("{}...", &text[..end]),
+    }
+}
+
+/// A number in plain decimal: digits, no leading zero.
+fn parse_number(text: &str) -> Option<u32> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if is_plain { text.parse().ok() } else { None }
+}
+
+/// A number with a letter before it.
+pub(super) fn parse_id(text: &str, prefix: char) -> Option<u32> {
+    parse_number(text.strip_prefix(prefix)?)
+}

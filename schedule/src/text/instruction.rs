@@ -1,0 +1,70 @@
+//! Instructions from text.
+
+use core::str::FromStr;
+
+use super::cursor::{Cursor, parse_id, quoted};
+use super::{ParseError, Problem};
+use crate::id::{MicroBatch, Stage, Unit};
+use crate::instruction::{Edge, Instruction};
+
+const KINDS: &str = "`F`, `B`, `I`, `W`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
+                     `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`";
+
+impl FromStr for Instruction {
+    type Err = ParseError;
+
+    /// Reads what [`Instruction`] prints, and nothing else.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(1, text);
+        let instruction = instruction(&mut cursor)?;
+        cursor.end()?;
+        Ok(instruction)
+    }
+}
+
+/// Takes an instruction.
+pub(super) fn instruction(cursor: &mut Cursor<'_>) -> Result<Instruction, ParseError> {
+    let kind = cursor.word(KINDS)?;
+    Ok(match kind {
+        "F" => Instruction::Forward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        "B" => Instruction::Backward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        "I" => Instruction::BackwardInput { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        "W" => Instruction::BackwardWeight { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        "UNSHARD" => Instruction::Unshard { unit: unit(cursor)? },
+        "RESHARD" => Instruction::Reshard { unit: unit(cursor)? },
+        "REDUCE" => Instruction::Reduce { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        "REDUCE_LAST" => Instruction::ReduceLast { unit: unit(cursor)? },
+        "ALL_REDUCE" => Instruction::AllReduce { unit: unit(cursor)? },
+        "SEND" => Instruction::Send { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
+        "RECV" => Instruction::Receive { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
+        "ADD_TIED" => Instruction::AddTied { embedding: unit(cursor)?, head: unit(cursor)? },
+        "GRAD_NORM" => Instruction::GradientNorm,
+        "STEP" => Instruction::OptimizerStep { unit: unit(cursor)? },
+        "GATHER_STEP" => Instruction::GatherAfterStep { unit: unit(cursor)? },
+        _ => return Err(cursor.unexpected(kind, KINDS)),
+    })
+}
+
+fn unit(cursor: &mut Cursor<'_>) -> Result<Unit, ParseError> {
+    cursor.id(Unit::PREFIX, "a unit as in `u0`").map(Unit)
+}
+
+fn micro_batch(cursor: &mut Cursor<'_>) -> Result<MicroBatch, ParseError> {
+    cursor.id(MicroBatch::PREFIX, "a micro-batch as in `m0`").map(MicroBatch)
+}
+
+fn edge(cursor: &mut Cursor<'_>) -> Result<Edge, ParseError> {
+    let expected = "an edge as in `s0>s1`";
+    let word = cursor.word(expected)?;
+    let ends = word.split_once('>').and_then(|(sender, receiver)| {
+        Some((parse_id(sender, Stage::PREFIX)?, parse_id(receiver, Stage::PREFIX)?))
+    });
+    let Some((sender, receiver)) = ends else { return Err(cursor.unexpected(word, expected)) };
+    if sender.checked_add(1) == Some(receiver) {
+        Ok(Edge::Up(Stage(sender)))
+    } else if receiver.checked_add(1) == Some(sender) {
+        Ok(Edge::Down(Stage(receiver)))
+    } else {
+        Err(cursor.problem(Problem::NotNeighbours { found: quoted(word) }))
+    }
+}

@@ -1,0 +1,77 @@
+//! Programs to text.
+
+use core::fmt;
+
+use super::VERSION;
+use crate::chain::{Tying, UnitFacts};
+use crate::options::{Reduction, Residency, Weights};
+use crate::program::{Program, Purpose};
+
+/// The text form: see [`crate::text`].
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "pipezero-program {VERSION}")?;
+        f.write_str("placement")?;
+        self.chain.placement().ranks().iter().try_for_each(|rank| write!(f, " {rank}"))?;
+        writeln!(f, "\nmicro-batches {}", self.num_micro_batches)?;
+        writeln!(f, "purpose {}", purpose_word(self.purpose))?;
+        match self.options.weights {
+            Weights::Replicated => writeln!(f, "weights replicated")?,
+            Weights::Sharded { residency: Residency::Strict, prefetch_units } => {
+                writeln!(f, "weights sharded strict prefetch {prefetch_units}")?;
+            }
+            Weights::Sharded { residency: Residency::Units(units), prefetch_units } => {
+                writeln!(f, "weights sharded units {units} prefetch {prefetch_units}")?;
+            }
+        }
+        writeln!(f, "reduction {}", reduction_word(self.options.reduction))?;
+        writeln!(f, "gather-after-step {}", if self.options.gather_after_step { "yes" } else { "no" })?;
+        writeln!(f, "units {}", self.chain.num_units())?;
+        for (unit, facts) in self.chain.units().iter().enumerate() {
+            writeln!(
+                f,
+                "  u{unit} {} reads {} {}",
+                facts.stage,
+                reads_word(facts),
+                tying_word(facts.tying)
+            )?;
+        }
+        for (rank, row) in self.rows.iter().enumerate() {
+            writeln!(f, "row p{rank}")?;
+            row.iter().try_for_each(|instruction| writeln!(f, "  {instruction}"))?;
+        }
+        writeln!(f, "end")
+    }
+}
+
+fn purpose_word(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Training => "training",
+        Purpose::Evaluation => "evaluation",
+    }
+}
+
+fn reduction_word(reduction: Reduction) -> &'static str {
+    match reduction {
+        Reduction::AllReduceLast => "all-reduce-last",
+        Reduction::ScatterLast => "scatter-last",
+        Reduction::ScatterEvery => "scatter-every",
+    }
+}
+
+fn reads_word(facts: &UnitFacts) -> &'static str {
+    match (facts.forward_reads_weights, facts.backward_reads_weights) {
+        (true, true) => "FB",
+        (true, false) => "F",
+        (false, true) => "B",
+        (false, false) => "none",
+    }
+}
+
+fn tying_word(tying: Tying) -> &'static str {
+    match tying {
+        Tying::Untied => "untied",
+        Tying::Embedding => "embedding",
+        Tying::Head => "head",
+    }
+}
