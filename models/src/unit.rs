@@ -4,10 +4,7 @@
 //! input, so nothing is copied between layers; only the first input is copied in. The gradient runs in place.
 
 mod args;
-<<<<<<< HEAD
 mod regions;
-=======
->>>>>>> models
 mod run;
 
 pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};

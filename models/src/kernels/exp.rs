@@ -49,11 +49,7 @@ mod tests {
     fn exp_is_within_two_units_in_the_last_place() {
         let mut worst = 0.0_f64;
         for step in 0..=2_000_000 {
-<<<<<<< HEAD
-            let x = SMALLEST + (LARGEST - SMALLEST) * (step as f32 / 2_000_000.0);
-=======
             let x = (SMALLEST + (LARGEST - SMALLEST) * (step as f32 / 2_000_000.0)).min(LARGEST);
->>>>>>> models
             let want = f64::from(x).exp();
             let unit = f64::from(f32::EPSILON) * 2_f64.powi(want.log2().floor() as i32);
             worst = worst.max((f64::from(exp(x)) - want).abs() / unit);
