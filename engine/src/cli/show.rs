@@ -1,6 +1,7 @@
 //! `pipezero show`.
 
 use clap::{Args, ValueEnum};
+use pipezero_schedule::{PipelineRank, render};
 
 use super::failure::Failure;
 use super::run_args::{RunArgs, print_notices};
@@ -14,6 +15,9 @@ pub(super) struct ShowArgs {
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Columns that a grid may take.
+    #[arg(long, value_name = "COLUMNS", default_value_t = 160)]
+    width: usize,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -31,9 +35,15 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     print_notices(&notices);
     let plan = Plan::new(run)?;
     match args.format {
-        Format::Text => print!("{}", plan.order().to_csv()),
+        Format::Text => print!("{}", text(&plan, args.width)),
         Format::Csv => print!("{}", plan.order().to_csv()),
-        Format::Program => print!("{:?}", plan.training().program()),
+        Format::Program => print!("{}", plan.training().program()),
     }
     Ok(())
+}
+
+fn text(plan: &Plan, width: usize) -> String {
+    let program = plan.training();
+    let rows = (0..program.num_ranks()).map(|rank| render::instructions(program, PipelineRank(rank as u32)));
+    format!("{}\n{}", render::order(plan.order(), width), rows.collect::<Vec<_>>().join("\n"))
 }

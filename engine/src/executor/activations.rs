@@ -21,8 +21,6 @@ pub(crate) struct Activations {
     pub(crate) gradient: Tagged,
     /// Scratch of whichever unit runs.
     pub(crate) workspace: Tagged,
-    /// Stands where a unit reads or writes nothing.
-    pub(crate) nothing: Tagged,
 }
 
 /// The activations of one micro-batch in one stage.
@@ -55,7 +53,6 @@ impl Activations {
             stream: [zeros(sizes.stream_len)?, zeros(sizes.stream_len)?],
             gradient: zeros(sizes.gradient_len)?,
             workspace: zeros(sizes.workspace_len)?,
-            nothing: zeros(0)?,
         })
     }
 
@@ -73,7 +70,6 @@ impl Activations {
             stream: &mut self.stream,
             gradient: &mut self.gradient,
             workspace: &mut self.workspace,
-            nothing: &mut self.nothing,
         }
     }
 }
@@ -85,5 +81,4 @@ pub(crate) struct Parts<'a> {
     pub(crate) stream: &'a mut [Tagged; 2],
     pub(crate) gradient: &'a mut Tagged,
     pub(crate) workspace: &'a mut Tagged,
-    pub(crate) nothing: &'a mut Tagged,
 }
