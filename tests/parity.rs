@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, ScheduleName, ZeroConfig, ZeroLevel};
+use pipezero::config::{
+    NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroConfig, ZeroLevel,
+};
 use tests::{Case, Mask, Trained, assert_bit_identical, assert_close, small_run, train};
 
 /// How a unit is cut, kept and fetched, and whether the head is tied. Every pair of values of two columns occurs in a row.
@@ -89,17 +91,22 @@ fn the_number_of_threads_changes_no_bit() {
 }
 
 /// Masks that differ over micro-batches and data ranks weigh every target of the step alike: the same as one big
-/// micro-batch. Sums are taken in another order, so f32 rounds differently; AdamW's first steps divide a gradient by
-/// its own size and so carry such differences over in full.
+/// micro-batch. Sums are taken in another order, so f32 rounds differently: a few units in the last place over five
+/// steps. With SGD, since AdamW divides a gradient by its own size and so blows up the rounding of gradients that are
+/// zero but for rounding, like those of the key's bias.
 #[test]
 fn uneven_masks_over_micro_batches_and_data_ranks_equal_one_big_batch() {
     let zero = zero(ZeroLevel::Zero3, ReductionPolicy::Every, 2);
     let case = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK };
-    let many = train(small_run(case), Mask::Uneven);
-    let mut run = small_run(Case { num_micro_batches: 1, ..Case::ONE_RANK });
+    let sgd = OptimizerConfig::Sgd {
+        lr: 0.5,
+        momentum: 0.9,
+        weight_decay: 0.01,
+        no_decay: NoDecay::OneDimensional,
+    };
+    let many = train(Run { optimizer: sgd.clone(), ..small_run(case) }, Mask::Uneven);
+    let mut run = Run { optimizer: sgd, ..small_run(Case { num_micro_batches: 1, ..Case::ONE_RANK }) };
     (run.batch.micro_batch_size, run.batch.train_batch_size) = (12, 12);
     let one = train(run, Mask::Uneven);
-    assert_close(&many, &one, 2e-4, "3 micro-batches on 2 x 2 ranks");
-    // A mean of micro-batch means would be off by far more than the tolerance.
-    assert!(many.losses[0] > 0.0);
+    assert_close(&many, &one, 1e-5, "3 micro-batches on 2 x 2 ranks");
 }

@@ -48,7 +48,8 @@ pub fn train_plan(plan: Plan, mask: Mask) -> Trained {
 
 fn read_weights(bytes: &[u8]) -> BTreeMap<String, Vec<f32>> {
     let file = SafeTensors::deserialize(bytes).expect("a safetensors file");
-    let floats = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    let floats =
+        |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
     file.tensors().into_iter().map(|(name, view)| (name, floats(view.data()))).collect()
 }
 
@@ -62,7 +63,8 @@ pub fn assert_bit_identical(actual: &Trained, reference: &Trained, case: &str) {
     assert_eq!(bits(&actual.norms), bits(&reference.norms), "gradient norms of {case}");
     assert!(actual.weights.keys().eq(reference.weights.keys()), "parameters of {case}");
     for (name, values) in &actual.weights {
-        let differing = values.iter().zip(&reference.weights[name]).filter(|(a, b)| a.to_bits() != b.to_bits());
+        let differing =
+            values.iter().zip(&reference.weights[name]).filter(|(a, b)| a.to_bits() != b.to_bits());
         assert_eq!(differing.count(), 0, "elements of `{name}` that differ in {case}");
     }
 }

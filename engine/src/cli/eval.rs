@@ -36,7 +36,11 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let seq_length = plan.micro_batch_shape().seq_length;
     let source: Arc<dyn BatchSource> = if args.data.is_empty() {
         let corpus = Corpus::load(&run.data, seq_length)?;
-        Arc::new(corpus.validation_batches(batch_layout(&plan), run.seed)?.ok_or(crate::data::DataError::NoValidation)?)
+        Arc::new(
+            corpus
+                .validation_batches(batch_layout(&plan), run.seed)?
+                .ok_or(crate::data::DataError::NoValidation)?,
+        )
     } else {
         let corpus = Corpus::unsplit(&args.data, seq_length)?;
         Arc::new(corpus.training_batches(batch_layout(&plan), run.seed)?)

@@ -60,7 +60,8 @@ fn at_rest(plan: &Plan) -> &'static str {
 }
 
 fn stages(plan: &Plan, ranks: &[&RankForecast]) -> Table {
-    let mut table = Table::new(["pipeline rank", "layers", "units", "parameters", "in flight", "first", "last"]);
+    let mut table =
+        Table::new(["pipeline rank", "layers", "units", "parameters", "in flight", "first", "last"]);
     for rank in ranks {
         let pipeline_rank = pipezero_schedule::PipelineRank(rank.pipeline_rank as u32);
         let slots: usize = plan
@@ -83,8 +84,16 @@ fn stages(plan: &Plan, ranks: &[&RankForecast]) -> Table {
 }
 
 fn memory(ranks: &[&RankForecast]) -> Table {
-    let header =
-        ["memory per rank", "parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+    let header = [
+        "memory per rank",
+        "parameters",
+        "gathered",
+        "gradients",
+        "optimizer",
+        "activations",
+        "communication",
+        "peak",
+    ];
     let mut table = Table::new(header);
     for rank in ranks {
         let m = &rank.memory;
@@ -96,7 +105,8 @@ fn memory(ranks: &[&RankForecast]) -> Table {
 }
 
 fn traffic(ranks: &[&RankForecast]) -> Table {
-    let mut table = Table::new(["sent per rank and step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
+    let mut table =
+        Table::new(["sent per rank and step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
     for rank in ranks {
         let t = &rank.traffic;
         let kinds = [t.all_gather, t.reduce_scatter, t.all_reduce, t.send];

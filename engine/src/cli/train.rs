@@ -116,8 +116,16 @@ fn report(summary: &Summary, elapsed_s: f64) -> String {
 }
 
 fn memory_table(summary: &Summary) -> Table {
-    let header =
-        ["peak memory", "parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+    let header = [
+        "peak memory",
+        "parameters",
+        "gathered",
+        "gradients",
+        "optimizer",
+        "activations",
+        "communication",
+        "peak",
+    ];
     let mut table = Table::new(header);
     for (measured, planned) in summary.ranks.iter().zip(&summary.planned) {
         let (m, p) = (&measured.memory, &planned.memory);

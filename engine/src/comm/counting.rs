@@ -90,7 +90,9 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        self.count(group.size(), part_bytes(range.len(), group.size(), 4), |traffic| &mut traffic.reduce_scatter);
+        self.count(group.size(), part_bytes(range.len(), group.size(), 4), |traffic| {
+            &mut traffic.reduce_scatter
+        });
         self.inner.start_reduce_scatter(group, buffer, range)
     }
 
@@ -101,7 +103,9 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        self.count(group.size(), 2 * part_bytes(range.len(), group.size(), 4), |traffic| &mut traffic.all_reduce);
+        self.count(group.size(), 2 * part_bytes(range.len(), group.size(), 4), |traffic| {
+            &mut traffic.all_reduce
+        });
         self.inner.start_all_reduce(group, channel, buffer, range)
     }
 
@@ -115,7 +119,9 @@ impl<C: Communicator> Communicator for Counting<C> {
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
-        self.count(group.size(), 2 * part_bytes(words.len(), group.size(), 8), |traffic| &mut traffic.all_reduce);
+        self.count(group.size(), 2 * part_bytes(words.len(), group.size(), 8), |traffic| {
+            &mut traffic.all_reduce
+        });
         self.inner.all_reduce_words(group, words)
     }
 }

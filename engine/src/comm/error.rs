@@ -7,7 +7,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum CommError {
     /// The members' parts of a collective would not be equal.
-    #[error("{num_elements} elements cannot be cut into {group_size} equal parts; pad the buffer to a multiple of {group_size}")]
+    #[error(
+        "{num_elements} elements cannot be cut into {group_size} equal parts; pad the buffer to a multiple of {group_size}"
+    )]
     Indivisible {
         /// Elements of the collective.
         num_elements: usize,
@@ -23,7 +25,9 @@ pub enum CommError {
         group: Vec<usize>,
     },
     /// Two members that should do the same thing do not.
-    #[error("rank {rank} starts {operation}, but its peers are at {expected}: every member must start the same operations in the same order")]
+    #[error(
+        "rank {rank} starts {operation}, but its peers are at {expected}: every member must start the same operations in the same order"
+    )]
     Mismatch {
         /// The rank that came later.
         rank: usize,

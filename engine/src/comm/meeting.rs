@@ -18,12 +18,22 @@ use crate::memory::Tagged;
 /// What the members of a round do together; equal on all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    AllGather { range: Range<usize> },
-    ReduceScatter { range: Range<usize> },
-    AllReduce { range: Range<usize> },
+    AllGather {
+        range: Range<usize>,
+    },
+    ReduceScatter {
+        range: Range<usize>,
+    },
+    AllReduce {
+        range: Range<usize>,
+    },
     /// The first member sends to the second.
-    Transfer { num_elements: usize },
-    AddWords { num_words: usize },
+    Transfer {
+        num_elements: usize,
+    },
+    AddWords {
+        num_words: usize,
+    },
 }
 
 impl fmt::Display for Operation {
@@ -172,7 +182,11 @@ impl Rounds {
         let round = &mut self.queue[index];
         let payload = round.payloads[position].take().expect("each member collects a round once");
         round.num_collected += 1;
-        while self.queue.front().is_some_and(|round| round.exchanged && round.num_collected == round.num_arrived) {
+        while self
+            .queue
+            .front()
+            .is_some_and(|round| round.exchanged && round.num_collected == round.num_arrived)
+        {
             self.queue.pop_front();
             self.first += 1;
         }

@@ -117,7 +117,13 @@ impl Communicator for ThreadCommunicator {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        self.collective(group, Channel::Reduce, Operation::ReduceScatter { range: range.clone() }, &range, buffer)
+        self.collective(
+            group,
+            Channel::Reduce,
+            Operation::ReduceScatter { range: range.clone() },
+            &range,
+            buffer,
+        )
     }
 
     fn start_all_reduce(

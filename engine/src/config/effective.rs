@@ -14,7 +14,8 @@ impl RunFile {
         if let Some(text) = json.pointer_mut("/data/text") {
             make_absolute(text, self.folder());
         }
-        let mut text = serde_json::to_string_pretty(&json).expect("a run file has string keys and finite depth");
+        let mut text =
+            serde_json::to_string_pretty(&json).expect("a run file has string keys and finite depth");
         text.push('\n');
         text
     }
@@ -28,9 +29,9 @@ fn to_json(node: &Node) -> Json {
         Value::Number(spelling) => spelling.parse::<Number>().map_or(Json::Null, Json::Number),
         Value::String(text) => Json::String(text.clone()),
         Value::Array(items) => items.iter().map(to_json).collect(),
-        Value::Object(entries) => {
-            Json::Object(entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.node))).collect::<Map<_, _>>())
-        }
+        Value::Object(entries) => Json::Object(
+            entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.node))).collect::<Map<_, _>>(),
+        ),
     }
 }
 

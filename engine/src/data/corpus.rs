@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{BatchError, BatchLayout, BatchSource, SplitError, TextBatches, TextError, TokenBatch, read_text, split_text};
+use super::{
+    BatchError, BatchLayout, BatchSource, SplitError, TextBatches, TextError, TokenBatch, read_text,
+    split_text,
+};
 use crate::config::DataConfig;
 
 /// Both sides of the text.
@@ -63,7 +66,11 @@ impl Corpus {
     ///
     /// # Errors
     /// As [`Corpus::training_batches`].
-    pub fn validation_batches(&self, layout: BatchLayout, seed: u64) -> Result<Option<TextBatches>, DataError> {
+    pub fn validation_batches(
+        &self,
+        layout: BatchLayout,
+        seed: u64,
+    ) -> Result<Option<TextBatches>, DataError> {
         if self.validation.is_empty() {
             return Ok(None);
         }

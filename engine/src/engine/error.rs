@@ -24,7 +24,9 @@ pub enum EngineError {
         reason: String,
     },
     /// A prompt that does not fit.
-    #[error("a prompt of {num_tokens} tokens: give at least 1 and at most {seq_length}, the model's sequence")]
+    #[error(
+        "a prompt of {num_tokens} tokens: give at least 1 and at most {seq_length}, the model's sequence"
+    )]
     PromptLength {
         /// Tokens of the prompt.
         num_tokens: usize,

@@ -99,7 +99,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::train_batch`].
-    pub fn eval_batch(&mut self, source: &Arc<dyn BatchSource>, batch: u64) -> Result<EvalReport, EngineError> {
+    pub fn eval_batch(
+        &mut self,
+        source: &Arc<dyn BatchSource>,
+        batch: u64,
+    ) -> Result<EvalReport, EngineError> {
         let answers = self.ranks.ask(&Command::Evaluate { source: Arc::clone(source), batch })?;
         Ok(EvalReport::new(&outcomes(answers)))
     }

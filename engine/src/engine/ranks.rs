@@ -197,7 +197,11 @@ impl Worker {
         // The rank is not used again after a panic, so no broken invariant of it can be seen.
         let result = catch_unwind(AssertUnwindSafe(f))
             .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
-        result.map_err(|cause| RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
+        result.map_err(|cause| RankFailure {
+            rank: self.rank,
+            position: self.positions.get(self.rank),
+            cause,
+        })
     }
 
     fn reply(&self, answer: Result<Answer, RankFailure>) {

@@ -120,14 +120,18 @@ impl WeightsFile {
         let mut file = File::open(path).map_err(&io)?;
         let file_bytes = file.metadata().map_err(&io)?.len();
         let mut length = [0; 8];
-        file.read_exact(&mut length).map_err(|_| damaged(format!("it has {file_bytes} bytes, a header 8 or more")))?;
+        file.read_exact(&mut length)
+            .map_err(|_| damaged(format!("it has {file_bytes} bytes, a header 8 or more")))?;
         let header_bytes = u64::from_le_bytes(length);
         if header_bytes > HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
-            return Err(damaged(format!("its header claims {header_bytes} bytes, the file has {file_bytes}")));
+            return Err(damaged(format!(
+                "its header claims {header_bytes} bytes, the file has {file_bytes}"
+            )));
         }
         let mut header = vec![0; header_bytes as usize];
         file.read_exact(&mut header).map_err(&io)?;
-        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| damaged(error.to_string()))?;
+        let metadata: Metadata =
+            serde_json::from_slice(&header).map_err(|error| damaged(error.to_string()))?;
         let tensors = metadata.tensors();
         let end = tensors.values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
         if header_bytes + 8 + end != file_bytes {
@@ -135,7 +139,8 @@ impl WeightsFile {
             return Err(damaged(format!("its header describes {expected} bytes, the file has {file_bytes}")));
         }
         agree(plan, &tensors).map_err(|reason| WeightsError::OtherModel { path: path.to_owned(), reason })?;
-        let starts = tensors.iter().map(|(name, info)| (name.clone(), header_bytes + 8 + info.data_offsets.0 as u64));
+        let starts =
+            tensors.iter().map(|(name, info)| (name.clone(), header_bytes + 8 + info.data_offsets.0 as u64));
         Ok(Self { path: path.to_owned(), starts: starts.collect() })
     }
 
@@ -164,7 +169,10 @@ fn agree(plan: &Plan, tensors: &HashMap<String, &TensorInfo>) -> Result<(), Stri
         let name = &spec.name;
         let info = tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`"))?;
         let (start, end) = info.data_offsets;
-        if info.shape != spec.shape || info.dtype != Dtype::F32 || end.checked_sub(start) != Some(4 * spec.num_elements()) {
+        if info.shape != spec.shape
+            || info.dtype != Dtype::F32
+            || end.checked_sub(start) != Some(4 * spec.num_elements())
+        {
             let (dtype, shape, expected) = (info.dtype, &info.shape, &spec.shape);
             return Err(format!("`{name}` is {dtype:?} {shape:?}, the model has F32 {expected:?}"));
         }

@@ -83,7 +83,9 @@ impl<C: Communicator> Rank<C> {
     /// The buffer that the next backward's gradient goes to, where gradients are reduced every micro-batch.
     fn take_gradient_buffer(&mut self) -> Option<Tagged> {
         self.plan.reduces_every_micro_batch().then(|| {
-            self.gradient_buffers.pop().expect("a checked program keeps one gradient beside the one in flight")
+            self.gradient_buffers
+                .pop()
+                .expect("a checked program keeps one gradient beside the one in flight")
         })
     }
 }

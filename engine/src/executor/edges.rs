@@ -33,7 +33,10 @@ impl Edges {
 
     /// A free buffer of the edge.
     pub(crate) fn take_free(&mut self, edge: Edge) -> Tagged {
-        self.free.get_mut(&edge).and_then(Vec::pop).expect("a checked program uses two buffers of an edge at most")
+        self.free
+            .get_mut(&edge)
+            .and_then(Vec::pop)
+            .expect("a checked program uses two buffers of an edge at most")
     }
 
     pub(crate) fn give_back(&mut self, edge: Edge, buffer: Tagged) {
@@ -46,6 +49,8 @@ impl Edges {
     }
 
     pub(crate) fn take_held(&mut self, edge: Edge, micro_batch: MicroBatch) -> Tagged {
-        self.held.remove(&(edge, micro_batch)).expect("a checked program takes a message once, after it is there")
+        self.held
+            .remove(&(edge, micro_batch))
+            .expect("a checked program takes a message once, after it is there")
     }
 }

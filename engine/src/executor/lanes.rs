@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pipezero_schedule::{CheckedProgram, Edge, MicroBatch, Stage, Unit};
+use pipezero_schedule::{CheckedProgram, Edge, Lane, MicroBatch, Stage, Unit};
 
 use super::error::Cause;
 use super::rank::Rank;
@@ -14,6 +14,8 @@ use crate::shard::Weights;
 /// An operation under way, and what becomes of its buffer.
 #[derive(Debug)]
 pub(crate) struct InFlight<P> {
+    /// The instruction's place in the row.
+    index: usize,
     pending: P,
     purpose: Purpose,
 }
@@ -27,6 +29,17 @@ enum Purpose {
     SendActivation { stage: Stage, slot: usize },
     SendGradient { edge: Edge },
     Receive { edge: Edge, micro_batch: MicroBatch },
+}
+
+impl Purpose {
+    fn lane(self) -> Lane {
+        match self {
+            Self::Unshard { .. } | Self::GatherAfterStep { .. } => Lane::Gather,
+            Self::Reduce { .. } | Self::ReduceLast { .. } => Lane::Reduce,
+            Self::SendActivation { stage, .. } => Lane::Edge(Edge::Up(stage)),
+            Self::SendGradient { edge } | Self::Receive { edge, .. } => Lane::Edge(edge),
+        }
+    }
 }
 
 impl<C: Communicator> Rank<C> {
@@ -119,19 +132,29 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    /// Waits for the instruction at `index` of the row, if it is still under way.
-    pub(super) fn complete(&mut self, index: usize) -> Result<(), Cause> {
-        let Some(InFlight { pending, purpose }) = self.in_flight.remove(&index) else { return Ok(()) };
-        let start = Instant::now();
-        let buffer = pending.wait()?;
-        self.waited += start.elapsed();
-        self.land(purpose, buffer);
-        self.recorder.record(index, EventKind::Ended);
+    /// Waits for the instruction at `index` of the row, if it is still under way, and for those issued to its lane
+    /// before it: a lane is in order, so the dependency graph names only the last of a lane.
+    pub(super) fn complete(&mut self, lane: Lane, index: usize) -> Result<(), Cause> {
+        while let Some(first) =
+            self.in_flight.get_mut(&lane).and_then(|queue| queue.pop_front_if(|first| first.index <= index))
+        {
+            let start = Instant::now();
+            let buffer = first.pending.wait()?;
+            self.waited += start.elapsed();
+            self.land(first.purpose, buffer);
+            self.recorder.record(first.index, EventKind::Ended);
+        }
         Ok(())
     }
 
+    /// Waits for everything that is under way.
+    pub(super) fn complete_all(&mut self) -> Result<(), Cause> {
+        let lanes: Vec<Lane> = self.in_flight.keys().copied().collect();
+        lanes.into_iter().try_for_each(|lane| self.complete(lane, usize::MAX))
+    }
+
     fn fly(&mut self, index: usize, pending: C::Pending, purpose: Purpose) {
-        self.in_flight.insert(index, InFlight { pending, purpose });
+        self.in_flight.entry(purpose.lane()).or_default().push_back(InFlight { index, pending, purpose });
     }
 
     fn land(&mut self, purpose: Purpose, mut buffer: Tagged) {
@@ -141,7 +164,9 @@ impl<C: Communicator> Rank<C> {
                 let shard = self.stores[&unit].layout.shard(self.data_rank);
                 let sum = self.store_mut(unit).gradient.get_mut();
                 buffer.write(|reduced| {
-                    sum.write(|sum| sum.iter_mut().zip(&reduced[shard]).for_each(|(sum, &part)| *sum += part));
+                    sum.write(|sum| {
+                        sum.iter_mut().zip(&reduced[shard]).for_each(|(sum, &part)| *sum += part)
+                    });
                     // The next backward adds into this buffer.
                     reduced.fill(0.0);
                 });

@@ -31,8 +31,12 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Idle => write!(f, "between steps"),
-            Self::At { step: 0, index, instruction } => write!(f, "evaluation, instruction {index}, {instruction}"),
-            Self::At { step, index, instruction } => write!(f, "step {step}, instruction {index}, {instruction}"),
+            Self::At { step: 0, index, instruction } => {
+                write!(f, "evaluation, instruction {index}, {instruction}")
+            }
+            Self::At { step, index, instruction } => {
+                write!(f, "step {step}, instruction {index}, {instruction}")
+            }
             Self::Draining { step } => write!(f, "step {step}, waiting for the last transfers"),
         }
     }

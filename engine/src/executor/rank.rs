@@ -1,11 +1,11 @@
 //! One rank: what it holds, and the loop that runs a program on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero_models::layer::LossSum;
-use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank, Unit};
+use pipezero_schedule::{CheckedProgram, Instruction, Lane, PipelineRank, Unit};
 
 use super::activations::Activations;
 use super::edges::Edges;
@@ -45,8 +45,8 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) edges: Edges,
     pub(crate) tokens: Vec<TokenBatch>,
     pub(crate) losses: Vec<LossSum>,
-    /// Operations under way, by the place of their instruction in the row.
-    pub(crate) in_flight: BTreeMap<usize, InFlight<C::Pending>>,
+    /// Operations under way, by lane in the order of their issue.
+    pub(crate) in_flight: BTreeMap<Lane, VecDeque<InFlight<C::Pending>>>,
     pub(crate) tail: Tail,
     pub(crate) ledger: Arc<Ledger>,
     pub(super) positions: Arc<Positions>,
@@ -114,10 +114,16 @@ impl<C: Communicator> Rank<C> {
             groups,
             stores: BTreeMap::new(),
             gather_buffers: buffers(sizes.num_gather_buffers, sizes.gather_buffer_len, Category::Gathered)?,
-            gradient_buffers: buffers(sizes.num_gradient_buffers, sizes.gradient_buffer_len, Category::Gradients)?,
+            gradient_buffers: buffers(
+                sizes.num_gradient_buffers,
+                sizes.gradient_buffer_len,
+                Category::Gradients,
+            )?,
             activations: Activations::new(&sizes, &ledger)?,
             edges: Edges::new(&sizes, &ledger)?,
-            tokens: (0..num_micro_batches).map(|_| TokenBatch::zeros(shape.num_sequences, shape.seq_length)).collect(),
+            tokens: (0..num_micro_batches)
+                .map(|_| TokenBatch::zeros(shape.num_sequences, shape.seq_length))
+                .collect(),
             losses: vec![LossSum::default(); num_micro_batches],
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
@@ -156,7 +162,11 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// One training step.
-    pub(crate) fn train(&mut self, inputs: StepInputs, source: &dyn BatchSource) -> Result<RankOutcome, Cause> {
+    pub(crate) fn train(
+        &mut self,
+        inputs: StepInputs,
+        source: &dyn BatchSource,
+    ) -> Result<RankOutcome, Cause> {
         let plan = Arc::clone(&self.plan);
         self.run(plan.training(), inputs, source)
     }
@@ -201,21 +211,20 @@ impl<C: Communicator> Rank<C> {
 
     pub(super) fn run_row(&mut self, program: &CheckedProgram, inputs: StepInputs) -> Result<(), Cause> {
         let rank = self.comm.rank();
-        for (index, &instruction) in program.row(self.pipeline_rank).iter().enumerate() {
+        let row = program.row(self.pipeline_rank);
+        for (index, &instruction) in row.iter().enumerate() {
             self.positions.set(rank, Position::At { step: inputs.step, index, instruction });
             for &earlier in program.waits(self.pipeline_rank, index) {
-                self.complete(earlier)?;
+                self.complete(row[earlier].lane(), earlier)?;
             }
             self.recorder.record(index, EventKind::Started);
             self.execute(program, index, instruction, inputs)?;
-            if !self.in_flight.contains_key(&index) {
+            if instruction.lane() == Lane::Compute {
                 self.recorder.record(index, EventKind::Ended);
             }
         }
         self.positions.set(rank, Position::Draining { step: inputs.step });
-        while let Some((&index, _)) = self.in_flight.first_key_value() {
-            self.complete(index)?;
-        }
+        self.complete_all()?;
         self.positions.set(rank, Position::Idle);
         Ok(())
     }

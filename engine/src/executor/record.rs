@@ -70,9 +70,11 @@ impl StepRecord {
         if self.num_targets == 0 {
             return 0.0;
         }
-        let bits = self.loss.iter().enumerate().fold(0_u128, |sum, (index, &word)| {
-            sum.wrapping_add(u128::from(word) << (32 * index))
-        });
+        let bits = self
+            .loss
+            .iter()
+            .enumerate()
+            .fold(0_u128, |sum, (index, &word)| sum.wrapping_add(u128::from(word) << (32 * index)));
         // The sum is a two's complement number of 96 bits.
         let fixed = ((bits << 32) as i128) >> 32;
         fixed as f64 / 2.0_f64.powi(LOSS_FRACTION_BITS) / self.num_targets as f64

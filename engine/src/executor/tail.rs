@@ -60,7 +60,8 @@ impl<C: Communicator> Rank<C> {
             return Err(Cause::NotFinite);
         }
         let capacity = self.plan.num_targets_capacity();
-        let normalisation = if record.num_targets() == 0 { 0.0 } else { capacity / record.num_targets() as f64 };
+        let normalisation =
+            if record.num_targets() == 0 { 0.0 } else { capacity / record.num_targets() as f64 };
         let gradient_norm = record.squares.sqrt_scaled(normalisation);
         let clip = clip_factor(gradient_norm, self.plan.run().gradient_clipping);
         self.tail = Tail { record, gradient_norm, gradient_scale: (normalisation * clip) as f32 };

@@ -99,8 +99,10 @@ impl Plan {
     fn cuts(&self, rank: PipelineRank) -> (u64, u64) {
         let sum = |values: Vec<usize>| values.into_iter().sum::<usize>() as u64;
         let units: Vec<_> = self.units_of(rank).collect();
-        let inputs = units.iter().filter(|(id, _)| self.receives_input(*id)).map(|(_, unit)| unit.sizes.input);
-        let outputs = units.iter().filter(|(id, _)| self.sends_output(*id)).map(|(_, unit)| unit.sizes.output);
+        let inputs =
+            units.iter().filter(|(id, _)| self.receives_input(*id)).map(|(_, unit)| unit.sizes.input);
+        let outputs =
+            units.iter().filter(|(id, _)| self.sends_output(*id)).map(|(_, unit)| unit.sizes.output);
         (sum(inputs.collect()), sum(outputs.collect()))
     }
 
@@ -141,7 +143,8 @@ impl Plan {
                 .units_of(rank)
                 .map(|(id, unit)| UnitTraffic {
                     num_elements: unit.unit.num_elements() as u64,
-                    num_gathers: row.iter().filter(|&&step| step == Instruction::Unshard { unit: id }).count() as u64,
+                    num_gathers: row.iter().filter(|&&step| step == Instruction::Unshard { unit: id }).count()
+                        as u64,
                     tying: unit.tying,
                 })
                 .collect(),
@@ -151,7 +154,8 @@ impl Plan {
 
 impl From<&MemoryBytes> for MemoryForecast {
     fn from(bytes: &MemoryBytes) -> Self {
-        let &MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } = bytes;
+        let &MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } =
+            bytes;
         Self { parameters, gathered, gradients, optimizer, activations, communication, peak }
     }
 }

@@ -178,7 +178,9 @@ impl Plan {
     /// rank.
     pub(crate) fn weights_owner(&self, unit: Unit) -> Unit {
         match self.tied() {
-            Some((embedding, head)) if head == unit && self.rank_of(embedding) == self.rank_of(head) => embedding,
+            Some((embedding, head)) if head == unit && self.rank_of(embedding) == self.rank_of(head) => {
+                embedding
+            }
             _ => unit,
         }
     }

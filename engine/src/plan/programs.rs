@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 
 use pipezero_partition::Tying;
 use pipezero_schedule::generate::{forward_only, gpipe, one_f_one_b};
-use pipezero_schedule::{CheckedProgram, ComputeOrder, LowerOptions, Reduction, Residency, UnitFacts, Weights};
+use pipezero_schedule::{
+    CheckedProgram, ComputeOrder, LowerOptions, Reduction, Residency, UnitFacts, Weights,
+};
 
 use super::{PlanError, PlannedUnit};
 use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroLevel};

@@ -37,7 +37,8 @@ impl Plan {
     /// What a rank allocates beside the stores of its units.
     pub(crate) fn sizes(&self, rank: PipelineRank, purpose: Purpose) -> RankSizes {
         let units: Vec<_> = self.units_of(rank).collect();
-        let widest = |f: fn(&super::PlannedUnit) -> usize| units.iter().map(|(_, unit)| f(unit)).max().unwrap_or(0);
+        let widest =
+            |f: fn(&super::PlannedUnit) -> usize| units.iter().map(|(_, unit)| f(unit)).max().unwrap_or(0);
         let largest_unit = widest(|unit| unit.layout.padded_len());
         let training = purpose == Purpose::Training;
         let num_gather_buffers = match purpose {
@@ -62,7 +63,7 @@ impl Plan {
     /// Gathered copies that a rank holds at most, in training and evaluation.
     pub(super) fn num_gather_buffers(&self, rank: PipelineRank) -> usize {
         let programs = [&self.training, &self.evaluation];
-        programs.into_iter().map(|program| program.high_water(rank).gathered_units ).max().unwrap_or(0)
+        programs.into_iter().map(|program| program.high_water(rank).gathered_units).max().unwrap_or(0)
     }
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.

@@ -79,7 +79,11 @@ pub(crate) struct StoreOptions<'a> {
 
 impl UnitStore {
     /// Allocates the store of a unit with parameters of its own, all zeros.
-    pub(crate) fn new(unit: &Unit, layout: ShardLayout, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+    pub(crate) fn new(
+        unit: &Unit,
+        layout: ShardLayout,
+        options: StoreOptions<'_>,
+    ) -> Result<Self, ModelError> {
         let mut store = Self::without_weights(unit, layout, options)?;
         let ledger = options.ledger;
         store.weights = if options.zero.level == ZeroLevel::Zero3 {
@@ -95,11 +99,19 @@ impl UnitStore {
     }
 
     /// Allocates the store of the second use of a tied weight: a gradient accumulator, no weights, no state.
-    pub(crate) fn tied(unit: &Unit, layout: ShardLayout, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+    pub(crate) fn tied(
+        unit: &Unit,
+        layout: ShardLayout,
+        options: StoreOptions<'_>,
+    ) -> Result<Self, ModelError> {
         Self::without_weights(unit, layout, options)
     }
 
-    fn without_weights(unit: &Unit, layout: ShardLayout, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+    fn without_weights(
+        unit: &Unit,
+        layout: ShardLayout,
+        options: StoreOptions<'_>,
+    ) -> Result<Self, ModelError> {
         let StoreOptions { zero, no_decay, purpose, data_rank, ledger, .. } = options;
         let whole = 0..layout.padded_len();
         let shard = layout.shard(data_rank);
@@ -141,7 +153,13 @@ impl UnitStore {
     }
 
     /// One optimizer step on the owned elements.
-    pub(crate) fn update(&mut self, optimizer: &Optimizer, step: u64, learning_rate: f64, gradient_scale: f32) {
+    pub(crate) fn update(
+        &mut self,
+        optimizer: &Optimizer,
+        step: u64,
+        learning_rate: f64,
+        gradient_scale: f32,
+    ) {
         let Self { weights, gradient, states, decay, owned_parameters, owned_gradient, .. } = self;
         let gradients = gradient.get().read();
         weights.at_rest_mut().write(|parameters| {

@@ -96,7 +96,8 @@ impl Training {
         let validation_loss = self.evaluate(progress.num_steps(), &mut metrics, observer)?;
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
         let summary = self.summary(&progress, validation_loss);
-        let text = serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
+        let text =
+            serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
         directory.write(RunDir::SUMMARY, &text)?;
         Ok(summary)
     }

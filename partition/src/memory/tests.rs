@@ -1,8 +1,8 @@
 //! Every category against numbers worked by hand, and the examples of `docs/zero.md`.
 
 use super::*;
-use crate::zero::ZeroLevel;
 use crate::zero::ReductionPolicy::{self, Every, Last};
+use crate::zero::ZeroLevel;
 use crate::zero::ZeroLevel::{Zero0, Zero1, Zero2, Zero3};
 
 const UNTIED: UnitFacts = UnitFacts {

@@ -63,7 +63,8 @@ impl<'a> Cursor<'a> {
     /// Takes a number with a letter before it.
     pub(super) fn id(&mut self, prefix: char, expected: &'static str) -> Result<u32, ParseError> {
         let found = self.word(expected)?;
-        parse_id(found, prefix).ok_or_else(|| self.problem(Problem::Number { found: quoted(found), expected }))
+        parse_id(found, prefix)
+            .ok_or_else(|| self.problem(Problem::Number { found: quoted(found), expected }))
     }
 
     /// Whether another word follows.

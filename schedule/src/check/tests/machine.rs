@@ -84,7 +84,11 @@ fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
                 touched.push(Write(output, (m.0, u32::from(!is_last))));
             }
             let facts = chain.facts(unit);
-            let reads = if forward { facts.forward_reads_weights } else { facts.backward_reads_weights && !is_weight };
+            let reads = if forward {
+                facts.forward_reads_weights
+            } else {
+                facts.backward_reads_weights && !is_weight
+            };
             if sharded && reads {
                 touched.push(Read(Buffer::Copy(rank, copies[&unit][0]), (unit.0, 0)));
             }
@@ -145,7 +149,9 @@ fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
             Instruction::GradientNorm => {
                 let is_tied = |unit| chain.tied().is_some_and(|(a, b)| unit == a || unit == b);
                 let units = chain.units_on(rank);
-                touched.extend(units.map(|unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0))));
+                touched.extend(
+                    units.map(|unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0))),
+                );
             }
             Instruction::OptimizerStep { unit } => touched.push(Write(Buffer::Weights(unit), (0, 0))),
             Instruction::GatherAfterStep { unit } => touched.push(Read(Buffer::Weights(unit), (0, 0))),
@@ -211,10 +217,17 @@ impl Machine<'_> {
                 let ended = |before: usize| progress[before] == Progress::Ended;
                 let may = match state {
                     Progress::Ended => false,
-                    Progress::Running => self.partners(rank, index).iter().all(|&(r, i)| self.progress[r][i] != Progress::Waiting),
+                    Progress::Running => self
+                        .partners(rank, index)
+                        .iter()
+                        .all(|&(r, i)| self.progress[r][i] != Progress::Waiting),
                     Progress::Waiting => {
                         self.lane_before[rank][index].is_none_or(ended)
-                            && self.program.waits(PipelineRank(rank as u32), index).iter().all(|&wait| ended(wait))
+                            && self
+                                .program
+                                .waits(PipelineRank(rank as u32), index)
+                                .iter()
+                                .all(|&wait| ended(wait))
                     }
                 };
                 if may {
@@ -251,7 +264,9 @@ impl Machine<'_> {
             let (Access::Write(buffer, _) | Access::Read(buffer, _)) = access;
             let state = self.buffers.entry(buffer).or_default();
             let step = if starts { state.start(access) } else { state.end(access) };
-            step.map_err(|hazard| format!("rank {rank}, step {index}, `{instruction}`: {hazard} at {buffer:?}"))?;
+            step.map_err(|hazard| {
+                format!("rank {rank}, step {index}, `{instruction}`: {hazard} at {buffer:?}")
+            })?;
         }
         match instruction {
             Instruction::Unshard { .. } if starts => self.copies_held[rank] += 1,
@@ -307,7 +322,10 @@ fn no_random_order_that_the_graph_allows_touches_a_buffer_too_early() {
     for (seed, program) in all_programs(3, 4, 2).enumerate() {
         let text = format!("{program}");
         let program = CheckedProgram::new(program).unwrap();
-        assert!(program.purpose() == Purpose::Training || program.high_water(PipelineRank(0)).gradient_buffers == 0);
+        assert!(
+            program.purpose() == Purpose::Training
+                || program.high_water(PipelineRank(0)).gradient_buffers == 0
+        );
         if let Err(hazard) = run(&program, seed as u64) {
             panic!("{hazard}\n{text}");
         }
