@@ -6,6 +6,7 @@
 
 mod combination;
 mod error;
+mod findings;
 mod keys;
 mod kind;
 mod nearest;

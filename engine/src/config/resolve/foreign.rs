@@ -1,9 +1,10 @@
 //! Keys without effect, wherever they stand: hints get their line, what is not offered its error.
 
+use crate::config::findings::Findings;
 use crate::config::keys::Meaning;
 use crate::config::notice::Notice;
 use crate::config::raw::RawRun;
-use crate::config::section::{Findings, Foreign, Section};
+use crate::config::section::{Foreign, Section};
 
 /// What DeepSpeed's keys of ZeRO-3 begin with.
 const ZERO3: &str = "stage3_";
