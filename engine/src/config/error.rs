@@ -126,7 +126,7 @@ pub enum Problem {
         /// The system's reason.
         reason: String,
     },
-    /// The text is not JSON.
+    /// The text is not JSON, or a `--set` argument is no `key.path=value`.
     Syntax {
         /// What is wrong with it.
         message: String,

@@ -88,7 +88,7 @@ fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, findings: &m
     let (layers, data) = (grid.largest_stage_layers(), grid.data);
     let gathered = zero.unit_layers.saturating_mul(1 + zero.prefetch_units);
     // In whole numbers: unit * (1 + prefetch) < layers * (1 - 1/d).
-    if data == 1 || gathered.saturating_mul(data) < layers.saturating_mul(data - 1) {
+    if data == 1 || gathered as u128 * (data as u128) < layers as u128 * (data as u128 - 1) {
         return;
     }
     let shard = layers as f64 / data as f64;

@@ -3,6 +3,7 @@
 use expect_test::expect;
 
 use super::{check, run};
+use crate::config::combination::num_parameters;
 use crate::config::resolved::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
 
 const MLP: &str = r#"{"family": "mlp", "num_layers": 8, "hidden_size": 100, "seq_length": 16}"#;
@@ -269,4 +270,16 @@ fn keys_of_a_higher_level_are_named_in_one_warning() {
             run.json:7:3: warning: `zero_optimization`: ZeRO-1 keeps every parameter gathered, so these keys of ZeRO-3 have no effect: `stage3_param_persistence_threshold`, `stage3_max_live_parameters`, `resident_units`, `prefetch_units`
         "#]],
     );
+}
+
+/// OpenAI's small and medium models, whose sizes are known: 124,439,808 and 354,823,168 parameters.
+#[test]
+fn gpt_2_has_as_many_parameters_as_is_known() {
+    for (layers, hidden, heads, expected) in [(12, 768, 12, 124_439_808), (24, 1024, 16, 354_823_168)] {
+        let model = format!(
+            r#"{{"family": "gpt2", "num_layers": {layers}, "hidden_size": {hidden}, "num_attention_heads": {heads},
+                "seq_length": 1024, "vocab_size": 50257}}"#
+        );
+        assert_eq!(num_parameters(&run(&[("model", &model)]).model), expected);
+    }
 }

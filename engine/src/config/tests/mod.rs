@@ -5,6 +5,8 @@ mod combination;
 mod defaults;
 mod documents;
 mod foreign;
+mod grid;
+mod learning;
 mod robust;
 mod sections;
 mod syntax;
