@@ -78,20 +78,21 @@ impl Study<'_> {
         }
     }
 
-    /// ZeRO-3 with a pipeline and one unit per stage, beside what is allowed.
+    /// ZeRO-3 with a pipeline and one unit per stage, beside what is allowed: units, where a stage has layers for two.
     pub(crate) fn of_whole_stages(&self) -> CombinationTable {
         let grid = self.grid();
-        let one_layer = Study { unit_layers: 1, ..*self };
         let whole = format!("refused: ZeRO-3, {grid}, one unit per stage");
-        CombinationTable {
-            rows: vec![
-                // There is no second unit to prefetch.
-                Study { prefetch_units: 0, ..*self }.zero3(whole, self.stage_parameters()),
-                self.reduced_once(format!("ZeRO-1, {grid}")),
-                one_layer.zero3(one_layer.name_of_units(), one_layer.unit_parameters()),
-                self.without_pipeline(),
-            ],
+        let mut rows = vec![
+            // There is no second unit to prefetch.
+            Study { prefetch_units: 0, ..*self }.zero3(whole, self.stage_parameters()),
+            self.reduced_once(format!("ZeRO-1, {grid}")),
+        ];
+        if self.smallest_stage_layers() > 1 {
+            let one_layer = Study { unit_layers: 1, ..*self };
+            rows.push(one_layer.zero3(one_layer.name_of_units(), one_layer.unit_parameters()));
         }
+        rows.push(self.without_pipeline());
+        CombinationTable { rows }
     }
 
     fn grid(&self) -> String {
@@ -180,6 +181,13 @@ impl Study<'_> {
         let first = block * first as u128 + embedding;
         let last = block * last as u128 + head;
         first.max(block * inner as u128).max(last)
+    }
+
+    fn smallest_stage_layers(&self) -> usize {
+        match self.partition {
+            PartitionConfig::Uniform => self.model.sizes().num_layers / self.pipeline,
+            PartitionConfig::Manual(layers) => layers.iter().copied().min().unwrap_or(0),
+        }
     }
 
     /// U. An untied embedding or head belongs to the unit beside it; a tied weight is a unit of its own.

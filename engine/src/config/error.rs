@@ -20,7 +20,7 @@ impl ConfigErrors {
     /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
-        errors.sort_by_key(|error| (error.span.source.kind == SourceKind::Argument, error.span.start));
+        errors.sort_by_key(|error| error.span.order());
         Self { errors }
     }
 
@@ -45,7 +45,10 @@ impl fmt::Display for ConfigErrors {
             if i > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}: {}", Place(&error.span), error.message())?;
+            match error.problem {
+                Problem::Unreadable { .. } => write!(f, "{}: {}", error.span.source.name, error.message())?,
+                _ => write!(f, "{}: {}", Place(&error.span), error.message())?,
+            }
             if let Some(repair) = error.problem.repair() {
                 write!(f, "; {repair}")?;
             }
@@ -89,24 +92,27 @@ impl ConfigError {
 
     /// Value and rule; the path is added here and nowhere else.
     fn message(&self) -> String {
-        let path = shorten_path(&self.path);
+        let path = match self.path.as_str() {
+            "" => "the run file".to_owned(),
+            path => format!("`{}`", shorten_path(path)),
+        };
         match &self.problem {
             Problem::Unreadable { reason } => format!("cannot read the run file: {reason}"),
             Problem::Syntax { message } => message.clone(),
             Problem::DuplicateKey { first_line, first_column } => {
-                format!("`{path}` stands twice, first at {first_line}:{first_column}")
+                format!("{path} stands twice, first at {first_line}:{first_column}")
             }
-            Problem::UnknownKey { .. } => format!("unknown key `{path}`"),
-            Problem::WrongType { expected, found } => format!("`{path}` must be {expected}, but is {found}"),
-            Problem::Missing { rule, .. } => format!("`{path}` is missing: {rule}"),
-            Problem::Rule { value, rule, .. } => format!("`{path}` is {value}, but {rule}"),
+            Problem::UnknownKey { .. } => format!("unknown key {path}"),
+            Problem::WrongType { expected, found } => format!("{path} must be {expected}, but is {found}"),
+            Problem::Missing { rule, .. } => format!("{path} is missing: {rule}"),
+            Problem::Rule { value, rule, .. } => format!("{path} is {value}, but {rule}"),
             Problem::NotOffered { value, what, .. } => {
-                format!("`{path}` is {value}, but {what} is not offered")
+                format!("{path} is {value}, but {what} is not offered")
             }
             Problem::NotOfferedYet { value, what, .. } => {
-                format!("`{path}` is {value}, but {what} is not offered yet")
+                format!("{path} is {value}, but {what} is not offered yet")
             }
-            Problem::Refused { headline, reason, .. } => format!("`{path}`: {headline}: {reason}"),
+            Problem::Refused { headline, reason, .. } => format!("{path}: {headline}: {reason}"),
         }
     }
 }
@@ -120,7 +126,7 @@ pub enum Problem {
         /// The system's reason.
         reason: String,
     },
-    /// The text is not JSON.
+    /// The text is not JSON, or a `--set` argument is no `key.path=value`.
     Syntax {
         /// What is wrong with it.
         message: String,
@@ -256,10 +262,13 @@ impl Diagnostic for ConfigError {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&*self.span.source)
+        // There is nothing to show of a file that could not be read.
+        let is_read = !matches!(self.problem, Problem::Unreadable { .. });
+        is_read.then_some(&*self.span.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.source_code()?;
         let length = self.span.end - self.span.start;
         Some(Box::new(std::iter::once(LabeledSpan::new(None, self.span.start, length))))
     }

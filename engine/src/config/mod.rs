@@ -7,6 +7,7 @@
 mod combination;
 mod effective;
 mod error;
+mod findings;
 mod keys;
 mod kind;
 mod nearest;

@@ -1,8 +1,8 @@
 //! "Did you mean": the known word that is spelled most like an unknown one.
 
 /// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours), the first of equals. A
-/// candidate that begins with the word is near too. `None` where the nearest differs in more than a third of its
-/// letters, since a wild guess helps nobody.
+/// candidate that has all the words of an unknown one, as `warmup_num_steps` has those of `warmup_steps`, is as near as
+/// one slip. `None` where the nearest differs in more than a third of its letters, since a wild guess helps nobody.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // No key is longer than this, and a distance costs the product of both lengths.
     const LONGEST: usize = 64;
@@ -12,8 +12,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     }
     let distance = |candidate: &str| {
         let candidate = candidate.to_lowercase();
-        let is_start = word.len() >= 3 && candidate.starts_with(&word);
-        if is_start { 1 } else { strsim::osa_distance(&word, &candidate) }
+        if has_words_of(&candidate, &word) { 1 } else { strsim::osa_distance(&word, &candidate) }
     };
     candidates
         .map(|candidate| (distance(candidate), candidate))
@@ -22,13 +21,19 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
+/// Whether every word of `word`, between underscores, begins one of `candidate`'s. Short words would fit anywhere.
+fn has_words_of(candidate: &str, word: &str) -> bool {
+    let begins = |part: &str| candidate.split('_').any(|whole| whole.starts_with(part));
+    word.split('_').all(|part| part.len() >= 3 && begins(part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::nearest;
 
     #[test]
     fn a_slip_finds_the_word_and_a_stranger_finds_none() {
-        let words = ["pipeline", "partition", "data", "lr"];
+        let words = ["pipeline", "partition", "data", "lr", "warmup_type", "warmup_num_steps"];
         let nearest = |word: &str| nearest(word, words.into_iter());
         assert_eq!(nearest("pipelines"), Some("pipeline"));
         assert_eq!(nearest("pipeilne"), Some("pipeline"));
@@ -36,6 +41,7 @@ mod tests {
         assert_eq!(nearest("date"), Some("data"));
         assert_eq!(nearest("rl"), Some("lr"));
         assert_eq!(nearest("part"), Some("partition"));
+        assert_eq!(nearest("warmup_steps"), Some("warmup_num_steps"));
         assert_eq!(nearest("tensor"), None);
         let long = "pipeline".repeat(100);
         assert_eq!(nearest(&long), None);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::error::Place as Written;
-use super::section::Place;
+use super::findings::Place;
 use super::source::Span;
 
 /// A line about a key that is accepted.
@@ -35,6 +35,11 @@ impl Notice {
 
     fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
         Self { kind, span: place.span.clone(), path: place.path.clone(), message }
+    }
+
+    /// Where it belongs among others.
+    pub(crate) fn order(&self) -> (bool, usize) {
+        self.span.order()
     }
 
     /// How much it matters.

@@ -157,7 +157,7 @@ section! {
     /// The learning rate over the steps, as in DeepSpeed's `lr_schedules.py`. Absent, it is constant.
     RawScheduler at "scheduler" {
         /// `"WarmupLR"`, `"WarmupDecayLR"` or `"WarmupCosineLR"`.
-        r#type: SchedulerWord = "constant rate", "DeepSpeed's";
+        r#type: SchedulerWord = "constant rate without a scheduler", "DeepSpeed's";
     }
     sections {
         params: RawSchedulerParams;

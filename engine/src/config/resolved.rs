@@ -44,7 +44,7 @@ pub struct Run {
 pub enum ModelConfig {
     /// GPT-2: learned positions, pre-LN, tanh GELU, biases.
     Gpt2(GptConfig),
-    /// Token embedding, per-token two-layer perceptrons, head: the smallest model, for tests and studies.
+    /// Token embedding, one linear layer and GELU per layer and token, head: the smallest model, for tests and studies.
     Mlp(GptConfig),
 }
 

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{ConfigError, ConfigErrors, Problem};
+use super::findings::Findings;
 use super::notice::Notice;
 use super::raw::RawRun;
 use super::resolve;
 use super::resolved::Run;
-use super::section::{Findings, Object, Section};
+use super::section::{Object, Section};
 use super::set;
 use super::source::{Node, Source, SourceKind, Span, parse};
 
@@ -24,7 +25,7 @@ pub struct RunFile {
 pub struct World {
     /// Cores of this host, at least 1.
     pub cores: usize,
-    /// Ranks that a launcher started. `None` where the engine starts its own, as the threads backend does: then the file
+    /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then the file
     /// alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
 }
@@ -83,7 +84,10 @@ impl RunFile {
         let raw = RawRun::read(&root, &mut findings);
         let run = resolve::resolve(&raw, &self.folder, world, &mut findings);
         match run {
-            Some(run) if findings.errors.is_empty() => Ok((run, findings.notices)),
+            Some(run) if findings.errors.is_empty() => {
+                findings.notices.sort_by_key(Notice::order);
+                Ok((run, findings.notices))
+            }
             _ => Err(ConfigErrors::new(findings.errors)),
         }
     }

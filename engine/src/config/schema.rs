@@ -5,7 +5,7 @@
 use schemars::{Schema, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::keys::{self, ForeignKey, Meaning};
+use super::keys::{self, ForeignKey, Meaning, Off};
 use super::raw::RawRun;
 use super::section::{KeySpec, Section, SectionSpec};
 
@@ -60,13 +60,34 @@ fn own_key(key: &KeySpec) -> Schema {
     schema
 }
 
-/// Hints are any value; what is not offered is left out, so that an editor marks it.
+/// Hints are any value. What is not offered is the values that switch it off, so that an editor marks any other.
 fn foreign_key(key: &ForeignKey) -> Option<Value> {
-    match key.meaning {
+    match &key.meaning {
         Meaning::Silent => {
             Some(json!({ "description": "The schema of this file, for editors.", "type": "string" }))
         }
         Meaning::Hint(decides) => Some(json!({ "description": format!("Accepted; no effect: {decides}.") })),
-        Meaning::NotOffered { .. } | Meaning::NotOfferedYet { .. } => None,
+        Meaning::NotOffered { what, .. } | Meaning::NotOfferedYet { what, .. } if key.is_zero3_alone() => {
+            Some(json!({ "description": format!("Not offered yet: {what}. No effect below ZeRO-3.") }))
+        }
+        Meaning::NotOffered { off, what, .. } => only(*off, format!("Not offered: {what}.")),
+        Meaning::NotOfferedYet { off, what, .. } => only(*off, format!("Not offered yet: {what}.")),
     }
+}
+
+/// The values that switch a feature off; `None` where the key itself asks for it.
+fn only(off: Off, description: String) -> Option<Value> {
+    let object = |key: &str, value: Value| json!({ "type": "object", "properties": { key: { "enum": [value, null] } } });
+    let mut schema = match off {
+        Off::Never => return None,
+        Off::False => json!({ "enum": [false, null] }),
+        Off::True => json!({ "enum": [true, null] }),
+        Off::Number(off) => json!({ "enum": [off, null] }),
+        Off::Word(off) => json!({ "enum": [off, null] }),
+        Off::Disabled => json!({ "anyOf": [{ "enum": [false, null] }, object("enabled", json!(false))] }),
+        Off::NoDevice => json!({ "anyOf": [{ "enum": [null] }, object("device", json!("none"))] }),
+        Off::Empty => json!({ "type": "array", "maxItems": 0 }),
+    };
+    schema["description"] = json!(description);
+    Some(schema)
 }

@@ -40,6 +40,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Sorts places: those of the file first, from top to bottom, then those of `--set` arguments.
+    pub(crate) fn order(&self) -> (bool, usize) {
+        (self.source.kind == SourceKind::Argument, self.start)
+    }
+
     /// Line and column of the start, counted from 1; columns count characters.
     pub(crate) fn line_column(&self) -> (usize, usize) {
         let before = &self.source.text[..self.start];

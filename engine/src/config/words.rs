@@ -5,9 +5,9 @@
 
 use schemars::{Schema, json_schema};
 
+use super::findings::{Findings, Place};
 use super::kind::Kind;
 use super::nearest::nearest;
-use super::section::{Findings, Place};
 use super::source::{Node, Value, shorten};
 
 /// Declares a list of words as an enum; any other word is kept in `Other`.

@@ -19,6 +19,13 @@ pub(crate) struct ForeignKey {
     pub(crate) meaning: Meaning,
 }
 
+impl ForeignKey {
+    /// Whether it shapes ZeRO-3 alone, and so asks for nothing beside a lower level; DeepSpeed names such keys alike.
+    pub(crate) fn is_zero3_alone(&self) -> bool {
+        self.name.starts_with("stage3_")
+    }
+}
+
 /// How a key without effect is taken.
 #[derive(Debug)]
 pub(crate) enum Meaning {
@@ -72,7 +79,10 @@ impl Off {
     pub(crate) fn holds(self, node: &Node) -> bool {
         match (self, &node.value) {
             (Self::Never, _) => false,
-            (_, Value::Null) | (Self::False, Value::Bool(false)) | (Self::True, Value::Bool(true)) => true,
+            (_, Value::Null)
+            | (Self::Disabled, Value::Bool(false))
+            | (Self::False, Value::Bool(false))
+            | (Self::True, Value::Bool(true)) => true,
             (Self::Number(off), Value::Number(text)) => text.parse() == Ok(off),
             (Self::Word(off), Value::String(text)) => text == off,
             (Self::Empty, Value::Array(elements)) => elements.is_empty(),

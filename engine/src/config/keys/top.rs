@@ -44,7 +44,7 @@ pub(super) const TOP: &[ForeignKey] = &[
     not_offered("curriculum_learning", Off::Disabled, "curriculum learning", "remove it"),
     not_offered("data_efficiency", Off::Disabled, "data sampling by difficulty", "remove it"),
     not_offered("eigenvalue", Off::Disabled, "the eigenvalue estimate for quantisation", "remove it"),
-    not_offered("elasticity", Off::Disabled, "elastic batch sizes", "remove it and write the batch keys"),
+    not_offered("elasticity", Off::Disabled, "elasticity", "remove it and write the batch keys"),
     not_offered(
         "gradient_allreduce_op",
         Off::Word("mean"),

@@ -50,13 +50,13 @@ pub(super) const ZERO: &[ForeignKey] = &[
     not_offered(
         "mics_hierarchical_params_gather",
         Off::False,
-        "MiCS, sharding over a part of the data ranks",
+        "MiCS (sharding over a part of the data ranks)",
         "remove it",
     ),
     not_offered(
         "mics_shard_size",
         Off::Number(-1.0),
-        "MiCS, sharding over a part of the data ranks",
+        "MiCS (sharding over a part of the data ranks)",
         "remove it, or set -1",
     ),
     not_offered(
@@ -71,7 +71,7 @@ pub(super) const ZERO: &[ForeignKey] = &[
         "offload of parameters",
         "remove it; ZeRO-3 with smaller units gathers less at once",
     ),
-    not_offered("zenflow", Off::Never, "ZenFlow, which updates the optimizer late", "remove it"),
+    not_offered("zenflow", Off::Never, "ZenFlow (late optimizer updates)", "remove it"),
     not_offered(
         "zero_hpz_partition_size",
         Off::Number(1.0),

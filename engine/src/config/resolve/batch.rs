@@ -3,16 +3,17 @@
 //!
 //! As in DeepSpeed, any two imply the third, and one of the first two alone implies one micro-batch per step.
 
+use crate::config::findings::{Findings, Place};
 use crate::config::kind::Auto;
 use crate::config::raw::RawRun;
 use crate::config::resolved::BatchConfig;
-use crate::config::section::{Field, Findings, Place};
+use crate::config::section::Field;
 
 use super::rules::at_least_one;
 
 const TRAIN: &str = "train_batch_size";
-const MICRO: &str = "train_micro_batch_size_per_gpu";
-const STEPS: &str = "gradient_accumulation_steps";
+const MICRO: &str = "`train_micro_batch_size_per_gpu`";
+const STEPS: &str = "`gradient_accumulation_steps`";
 
 /// Resolves the equation for data degree `data`; `None` leaves only the keys' own rules to check.
 pub(super) fn resolve(raw: &RawRun, data: Option<usize>, findings: &mut Findings) -> Option<BatchConfig> {
@@ -22,7 +23,7 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>, findings: &mut Findings
     let steps = known(&raw.gradient_accumulation_steps, findings);
     let (train, micro, steps) = (train?, micro?, steps?);
     if train.is_none() && micro.is_none() {
-        let repair = format!("add `{TRAIN}` or `{MICRO}`");
+        let repair = format!("add `{TRAIN}` or {MICRO}");
         let place = Place { path: TRAIN.to_owned(), ..raw.head.place.clone() };
         findings.missing(&place, "one of the two batch sizes is needed", &repair);
         return None;
@@ -64,8 +65,12 @@ impl Equation<'_> {
 
     fn without_steps(&self, train: usize, micro: usize, findings: &mut Findings) -> Option<BatchConfig> {
         let share = self.product(micro, 1, findings)?;
-        let steps =
-            self.quotient(train, share, &format!("{MICRO} {micro} x data degree {}", self.data), findings)?;
+        let steps = self.quotient(
+            train,
+            share,
+            &format!("{MICRO} {micro} x data degree {} = {share}", self.data),
+            findings,
+        )?;
         Some(BatchConfig { train_batch_size: train, micro_batch_size: micro, num_micro_batches: steps })
     }
 
@@ -75,9 +80,10 @@ impl Equation<'_> {
         steps: Option<usize>,
         findings: &mut Findings,
     ) -> Option<BatchConfig> {
+        let data = self.data;
         let factors = match steps {
-            Some(steps) => format!("{STEPS} {steps} x data degree {}", self.data),
-            None => format!("data degree {}", self.data),
+            Some(steps) => format!("{STEPS} {steps} x data degree {data} = {}", steps.saturating_mul(data)),
+            None => format!("data degree {data}"),
         };
         let steps = steps.unwrap_or(1);
         let share = self.product(1, steps, findings)?;
@@ -110,7 +116,7 @@ impl Equation<'_> {
     /// `train / share`, which must leave no rest.
     fn quotient(&self, train: usize, share: usize, factors: &str, findings: &mut Findings) -> Option<usize> {
         if !train.is_multiple_of(share) {
-            let rule = format!("{factors} = {share} does not divide it: every data rank gets the same share");
+            let rule = format!("{factors} does not divide it: every data rank gets the same share");
             let multiple = (train / share).max(1).saturating_mul(share);
             findings.broken(
                 &self.raw.train_batch_size.place,

@@ -5,10 +5,10 @@
 
 use crate::config::combination::{CombinationTable, Study, num_parameters};
 use crate::config::error::Problem;
+use crate::config::findings::{Findings, Place};
 use crate::config::notice::Notice;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig, OptimizerConfig, ZeroConfig, ZeroLevel};
-use crate::config::section::{Findings, Place};
 
 use super::parallel::{Grid, counted};
 
@@ -61,6 +61,8 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
     }
     let repair = if layers > 1 {
         format!("use `unit_layers` below {layers}, or write \"stage\": 1")
+    } else if grid.num_layers / 2 >= grid.pipeline {
+        "give every stage at least 2 layers, or write \"stage\": 1".to_owned()
     } else {
         let stages = (grid.num_layers / 2).max(1);
         format!(
@@ -86,7 +88,7 @@ fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, findings: &m
     let (layers, data) = (grid.largest_stage_layers(), grid.data);
     let gathered = zero.unit_layers.saturating_mul(1 + zero.prefetch_units);
     // In whole numbers: unit * (1 + prefetch) < layers * (1 - 1/d).
-    if data == 1 || gathered.saturating_mul(data) < layers.saturating_mul(data - 1) {
+    if data == 1 || gathered as u128 * (data as u128) < layers as u128 * (data as u128 - 1) {
         return;
     }
     let shard = layers as f64 / data as f64;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::config::findings::Findings;
 use crate::config::raw::RawComm;
 use crate::config::resolved::{BackendName, CommConfig};
-use crate::config::section::Findings;
 use crate::config::words::{BackendWord, Unoffered, refuse};
 
 const UNOFFERED: Unoffered = Unoffered { later: &["mpi", "nccl"], never: &["gloo", "ccl", "hccl"] };

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use crate::config::findings::Findings;
 use crate::config::kind::Either;
 use crate::config::raw::{RawData, RawEvaluation};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
-use crate::config::section::Findings;
 
 /// `data`. Whether the files exist is for the reader of the text to say: they may appear between `check` and `train`.
 pub(super) fn resolve(raw: &RawData, folder: &Path, findings: &mut Findings) -> Option<DataConfig> {

@@ -1,12 +1,10 @@
 //! Keys without effect, wherever they stand: hints get their line, what is not offered its error.
 
+use crate::config::findings::Findings;
 use crate::config::keys::Meaning;
 use crate::config::notice::Notice;
 use crate::config::raw::RawRun;
-use crate::config::section::{Findings, Foreign, Section};
-
-/// What DeepSpeed's keys of ZeRO-3 begin with.
-const ZERO3: &str = "stage3_";
+use crate::config::section::{Foreign, Section};
 
 /// Reports every key without effect.
 pub(super) fn check(raw: &RawRun, findings: &mut Findings) {
@@ -29,7 +27,7 @@ fn zero(raw: &RawRun, findings: &mut Findings) {
     let lower = matches!(level, Some(0..=2));
     let mut idle: Vec<String> = Vec::new();
     for foreign in &zero.head.foreign {
-        if lower && foreign.key.name.starts_with(ZERO3) {
+        if lower && foreign.key.is_zero3_alone() {
             idle.push(format!("`{}`", foreign.key.name));
         } else {
             report(foreign, findings);

@@ -19,10 +19,10 @@ pub(crate) mod precision;
 
 use std::path::Path;
 
+use super::findings::Findings;
 use super::raw::RawRun;
 use super::resolved::Run;
 use super::run_file::World;
-use super::section::Findings;
 
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut Findings) -> Option<Run> {

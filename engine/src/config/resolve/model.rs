@@ -1,9 +1,10 @@
 //! `model`: the family and its sizes.
 
 use crate::config::combination::approximate_parameters;
+use crate::config::findings::Findings;
 use crate::config::raw::RawModel;
 use crate::config::resolved::{GptConfig, ModelConfig};
-use crate::config::section::{Field, Findings};
+use crate::config::section::Field;
 use crate::config::words::{FamilyWord, Unoffered, refuse};
 
 use super::rules::{MAX_COUNT, at_least_one};
@@ -80,7 +81,10 @@ fn heads(
     let heads = size(field, findings)?;
     let hidden_size = hidden_size?;
     if !hidden_size.is_multiple_of(heads) {
-        let below = (1..=heads).rev().find(|&n| hidden_size.is_multiple_of(n)).unwrap_or(1);
+        // The next divisor below; no sane width is further than this from one.
+        let below =
+            (1..=heads.min(hidden_size)).rev().take(1024).find(|&heads| hidden_size.is_multiple_of(heads));
+        let below = below.unwrap_or(1);
         let rule = format!(
             "`model.hidden_size` is {hidden_size}, which {heads} does not divide: every head has the same width"
         );

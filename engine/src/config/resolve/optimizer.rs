@@ -1,9 +1,10 @@
 //! `optimizer`: which, and its hyper-parameters.
 
+use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::raw::{RawOptimizer, RawOptimizerParams};
 use crate::config::resolved::{NoDecay, OptimizerConfig};
-use crate::config::section::{Field, Findings};
+use crate::config::section::Field;
 use crate::config::words::{OptimizerWord, Unoffered, refuse};
 
 use super::rules::{below_one, not_negative};
@@ -87,11 +88,10 @@ fn eps(params: &RawOptimizerParams, findings: &mut Findings) -> Option<f64> {
 
 /// Reports a parameter that belongs to another optimizer.
 fn not_of<T: Clone>(field: &Field<T>, owner: &str, why: &str, findings: &mut Findings) -> Option<()> {
-    if field.is_written() {
+    if field.given().is_some() {
         findings.broken(&field.place, "set", format!("it belongs to {owner}: {why}"), "remove it");
-        return None;
     }
-    Some(())
+    (!field.is_written()).then_some(())
 }
 
 fn no_decay(raw: &RawOptimizer, findings: &mut Findings) -> Option<NoDecay> {

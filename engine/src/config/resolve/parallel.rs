@@ -1,10 +1,11 @@
 //! `parallel`: the grid of pipeline degree x data degree, and which layers each stage gets.
 
+use crate::config::findings::Findings;
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::RawParallel;
 use crate::config::resolved::{ParallelConfig, PartitionConfig, ScheduleName};
 use crate::config::run_file::World;
-use crate::config::section::{Field, Findings};
+use crate::config::section::Field;
 use crate::config::words::{PartitionWord, ScheduleWord, Unoffered, refuse};
 
 use super::rules::at_least_one;
@@ -117,43 +118,37 @@ fn stages(
 
 /// The data degree. A launcher's number of ranks must be p * d exactly: a rank left over would wait for ever.
 fn data(raw: &RawParallel, pipeline: Option<usize>, world: World, findings: &mut Findings) -> Option<usize> {
-    let given = raw.data.or(Auto::Auto)?.value();
-    let given = match given {
-        Some(data) => Some(at_least_one(&raw.data, Some(data), findings)?),
-        None => None,
-    };
-    let pipeline = pipeline?;
-    match (given, world.ranks) {
-        (None, None) => Some(1),
-        (None, Some(ranks)) => {
-            if !ranks.is_multiple_of(pipeline) || ranks == 0 {
-                let rule =
-                    format!("the launcher started {}, which it does not divide", counted(ranks, "rank"));
-                let repair = format!("start a multiple of {pipeline}, or use a divisor of {ranks}");
-                findings.broken(&raw.pipeline.place, pipeline, rule, repair);
-                return None;
-            }
-            Some(ranks / pipeline)
-        }
-        (Some(data), ranks) => {
-            // Ranks are numbered in 32 bits.
-            let needed = pipeline.checked_mul(data).filter(|&needed| u32::try_from(needed).is_ok());
-            let Some(needed) = needed else {
-                let rule = format!("with `parallel.pipeline` {pipeline} that is more than 2^32 ranks");
-                findings.broken(&raw.data.place, data, rule, "use a smaller grid");
-                return None;
-            };
-            if let Some(ranks) = ranks.filter(|&ranks| ranks != needed) {
-                let rule = format!(
-                    "with `parallel.pipeline` {pipeline} that is {needed} ranks, and the launcher started {ranks}"
-                );
-                let repair = format!("start {needed} ranks, or write \"auto\"");
-                findings.broken(&raw.data.place, data, rule, repair);
-                return None;
-            }
-            Some(data)
-        }
+    let written = raw.data.or(Auto::Auto)?.value();
+    if written.is_some() {
+        at_least_one(&raw.data, written, findings)?;
     }
+    let pipeline = pipeline?;
+    let data = match (written, world.ranks) {
+        (Some(data), _) => data,
+        (None, None) => 1,
+        (None, Some(ranks)) if ranks > 0 && ranks.is_multiple_of(pipeline) => ranks / pipeline,
+        (None, Some(ranks)) => {
+            let rule = format!("the launcher started {}, which it does not divide", counted(ranks, "rank"));
+            let repair = format!("start a multiple of {pipeline}, or use a divisor of {ranks}");
+            findings.broken(&raw.pipeline.place, pipeline, rule, repair);
+            return None;
+        }
+    };
+    // Ranks are numbered in 32 bits.
+    let Some(needed) = pipeline.checked_mul(data).filter(|&needed| u32::try_from(needed).is_ok()) else {
+        let rule = format!("with `parallel.pipeline` {pipeline} that is more than 2^32 ranks");
+        findings.broken(&raw.data.place, data, rule, "use a smaller grid");
+        return None;
+    };
+    if let Some(ranks) = world.ranks.filter(|&ranks| ranks != needed) {
+        let rule = format!(
+            "with `parallel.pipeline` {pipeline} that is {needed} ranks, and the launcher started {ranks}"
+        );
+        let repair = format!("start {needed} ranks, or write \"auto\"");
+        findings.broken(&raw.data.place, data, rule, repair);
+        return None;
+    }
+    Some(data)
 }
 
 fn schedule(raw: &RawParallel, findings: &mut Findings) -> Option<ScheduleName> {

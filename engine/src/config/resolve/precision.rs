@@ -1,8 +1,8 @@
 //! Which type a run computes in, from the two keys that users set.
 
+use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::raw::{RawBf16, RawFp16};
-use crate::config::section::Findings;
 
 /// What `bf16.enabled` and `fp16.enabled` say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Rules that many keys share, and those of the top level.
 
+use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig};
 use crate::config::run_file::World;
-use crate::config::section::{Field, Findings};
+use crate::config::section::Field;
 
 use super::parallel::Grid;
 

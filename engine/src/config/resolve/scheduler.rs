@@ -1,10 +1,11 @@
 //! `scheduler`: DeepSpeed's learning rate schedules and their defaults.
 
+use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::notice::Notice;
 use crate::config::raw::{RawScheduler, RawSchedulerParams};
 use crate::config::resolved::{OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
-use crate::config::section::{Field, Findings};
+use crate::config::section::Field;
 use crate::config::words::{SchedulerWord, Unoffered, WarmupWord, refuse};
 
 use super::rules::not_negative;
@@ -146,11 +147,10 @@ impl Params<'_> {
 
 /// Reports a parameter that belongs to another schedule.
 fn not_of<T: Clone>(field: &Field<T>, owner: &str, findings: &mut Findings) -> Option<()> {
-    if field.is_written() {
+    if field.given().is_some() {
         findings.broken(&field.place, "set", format!("it belongs to {owner}"), "remove it");
-        return None;
     }
-    Some(())
+    (!field.is_written()).then_some(())
 }
 
 /// The value, if it lies in `0..=1`.

@@ -1,9 +1,9 @@
 //! `zero_optimization`: the level, and for ZeRO-3 its units, residency, prefetching and reduction.
 
+use crate::config::findings::Findings;
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::RawZero;
 use crate::config::resolved::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
-use crate::config::section::Findings;
 use crate::config::words::{ReduceWord, ResidencyWord, UnitWord, Unoffered, refuse};
 
 use super::parallel::Grid;

@@ -1,20 +1,69 @@
 //! The whole path from text to run: what a valid file becomes, and the exact words for every mistake.
 
+mod batch;
+mod combination;
+mod defaults;
+mod documents;
+mod foreign;
+mod grid;
+mod learning;
+mod robust;
+mod sections;
+mod syntax;
+
+use expect_test::Expect;
+
 use super::{RunFile, World};
 
+/// A host of 8 cores on which the engine starts its own ranks.
 const WORLD: World = World { cores: 8, ranks: None };
 
-const MINIMAL: &str = r#"{
-  "model": { "family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16 },
-  "data": { "text": "*.md" },
-  "train_batch_size": 8,
-  "steps": 10
-}"#;
+/// A valid file, one key per line: `model` is line 2, `data` 3, `train_batch_size` 4, `steps` 5.
+const BASE: &[(&str, &str)] = &[
+    (
+        "model",
+        r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16}"#,
+    ),
+    ("data", r#"{"text": "a.md"}"#),
+    ("train_batch_size", "8"),
+    ("steps", "10"),
+];
 
-#[test]
-fn a_minimal_file_resolves() {
-    let (run, notices) = RunFile::parse("run.json", MINIMAL).unwrap().resolve(WORLD).unwrap();
-    assert_eq!(run.batch.micro_batch_size, 8);
-    assert_eq!(run.threads, 8);
-    assert!(notices.is_empty());
+/// The valid file with some keys at the top level replaced or added; an empty value leaves a key out.
+fn file(changes: &[(&str, &str)]) -> String {
+    let mut keys = BASE.to_vec();
+    for &(key, value) in changes {
+        match keys.iter_mut().find(|(name, _)| *name == key) {
+            Some(entry) => entry.1 = value,
+            None => keys.push((key, value)),
+        }
+    }
+    let written = keys.iter().filter(|(_, value)| !value.is_empty());
+    let lines: Vec<String> = written.map(|(key, value)| format!("  \"{key}\": {value}")).collect();
+    format!("{{\n{}\n}}", lines.join(",\n"))
+}
+
+/// The errors of a text, or what it says although nothing is wrong. It ends a line, so that expectations always are
+/// lines of their own, which `cargo fmt` and `UPDATE_EXPECT=1` both leave in place.
+fn outcome(text: &str, arguments: &[&str], world: World) -> String {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let file = RunFile::parse("run.json", text).and_then(|file| file.set(&arguments));
+    match file.and_then(|file| file.resolve(world)) {
+        Ok((_, notices)) if notices.is_empty() => "valid\n".to_owned(),
+        Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
+        Err(errors) => format!("{errors}\n"),
+    }
+}
+
+/// Compares the outcome of the valid file with changes.
+fn check(changes: &[(&str, &str)], expected: Expect) {
+    expected.assert_eq(&outcome(&file(changes), &[], WORLD));
+}
+
+/// The run that the valid file with changes becomes.
+fn run(changes: &[(&str, &str)]) -> super::Run {
+    match RunFile::parse("run.json", &file(changes)).unwrap().resolve(WORLD) {
+        Ok((run, _)) => run,
+        Err(errors) => panic!("{errors}"),
+    }
 }

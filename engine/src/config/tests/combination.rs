@@ -1,0 +1,285 @@
+//! ZeRO beside pipelines: what is refused, with its numbers, and what is warned of.
+
+use expect_test::expect;
+
+use super::{check, run};
+use crate::config::combination::num_parameters;
+use crate::config::resolved::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+
+const MLP: &str = r#"{"family": "mlp", "num_layers": 8, "hidden_size": 100, "seq_length": 16}"#;
+
+/// The numbers by hand, s = 2 for AdamW: a block has 100^2 + 100 = 10,100 parameters, embedding and head 25,600 each; a
+/// stage of four blocks and one of the two has P = 66,000; a unit of one block and embedding U = 35,700. At d = 2 and
+/// m = 4, G = 4 * 66,000 / 2 = 132,000. In bytes: parameters 264,000, optimizer 264,000; ZeRO-2 by micro-batch has
+/// gradients 132,000 + 8 U = 417,600 and sends 5 G = 660,000; ZeRO-3 gathers 8 U = 285,600 and sends 12 G = 1,584,000.
+/// Without the pipeline: P = 132,000, d = 4, m = 2: parameters 528,000, gradients 132,000 + 285,600, optimizer 264,000,
+/// sent 3 * 396,000 = 1,188,000.
+#[test]
+fn zero_2_with_a_pipeline_is_refused_with_this_runs_numbers() {
+    let changes = [
+        ("model", MLP),
+        ("parallel", r#"{"pipeline": 2, "data": 2}"#),
+        ("gradient_accumulation_steps", "4"),
+        ("zero_optimization", r#"{"stage": 2}"#),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+              per rank                                                         parameters   gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-2, pipeline 2 x data 2, reduced once per step       257.8 KiB        0 B  257.8 KiB  257.8 KiB  773.4 KiB      257.8 KiB
+              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   257.8 KiB        0 B  407.8 KiB  257.8 KiB  923.4 KiB      644.5 KiB
+              ZeRO-1, pipeline 2 x data 2                                       257.8 KiB        0 B  257.8 KiB  257.8 KiB  773.4 KiB      257.8 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer                     128.9 KiB  278.9 KiB  407.8 KiB  257.8 KiB    1.0 MiB        1.5 MiB
+              ZeRO-2, pipeline 1 x data 4                                       515.6 KiB        0 B  407.8 KiB  257.8 KiB    1.2 MiB        1.1 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn zero_2_is_refused_even_where_sizes_are_wrong() {
+    let changes = [("parallel", r#"{"pipeline": 5}"#), ("zero_optimization", r#"{"stage": 2}"#)];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:6:28: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
+            run.json:7:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 5): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+        "#]],
+    );
+}
+
+#[test]
+fn zero_3_needs_several_units_per_stage() {
+    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
+    check(
+        &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
+        expect![[r#"
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use `unit_layers` below 2, or write "stage": 1
+              per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
+              ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  103.2 KiB  169.9 KiB  133.2 KiB  473.0 KiB      199.9 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  260.7 KiB  116.4 KiB  609.8 KiB      349.1 KiB
+        "#]],
+    );
+    check(
+        &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": "stage"}"#)],
+        expect![[r#"
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use `unit_layers` below 2, or write "stage": 1
+              per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
+              ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  103.2 KiB  169.9 KiB  133.2 KiB  473.0 KiB      199.9 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  260.7 KiB  116.4 KiB  609.8 KiB      349.1 KiB
+        "#]],
+    );
+    let parallel = ("parallel", r#"{"pipeline": 4, "data": 2}"#);
+    check(
+        &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
+        expect![[r#"
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all 1 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use a pipeline of at most 2, so that every stage has two units, or write "stage": 1
+              per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-3, pipeline 4 x data 2, one unit per stage    41.8 KiB  83.6 KiB  209.1 KiB   83.6 KiB  418.1 KiB      125.4 KiB
+              ZeRO-1, pipeline 4 x data 2                                 83.6 KiB       0 B   83.6 KiB   83.6 KiB  250.9 KiB       83.6 KiB
+              ZeRO-2, pipeline 1 x data 8                                232.8 KiB       0 B  132.3 KiB   58.2 KiB  423.3 KiB      407.3 KiB
+        "#]],
+    );
+    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2, "partition": [3, 1]}"#);
+    check(
+        &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
+        expect![[r#"
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; give every stage at least 2 layers, or write "stage": 1
+              per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    91.4 KiB  182.9 KiB  457.2 KiB  182.9 KiB  914.4 KiB      274.3 KiB
+              ZeRO-1, pipeline 2 x data 2                                182.9 KiB        0 B  182.9 KiB  182.9 KiB  548.6 KiB      182.9 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  161.4 KiB  116.4 KiB  510.6 KiB      349.1 KiB
+        "#]],
+    );
+}
+
+#[test]
+fn zero_3_without_a_pipeline_may_have_one_unit_and_is_warned() {
+    let data = ("parallel", r#"{"data": 2}"#);
+    check(
+        &[data, ("zero_optimization", r#"{"stage": 3, "unit_layers": "stage"}"#)],
+        expect![[r#"
+            run.json:7:52: warning: `zero_optimization.unit_layers`: a unit of 4 layers holds all 4 of stage 0: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
+        "#]],
+    );
+    check(
+        &[data, ("zero_optimization", r#"{"stage": 3, "unit_layers": 9}"#)],
+        expect![[r#"
+            run.json:7:52: warning: `zero_optimization.unit_layers`: a unit of 9 layers holds all 4 of stage 0: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
+        "#]],
+    );
+}
+
+/// The worked example: 12 layers a stage, data degree 2, units of 4 with prefetch 1 hold 8 layers beside 6 at rest.
+#[test]
+fn units_that_cannot_pay_are_warned_of() {
+    let model = r#"{"family": "mlp", "num_layers": 48, "hidden_size": 8, "seq_length": 16}"#;
+    let outcome = |zero: &str, parallel: &str| {
+        super::outcome(
+            &super::file(&[("model", model), ("parallel", parallel), ("zero_optimization", zero)]),
+            &[],
+            super::WORLD,
+        )
+    };
+    let grid = r#"{"pipeline": 4, "data": 2}"#;
+    expect![[r#"
+        run.json:7:52: warning: `zero_optimization.unit_layers`: units of 4 layers with `prefetch_units` 1 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 6.0
+    "#]].assert_eq(&outcome(r#"{"stage": 3, "unit_layers": 4}"#, grid));
+    // Break-even at data degree 2 and 12 layers: 5 layers without prefetch, 2 with.
+    for (prefetch, pays) in [(0, 5), (1, 2)] {
+        for unit in 1..12 {
+            let zero = format!(r#"{{"stage": 3, "unit_layers": {unit}, "prefetch_units": {prefetch}}}"#);
+            assert_eq!(outcome(&zero, grid) == "valid\n", unit <= pays, "{zero}");
+        }
+    }
+}
+
+#[test]
+fn one_data_rank_leaves_nothing_to_shard() {
+    check(
+        &[("parallel", r#"{"pipeline": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)],
+        expect![[r#"
+            run.json:7:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 1}"#)],
+        expect![[r#"
+            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
+        "#]],
+    );
+}
+
+#[test]
+fn reduction_follows_the_level() {
+    let zero = |zero: &str| run(&[("zero_optimization", zero)]).zero.reduce;
+    assert_eq!(zero(r#"{}"#), ReductionPolicy::Last);
+    assert_eq!(zero(r#"{"stage": 1, "reduce": "last"}"#), ReductionPolicy::Last);
+    assert_eq!(zero(r#"{"stage": 2}"#), ReductionPolicy::Every);
+    assert_eq!(zero(r#"{"stage": 3}"#), ReductionPolicy::Every);
+    assert_eq!(zero(r#"{"stage": 3, "reduce": "last"}"#), ReductionPolicy::Last);
+    check(
+        &[("zero_optimization", r#"{"stage": 1, "reduce": "every"}"#)],
+        expect![[r#"
+            run.json:6:47: `zero_optimization.reduce` is "every", but ZeRO-1 keeps whole gradients, which are reduced once per step; use "last", or ZeRO-2 or ZeRO-3
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 2, "reduce": "last"}"#)],
+        expect![[r#"
+            run.json:6:47: `zero_optimization.reduce` is "last", but gradients that are reduced once accumulate unsharded, which is ZeRO-1; use "every", or write "stage": 1
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "reduce": "always"}"#)],
+        expect![[r#"
+            run.json:6:47: `zero_optimization.reduce` is "always", but it must be "every" or "last"; use "every" or "last"
+        "#]],
+    );
+}
+
+#[test]
+fn residency_and_prefetch() {
+    let data = ("parallel", r#"{"data": 2}"#);
+    let zero = |zero: &str| run(&[data, ("zero_optimization", zero)]).zero;
+    let resident_units = ResidencyConfig::Strict;
+    let strict = zero(r#"{"stage": 3, "resident_units": "strict", "prefetch_units": "auto"}"#);
+    let expected = ZeroConfig {
+        level: ZeroLevel::Zero3,
+        unit_layers: 1,
+        resident_units,
+        prefetch_units: 1,
+        reduce: ReductionPolicy::Every,
+    };
+    assert_eq!(strict, expected);
+    assert_eq!(zero(r#"{"stage": 3}"#).resident_units, ResidencyConfig::Units(2));
+    assert_eq!(zero(r#"{"stage": 3, "prefetch_units": 0}"#).resident_units, ResidencyConfig::Units(1));
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "resident_units": 1}"#)],
+        expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` is 1, but the unit in use and 1 prefetched ones must fit, so it must be at least 2; use 2, or fewer `prefetch_units`
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "resident_units": 5}"#)],
+        expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` is 5, but keeping more units than those in use and prefetched is not offered yet; use 2 or "strict"
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "resident_units": "all"}"#)],
+        expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` is "all", but that is not offered yet; use "strict"
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "resident_units": "strickt"}"#)],
+        expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict"; did you mean "strict"?
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "prefetch_units": 2}"#)],
+        expect![[r#"
+            run.json:6:55: `zero_optimization.prefetch_units` is 2, but gathering more than one use ahead is not offered yet; use 0 or 1
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "unit_layers": 0.5}"#)],
+        expect![[r#"
+            run.json:6:52: `zero_optimization.unit_layers` is 0.5, but a unit of a part of a layer is not offered yet; use a whole number
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "unit_layers": 0}"#)],
+        expect![[r#"
+            run.json:6:52: `zero_optimization.unit_layers` is 0, but a unit holds at least one layer; use 1 or more
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 3, "unit_layers": -1}"#)],
+        expect![[r#"
+            run.json:6:52: `zero_optimization.unit_layers` is -1, but a unit holds at least one layer; use 1 or more
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": 4}"#)],
+        expect![[r#"
+            run.json:6:34: `zero_optimization.stage` is 4, but ZeRO has the levels 0, 1, 2 and 3; use one of them
+        "#]],
+    );
+    check(
+        &[("zero_optimization", r#"{"stage": true}"#)],
+        expect![[r#"
+            run.json:6:34: `zero_optimization.stage` must be a whole number, but is true
+        "#]],
+    );
+}
+
+#[test]
+fn keys_of_a_higher_level_are_named_in_one_warning() {
+    let zero = r#"{"stage": 1, "stage3_param_persistence_threshold": 1e5, "prefetch_units": 7,
+        "stage3_max_live_parameters": 1e9, "resident_units": "all"}"#;
+    check(
+        &[("parallel", r#"{"data": 2}"#), ("zero_optimization", zero)],
+        expect![[r#"
+            run.json:7:3: warning: `zero_optimization`: ZeRO-1 keeps every parameter gathered, so these keys of ZeRO-3 have no effect: `stage3_param_persistence_threshold`, `stage3_max_live_parameters`, `resident_units`, `prefetch_units`
+        "#]],
+    );
+}
+
+/// OpenAI's small and medium models, whose sizes are known: 124,439,808 and 354,823,168 parameters.
+#[test]
+fn gpt_2_has_as_many_parameters_as_is_known() {
+    for (layers, hidden, heads, expected) in [(12, 768, 12, 124_439_808), (24, 1024, 16, 354_823_168)] {
+        let model = format!(
+            r#"{{"family": "gpt2", "num_layers": {layers}, "hidden_size": {hidden}, "num_attention_heads": {heads},
+                "seq_length": 1024, "vocab_size": 50257}}"#
+        );
+        assert_eq!(num_parameters(&run(&[("model", &model)]).model), expected);
+    }
+}

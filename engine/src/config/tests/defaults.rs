@@ -1,0 +1,61 @@
+//! The defaults that the documentation states are those that the resolver applies.
+
+use super::{BASE, WORLD, file};
+use crate::config::RunFile;
+use crate::config::raw::RawRun;
+use crate::config::resolved::Run;
+use crate::config::section::{Section, SectionSpec};
+
+/// Files that between them let every key stand.
+const FILES: &[&[(&str, &str)]] = &[
+    &[],
+    &[("optimizer", r#"{"type": "SGD"}"#)],
+    &[("scheduler", r#"{"type": "WarmupLR"}"#)],
+    &[("scheduler", r#"{"type": "WarmupCosineLR"}"#)],
+    &[("zero_optimization", r#"{"stage": 3}"#), ("parallel", r#"{"data": 2}"#)],
+];
+
+fn resolve(changes: &[(&str, &str)], arguments: &[String]) -> Option<Run> {
+    let file = RunFile::parse("run.json", &file(changes)).unwrap().set(arguments).unwrap();
+    file.resolve(WORLD).ok().map(|(run, _)| run)
+}
+
+#[test]
+fn writing_a_default_changes_nothing() {
+    fn visit(section: &SectionSpec, count: &mut usize) {
+        for key in &section.keys {
+            // Defaults that are formulas are no JSON; the tests of their sections hold them.
+            if serde_json::from_str::<serde_json::Value>(key.default).is_err() {
+                continue;
+            }
+            let path = crate::config::source::join(section.path, key.name);
+            let argument = [format!("{path}={}", key.default)];
+            let allowed: Vec<_> =
+                FILES.iter().filter_map(|base| Some((base, resolve(base, &argument)?))).collect();
+            assert!(!allowed.is_empty(), "no file lets {path} stand");
+            for (base, run) in allowed {
+                // A file that chooses another value than the default does not leave the key out.
+                let leaves_out = !base.iter().any(|(_, text)| text.contains(&format!("\"{}\"", key.name)));
+                if leaves_out {
+                    assert_eq!(Some(run), resolve(base, &[]), "{path}");
+                    *count += 1;
+                }
+            }
+        }
+        for (_, inner) in &section.sections {
+            visit(inner, count);
+        }
+    }
+    let mut count = 0;
+    visit(&RawRun::spec(), &mut count);
+    assert!(count > 50, "enough keys have a default: {count}");
+}
+
+#[test]
+fn needed_keys_are_needed() {
+    for (name, _) in BASE {
+        let errors = RunFile::parse("run.json", &file(&[(name, "")])).unwrap().resolve(WORLD).unwrap_err();
+        let paths: Vec<&str> = errors.iter().map(|error| error.path()).collect();
+        assert_eq!(paths, [*name]);
+    }
+}

@@ -1,0 +1,117 @@
+//! What is generated is up to date, and what is shipped loads. `UPDATE_EXPECT=1` writes the generated files anew.
+
+use std::path::Path;
+
+use expect_test::expect_file;
+use serde_json::Value;
+
+use crate::config::{NoticeKind, RunFile, World, reference, schema};
+
+#[test]
+fn the_schema_is_up_to_date() {
+    let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    expect_file!["../../../../docs/run.schema.json"].assert_eq(&text);
+}
+
+#[test]
+fn the_key_tables_are_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/run-file.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let marker = text.find("<!-- Generated").expect("the tables follow their marker");
+    let end = text[marker..].find("-->").expect("a comment ends") + marker + 3;
+    expect_file!["../../../../docs/run-file.md"].assert_eq(&format!("{}\n\n{}", &text[..end], reference()));
+}
+
+/// Every example is valid, and only the DeepSpeed file has keys without effect.
+#[test]
+fn every_example_loads() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let file = RunFile::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let world = World { cores: 2, ranks: None };
+        let (run, notices) = file.resolve(world).unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
+        let expected = if name == "deepspeed-zero1.json" { 10 } else { 0 };
+        assert_eq!(notices.len(), expected, "{name}: {notices:#?}");
+        let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning);
+        assert_eq!(warnings.count(), usize::from(expected > 0), "{name}");
+        names.push(name);
+    }
+    names.sort();
+    let expected = [
+        "deepspeed-zero1.json",
+        "gpt2-124m.json",
+        "quickstart.json",
+        "seed-48-layers.json",
+        "zero1-pipeline.json",
+        "zero2-data.json",
+    ];
+    assert_eq!(names, expected);
+}
+
+/// What of JSON Schema the schema uses; any other word fails, so that nothing goes unchecked.
+fn conforms(value: &Value, schema: &Value) -> bool {
+    let words = schema.as_object().unwrap();
+    words.iter().all(|(word, rule)| match word.as_str() {
+        "$schema" | "title" | "description" | "default" => true,
+        "type" => match rule.as_str().unwrap() {
+            "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            "number" => value.is_number(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            other => panic!("type {other}"),
+        },
+        "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
+        "enum" => rule.as_array().unwrap().iter().any(|choice| equal(choice, value)),
+        "const" => equal(rule, value),
+        "anyOf" => rule.as_array().unwrap().iter().any(|choice| conforms(value, choice)),
+        "items" => value.as_array().is_none_or(|items| items.iter().all(|item| conforms(item, rule))),
+        "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
+        "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= rule.as_u64().unwrap()),
+        "required" => rule.as_array().unwrap().iter().all(|key| value.get(key.as_str().unwrap()).is_some()),
+        "properties" => value.as_object().is_none_or(|entries| {
+            entries.iter().all(|(key, value)| rule.get(key).is_none_or(|schema| conforms(value, schema)))
+        }),
+        "additionalProperties" => value
+            .as_object()
+            .is_none_or(|entries| entries.keys().all(|key| words["properties"].get(key).is_some())),
+        other => panic!("the word {other} is not checked"),
+    })
+}
+
+/// Numbers are equal however they are spelled.
+fn equal(a: &Value, b: &Value) -> bool {
+    a == b || a.as_f64().zip(b.as_f64()).is_some_and(|(a, b)| a == b)
+}
+
+#[test]
+fn the_schema_accepts_the_examples_and_rejects_slips() {
+    let schema = schema().to_value();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert!(conforms(&value, &schema), "{}", path.display());
+        for (pointer, slip) in
+            [("/model/num_layers", "\"12\""), ("/model/family", "\"gpt3\""), ("/steps", "-1")]
+        {
+            let mut value = value.clone();
+            *value.pointer_mut(pointer).unwrap() = serde_json::from_str(slip).unwrap();
+            assert!(!conforms(&value, &schema), "{pointer} {slip}");
+        }
+        let mut unknown = value.clone();
+        unknown["parallel"]["pipelines"] = 2.into();
+        assert!(!conforms(&unknown, &schema));
+        let mut offload = value.clone();
+        offload["zero_optimization"]["offload_param"] = serde_json::json!({ "device": "cpu" });
+        assert!(!conforms(&offload, &schema));
+        let mut missing = value;
+        missing.as_object_mut().unwrap().remove("data");
+        assert!(!conforms(&missing, &schema));
+    }
+}

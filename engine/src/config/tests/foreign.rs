@@ -1,0 +1,178 @@
+//! The three classes of DeepSpeed's keys.
+
+use expect_test::expect;
+
+use super::{check, file, outcome};
+use crate::config::keys::{self, Meaning, Off};
+use crate::config::raw::RawRun;
+use crate::config::section::{Section, SectionSpec};
+
+#[test]
+fn hints_get_one_line_each() {
+    let changes = [
+        ("steps_per_print", "10"),
+        ("wall_clock_breakdown", "false"),
+        ("zero_optimization", r#"{"stage": 1, "overlap_comm": true, "reduce_bucket_size": "auto"}"#),
+        ("parallel", r#"{"data": 2}"#),
+        ("$schema", "\"run.schema.json\""),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:6:22: hint: `steps_per_print`: no effect here: every step is reported
+            run.json:7:27: hint: `wall_clock_breakdown`: no effect here: measured times are in the run's metrics and in `compare`
+            run.json:8:53: hint: `zero_optimization.overlap_comm`: no effect here: communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead
+            run.json:8:81: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_offered_is_named() {
+    let changes = [
+        ("amp", r#"{"enabled": true, "opt_level": "O1"}"#),
+        ("tensor_parallel", r#"{"autotp_size": 4}"#),
+        ("communication_data_type", "\"bf16\""),
+        ("gradient_predivide_factor", "2.0"),
+        ("memory", "\"80GiB\""),
+        (
+            "zero_optimization",
+            r#"{"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"},
+          "zero_quantized_weights": true, "zero_hpz_partition_size": 8, "mics_shard_size": 4,
+          "stage3_param_persistence_threshold": "auto", "include": ["h.0"]}"#,
+        ),
+        ("activation_checkpointing", r#"{"partition_activations": true, "enabled": true, "profile": true}"#),
+        ("checkpoint", r#"{"every": 100, "tag_validation": "Warn"}"#),
+        ("data_types", r#"{"grad_accum_dtype": "bf16"}"#),
+        ("elasticity", r#"{"enabled": true}"#),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:6:10: `amp` is an object, but automatic mixed precision (apex amp) is not offered; remove it; `bf16` selects precision
+            run.json:7:22: `tensor_parallel` is an object, but tensor parallelism is not offered; remove it; `parallel.pipeline` and ZeRO-3 split the model instead
+            run.json:8:30: `communication_data_type` is the string "bf16", but reduction in another type than f32 is not offered; remove it, or write "fp32"
+            run.json:9:32: `gradient_predivide_factor` is 2.0, but dividing gradients before the reduction is not offered; remove it: gradients are reduced in f32 and cannot overflow there
+            run.json:10:13: `memory` is the string "80GiB", but planning within a memory budget is not offered yet; remove it; `pipezero plan` shows the memory
+            run.json:11:54: `zero_optimization.offload_param` is an object, but offload of parameters is not offered; remove it; ZeRO-3 with smaller units gathers less at once
+            run.json:11:94: `zero_optimization.offload_optimizer` is an object, but offload of the optimizer is not offered; remove it; more data ranks shard the optimizer further
+            run.json:12:37: `zero_optimization.zero_quantized_weights` is true, but quantised gathering (ZeRO++) is not offered; remove it, or set false
+            run.json:12:70: `zero_optimization.zero_hpz_partition_size` is 8, but a secondary copy of the weights in each host (ZeRO++ hpZ) is not offered; remove it, or set 1
+            run.json:12:92: `zero_optimization.mics_shard_size` is 4, but MiCS (sharding over a part of the data ranks) is not offered; remove it, or set -1
+            run.json:13:49: `zero_optimization.stage3_param_persistence_threshold` is the string "auto", but keeping small parameters gathered is not offered yet; remove it, or set 0
+            run.json:13:68: `zero_optimization.include` is a list, but sharding parameters by pattern is not offered yet; remove it; every parameter is sharded
+            run.json:14:57: `activation_checkpointing.partition_activations` is true, but tensor parallelism is not offered; remove it, or set false
+            run.json:14:74: `activation_checkpointing.enabled` is true, but recomputing activations is not offered yet; remove it, or set false
+            run.json:15:27: `checkpoint.every` is 100, but a checkpoint to resume from is not offered yet; remove it; the final weights are always saved
+            run.json:16:38: `data_types.grad_accum_dtype` is the string "bf16", but accumulation in another type than f32 is not offered; remove it, or write "fp32"
+            run.json:17:17: `elasticity` is an object, but elasticity is not offered; remove it and write the batch keys
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_switched_off_is_accepted_in_silence() {
+    let changes = [
+        ("amp", r#"{"enabled": false}"#),
+        ("elasticity", "{}"),
+        ("communication_data_type", "null"),
+        ("prescale_gradients", "false"),
+        ("gradient_predivide_factor", "1"),
+        (
+            "zero_optimization",
+            r#"{"offload_param": {"device": "none"}, "offload_optimizer": null, "mics_shard_size": -1}"#,
+        ),
+        ("activation_checkpointing", r#"{"partition_activations": false, "number_checkpoints": null}"#),
+        ("data_types", r#"{"grad_accum_dtype": "fp32"}"#),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            valid
+        "#]],
+    );
+}
+
+/// A spelling of `off` as JSON, and one value that is not it.
+fn spellings(off: Off) -> (Option<String>, &'static str) {
+    match off {
+        Off::Never => (None, "{\"some\": 1}"),
+        Off::False => (Some("false".to_owned()), "true"),
+        Off::True => (Some("true".to_owned()), "false"),
+        Off::Number(number) => (Some(number.to_string()), "123456"),
+        Off::Word(word) => (Some(format!("\"{word}\"")), "\"other\""),
+        Off::Disabled => (Some("{\"enabled\": false}".to_owned()), "{\"enabled\": true}"),
+        Off::NoDevice => (Some("{\"device\": \"none\"}".to_owned()), "{\"device\": \"cpu\"}"),
+        Off::Empty => (Some("[]".to_owned()), "[\"h.*\"]"),
+    }
+}
+
+/// Every key without effect, at every level: its class is what happens.
+#[test]
+fn every_foreign_key_keeps_its_class() {
+    fn visit(section: &SectionSpec, count: &mut usize) {
+        for key in keys::foreign(section.path) {
+            let path = crate::config::source::join(section.path, key.name);
+            // A file at ZeRO-3, where no key is passed over as one of a higher level.
+            let base = file(&[("parallel", r#"{"data": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)]);
+            let base_notices = ["parallel.data=2", "zero_optimization.stage=3"];
+            let with_scheduler = match section.path {
+                "scheduler.params" => vec!["scheduler.type=WarmupLR"],
+                _ => vec![],
+            };
+            let outcome = |value: &str| {
+                let argument = format!("{path}={value}");
+                let mut arguments = base_notices.to_vec();
+                arguments.extend(&with_scheduler);
+                arguments.push(&argument);
+                outcome(&base, &arguments, super::WORLD)
+            };
+            let quiet = |text: &str| !text.contains(&format!("`{path}`"));
+            match key.meaning {
+                Meaning::Silent => assert!(quiet(&outcome("\"x\"")), "{path}"),
+                Meaning::Hint(decides) => {
+                    let found = outcome("\"auto\"");
+                    assert!(
+                        found.contains(&format!("hint: `{path}`: no effect here: {decides}")),
+                        "{path}: {found}"
+                    );
+                }
+                Meaning::NotOffered { off, what, repair } | Meaning::NotOfferedYet { off, what, repair } => {
+                    let yet = if matches!(key.meaning, Meaning::NotOfferedYet { .. }) { " yet" } else { "" };
+                    let (spelled, other) = spellings(off);
+                    let found = outcome(other);
+                    let error = format!(", but {what} is not offered{yet}; {repair}");
+                    assert!(found.contains(&error) && !quiet(&found), "{path}: {found}");
+                    if let Some(spelled) = spelled {
+                        assert!(quiet(&outcome(&spelled)), "{path}={spelled}");
+                    }
+                }
+            }
+            *count += 1;
+        }
+        for (_, inner) in &section.sections {
+            visit(inner, count);
+        }
+    }
+    let mut count = 0;
+    visit(&RawRun::spec(), &mut count);
+    assert!(count > 100, "every table is reached: {count}");
+}
+
+/// No key is both effective and foreign, and none stands twice.
+#[test]
+fn every_key_has_one_class() {
+    fn visit(section: &SectionSpec) {
+        let own =
+            section.keys.iter().map(|key| key.name).chain(section.sections.iter().map(|(name, _)| *name));
+        let mut names: Vec<&str> =
+            own.chain(keys::foreign(section.path).iter().map(|key| key.name)).collect();
+        names.sort_unstable();
+        let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+        assert!(twice.is_empty(), "{}: {twice:?}", section.path);
+        for (_, inner) in &section.sections {
+            visit(inner);
+        }
+    }
+    visit(&RawRun::spec());
+}

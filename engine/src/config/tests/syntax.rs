@@ -1,0 +1,328 @@
+//! Text that is not JSON, keys that are not known, and `--set`.
+
+use expect_test::{Expect, expect};
+
+use super::{BASE, WORLD, check, file, outcome};
+use crate::config::RunFile;
+
+fn check_text(text: &str, expected: Expect) {
+    expected.assert_eq(&outcome(text, &[], WORLD));
+}
+
+fn check_set(arguments: &[&str], expected: Expect) {
+    expected.assert_eq(&outcome(&file(&[]), arguments, WORLD));
+}
+
+#[test]
+fn the_base_is_valid() {
+    check(
+        &[],
+        expect![[r#"
+            valid
+        "#]],
+    );
+}
+
+#[test]
+fn truncated_and_malformed_json() {
+    check_text(
+        "",
+        expect![[r#"
+            run.json:1:1: the file is empty; a run file is one JSON object
+        "#]],
+    );
+    check_text(
+        "{\n  \"model\": {\n    \"family\": \"gpt2\"",
+        expect![[r#"
+            run.json:2:12: this object is never closed: the text ends before its `}`
+        "#]],
+    );
+    check_text(
+        "{\"steps\": [1, 2",
+        expect![[r#"
+            run.json:1:11: this list is never closed: the text ends before its `]`
+        "#]],
+    );
+    check_text(
+        "{\"steps\": \"1",
+        expect![[r#"
+            run.json:1:11: unterminated string literal
+        "#]],
+    );
+    check_text(
+        "{\"steps\": }",
+        expect![[r#"
+            run.json:1:11: unexpected close brace
+        "#]],
+    );
+    check_text(
+        "{\"steps\": 1,}",
+        expect![[r#"
+            run.json:1:12: trailing commas are not allowed
+        "#]],
+    );
+    check_text(
+        "{\"steps\": 1 // comment\n}",
+        expect![[r#"
+            run.json:1:13: comments are not JSON; remove it
+        "#]],
+    );
+    check_text(
+        "{\"steps\": 1 \"seed\": 2}",
+        expect![[r#"
+            run.json:1:12: expected comma
+        "#]],
+    );
+    check_text(
+        "{\"steps\": NaN}",
+        expect![[r#"
+            run.json:1:11: unexpected token
+        "#]],
+    );
+    check_text(
+        "{\"steps\": 01}",
+        expect![[r#"
+            run.json:1:12: expected comma
+        "#]],
+    );
+    check_text(
+        "{} {}",
+        expect![[r#"
+            run.json:1:4: text cannot contain more than one JSON value
+        "#]],
+    );
+    check_text(
+        "[1]",
+        expect![[r#"
+            run.json:1:1: the run file must be an object, but is a list
+        "#]],
+    );
+}
+
+/// No prefix of a valid file is one, and each has an error with a place.
+#[test]
+fn every_truncation_is_an_error_with_a_place() {
+    let text = file(&[("zero_optimization", r#"{"stage": 3, "offload_param": {"device": "none"}}"#)]);
+    for end in 0..text.len() {
+        let errors = RunFile::parse("run.json", &text[..end]).unwrap_err();
+        let places: Vec<_> = errors.iter().map(|error| error.line_column()).collect();
+        assert!(matches!(places[..], [Some(_)]), "{end}: {errors}");
+    }
+}
+
+#[test]
+fn columns_count_characters_and_lines_end_with_newlines() {
+    check_text(
+        "{\"größe\": 1,\r\n  \"ß\": 1, \"steps\": 1,,}",
+        expect![[r#"
+            run.json:2:22: unexpected token in object
+        "#]],
+    );
+}
+
+#[test]
+fn a_key_that_stands_twice() {
+    check_text(
+        "{\n  \"steps\": 1,\n  \"model\": {\"family\": \"gpt2\", \"family\": \"mlp\"},\n  \"steps\": 2\n}",
+        expect![[r#"
+            run.json:3:31: `model.family` stands twice, first at 3:13; keep one of the two
+            run.json:4:3: `steps` stands twice, first at 2:3; keep one of the two
+        "#]],
+    );
+}
+
+#[test]
+fn unknown_keys_name_the_nearest_at_every_level() {
+    let changes = [
+        ("modle", "{}"),
+        ("parallel", r#"{"pipelines": 2}"#),
+        (
+            "zero_optimization",
+            r#"{"unit_layer": 1, "overlap": true, "stage_3_max_live_parameters": 1, "shards": 2}"#,
+        ),
+        ("optimizer", r#"{"typ": "AdamW", "params": {"learning_rate": 1, "beta": 2}}"#),
+        ("scheduler", r#"{"type": "WarmupLR", "params": {"warmup_steps": 5, "warmup_num_step": 5}}"#),
+        ("comm", r#"{"timeout": 3}"#),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:6:3: unknown key `modle`; did you mean `model`?
+            run.json:7:16: unknown key `parallel.pipelines`; did you mean `pipeline`?
+            run.json:8:25: unknown key `zero_optimization.unit_layer`; did you mean `unit_layers`?
+            run.json:8:42: unknown key `zero_optimization.overlap`; did you mean `overlap_comm`?
+            run.json:8:59: unknown key `zero_optimization.stage_3_max_live_parameters`; did you mean `stage3_max_live_parameters`?
+            run.json:8:93: unknown key `zero_optimization.shards`; remove it; docs/run-file.md lists every key
+            run.json:9:17: unknown key `optimizer.typ`; did you mean `type`?
+            run.json:9:44: unknown key `optimizer.params.learning_rate`; remove it; docs/run-file.md lists every key
+            run.json:9:64: unknown key `optimizer.params.beta`; did you mean `betas`?
+            run.json:10:48: unknown key `scheduler.params.warmup_steps`; did you mean `warmup_num_steps`?
+            run.json:10:67: unknown key `scheduler.params.warmup_num_step`; did you mean `warmup_num_steps`?
+            run.json:11:12: unknown key `comm.timeout`; did you mean `timeout_s`?
+        "#]],
+    );
+}
+
+#[test]
+fn a_key_of_any_length_and_content_stays_readable() {
+    let key = format!("{}\\n\\u0000", "k".repeat(100));
+    check(
+        &[(&key, "1")],
+        expect![[r#"
+            run.json:6:3: unknown key `kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk...`; remove it; docs/run-file.md lists every key
+        "#]],
+    );
+}
+
+#[test]
+fn several_mistakes_are_reported_at_once_in_the_files_order() {
+    let changes = [
+        ("seed", "-1"),
+        ("model", r#"{"family": "gpt3", "num_layers": "four", "hidden_size": 30, "num_attention_heads": 4}"#),
+        ("data", r#"{"text": [], "validation": 0.9}"#),
+        ("steps", "0"),
+        ("parallel", r#"{"pipeline": 0, "schedule": "1F1B"}"#),
+        ("extra", "true"),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
+            run.json:2:23: `model.family` is "gpt3", but it must be "gpt2" or "mlp"; did you mean "gpt2"?
+            run.json:2:45: `model.num_layers` must be a whole number, but is the string "four"
+            run.json:2:95: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
+            run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
+            run.json:3:38: `data.validation` is 0.9, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
+            run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
+            run.json:6:11: `seed` must be a whole number, but is -1
+            run.json:7:28: `parallel.pipeline` is 0, but it must be at least 1; use 1 or more
+            run.json:7:43: `parallel.schedule` is "1F1B", but it must be "gpipe" or "1f1b"; did you mean "1f1b"?
+            run.json:8:3: unknown key `extra`; remove it; docs/run-file.md lists every key
+        "#]],
+    );
+}
+
+#[test]
+fn set_overrides_creates_sections_and_points_at_the_argument() {
+    check_set(
+        &["parallel.pipeline=2", "zero_optimization.stage=1", "parallel.data=2"],
+        expect![[r#"
+            valid
+        "#]],
+    );
+    check_set(
+        &["parallel.pipeline=5"],
+        expect![[r#"
+            --set parallel.pipeline=5: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
+        "#]],
+    );
+    check_set(
+        &["parallel.pipeline=5", "parallel.pipeline=4"],
+        expect![[r#"
+            valid
+        "#]],
+    );
+    check_set(
+        &["model.family=gpt3"],
+        expect![[r#"
+            --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2" or "mlp"; did you mean "gpt2"?
+        "#]],
+    );
+    check_set(
+        &["model.familiy=gpt2"],
+        expect![[r#"
+            --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`?
+        "#]],
+    );
+    check_set(
+        &["steps=[1"],
+        expect![[r#"
+            --set steps=[1: `steps` must be a whole number, but is the string "[1"
+        "#]],
+    );
+    check_set(
+        &["steps"],
+        expect![[r#"
+            --set steps: it has no value: write --set key.path=value
+        "#]],
+    );
+    check_set(
+        &[".steps=1", "a..b=1", "=1"],
+        expect![[r#"
+            --set .steps=1: a part of its key is empty: write --set key.path=value
+            --set a..b=1: a part of its key is empty: write --set key.path=value
+            --set =1: a part of its key is empty: write --set key.path=value
+        "#]],
+    );
+    check_set(
+        &["steps.more=1"],
+        expect![[r#"
+            --set steps.more=1: `steps` is 10, but only a section has keys; set that key itself
+        "#]],
+    );
+    check_set(
+        &["model=3", "steps=\"9\""],
+        expect![[r#"
+            --set steps="9": `steps` must be a whole number, but is the string "9"
+            --set model=3: `model` must be an object, but is 3
+        "#]],
+    );
+    check_set(
+        &["data.text=[\"a\", \"b\"]"],
+        expect![[r#"
+            valid
+        "#]],
+    );
+}
+
+#[test]
+fn set_takes_effect() {
+    let arguments = ["optimizer.params.lr=0.5", "data.text=b = c.txt", "seed=7", "seed=8"].map(str::to_owned);
+    let file = RunFile::parse("run.json", &file(&[])).unwrap().set(&arguments).unwrap();
+    let (run, _) = file.resolve(WORLD).unwrap();
+    assert_eq!(run.seed, 8);
+    assert_eq!(run.data.text, [std::path::PathBuf::from("b = c.txt")]);
+    assert!(matches!(run.optimizer, crate::config::resolved::OptimizerConfig::AdamW { lr: 0.5, .. }));
+}
+
+#[test]
+fn an_error_is_drawn_below_its_line() {
+    let text = file(&[("parallel", r#"{"pipeline": 5}"#)]);
+    let errors = RunFile::parse("run.json", &text).unwrap().resolve(WORLD).unwrap_err();
+    let theme = miette::GraphicalTheme::unicode_nocolor();
+    let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(100);
+    expect![[r#"
+        drawn:
+          × `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one
+           ╭─[run.json:6:28]
+         5 │   "steps": 10,
+         6 │   "parallel": {"pipeline": 5}
+           ·                            ─
+         7 │ }
+           ╰────
+          help: use at most 4
+    "#]]
+    .assert_eq(&format!("drawn:\n{}", errors.render(&handler)));
+    assert_eq!(errors.iter().map(|error| error.path()).collect::<Vec<_>>(), ["parallel.pipeline"]);
+    assert_eq!(BASE.len(), 4, "the line number above counts them");
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = RunFile::load(&folder.path().join("run.json")).unwrap_err().to_string();
+    assert!(missing.contains("run.json: cannot read the run file: "), "{missing}");
+    let path = folder.path().join("bytes.json");
+    std::fs::write(&path, b"{\"steps\": \"\xff\"}").unwrap();
+    let bytes = RunFile::load(&path).unwrap_err().to_string();
+    assert!(bytes.ends_with("cannot read the run file: it is not UTF-8 from byte 11 on"), "{bytes}");
+}
+
+#[test]
+fn paths_start_at_the_files_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    std::fs::write(&path, file(&[("data", r#"{"text": ["a.md", "/b.md"]}"#)])).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(WORLD).unwrap();
+    assert_eq!(run.data.text, [folder.path().join("a.md"), "/b.md".into()]);
+}
