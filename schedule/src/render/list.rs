@@ -22,11 +22,14 @@ pub fn instructions(program: &CheckedProgram, rank: PipelineRank) -> String {
     let mut text = String::new();
     for (index, instruction) in row.iter().enumerate() {
         let mut waits: Vec<String> = program.waits(rank, index).iter().map(ToString::to_string).collect();
-        if let (crate::Instruction::Receive { .. }, Some((peer, step))) = (instruction, program.peer(rank, index)) {
+        if let (crate::Instruction::Receive { .. }, Some((peer, step))) =
+            (instruction, program.peer(rank, index))
+        {
             waits.push(format!("{step} of rank {}", peer.0));
         }
         let lane = lane(instruction.lane());
-        let mut line = format!("{index:>position_width$}  {lane:<lane_width$}  {:<width$}", instruction.to_string());
+        let mut line =
+            format!("{index:>position_width$}  {lane:<lane_width$}  {:<width$}", instruction.to_string());
         if !waits.is_empty() {
             write!(line, "  after {}", waits.join(", ")).expect("a string takes any text");
         }

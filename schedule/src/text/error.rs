@@ -109,7 +109,9 @@ impl fmt::Display for Problem {
             Self::Version { found } => {
                 write!(f, "version {found} is not read here; write version {VERSION}")
             }
-            Self::NoResidentUnits => f.write_str("0 resident units; a unit in use is held, so write at least 1"),
+            Self::NoResidentUnits => {
+                f.write_str("0 resident units; a unit in use is held, so write at least 1")
+            }
             Self::NotNeighbours { found } => {
                 write!(f, "`{found}` joins stages that are not neighbours; write `s0>s1` or `s1>s0`")
             }
@@ -117,7 +119,11 @@ impl fmt::Display for Problem {
                 write!(f, "unit {found} is out of order; write units in chain order, here u{expected}")
             }
             Self::RowOutOfOrder { found, expected } => {
-                write!(f, "the row of rank {} is out of order; write rows in rank order, here {expected}", found.0)
+                write!(
+                    f,
+                    "the row of rank {} is out of order; write rows in rank order, here {expected}",
+                    found.0
+                )
             }
             Self::Placement(error) => error.fmt(f),
             Self::Chain(error) => error.fmt(f),

@@ -22,14 +22,19 @@ impl FromStr for Program {
         let mut lines = Lines { rest: text, number: 0 };
         version(&mut lines)?;
         let placement = placement(&mut lines)?;
-        let num_micro_batches = single(&mut lines, "micro-batches", "`micro-batches` and their number", |cursor| {
-            cursor.number("the number of micro-batches")
-        })?;
+        let num_micro_batches =
+            single(&mut lines, "micro-batches", "`micro-batches` and their number", |cursor| {
+                cursor.number("the number of micro-batches")
+            })?;
         let purpose = single(&mut lines, "purpose", "`purpose training` or `purpose evaluation`", purpose)?;
         let weights = single(&mut lines, "weights", "`weights` and how they are held", weights)?;
         let reduction = single(&mut lines, "reduction", "`reduction` and its policy", reduction)?;
-        let gather_after_step =
-            single(&mut lines, "gather-after-step", "`gather-after-step yes` or `gather-after-step no`", yes_or_no)?;
+        let gather_after_step = single(
+            &mut lines,
+            "gather-after-step",
+            "`gather-after-step yes` or `gather-after-step no`",
+            yes_or_no,
+        )?;
         let chain = units(&mut lines, placement)?;
         let options = LowerOptions { weights, reduction, gather_after_step };
         let rows = rows(&mut lines, chain.num_ranks())?;

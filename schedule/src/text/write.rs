@@ -28,13 +28,7 @@ impl fmt::Display for Program {
         writeln!(f, "gather-after-step {}", if self.options.gather_after_step { "yes" } else { "no" })?;
         writeln!(f, "units {}", self.chain.num_units())?;
         for (unit, facts) in self.chain.units().iter().enumerate() {
-            writeln!(
-                f,
-                "  u{unit} {} reads {} {}",
-                facts.stage,
-                reads_word(facts),
-                tying_word(facts.tying)
-            )?;
+            writeln!(f, "  u{unit} {} reads {} {}", facts.stage, reads_word(facts), tying_word(facts.tying))?;
         }
         for (rank, row) in self.rows.iter().enumerate() {
             writeln!(f, "row p{rank}")?;

@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use crate::check::CheckedProgram;
 use crate::id::{PipelineRank, Stage, Unit};
-use crate::instruction::{Edge, Instruction, Lane};
+use crate::instruction::{Edge, Instruction, InstructionKind, Lane};
 use crate::options::{Reduction, Weights};
 use crate::program::Purpose;
 use crate::testing::{Random, all_programs};
@@ -84,7 +84,11 @@ fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
                 touched.push(Write(output, (m.0, u32::from(!is_last))));
             }
             let facts = chain.facts(unit);
-            let reads = if forward { facts.forward_reads_weights } else { facts.backward_reads_weights && !is_weight };
+            let reads = if forward {
+                facts.forward_reads_weights
+            } else {
+                facts.backward_reads_weights && !is_weight
+            };
             if sharded && reads {
                 touched.push(Read(Buffer::Copy(rank, copies[&unit][0]), (unit.0, 0)));
             }
@@ -145,7 +149,9 @@ fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
             Instruction::GradientNorm => {
                 let is_tied = |unit| chain.tied().is_some_and(|(a, b)| unit == a || unit == b);
                 let units = chain.units_on(rank);
-                touched.extend(units.map(|unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0))));
+                touched.extend(
+                    units.map(|unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0))),
+                );
             }
             Instruction::OptimizerStep { unit } => touched.push(Write(Buffer::Weights(unit), (0, 0))),
             Instruction::GatherAfterStep { unit } => touched.push(Read(Buffer::Weights(unit), (0, 0))),
@@ -171,10 +177,20 @@ struct Machine<'a> {
     lane_before: Vec<Vec<Option<usize>>>,
     buffers: BTreeMap<Buffer, State>,
     copies_held: Vec<usize>,
+    ignores: fn(InstructionKind, InstructionKind) -> bool,
 }
 
 /// Runs a program in a random order to its end; the error names the hazard.
 pub(super) fn run(program: &CheckedProgram, seed: u64) -> Result<(), String> {
+    run_without(program, seed, |_, _| false)
+}
+
+/// The same with some waits ignored: those of the first kind for the second.
+fn run_without(
+    program: &CheckedProgram,
+    seed: u64,
+    ignores: fn(InstructionKind, InstructionKind) -> bool,
+) -> Result<(), String> {
     let ranks: Vec<_> = (0..program.num_ranks() as u32).map(PipelineRank).collect();
     let lane_before = ranks.iter().map(|&rank| {
         let mut last: BTreeMap<Lane, usize> = BTreeMap::new();
@@ -188,6 +204,7 @@ pub(super) fn run(program: &CheckedProgram, seed: u64) -> Result<(), String> {
         lane_before: lane_before.collect(),
         buffers: BTreeMap::new(),
         copies_held: vec![0; ranks.len()],
+        ignores,
     };
     let mut random = Random(seed);
     loop {
@@ -211,10 +228,12 @@ impl Machine<'_> {
                 let ended = |before: usize| progress[before] == Progress::Ended;
                 let may = match state {
                     Progress::Ended => false,
-                    Progress::Running => self.partners(rank, index).iter().all(|&(r, i)| self.progress[r][i] != Progress::Waiting),
+                    Progress::Running => self
+                        .partners(rank, index)
+                        .iter()
+                        .all(|&(r, i)| self.progress[r][i] != Progress::Waiting),
                     Progress::Waiting => {
-                        self.lane_before[rank][index].is_none_or(ended)
-                            && self.program.waits(PipelineRank(rank as u32), index).iter().all(|&wait| ended(wait))
+                        self.lane_before[rank][index].is_none_or(ended) && self.waits(rank, index).all(ended)
                     }
                 };
                 if may {
@@ -223,6 +242,13 @@ impl Machine<'_> {
             }
         }
         moves
+    }
+
+    fn waits(&self, rank: usize, index: usize) -> impl Iterator<Item = usize> {
+        let rank = PipelineRank(rank as u32);
+        let kind = move |index: usize| self.program.row(rank)[index].kind();
+        let waits = self.program.waits(rank, index).iter().copied();
+        waits.filter(move |&wait| !(self.ignores)(kind(index), kind(wait)))
     }
 
     /// The instructions of other ranks without which this one cannot end.
@@ -251,7 +277,9 @@ impl Machine<'_> {
             let (Access::Write(buffer, _) | Access::Read(buffer, _)) = access;
             let state = self.buffers.entry(buffer).or_default();
             let step = if starts { state.start(access) } else { state.end(access) };
-            step.map_err(|hazard| format!("rank {rank}, step {index}, `{instruction}`: {hazard} at {buffer:?}"))?;
+            step.map_err(|hazard| {
+                format!("rank {rank}, step {index}, `{instruction}`: {hazard} at {buffer:?}")
+            })?;
         }
         match instruction {
             Instruction::Unshard { .. } if starts => self.copies_held[rank] += 1,
@@ -307,11 +335,45 @@ fn no_random_order_that_the_graph_allows_touches_a_buffer_too_early() {
     for (seed, program) in all_programs(3, 4, 2).enumerate() {
         let text = format!("{program}");
         let program = CheckedProgram::new(program).unwrap();
-        assert!(program.purpose() == Purpose::Training || program.high_water(PipelineRank(0)).gradient_buffers == 0);
+        assert!(
+            program.purpose() == Purpose::Training
+                || program.high_water(PipelineRank(0)).gradient_buffers == 0
+        );
         if let Err(hazard) = run(&program, seed as u64) {
             panic!("{hazard}\n{text}");
         }
         num_programs += 1;
     }
     assert!(num_programs > 500, "{num_programs}");
+}
+
+#[test]
+fn every_kind_of_wait_is_needed() {
+    use InstructionKind::*;
+    let programs: Vec<_> =
+        all_programs(3, 4, 2).map(|program| CheckedProgram::new(program).unwrap()).collect();
+    let is_needed = |ignores: fn(InstructionKind, InstructionKind) -> bool| {
+        let runs = (0..4).flat_map(|seed| programs.iter().map(move |program| (program, seed)));
+        runs.into_iter().any(|(program, seed)| run_without(program, seed, ignores).is_err())
+    };
+    // Each row of the table in `Dependencies`, and each of the operands that share a row.
+    assert!(is_needed(|of, wait| (of, wait) == (Forward, Unshard)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Unshard)));
+    assert!(is_needed(|of, wait| (of, wait) == (Forward, Receive)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Receive)));
+    assert!(is_needed(|of, wait| (of, wait) == (Forward, Send)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Send)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Reduce)));
+    assert!(is_needed(|of, wait| (of, wait) == (Send, Forward)));
+    assert!(is_needed(|of, wait| (of, wait) == (Send, Backward)));
+    assert!(is_needed(|of, wait| (of, wait) == (Receive, Forward)));
+    assert!(is_needed(|of, wait| (of, wait) == (Receive, Backward)));
+    assert!(is_needed(|of, _| of == Unshard));
+    assert!(is_needed(|of, wait| (of, wait) == (Reduce, Backward)));
+    assert!(is_needed(|of, wait| (of, wait) == (ReduceLast, Backward)));
+    assert!(is_needed(|of, wait| (of, wait) == (AllReduce, Backward)));
+    assert!(is_needed(|of, wait| of == AddTied && matches!(wait, Reduce | ReduceLast | AllReduce)));
+    assert!(is_needed(|of, wait| of == GradientNorm && matches!(wait, Reduce | ReduceLast | AllReduce)));
+    assert!(is_needed(|of, wait| (of, wait) == (GatherAfterStep, OptimizerStep)));
+    assert!(!is_needed(|of, _| matches!(of, Reshard | OptimizerStep)), "these wait for their lane alone");
 }

@@ -164,7 +164,6 @@ fn every_swap_of_neighbours_is_rejected_or_does_the_same() {
             }
         }
     }
-    std::eprintln!("{tally:?}");
     assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0, "{tally:?}");
 }
 
@@ -184,7 +183,6 @@ fn every_move_to_any_other_place_is_rejected_or_does_the_same() {
             }
         }
     }
-    std::eprintln!("{tally:?}");
     assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0 && tally.same_result > 0, "{tally:?}");
 }
 
@@ -225,6 +223,5 @@ fn larger_programs_with_several_changes_are_rejected_or_do_the_same() {
         });
         judge(program, mutant, rank, &mut tally);
     }
-    std::eprintln!("{tally:?}");
     assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0 && tally.same_result > 0, "{tally:?}");
 }

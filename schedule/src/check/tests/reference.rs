@@ -90,7 +90,10 @@ pub(super) fn play(program: &Program) -> Result<(), Wrong> {
         program,
         ranks: program.rows.iter().map(|_| RankState::default()).collect(),
         edges: BTreeMap::new(),
-        free_slots: slots_needed(program).into_iter().map(|(s, n)| (s, VecDeque::from(std::vec![None; n]))).collect(),
+        free_slots: slots_needed(program)
+            .into_iter()
+            .map(|(s, n)| (s, VecDeque::from(std::vec![None; n])))
+            .collect(),
         slots: BTreeMap::new(),
         done: BTreeSet::new(),
         accumulated: BTreeMap::new(),
@@ -128,7 +131,9 @@ fn slots_needed(program: &Program) -> BTreeMap<Stage, usize> {
             let first = chain.first_unit(stage);
             match instruction {
                 Instruction::Forward { unit, .. } if *unit == first => now += 1,
-                Instruction::Backward { unit, .. } | Instruction::BackwardWeight { unit, .. } if *unit == first => {
+                Instruction::Backward { unit, .. } | Instruction::BackwardWeight { unit, .. }
+                    if *unit == first =>
+                {
                     now -= 1;
                 }
                 _ => {}
@@ -154,13 +159,18 @@ fn need(holds: bool) -> Outcome {
 impl Reference<'_> {
     fn execute(&mut self, rank: PipelineRank, instruction: Instruction) -> Outcome {
         use Instruction as I;
-        let is_tail =
-            matches!(instruction, I::AddTied { .. } | I::GradientNorm | I::OptimizerStep { .. } | I::GatherAfterStep { .. });
+        let is_tail = matches!(
+            instruction,
+            I::AddTied { .. } | I::GradientNorm | I::OptimizerStep { .. } | I::GatherAfterStep { .. }
+        );
         if self.ranks[rank.index()].in_norm && !is_tail {
             return wrong(Wrong::Incomplete);
         }
         if self.done.contains(&instruction)
-            && !matches!(instruction, I::Unshard { .. } | I::Reshard { .. } | I::AddTied { .. } | I::GradientNorm)
+            && !matches!(
+                instruction,
+                I::Unshard { .. } | I::Reshard { .. } | I::AddTied { .. } | I::GradientNorm
+            )
         {
             return wrong(Wrong::Twice);
         }
@@ -170,7 +180,9 @@ impl Reference<'_> {
                 self.input_gradient(rank, instruction, unit, micro_batch)?;
                 self.weight_gradient(rank, unit, micro_batch)?;
             }
-            I::BackwardInput { unit, micro_batch } => self.input_gradient(rank, instruction, unit, micro_batch)?,
+            I::BackwardInput { unit, micro_batch } => {
+                self.input_gradient(rank, instruction, unit, micro_batch)?
+            }
             I::BackwardWeight { unit, micro_batch } => {
                 need(self.done.contains(&I::BackwardInput { unit, micro_batch }))?;
                 self.weight_gradient(rank, unit, micro_batch)?;
@@ -364,7 +376,8 @@ impl Reference<'_> {
             Edge::Down(_) => state.outgoing.iter_mut().collect(),
             Edge::Up(stage) => {
                 let free = self.free_slots.get_mut(&stage).unwrap().iter_mut();
-                let in_use = self.slots.iter_mut().filter(|((of, _), _)| *of == stage).map(|(_, output)| output);
+                let in_use =
+                    self.slots.iter_mut().filter(|((of, _), _)| *of == stage).map(|(_, output)| output);
                 free.chain(in_use).collect()
             }
         };
@@ -391,7 +404,9 @@ impl Reference<'_> {
     /// Both ends issued: the message passes and its outgoing buffer is free.
     fn pass_messages(&mut self, edge: Edge) -> Outcome {
         let state = self.edges.get_mut(&edge).unwrap();
-        let (Some(&sent), Some(&received)) = (state.sends.front(), state.receives.front()) else { return Ok(()) };
+        let (Some(&sent), Some(&received)) = (state.sends.front(), state.receives.front()) else {
+            return Ok(());
+        };
         if sent != received {
             return wrong(Wrong::OtherMessage);
         }
@@ -410,7 +425,10 @@ impl Reference<'_> {
             Edge::Down(_) => state.outgoing.iter_mut().for_each(clear),
             Edge::Up(stage) => {
                 self.free_slots.get_mut(&stage).unwrap().iter_mut().for_each(clear);
-                self.slots.iter_mut().filter(|((of, _), _)| *of == stage).for_each(|(_, output)| clear(output));
+                self.slots
+                    .iter_mut()
+                    .filter(|((of, _), _)| *of == stage)
+                    .for_each(|(_, output)| clear(output));
             }
         }
         Ok(())
