@@ -10,7 +10,9 @@ use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder};
 use crate::render;
 
-const GENERATORS: [fn(u32, u32) -> Result<ComputeOrder, SizeError>; 3] = [gpipe, one_f_one_b, forward_only];
+type Generator = fn(u32, u32) -> Result<ComputeOrder, SizeError>;
+
+const GENERATORS: [Generator; 3] = [gpipe, one_f_one_b, forward_only];
 
 #[test]
 fn every_stage_runs_each_micro_batch_once_and_in_ascending_order() {

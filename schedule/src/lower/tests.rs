@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{LowerError, lower};
-use crate::chain::{ChainError, Tying, UnitFacts};
+use crate::chain::ChainError;
 use crate::check::CheckedProgram;
 use crate::closed_form::last_rank_gathers;
 use crate::generate::{forward_only, gpipe, one_f_one_b};
@@ -15,6 +15,7 @@ use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::testing::{resident, units};
+use crate::unit_facts::{Tying, UnitFacts};
 
 fn gathers(program: Program) -> Vec<usize> {
     let program = CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}"));

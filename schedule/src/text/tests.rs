@@ -80,48 +80,50 @@ fn broken(from: &str, to: &str) -> ParseError {
     text.replacen(from, to, 1).parse::<Program>().expect_err("the text is broken")
 }
 
+/// What is replaced by what.
+const BREAKS: [(&str, &str); 36] = [
+    ("pipezero-program 1", "pipezero-program 2"),
+    ("pipezero-program 1", "pipezero-program 01"),
+    ("pipezero-program", "megatron-program"),
+    ("placement p0 p1", "placement"),
+    ("placement p0 p1", "placement p0 p2"),
+    ("placement p0 p1", "placement p0  p1"),
+    ("micro-batches 1", "micro-batches -1"),
+    ("micro-batches 1", "micro-batches 4294967296"),
+    ("micro-batches 1", "micro-batches 1 "),
+    ("purpose training", "purpose fun"),
+    ("purpose training\n", ""),
+    ("sharded units 2", "sharded units 0"),
+    ("sharded units 2", "sharded some 2"),
+    ("prefetch 1", "prefetch"),
+    ("scatter-every", "scatter-sometimes"),
+    ("gather-after-step no", "gather-after-step maybe"),
+    ("units 2\n", "units 3\n"),
+    ("u1 s1 reads", "u2 s1 reads"),
+    ("u1 s1 reads", "u1 s0 reads"),
+    ("reads FB", "reads BF"),
+    (" head", " tail"),
+    (" head", " untied"),
+    ("row p1", "row p0"),
+    ("  F u0 m0", "F u0 m0"),
+    ("  F u0 m0", "   F u0 m0"),
+    ("  F u0 m0", "  F u0"),
+    ("  F u0 m0", "  F u0 m0 m1"),
+    ("  F u0 m0", "  F m0 u0"),
+    ("  F u0 m0", "  f u0 m0"),
+    ("SEND s0>s1", "SEND s0>s2"),
+    ("SEND s0>s1", "SEND s0-s1"),
+    ("end\n", ""),
+    ("end\n", "end"),
+    ("end\n", "row p2\nend\n"),
+    ("end\n", "end\n\n"),
+    ("\n", "\r\n"),
+];
+
 #[test]
 fn errors_have_line_column_value_and_repair() {
-    let cases = [
-        ("pipezero-program 1", "pipezero-program 2"),
-        ("pipezero-program 1", "pipezero-program 01"),
-        ("pipezero-program", "megatron-program"),
-        ("placement p0 p1", "placement"),
-        ("placement p0 p1", "placement p0 p2"),
-        ("placement p0 p1", "placement p0  p1"),
-        ("micro-batches 1", "micro-batches -1"),
-        ("micro-batches 1", "micro-batches 4294967296"),
-        ("micro-batches 1", "micro-batches 1 "),
-        ("purpose training", "purpose fun"),
-        ("purpose training\n", ""),
-        ("sharded units 2", "sharded units 0"),
-        ("sharded units 2", "sharded some 2"),
-        ("prefetch 1", "prefetch"),
-        ("scatter-every", "scatter-sometimes"),
-        ("gather-after-step no", "gather-after-step maybe"),
-        ("units 2\n", "units 3\n"),
-        ("u1 s1 reads", "u2 s1 reads"),
-        ("u1 s1 reads", "u1 s0 reads"),
-        ("reads FB", "reads BF"),
-        (" head", " tail"),
-        (" head", " untied"),
-        ("row p1", "row p0"),
-        ("  F u0 m0", "F u0 m0"),
-        ("  F u0 m0", "   F u0 m0"),
-        ("  F u0 m0", "  F u0"),
-        ("  F u0 m0", "  F u0 m0 m1"),
-        ("  F u0 m0", "  F m0 u0"),
-        ("  F u0 m0", "  f u0 m0"),
-        ("SEND s0>s1", "SEND s0>s2"),
-        ("SEND s0>s1", "SEND s0-s1"),
-        ("end\n", ""),
-        ("end\n", "end"),
-        ("end\n", "row p2\nend\n"),
-        ("end\n", "end\n\n"),
-        ("\n", "\r\n"),
-    ];
     let messages: Vec<String> =
-        cases.iter().map(|(from, to)| format!("{to:?}: {}\n", broken(from, to))).collect();
+        BREAKS.iter().map(|(from, to)| format!("{to:?}: {}\n", broken(from, to))).collect();
     expect![[r#"
         "pipezero-program 2": line 1, column 18: version 2 is not read here; write version 1
         "pipezero-program 01": line 1, column 18: found `01`; write the version of the text form, in plain decimal without leading zeros, below 2^32

@@ -1,165 +1,26 @@
 //! A machine that holds the dependency graph to its word: it starts and ends instructions in random order, as far as
 //! lanes and waits alone allow, and watches every buffer for a reader or writer too early.
 
-use std::collections::{BTreeMap, VecDeque};
+mod accesses;
+
+use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
+use self::accesses::{Access, Buffer, Content, accesses};
 use crate::check::CheckedProgram;
-use crate::id::{PipelineRank, Stage, Unit};
-use crate::instruction::{Edge, Instruction, InstructionKind, Lane};
-use crate::options::{Reduction, Weights};
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, InstructionKind, Lane};
 use crate::program::Purpose;
 use crate::testing::{Random, all_programs};
-
-/// A buffer of the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Buffer {
-    /// Of a slot: what forward leaves for backward, and what is sent to the next stage.
-    Saved(Stage, usize),
-    Output(Stage, usize),
-    Received(Edge, usize),
-    GradientToSend(Edge, usize),
-    Gradient(PipelineRank, usize),
-    Accumulator(Unit),
-    ReducedGradient(Unit),
-    Copy(PipelineRank, usize),
-    Weights(Unit),
-}
-
-/// What a buffer holds: a micro-batch, a unit, or both; whatever tells contents apart.
-type Content = (u32, u32);
-
-#[derive(Clone, Copy, Debug)]
-enum Access {
-    /// Fills the buffer, or changes it in place.
-    Write(Buffer, Content),
-    /// Needs this content.
-    Read(Buffer, Content),
-}
 
 #[derive(Default)]
 struct State {
     content: Option<Content>,
     num_readers: usize,
     is_written: bool,
-}
-
-/// What each instruction of a row touches; who uses which buffer is counted along the row.
-fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
-    use Access::{Read, Write};
-    let chain = program.chain();
-    let mut received: BTreeMap<Edge, Vec<u32>> = BTreeMap::new();
-    let mut made: BTreeMap<Edge, Vec<u32>> = BTreeMap::new();
-    let mut copies: BTreeMap<Unit, VecDeque<usize>> = BTreeMap::new();
-    let mut gradients: Vec<Content> = Vec::new();
-    let position = |list: &[u32], m: u32| list.iter().position(|&of| of == m).unwrap() % 2;
-    let every = program.options().reduction == Reduction::ScatterEvery;
-    let sharded = program.options().weights != Weights::Replicated;
-    let mut row = Vec::new();
-    for (index, &instruction) in program.row(rank).iter().enumerate() {
-        let mut touched = Vec::new();
-        let (forward, compute) = match instruction {
-            Instruction::Forward { unit, micro_batch } => (true, Some((unit, micro_batch))),
-            Instruction::Backward { unit, micro_batch }
-            | Instruction::BackwardInput { unit, micro_batch }
-            | Instruction::BackwardWeight { unit, micro_batch } => (false, Some((unit, micro_batch))),
-            _ => (false, None),
-        };
-        let is_weight = matches!(instruction, Instruction::BackwardWeight { .. });
-        let is_input = matches!(instruction, Instruction::BackwardInput { .. });
-        if let Some((unit, m)) = compute {
-            let stage = chain.stage(unit);
-            let slot = Buffer::Saved(stage, program.slot(stage, m));
-            let output = Buffer::Output(stage, program.slot(stage, m));
-            let is_first = unit == chain.first_unit(stage);
-            let is_last = unit == chain.last_unit(stage);
-            if !(forward && is_first) {
-                touched.push(Read(slot, (m.0, 0)));
-            }
-            touched.push(Write(slot, (m.0, 0)));
-            if forward && (is_first || is_last) {
-                touched.push(Write(output, (m.0, u32::from(!is_last))));
-            }
-            let facts = chain.facts(unit);
-            let reads = if forward {
-                facts.forward_reads_weights
-            } else {
-                facts.backward_reads_weights && !is_weight
-            };
-            if sharded && reads {
-                touched.push(Read(Buffer::Copy(rank, copies[&unit][0]), (unit.0, 0)));
-            }
-            let input = if forward { chain.forward_input(unit) } else { chain.backward_input(unit) };
-            if let Some(edge) = input.filter(|_| !is_weight && if forward { is_first } else { is_last }) {
-                touched.push(Read(Buffer::Received(edge, position(&received[&edge], m.0)), (m.0, 0)));
-            }
-            if let Some(edge) = chain.backward_output(unit).filter(|_| !forward && !is_weight) {
-                let made = made.entry(edge).or_default();
-                touched.push(Write(Buffer::GradientToSend(edge, made.len() % 2), (m.0, 0)));
-                made.push(m.0);
-            }
-            if !forward && !is_input {
-                if every {
-                    touched.push(Write(Buffer::Gradient(rank, gradients.len() % 2), (unit.0, m.0)));
-                    gradients.push((unit.0, m.0));
-                } else {
-                    touched.push(Write(Buffer::Accumulator(unit), (0, 0)));
-                }
-            }
-        }
-        match instruction {
-            Instruction::Unshard { unit } => {
-                copies.entry(unit).or_default().push_back(index);
-                touched.push(Write(Buffer::Copy(rank, index), (unit.0, 0)));
-            }
-            Instruction::Reshard { unit } => {
-                let copy = copies.get_mut(&unit).unwrap().pop_front().unwrap();
-                touched.push(Write(Buffer::Copy(rank, copy), (u32::MAX, 0)));
-            }
-            Instruction::Reduce { unit, micro_batch } => {
-                let made = (unit.0, micro_batch.0);
-                let buffer = gradients.iter().position(|&of| of == made).unwrap() % 2;
-                touched.push(Read(Buffer::Gradient(rank, buffer), made));
-                touched.push(Write(Buffer::ReducedGradient(unit), (0, 0)));
-            }
-            Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => {
-                touched.push(Read(Buffer::Accumulator(unit), (0, 0)));
-                touched.push(Write(Buffer::ReducedGradient(unit), (0, 0)));
-            }
-            Instruction::Send { edge: Edge::Up(stage), micro_batch } => {
-                let slot = program.slot(stage, micro_batch);
-                touched.push(Read(Buffer::Output(stage, slot), (micro_batch.0, 0)));
-            }
-            Instruction::Send { edge, micro_batch } => {
-                let buffer = position(&made[&edge], micro_batch.0);
-                touched.push(Read(Buffer::GradientToSend(edge, buffer), (micro_batch.0, 0)));
-            }
-            Instruction::Receive { edge, micro_batch } => {
-                let received = received.entry(edge).or_default();
-                touched.push(Write(Buffer::Received(edge, received.len() % 2), (micro_batch.0, 0)));
-                received.push(micro_batch.0);
-            }
-            Instruction::AddTied { embedding, head } => {
-                let here = [embedding, head].into_iter().filter(|&unit| chain.rank(unit) == rank);
-                touched.extend(here.map(|unit| Write(Buffer::ReducedGradient(unit), (1, 0))));
-            }
-            Instruction::GradientNorm => {
-                let is_tied = |unit| chain.tied().is_some_and(|(a, b)| unit == a || unit == b);
-                let units = chain.units_on(rank);
-                touched.extend(
-                    units.map(|unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0))),
-                );
-            }
-            Instruction::OptimizerStep { unit } => touched.push(Write(Buffer::Weights(unit), (0, 0))),
-            Instruction::GatherAfterStep { unit } => touched.push(Read(Buffer::Weights(unit), (0, 0))),
-            _ => {}
-        }
-        row.push(touched);
-    }
-    row
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
