@@ -57,7 +57,7 @@ impl Dependencies {
     }
 
     /// Positions in the rank's row that must have ended before instruction `index` may start, beside what is before
-    /// it on its lane.
+    /// it on its lane; ascending.
     ///
     /// # Panics
     /// If there is no such rank or index.

@@ -1,15 +1,16 @@
 //! Pictures, as they are printed.
 
+use alloc::string::ToString;
 use alloc::vec;
 
 use expect_test::expect;
 
 use super::{instructions, order, program};
 use crate::check::CheckedProgram;
-use crate::generate::one_f_one_b;
+use crate::generate::{forward_only, gpipe, one_f_one_b};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::lower::lower;
-use crate::options::LowerOptions;
+use crate::options::{LowerOptions, Residency};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::testing::{resident, units};
@@ -78,4 +79,28 @@ fn what_can_never_start_is_marked() {
         rank 1  F0?
     "#]]
     .assert_eq(&order(&stuck, 80));
+}
+
+/// The page that users read shows what is printed, not what once was.
+#[test]
+fn the_page_of_schedules_shows_these_pictures() {
+    // Pictures are code blocks, indented by four.
+    let page = include_str!("../../../docs/schedules.md").replace("\n    ", "\n");
+    let shows = |text: &str| assert!(page.contains(text), "docs/schedules.md lacks\n{text}");
+    shows(&order(&one_f_one_b(3, 4).unwrap(), 80));
+    shows(&order(&gpipe(3, 4).unwrap(), 80));
+    shows(&order(&forward_only(3, 4).unwrap(), 80));
+    let strict = LowerOptions::zero_3(Residency::Strict, 0);
+    for options in [strict, LowerOptions::zero_3(resident(2), 1)] {
+        let lowered = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 3, false), &options).unwrap();
+        shows(&program(&CheckedProgram::new(lowered).unwrap(), 80));
+    }
+    let options = LowerOptions::zero_3(resident(2), 1);
+    let tied = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, true), &options).unwrap();
+    shows(&tied.to_string());
+    let mut broken = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &strict).unwrap();
+    broken.rows[1].remove(1);
+    shows(&CheckedProgram::new(broken).unwrap_err().to_string());
+    let checked = CheckedProgram::new(tied).unwrap();
+    shows(&instructions(&checked, PipelineRank(0)));
 }
