@@ -33,6 +33,9 @@ mod row;
 /// | `GATHER_STEP` | the `STEP` of its unit |
 ///
 /// `RESHARD`, `STEP` and `W` under another policy wait for nothing beyond their lane.
+///
+/// Instructions off the compute lane wait for compute-lane instructions alone, which have ended when a row is issued in
+/// order: only computes ever hold up a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {
     rows: Vec<Waits>,
