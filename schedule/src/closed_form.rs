@@ -20,9 +20,9 @@ pub fn strict_gathers(num_micro_batches: u32, num_units: u32) -> u64 {
 
 /// Fewest all-gathers of the last rank of 1F1B with `U` equal units and room for `c <= U`: `c + 2 m (U - c)`.
 ///
-/// The rank's uses run `0 .. U-1, U-1 .. 0` for each micro-batch. Each way along the chain can find at most `c` units
-/// still gathered from the way before (every way after the first does), and one more at each turn is counted there:
-/// `U` gathers on the first way, `U - c` on each of the other `2 m - 1`.
+/// The rank runs its units `0 .. U-1` forwards and `U-1 .. 0` backwards for each micro-batch, `2 m` ways along the
+/// chain. The first way gathers all `U`; each later one finds the `c` units that the way before touched last still
+/// gathered and gathers the other `U - c`: `U + (2 m - 1) (U - c)`.
 pub fn last_rank_gathers(num_micro_batches: u32, num_units: u32, num_resident: u32) -> u64 {
     let (m, units, resident) =
         (u64::from(num_micro_batches), u64::from(num_units), u64::from(num_resident.min(num_units)));

@@ -33,6 +33,9 @@ mod row;
 /// | `GATHER_STEP` | the `STEP` of its unit |
 ///
 /// `RESHARD`, `STEP` and `W` under another policy wait for nothing beyond their lane.
+///
+/// Instructions off the compute lane wait for compute-lane instructions alone, which have ended when a row is issued in
+/// order: only computes ever hold up a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {
     rows: Vec<Waits>,
@@ -57,7 +60,7 @@ impl Dependencies {
     }
 
     /// Positions in the rank's row that must have ended before instruction `index` may start, beside what is before
-    /// it on its lane.
+    /// it on its lane; ascending.
     ///
     /// # Panics
     /// If there is no such rank or index.

@@ -4,13 +4,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use crate::chain::{Tying, UnitFacts};
 use crate::generate::{forward_only, gpipe, one_f_one_b};
 use crate::id::Stage;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
 use crate::program::Program;
+use crate::unit_facts::{Tying, UnitFacts};
 
 /// `per_stage` units on each stage. Tied: the first unit is the embedding, the last the head; untied: all alike.
 pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFacts> {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::{HighWater, Violation};
 use super::{complete, high_water, liveness, names, order, reduction, residency, tail, transfers};
-use crate::chain::{Chain, UnitFacts};
+use crate::chain::Chain;
 use crate::dependencies::Dependencies;
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Instruction, InstructionKind};
@@ -12,6 +12,7 @@ use crate::options::LowerOptions;
 use crate::placement::Placement;
 use crate::program::{Program, Purpose};
 use crate::slots::Slots;
+use crate::unit_facts::UnitFacts;
 
 /// A program that follows every rule, with its dependency graph.
 ///

@@ -14,8 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::violation::Blocked;
-use super::{Rule, Violation};
+use super::{Blocked, Rule, Violation};
 use crate::dependencies::Dependencies;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};

@@ -1,15 +1,15 @@
 //! The checker: one rule per function, and the type that carries the proof.
 //!
-//! The rules, in the order in which they are tried (each may rely on those before it):
+//! The rules, a file each, in the order in which they are tried (each may rely on those before it):
 //!
-//! 1. [`names`]: every instruction names things that exist, on the rank that holds them, and belongs to the policies.
-//! 2. [`complete`]: every compute and transfer stands exactly once.
-//! 3. [`order`]: forward before backward, a stage's units together and in order.
-//! 4. [`residency`]: weights are gathered where they are read, within the budget, and never for nothing.
-//! 5. [`reduction`]: every gradient is reduced as the policy says, after its last contribution.
-//! 6. [`transfers`]: made before sent, received before read, in the same order at both ends, with a free buffer.
-//! 7. [`tail`]: the end of the step is complete, in order, and the end.
-//! 8. [`liveness`]: nothing waits in a circle, even if a send ends only when its receive has been issued.
+//! 1. `names`: every instruction names things that exist, on the rank that holds them, and belongs to the policies.
+//! 2. `complete`: every compute and transfer stands exactly once.
+//! 3. `order`: forward before backward, a stage's units together and in order.
+//! 4. `residency`: weights are gathered where they are read, within the budget, and never for nothing.
+//! 5. `reduction`: every gradient is reduced as the policy says, after its last contribution.
+//! 6. `transfers`: made before sent, received before read, in the same order at both ends, with a free buffer.
+//! 7. `tail`: the end of the step is complete, in order, and the end.
+//! 8. `liveness`: nothing waits in a circle, even if a send ends only when its receive has been issued.
 //!
 //! Collectives over the data ranks need no rule: all data ranks of a pipeline rank run the same row.
 
@@ -22,13 +22,15 @@ mod names;
 mod order;
 mod reduction;
 mod residency;
+mod rule;
 mod tail;
 mod transfers;
 mod violation;
 
 pub use checked::CheckedProgram;
 pub use high_water::HighWater;
-pub use violation::{Blocked, Rule, Violation};
+pub use rule::{Blocked, GatherFault, Rule};
+pub use violation::Violation;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Rule, Violation};
+use super::{GatherFault, Rule, Violation};
 use crate::chain::Chain;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Instruction, Lane};
@@ -21,7 +21,7 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
             walk.step(step, instruction).or_else(|rule| fail(step, rule))?;
         }
         if let Some((unit, gathered_at)) = walk.first_held() {
-            return fail(gathered_at, Rule::NeverResharded(unit));
+            return fail(gathered_at, Rule::Gathering { unit, fault: GatherFault::NeverResharded });
         }
     }
     Ok(())
@@ -58,7 +58,8 @@ impl<'a> Walk<'a> {
         }
         if let Some(unit) = reads_weights(self.chain, instruction) {
             let Some(copy) = self.copies[unit.index()].front_mut() else {
-                return Err(Rule::NotGathered { instruction, unit });
+                let fault = GatherFault::NotGathered { reader: instruction };
+                return Err(Rule::Gathering { unit, fault });
             };
             copy.last_use = Some(step);
         }
@@ -78,12 +79,13 @@ impl<'a> Walk<'a> {
     }
 
     fn reshard(&mut self, unit: Unit) -> Result<(), Rule> {
-        let Some(copy) = self.copies[unit.index()].pop_front() else { return Err(Rule::NotHeld(unit)) };
+        let fault = |fault| Err(Rule::Gathering { unit, fault });
+        let Some(copy) = self.copies[unit.index()].pop_front() else { return fault(GatherFault::NotHeld) };
         self.held -= 1;
         match copy.last_use {
-            None => Err(Rule::GatheredForNothing(unit)),
+            None => fault(GatherFault::Unused),
             Some(last_use) if self.last_compute != Some(last_use) => {
-                Err(Rule::HeldPastLastUse { unit, last_use })
+                fault(GatherFault::HeldPastLastUse { last_use })
             }
             Some(_) => Ok(()),
         }

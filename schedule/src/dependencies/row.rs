@@ -89,7 +89,9 @@ impl<'a> Walk<'a> {
         let mut waits = Vec::new();
         for (index, &instruction) in row.iter().enumerate() {
             starts.push(waits.len() as u32);
+            let start = waits.len();
             self.push_waits(instruction, &mut waits);
+            waits[start..].sort_unstable();
             self.remember(index, instruction);
         }
         starts.push(waits.len() as u32);

@@ -11,10 +11,11 @@ mod tail;
 mod transfers;
 mod units;
 
-use crate::chain::{Chain, UnitFacts};
+use crate::chain::Chain;
 use crate::options::{LowerOptions, Weights};
 use crate::order::ComputeOrder;
 use crate::program::{Program, Purpose};
+use crate::unit_facts::UnitFacts;
 
 pub use error::LowerError;
 pub(crate) use tail::tail;

@@ -135,3 +135,104 @@ fn emit(
     emitted.extend(to_reshard.map(|unit| Instruction::Reshard { unit }));
     emitted
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+    use crate::generate::{gpipe, one_f_one_b};
+    use crate::lower::units;
+    use crate::placement::Placement;
+
+    /// The fewest gathers, by trying every choice of what gives way: for every set that can be held, the fewest.
+    fn brute_force(uses: &[Unit], budget: usize) -> usize {
+        let mut fewest = BTreeMap::from([(BTreeSet::new(), 0)]);
+        for unit in uses {
+            let mut next: BTreeMap<BTreeSet<Unit>, usize> = BTreeMap::new();
+            let mut reach = |held: BTreeSet<Unit>, gathers: usize| {
+                let fewest = next.entry(held).or_insert(gathers);
+                *fewest = gathers.min(*fewest);
+            };
+            for (mut held, gathers) in fewest {
+                if held.contains(unit) {
+                    reach(held, gathers);
+                    continue;
+                }
+                held.insert(*unit);
+                if held.len() <= budget {
+                    reach(held, gathers + 1);
+                    continue;
+                }
+                for giving_way in held.iter().filter(|&held| held != unit) {
+                    let mut held = held.clone();
+                    held.remove(giving_way);
+                    reach(held, gathers + 1);
+                }
+            }
+            fewest = next;
+        }
+        fewest.into_values().min().expect("some set is held")
+    }
+
+    fn assert_fewest(uses: &[Unit], num_units: usize) {
+        for budget in 1..=num_units {
+            let copies = fewest_copies(uses, num_units, budget, 0);
+            assert_eq!(copies.len(), brute_force(uses, budget), "{uses:?}, budget {budget}");
+        }
+    }
+
+    #[test]
+    fn no_plan_gathers_less_on_any_short_row() {
+        for (num_units, length) in [(2usize, 9u32), (3, 7), (4, 6)] {
+            for number in 0..num_units.pow(length) {
+                let digit = |place| Unit((number / num_units.pow(place) % num_units) as u32);
+                assert_fewest(&(0..length).map(digit).collect::<Vec<_>>(), num_units);
+            }
+        }
+    }
+
+    #[test]
+    fn no_plan_gathers_less_on_small_pipelines() {
+        for (p, m) in [(1, 1), (1, 3), (2, 2), (2, 4), (3, 4)] {
+            for per_stage in 1..=4 {
+                let facts = crate::testing::units(p, per_stage, false);
+                let chain = Chain::new(Placement::linear(p).unwrap(), facts).unwrap();
+                for order in [one_f_one_b(p, m).unwrap(), gpipe(p, m).unwrap()] {
+                    for row in units::expand(&order, &chain).unwrap() {
+                        let reads = row.iter().filter_map(|&instruction| reads_weights(&chain, instruction));
+                        let first = chain.num_units() as u32;
+                        let uses: Vec<Unit> = reads.collect();
+                        let lowest = uses.iter().map(|unit| unit.0).min().unwrap_or(first);
+                        let local: Vec<Unit> = uses.iter().map(|unit| Unit(unit.0 - lowest)).collect();
+                        assert_fewest(&local, per_stage as usize);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_never_exceed_the_budget_and_serve_every_use() {
+        for (num_units, length) in [(3usize, 7u32), (4, 6)] {
+            for number in 0..num_units.pow(length) {
+                let digit = |place| Unit((number / num_units.pow(place) % num_units) as u32);
+                let uses: Vec<Unit> = (0..length).map(digit).collect();
+                for (budget, prefetch_units) in [(2, 1), (3, 1), (3, 2), (4, 2), (4, 3)] {
+                    let copies = fewest_copies(&uses, num_units, budget, prefetch_units);
+                    for (position, &unit) in uses.iter().enumerate() {
+                        let held = |copy: &&Copy| {
+                            (copy.first_use.saturating_sub(prefetch_units)..=copy.last_use)
+                                .contains(&position)
+                        };
+                        assert!(copies.iter().filter(held).count() <= budget, "{uses:?}");
+                        let serves = |copy: &&Copy| {
+                            copy.unit == unit && (copy.first_use..=copy.last_use).contains(&position)
+                        };
+                        assert_eq!(copies.iter().filter(serves).count(), 1, "{uses:?}");
+                    }
+                }
+            }
+        }
+    }
+}

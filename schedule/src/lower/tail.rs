@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::chain::{Chain, Tying};
+use crate::chain::Chain;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
+use crate::unit_facts::Tying;
 
 /// Adds a rank's tail to its row.
 pub(super) fn append(row: &mut Vec<Instruction>, chain: &Chain, rank: PipelineRank, gather_after_step: bool) {

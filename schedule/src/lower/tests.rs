@@ -1,1 +1,211 @@
-//! tests
+//! Lowering: known counts, and its errors.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{LowerError, lower};
+use crate::chain::ChainError;
+use crate::check::CheckedProgram;
+use crate::closed_form::last_rank_gathers;
+use crate::generate::{forward_only, gpipe, one_f_one_b};
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::{Edge, Instruction, InstructionKind};
+use crate::options::{LowerOptions, OptionsError, Residency, Weights};
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::placement::Placement;
+use crate::program::Program;
+use crate::testing::{resident, units};
+use crate::unit_facts::{Tying, UnitFacts};
+
+fn gathers(program: Program) -> Vec<usize> {
+    let program = CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}"));
+    let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+    ranks.map(|rank| program.count(rank, InstructionKind::Unshard)).collect()
+}
+
+/// 48 layers on 4 stages, 3 units of 4 layers each, embedding and head merged into the outer ones, 8 micro-batches.
+#[test]
+fn the_48_layer_example_gathers_as_often_as_known() {
+    let order = one_f_one_b(4, 8).unwrap();
+    let lowered =
+        |residency| lower(&order, &units(4, 3, false), &LowerOptions::zero_3(residency, 0)).unwrap();
+    assert_eq!(gathers(lowered(Residency::Strict)), [48, 48, 48, 48]);
+    assert_eq!(gathers(lowered(resident(1))), [39, 37, 35, 33]);
+}
+
+/// The same with embedding and head as units of their own: they break the turns at both ends of the pipeline.
+#[test]
+fn units_of_embedding_and_head_break_the_turns() {
+    let unit = |stage, backward_reads_weights| UnitFacts {
+        stage: Stage(stage),
+        forward_reads_weights: true,
+        backward_reads_weights,
+        tying: Tying::Untied,
+    };
+    let mut units = vec![unit(0, false)];
+    units.extend((0..12).map(|layer| unit(layer / 3, true)));
+    units.push(unit(3, true));
+    let program = lower(&one_f_one_b(4, 8).unwrap(), &units, &LowerOptions::zero_3(resident(1), 0)).unwrap();
+    CheckedProgram::new(program.clone()).unwrap_or_else(|violation| panic!("{violation}"));
+    let is_layer = |unit: &Unit| (1..13).contains(&unit.0);
+    let of_layers = program.rows.iter().map(|row| {
+        row.iter().filter(|of| matches!(of, Instruction::Unshard { unit } if is_layer(unit))).count()
+    });
+    assert_eq!(of_layers.collect::<Vec<_>>(), [43, 37, 35, 41]);
+}
+
+#[test]
+fn the_last_rank_of_1f1b_gathers_as_little_as_the_closed_form() {
+    for p in 1..=3 {
+        for m in 1..=6 {
+            for num_units in 1..=4 {
+                for resident_units in 1..=4 {
+                    let options = LowerOptions::zero_3(resident(resident_units), 0);
+                    let order = one_f_one_b(p, m).unwrap();
+                    let program = lower(&order, &units(p, num_units, false), &options).unwrap();
+                    let of_last = *gathers(program).last().unwrap() as u64;
+                    assert_eq!(of_last, last_rank_gathers(m, num_units, resident_units));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn prefetch_issues_each_gather_one_use_ahead() {
+    for prefetch_units in 0..=2 {
+        let options = LowerOptions::zero_3(Residency::Strict, prefetch_units);
+        let program = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 3, false), &options).unwrap();
+        for row in &program.rows {
+            let mut num_uses = 0;
+            let mut num_gathers = 0;
+            for instruction in row {
+                match instruction.kind() {
+                    InstructionKind::Unshard => {
+                        num_gathers += 1;
+                        let ahead = num_gathers - 1 - num_uses;
+                        assert!(ahead <= prefetch_units, "gathered {ahead} uses ahead");
+                    }
+                    InstructionKind::Forward | InstructionKind::Backward => {
+                        let due = (num_uses + 1 + prefetch_units).min(18);
+                        assert_eq!(num_gathers, due, "issued before the compute");
+                        num_uses += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sends_follow_their_compute_and_reductions_their_gradient() {
+    let program =
+        lower(&one_f_one_b(3, 4).unwrap(), &units(3, 2, false), &LowerOptions::zero_3(Residency::Strict, 1))
+            .unwrap();
+    for row in &program.rows {
+        for pair in row.windows(2) {
+            if let Instruction::Send { edge, micro_batch } = pair[1] {
+                let unit = program.chain.producer(edge);
+                let made_by = match edge {
+                    Edge::Up(_) => Instruction::Forward { unit, micro_batch },
+                    Edge::Down(_) => Instruction::Backward { unit, micro_batch },
+                };
+                assert_eq!(pair[0], made_by);
+            }
+            if let Instruction::Reduce { unit, micro_batch } = pair[1] {
+                let gradient = Instruction::Backward { unit, micro_batch };
+                let is_send = matches!(pair[0], Instruction::Send { .. });
+                assert!(pair[0] == gradient || is_send, "{pair:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_evaluation_has_no_tail_and_no_reduction() {
+    let program = lower(&forward_only(2, 3).unwrap(), &units(2, 2, true), &LowerOptions::ZERO_1).unwrap();
+    let is_forward = |instruction: &Instruction| {
+        matches!(
+            instruction.kind(),
+            InstructionKind::Forward | InstructionKind::Send | InstructionKind::Receive
+        )
+    };
+    assert!(program.rows.iter().flatten().all(is_forward));
+}
+
+#[test]
+fn options_that_contradict_each_other_are_errors() {
+    let lowered = |options| lower(&gpipe(1, 1).unwrap(), &units(1, 1, false), &options).unwrap_err();
+    assert_eq!(
+        lowered(LowerOptions::zero_3(resident(2), 2)),
+        LowerError::Options(OptionsError::BudgetBelowPrefetch { units: 2, prefetch_units: 2 })
+    );
+    assert_eq!(
+        lowered(LowerOptions { gather_after_step: false, ..LowerOptions::ZERO_1 }),
+        LowerError::Options(OptionsError::GatherAfterStep { asked: false })
+    );
+    assert_eq!(
+        lowered(LowerOptions { gather_after_step: true, ..LowerOptions::ZERO_0 }),
+        LowerError::Options(OptionsError::GatherAfterStep { asked: true })
+    );
+    let weights = Weights::Sharded { residency: Residency::Strict, prefetch_units: 0 };
+    assert_eq!(
+        lowered(LowerOptions { weights, ..LowerOptions::ZERO_0 }),
+        LowerError::Options(OptionsError::AllReduceOfShardedWeights)
+    );
+}
+
+#[test]
+fn orders_that_cannot_run_are_errors() {
+    let action = |kind, stage, micro_batch| StageAction {
+        kind,
+        stage: Stage(stage),
+        micro_batch: MicroBatch(micro_batch),
+    };
+    let lowered = |num_micro_batches, rows: Vec<Vec<StageAction>>| {
+        let order = ComputeOrder { placement: Placement::linear(2).unwrap(), num_micro_batches, rows };
+        lower(&order, &units(2, 1, false), &LowerOptions::ZERO_0).unwrap_err()
+    };
+    let forward = |stage, micro_batch| action(ComputeKind::Forward, stage, micro_batch);
+    let backward = |stage, micro_batch| action(ComputeKind::Backward, stage, micro_batch);
+    assert_eq!(lowered(1, vec![vec![]]), LowerError::NumRows { num_rows: 1, num_ranks: 2 });
+    assert_eq!(
+        lowered(u32::MAX, vec![vec![forward(0, 0)], vec![]]),
+        LowerError::NumForwards { num_forwards: 1, expected: 2 * u64::from(u32::MAX) }
+    );
+    for (rank, misplaced) in [(0, forward(1, 0)), (0, forward(2, 0)), (1, forward(1, 1))] {
+        let mut rows = vec![vec![forward(0, 0)], vec![forward(1, 0)]];
+        rows[rank][0] = misplaced;
+        let expected = LowerError::Misplaced { rank: PipelineRank(rank as u32), action: misplaced };
+        assert_eq!(lowered(1, rows), expected);
+    }
+    let before_its_gradient = lowered(1, vec![vec![backward(0, 0), forward(0, 0)], vec![forward(1, 0)]]);
+    let edge = Edge::Down(Stage(0));
+    let instruction = Instruction::Backward { unit: Unit(0), micro_batch: MicroBatch(0) };
+    assert_eq!(before_its_gradient, LowerError::Stuck { rank: PipelineRank(0), instruction, edge });
+    let order = gpipe(3, 1).unwrap();
+    let chain = lower(&order, &units(2, 1, false), &LowerOptions::ZERO_0).unwrap_err();
+    assert_eq!(chain, LowerError::Chain(ChainError::StageWithoutUnit(Stage(2))));
+}
+
+/// The receiver wants the third message first, and has buffers for two.
+#[test]
+fn consuming_out_of_order_with_too_few_buffers_is_an_error() {
+    let forward = |stage, micro_batch| StageAction {
+        kind: ComputeKind::Forward,
+        stage: Stage(stage),
+        micro_batch: MicroBatch(micro_batch),
+    };
+    let lowered = |wanted: [u32; 3]| {
+        let rows = vec![
+            (0..3).map(|micro_batch| forward(0, micro_batch)).collect(),
+            wanted.map(|micro_batch| forward(1, micro_batch)).to_vec(),
+        ];
+        let order = ComputeOrder { placement: Placement::linear(2).unwrap(), num_micro_batches: 3, rows };
+        lower(&order, &units(2, 1, false), &LowerOptions::ZERO_0)
+    };
+    assert!(matches!(lowered([2, 0, 1]), Err(LowerError::Stuck { rank: PipelineRank(1), .. })));
+    let one_late = lowered([1, 0, 2]).unwrap();
+    CheckedProgram::new(one_late).unwrap_or_else(|violation| panic!("{violation}"));
+}

@@ -23,8 +23,8 @@ use crate::placement::Placement;
 /// let order = pipezero_schedule::generate::one_f_one_b(2, 2)?;
 /// assert_eq!(
 ///     pipezero_schedule::render::order(&order, 80),
-///     "rank 0  F0 F1 .. B0 B0 B1 B1\n\
-///      rank 1  .. F0 B0 B0 F1 B1 B1\n"
+///     "rank 0  F0 F1 .. .. B0 B0 .. B1 B1\n\
+///      rank 1  .. F0 B0 B0 F1 B1 B1 .. ..\n"
 /// );
 /// # Ok::<(), pipezero_schedule::generate::SizeError>(())
 /// ```

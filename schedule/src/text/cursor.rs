@@ -32,7 +32,8 @@ impl<'a> Cursor<'a> {
 
     /// Takes the next word; words are separated by single spaces.
     pub(super) fn word(&mut self, expected: &'static str) -> Result<&'a str, ParseError> {
-        self.word_column = self.column;
+        // After the last word the column stands one past the end of the line, as if a space had followed.
+        self.word_column = if self.rest.is_some() { self.column } else { self.column - 1 };
         let Some(rest) = self.rest.filter(|rest| !rest.is_empty()) else {
             return Err(self.problem(Problem::EndOfLine { expected }));
         };
@@ -77,8 +78,9 @@ impl<'a> Cursor<'a> {
         match self.rest {
             None => Ok(()),
             Some(rest) => {
-                let problem = Problem::MoreOnLine { found: quoted(rest) };
-                Err(ParseError { line: self.line, column: self.column, problem })
+                // The space that separates the rest belongs to it: it may be all there is.
+                let problem = Problem::MoreOnLine { found: quoted(&alloc::format!(" {rest}")) };
+                Err(ParseError { line: self.line, column: self.column - 1, problem })
             }
         }
     }
@@ -94,12 +96,21 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A piece of the text, short enough to repeat.
+/// A piece of the text, short enough to repeat and without control characters.
 pub(super) fn quoted(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTED) {
-        None => String::from(text),
-        Some((end, _)) => alloc::format!("{}...", &text[..end]),
+    let mut quoted = String::new();
+    for (position, character) in text.chars().enumerate() {
+        if position == MAX_QUOTED {
+            quoted.push_str("...");
+            break;
+        }
+        if character.is_control() {
+            quoted.extend(character.escape_default());
+        } else {
+            quoted.push(character);
+        }
     }
+    quoted
 }
 
 /// A number in plain decimal: digits, no leading zero.

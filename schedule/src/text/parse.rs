@@ -7,12 +7,13 @@ use core::str::FromStr;
 use super::cursor::Cursor;
 use super::instruction::instruction;
 use super::{ParseError, Problem, VERSION};
-use crate::chain::{Chain, Tying, UnitFacts};
+use crate::chain::Chain;
 use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::Instruction;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::placement::Placement;
 use crate::program::{Program, Purpose};
+use crate::unit_facts::{Tying, UnitFacts};
 
 impl FromStr for Program {
     type Err = ParseError;

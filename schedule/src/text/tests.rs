@@ -1,1 +1,243 @@
 //! Round trips and every kind of error.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use expect_test::expect;
+use proptest::prelude::*;
+
+use super::{ParseError, Problem};
+use crate::chain::ChainError;
+use crate::generate::one_f_one_b;
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::{Edge, Instruction};
+use crate::lower::lower;
+use crate::options::LowerOptions;
+use crate::placement::PlacementError;
+use crate::program::Program;
+use crate::testing::{all_programs, resident, units};
+
+#[test]
+fn every_generated_program_round_trips() {
+    for program in all_programs(4, 8, 2) {
+        let text = program.to_string();
+        let parsed: Program = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(parsed, program);
+        assert_eq!(parsed.to_string(), text);
+    }
+}
+
+fn small() -> String {
+    let options = LowerOptions::zero_3(resident(2), 1);
+    lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, true), &options).unwrap().to_string()
+}
+
+#[test]
+fn the_form_is_as_documented() {
+    expect![[r#"
+        pipezero-program 1
+        placement p0 p1
+        micro-batches 1
+        purpose training
+        weights sharded units 2 prefetch 1
+        reduction scatter-every
+        gather-after-step no
+        units 2
+          u0 s0 reads F embedding
+          u1 s1 reads FB head
+        row p0
+          UNSHARD u0
+          F u0 m0
+          SEND s0>s1 m0
+          RESHARD u0
+          RECV s1>s0 m0
+          B u0 m0
+          REDUCE u0 m0
+          ADD_TIED u0 u1
+          GRAD_NORM
+          STEP u0
+        row p1
+          RECV s0>s1 m0
+          UNSHARD u1
+          F u1 m0
+          B u1 m0
+          SEND s1>s0 m0
+          REDUCE u1 m0
+          RESHARD u1
+          ADD_TIED u0 u1
+          GRAD_NORM
+          STEP u1
+        end
+    "#]]
+    .assert_eq(&small());
+}
+
+/// Replaces the first occurrence, which must be there.
+fn broken(from: &str, to: &str) -> ParseError {
+    let text = small();
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1).parse::<Program>().expect_err("the text is broken")
+}
+
+/// What is replaced by what.
+const BREAKS: [(&str, &str); 36] = [
+    ("pipezero-program 1", "pipezero-program 2"),
+    ("pipezero-program 1", "pipezero-program 01"),
+    ("pipezero-program", "megatron-program"),
+    ("placement p0 p1", "placement"),
+    ("placement p0 p1", "placement p0 p2"),
+    ("placement p0 p1", "placement p0  p1"),
+    ("micro-batches 1", "micro-batches -1"),
+    ("micro-batches 1", "micro-batches 4294967296"),
+    ("micro-batches 1", "micro-batches 1 "),
+    ("purpose training", "purpose fun"),
+    ("purpose training\n", ""),
+    ("sharded units 2", "sharded units 0"),
+    ("sharded units 2", "sharded some 2"),
+    ("prefetch 1", "prefetch"),
+    ("scatter-every", "scatter-sometimes"),
+    ("gather-after-step no", "gather-after-step maybe"),
+    ("units 2\n", "units 3\n"),
+    ("u1 s1 reads", "u2 s1 reads"),
+    ("u1 s1 reads", "u1 s0 reads"),
+    ("reads FB", "reads BF"),
+    (" head", " tail"),
+    (" head", " untied"),
+    ("row p1", "row p0"),
+    ("  F u0 m0", "F u0 m0"),
+    ("  F u0 m0", "   F u0 m0"),
+    ("  F u0 m0", "  F u0"),
+    ("  F u0 m0", "  F u0 m0 m1"),
+    ("  F u0 m0", "  F m0 u0"),
+    ("  F u0 m0", "  f u0 m0"),
+    ("SEND s0>s1", "SEND s0>s2"),
+    ("SEND s0>s1", "SEND s0-s1"),
+    ("end\n", ""),
+    ("end\n", "end"),
+    ("end\n", "row p2\nend\n"),
+    ("end\n", "end\n\n"),
+    ("\n", "\r\n"),
+];
+
+#[test]
+fn errors_have_line_column_value_and_repair() {
+    let messages: Vec<String> =
+        BREAKS.iter().map(|(from, to)| format!("{to:?}: {}\n", broken(from, to))).collect();
+    expect![[r#"
+        "pipezero-program 2": line 1, column 18: version 2 is not read here; write version 1
+        "pipezero-program 01": line 1, column 18: found `01`; write the version of the text form, in plain decimal without leading zeros, below 2^32
+        "megatron-program": line 1, column 1: found `megatron-program`; write `pipezero-program` and the version
+        "placement": line 2, column 1: 0 stages: a pipeline has at least one; give its rank
+        "placement p0 p2": line 2, column 14: no stage lies on rank 1: every rank needs one; number the ranks without gaps
+        "placement p0  p1": line 2, column 14: found ` `; write a rank as in `p0`
+        "micro-batches -1": line 3, column 15: found `-1`; write the number of micro-batches, in plain decimal without leading zeros, below 2^32
+        "micro-batches 4294967296": line 3, column 15: found `4294967296`; write the number of micro-batches, in plain decimal without leading zeros, below 2^32
+        "micro-batches 1 ": line 3, column 16: ` ` follows the end of the line's form; drop it
+        "purpose fun": line 4, column 9: found `fun`; write `training` or `evaluation`
+        "": line 4, column 1: found `weights`; write `purpose training` or `purpose evaluation`
+        "sharded units 0": line 5, column 23: 0 resident units; a unit in use is held, so write at least 1
+        "sharded some 2": line 5, column 17: found `some`; write `strict`, or `units` and their number
+        "prefetch": line 5, column 33: the line ends here; write how many uses ahead a gather is issued
+        "scatter-sometimes": line 6, column 11: found `scatter-sometimes`; write `all-reduce-last`, `scatter-last` or `scatter-every`
+        "gather-after-step maybe": line 7, column 19: found `maybe`; write `yes` or `no`
+        "units 3\n": line 11, column 1: found `row p0`; write two spaces before it
+        "u2 s1 reads": line 10, column 3: unit 2 is out of order; write units in chain order, here u1
+        "u1 s0 reads": line 8, column 1: stage 1 has no unit: every stage has at least 1; use fewer stages or more units
+        "reads BF": line 10, column 15: found `BF`; write `FB`, `F`, `B` or `none`
+        " tail": line 10, column 18: found `tail`; write `untied`, `embedding` or `head`
+        " untied": line 8, column 1: 1 units are marked as tied embedding and 0 as tied head: a tied weight has one embedding and, later in the chain, one head; mark both or none
+        "row p0": line 22, column 5: the row of rank 0 is out of order; write rows in rank order, here p1
+        "F u0 m0": line 13, column 1: found `F`; write `row` and its rank, or an instruction
+        "   F u0 m0": line 13, column 3: found ` `; write `F`, `B`, `I`, `W`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
+        "  F u0": line 13, column 7: the line ends here; write a micro-batch as in `m0`
+        "  F u0 m0 m1": line 13, column 10: ` m1` follows the end of the line's form; drop it
+        "  F m0 u0": line 13, column 5: found `m0`; write a unit as in `u0`, in plain decimal without leading zeros, below 2^32
+        "  f u0 m0": line 13, column 3: found `f`; write `F`, `B`, `I`, `W`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
+        "SEND s0>s2": line 14, column 8: `s0>s2` joins stages that are not neighbours; write `s0>s1` or `s1>s0`
+        "SEND s0-s1": line 14, column 8: found `s0-s1`; write an edge as in `s0>s1`
+        "": line 33, column 1: the text ends here; write `end` and a line feed
+        "end": line 33, column 4: the text ends here; write `end` and a line feed
+        "row p2\nend\n": line 33, column 1: found `row`; write `end`
+        "end\n\n": line 34, column 1: text follows `end`; drop it
+        "\r\n": line 1, column 18: found `1\r`; write the version of the text form, in plain decimal without leading zeros, below 2^32
+    "#]].assert_eq(&messages.concat());
+}
+
+#[test]
+fn problems_carry_their_values() {
+    assert_eq!(
+        broken("placement p0 p1", "placement p1"),
+        ParseError {
+            line: 2,
+            column: 11,
+            problem: Problem::Placement(PlacementError::EmptyRank(PipelineRank(0)))
+        }
+    );
+    let tying = ChainError::Tying { num_embeddings: 1, num_heads: 0 };
+    assert_eq!(broken(" head", " untied"), ParseError { line: 8, column: 1, problem: Problem::Chain(tying) });
+}
+
+fn instructions() -> impl Strategy<Value = Instruction> {
+    let unit = || any::<u32>().prop_map(Unit);
+    let micro_batch = || any::<u32>().prop_map(MicroBatch);
+    let edge = || {
+        (0..u32::MAX, any::<bool>())
+            .prop_map(|(stage, up)| if up { Edge::Up(Stage(stage)) } else { Edge::Down(Stage(stage)) })
+    };
+    let of_unit = (unit(), 0..5).prop_map(|(unit, kind)| match kind {
+        0 => Instruction::Unshard { unit },
+        1 => Instruction::Reshard { unit },
+        2 => Instruction::ReduceLast { unit },
+        3 => Instruction::AllReduce { unit },
+        _ => Instruction::GatherAfterStep { unit },
+    });
+    let of_both = (unit(), micro_batch(), 0..5).prop_map(|(unit, micro_batch, kind)| match kind {
+        0 => Instruction::Forward { unit, micro_batch },
+        1 => Instruction::Backward { unit, micro_batch },
+        2 => Instruction::BackwardInput { unit, micro_batch },
+        3 => Instruction::BackwardWeight { unit, micro_batch },
+        _ => Instruction::Reduce { unit, micro_batch },
+    });
+    let of_edge = (edge(), micro_batch(), any::<bool>()).prop_map(|(edge, micro_batch, sends)| match sends {
+        true => Instruction::Send { edge, micro_batch },
+        false => Instruction::Receive { edge, micro_batch },
+    });
+    let tail = (unit(), unit(), 0..3).prop_map(|(embedding, head, kind)| match kind {
+        0 => Instruction::AddTied { embedding, head },
+        1 => Instruction::GradientNorm,
+        _ => Instruction::OptimizerStep { unit: head },
+    });
+    prop_oneof![of_unit, of_both, of_edge, tail]
+}
+
+proptest! {
+    #[test]
+    fn every_instruction_round_trips(instruction in instructions()) {
+        prop_assert_eq!(instruction.to_string().parse::<Instruction>(), Ok(instruction));
+    }
+
+    /// Whatever parses prints as the same text; whatever does not names a place in it.
+    #[test]
+    fn what_parses_is_canonical(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<char>(), 0..3), 1..4)) {
+        let mut text: Vec<char> = small().chars().collect();
+        for (at, character, kind) in edits {
+            let at = at.index(text.len());
+            match kind {
+                0 => text[at] = character,
+                1 => text.insert(at, character),
+                _ => drop(text.remove(at)),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match text.parse::<Program>() {
+            Ok(program) => prop_assert_eq!(program.to_string(), text),
+            Err(error) => {
+                let num_lines = text.split('\n').count();
+                prop_assert!((1..=num_lines).contains(&error.line), "{}", error);
+                let line = text.split('\n').nth(error.line - 1).unwrap();
+                prop_assert!((1..=line.chars().count() + 1).contains(&error.column), "{}: {:?}", error, line);
+            }
+        }
+    }
+}

@@ -3,9 +3,9 @@
 use core::fmt;
 
 use super::VERSION;
-use crate::chain::{Tying, UnitFacts};
 use crate::options::{Reduction, Residency, Weights};
 use crate::program::{Program, Purpose};
+use crate::unit_facts::{Tying, UnitFacts};
 
 /// The text form: see [`crate::text`].
 impl fmt::Display for Program {

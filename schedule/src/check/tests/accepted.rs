@@ -7,7 +7,7 @@ use crate::check::CheckedProgram;
 use crate::closed_form::{gpipe_in_flight, one_f_one_b_in_flight, strict_gathers};
 use crate::generate::{forward_only, gpipe, one_f_one_b};
 use crate::id::{PipelineRank, Stage};
-use crate::instruction::InstructionKind;
+use crate::instruction::{InstructionKind, Lane};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::program::{Program, Purpose};
@@ -19,12 +19,29 @@ fn every_generated_program_is_accepted_and_plays_to_its_end() {
     for program in all_programs(4, 8, 3) {
         assert_eq!(reference::play(&program), Ok(()), "{program}");
         let text = program.clone();
-        if let Err(violation) = CheckedProgram::new(program) {
-            panic!("{violation}\n{text}");
+        match CheckedProgram::new(program) {
+            Ok(program) => assert_only_computes_wait_for_other_lanes(&program),
+            Err(violation) => panic!("{violation}\n{text}"),
         }
         num_programs += 1;
     }
     assert!(num_programs > 5000, "{num_programs}");
+}
+
+fn assert_only_computes_wait_for_other_lanes(program: &CheckedProgram) {
+    for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+        let row = program.row(rank);
+        for (index, instruction) in row.iter().enumerate() {
+            for &wait in program.waits(rank, index) {
+                let (lane, waits_for) = (instruction.lane(), row[wait].lane());
+                assert!(wait < index && lane != waits_for, "{instruction} waits for {}", row[wait]);
+                assert!(
+                    lane == Lane::Compute || waits_for == Lane::Compute,
+                    "{instruction} holds up its row"
+                );
+            }
+        }
+    }
 }
 
 fn checked(program: Program) -> CheckedProgram {

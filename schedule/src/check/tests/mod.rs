@@ -6,3 +6,4 @@ mod machine;
 mod mutations;
 mod reference;
 mod rules;
+mod shapes;

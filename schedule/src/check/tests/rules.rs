@@ -1,1 +1,241 @@
-//! rules
+//! Each rule, broken alone, and the messages as a user sees them.
+
+use std::string::{String, ToString};
+use std::vec;
+use std::vec::Vec;
+
+use expect_test::{Expect, expect};
+
+use super::shapes::{order, split_order};
+use crate::check::{CheckedProgram, GatherFault, Rule};
+use crate::generate::{gpipe, one_f_one_b};
+use crate::id::{MicroBatch, Stage, Unit};
+use crate::instruction::{Edge, Instruction};
+use crate::lower::lower;
+use crate::options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
+use crate::order::ComputeOrder;
+use crate::program::{Program, Purpose};
+use crate::testing::{resident, units};
+
+fn one_f_one_b_program(p: u32, m: u32, per_stage: u32, options: LowerOptions) -> Program {
+    lower(&one_f_one_b(p, m).unwrap(), &units(p, per_stage, false), &options).unwrap()
+}
+
+fn rule_of(program: Program) -> Rule {
+    CheckedProgram::new(program).expect_err("the rule is broken").rule
+}
+
+fn message(program: Program, expected: Expect) {
+    // Grids end lines without spaces; the messages are compared as printed.
+    expected.assert_eq(&CheckedProgram::new(program).expect_err("the rule is broken").to_string());
+}
+
+/// Row 0 sends micro-batch 1 only after the backward of 0, for which row 1 first wants micro-batch 1.
+fn deadlocked() -> Program {
+    let one_at_a_time = order(&[0, 1], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1"]);
+    let lowered = |order: &ComputeOrder| lower(order, &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let mut program = lowered(&gpipe(2, 2).unwrap());
+    program.rows[0] = lowered(&one_at_a_time).rows[0].clone();
+    program
+}
+
+#[test]
+fn a_deadlock_is_shown_as_its_circle() {
+    message(
+        deadlocked(),
+        expect![[r#"
+        rank 0, step 2: deadlock; each waits for the next, the last for the first:
+          rank 0, step 2: `RECV s1>s0 m0`
+          rank 1, step 5: `SEND s1>s0 m0`
+          rank 1, step 4: `B u1 m0`
+          rank 1, step 3: `F u1 m1`
+          rank 1, step 2: `RECV s0>s1 m1`
+          rank 0, step 5: `SEND s0>s1 m1`
+          rank 0, step 4: `F u0 m1`
+          rank 0, step 3: `B u0 m0`
+                 rank 0         rank 1
+        step 0   F u0 m0        RECV s0>s1 m0
+        step 1   SEND s0>s1 m0  F u1 m0
+        step 2   RECV s1>s0 m0  RECV s0>s1 m1   <-- here, rank 0
+        step 3   B u0 m0        F u1 m1
+        step 4   F u0 m1        B u1 m0
+    "#]],
+    );
+}
+
+#[test]
+fn a_dropped_gather_is_shown_in_its_grid() {
+    let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(Residency::Strict, 0));
+    program.rows[1].remove(1);
+    message(
+        program,
+        expect![[r#"
+        rank 1, step 1: `F u1 m0` reads weights that are not gathered; `UNSHARD u1` before it
+                 rank 0         rank 1
+        step 0   UNSHARD u0     RECV s0>s1 m0
+        step 1   F u0 m0        F u1 m0   <-- here, rank 1
+        step 2   SEND s0>s1 m0  RESHARD u1
+        step 3   RESHARD u0     RECV s0>s1 m1
+    "#]],
+    );
+}
+
+#[test]
+fn a_missing_send_is_shown_at_the_end() {
+    let mut program = one_f_one_b_program(2, 1, 1, LowerOptions::ZERO_1);
+    program.rows[0].retain(|instruction| !matches!(instruction, Instruction::Send { .. }));
+    message(
+        program,
+        expect![[r#"
+        rank 0, step 7: `SEND s0>s1 m0` is missing; a step has it exactly once
+                 rank 0          rank 1
+        step 3   REDUCE_LAST u0  SEND s1>s0 m0
+        step 4   GRAD_NORM       REDUCE_LAST u1
+        step 5   STEP u0         GRAD_NORM
+        step 6   GATHER_STEP u0  STEP u1
+        step 7   (end)           GATHER_STEP u1   <-- here, rank 0
+        step 8                   (end)
+    "#]],
+    );
+}
+
+#[test]
+fn the_header_is_checked() {
+    let valid = || one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(resident(2), 1));
+    let broken = |change: fn(&mut Program)| {
+        let mut program = valid();
+        change(&mut program);
+        rule_of(program)
+    };
+    assert_eq!(broken(|program| drop(program.rows.pop())), Rule::NumRows { num_rows: 1, num_ranks: 2 });
+    assert_eq!(broken(|program| program.rows.clear()), Rule::NumRows { num_rows: 0, num_ranks: 2 });
+    assert_eq!(broken(|program| program.num_micro_batches = 0), Rule::NoMicroBatch);
+    let budget = OptionsError::BudgetBelowPrefetch { units: 1, prefetch_units: 1 };
+    assert_eq!(
+        broken(|program| {
+            program.options.weights = Weights::Sharded { residency: resident(1), prefetch_units: 1 };
+        }),
+        Rule::Options(budget)
+    );
+    assert_eq!(
+        broken(|program| program.options.gather_after_step = true),
+        Rule::Options(OptionsError::GatherAfterStep { asked: true })
+    );
+    assert_eq!(
+        broken(|program| program.options.reduction = Reduction::AllReduceLast),
+        Rule::Options(OptionsError::AllReduceOfShardedWeights)
+    );
+    assert!(matches!(
+        broken(|program| program.options.reduction = Reduction::ScatterLast),
+        Rule::NotOfPolicy(_)
+    ));
+    assert!(matches!(broken(|program| program.purpose = Purpose::Evaluation), Rule::NotOfPolicy(_)));
+    assert!(matches!(broken(|program| program.num_micro_batches = 1), Rule::NotThere(_)));
+}
+
+#[test]
+fn a_claimed_size_costs_nothing() {
+    let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::ZERO_0);
+    program.num_micro_batches = u32::MAX;
+    let missing = Instruction::Forward { unit: Unit(0), micro_batch: MicroBatch(2) };
+    assert_eq!(rule_of(program), Rule::Missing(missing));
+}
+
+#[test]
+fn instructions_name_what_exists() {
+    let (unit, micro_batch) = (Unit(0), MicroBatch(0));
+    let nowhere = [
+        Instruction::Forward { unit: Unit(2), micro_batch },
+        Instruction::Forward { unit, micro_batch: MicroBatch(2) },
+        Instruction::Unshard { unit: Unit(u32::MAX) },
+        Instruction::Send { edge: Edge::Up(Stage(1)), micro_batch },
+        Instruction::Send { edge: Edge::Down(Stage(u32::MAX)), micro_batch },
+        Instruction::Receive { edge: Edge::Down(Stage(0)), micro_batch: MicroBatch(9) },
+        Instruction::AddTied { embedding: Unit(0), head: Unit(1) },
+    ];
+    for instruction in nowhere {
+        let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::ZERO_0);
+        program.rows[0].insert(0, instruction);
+        assert_eq!(rule_of(program), Rule::NotThere(instruction));
+    }
+}
+
+#[test]
+fn halves_do_not_mix_with_a_full_backward() {
+    let (unit, micro_batch) = (Unit(1), MicroBatch(1));
+    for half in
+        [Instruction::BackwardInput { unit, micro_batch }, Instruction::BackwardWeight { unit, micro_batch }]
+    {
+        let mut program = one_f_one_b_program(1, 2, 2, LowerOptions::ZERO_0);
+        let at = program.rows[0].len() - 4;
+        program.rows[0].insert(at, half);
+        assert_eq!(rule_of(program), Rule::BothBackwards { unit, micro_batch });
+    }
+}
+
+#[test]
+fn a_weight_gradient_follows_its_input_gradient() {
+    let mut program = lower(&split_order(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let (unit, micro_batch) = (Unit(0), MicroBatch(0));
+    let weight = Instruction::BackwardWeight { unit, micro_batch };
+    let row = &mut program.rows[0];
+    row.retain(|&instruction| instruction != weight);
+    row.insert(0, weight);
+    let needed = Instruction::BackwardInput { unit, micro_batch };
+    assert_eq!(rule_of(program), Rule::RunsBefore { instruction: weight, needed });
+}
+
+#[test]
+fn both_ends_of_an_edge_keep_one_order() {
+    let mut program = lower(&gpipe(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let edge = Edge::Up(Stage(0));
+    let position = |row: &[Instruction], m| {
+        row.iter().position(|&of| of == Instruction::Receive { edge, micro_batch: MicroBatch(m) }).unwrap()
+    };
+    let row = &mut program.rows[1];
+    let second = row.remove(position(row, 1));
+    row.insert(position(row, 0), second);
+    let expected = Rule::ReceivedOutOfOrder { edge, received: MicroBatch(1), sent: MicroBatch(0) };
+    assert_eq!(rule_of(program), expected);
+}
+
+#[test]
+fn stages_on_one_rank_keep_their_order() {
+    let mut program =
+        lower(&order(&[0, 0], 1, &["0F0 1F0 1B0 0B0"]), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let micro_batch = MicroBatch(0);
+    let forward = |unit| Instruction::Forward { unit: Unit(unit), micro_batch };
+    program.rows[0].swap(0, 1);
+    assert_eq!(rule_of(program.clone()), Rule::RunsBefore { instruction: forward(1), needed: forward(0) });
+    program.rows[0].swap(0, 1);
+    let backward = |unit| Instruction::Backward { unit: Unit(unit), micro_batch };
+    let first_backward = program.rows[0].iter().position(|&of| of == backward(1)).unwrap();
+    let second_backward = program.rows[0].iter().position(|&of| of == backward(0)).unwrap();
+    program.rows[0].swap(first_backward, second_backward);
+    assert_eq!(rule_of(program), Rule::RunsBefore { instruction: backward(0), needed: backward(1) });
+}
+
+#[test]
+fn every_rule_says_value_and_repair() {
+    let rules: Vec<(Rule, &str)> = vec![
+        (
+            Rule::Gathering { unit: Unit(3), fault: GatherFault::NotHeld },
+            "`RESHARD u3` gives back a unit that is not gathered; drop it",
+        ),
+        (
+            Rule::OverBudget { held: 3, budget: 2 },
+            "3 gathered units are held here, 2 are allowed; reshard one first, or allow more",
+        ),
+        (
+            Rule::Tail { found: Some(Instruction::GradientNorm), expected: None },
+            "the step is over, but `GRAD_NORM` follows its tail; drop it",
+        ),
+        (
+            Rule::Tail { found: None, expected: Some(Instruction::GradientNorm) },
+            "the row ends where `GRAD_NORM` is due in the tail of the step",
+        ),
+    ];
+    for (rule, message) in rules {
+        assert_eq!(rule.to_string(), String::from(message));
+    }
+}

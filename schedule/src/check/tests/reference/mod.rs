@@ -3,9 +3,13 @@
 //! It shares nothing with the checker but the chain. Rows are issued in order; computes block; a message passes when
 //! both its ends are issued; every buffer knows what it holds.
 
+mod messages;
+mod tail;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
+use self::messages::{EdgeState, Outgoing};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::{Reduction, Weights};
@@ -36,25 +40,6 @@ enum Stop {
 }
 
 type Outcome = Result<(), Stop>;
-
-/// An outgoing buffer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outgoing {
-    Unsent(MicroBatch),
-    UnderWay(MicroBatch),
-}
-
-#[derive(Default)]
-struct EdgeState {
-    sends: VecDeque<MicroBatch>,
-    receives: VecDeque<MicroBatch>,
-    num_received: usize,
-    num_made: usize,
-    /// Receive buffers: the micro-batch, and whether it has arrived.
-    incoming: [Option<(MicroBatch, bool)>; 2],
-    /// Gradient send buffers.
-    outgoing: [Option<Outgoing>; 2],
-}
 
 #[derive(Default)]
 struct RankState {
@@ -187,23 +172,8 @@ impl Reference<'_> {
                 need(self.done.contains(&I::BackwardInput { unit, micro_batch }))?;
                 self.weight_gradient(rank, unit, micro_batch)?;
             }
-            I::Unshard { unit } => {
-                let state = &mut self.ranks[rank.index()];
-                state.held += 1;
-                if state.held > self.program.options.weights.budget().unwrap() {
-                    return wrong(Wrong::Overwritten);
-                }
-                state.copies.entry(unit).or_default().push_back(false);
-            }
-            I::Reshard { unit } => {
-                let state = &mut self.ranks[rank.index()];
-                state.held = state.held.saturating_sub(1);
-                match state.copies.entry(unit).or_default().pop_front() {
-                    Some(true) => {}
-                    Some(false) => return wrong(Wrong::Wasted),
-                    None => return wrong(Wrong::NoOperand),
-                }
-            }
+            I::Unshard { unit } => self.unshard(rank, unit)?,
+            I::Reshard { unit } => self.reshard(rank, unit)?,
             I::Reduce { unit, micro_batch } => {
                 let gradients = &mut self.ranks[rank.index()].gradients;
                 let Some(at) = gradients.iter().position(|&made| made == (unit, micro_batch)) else {
@@ -230,6 +200,26 @@ impl Reference<'_> {
         Ok(())
     }
 
+    fn unshard(&mut self, rank: PipelineRank, unit: Unit) -> Outcome {
+        let state = &mut self.ranks[rank.index()];
+        state.held += 1;
+        if state.held > self.program.options.weights.budget().unwrap() {
+            return wrong(Wrong::Overwritten);
+        }
+        state.copies.entry(unit).or_default().push_back(false);
+        Ok(())
+    }
+
+    fn reshard(&mut self, rank: PipelineRank, unit: Unit) -> Outcome {
+        let state = &mut self.ranks[rank.index()];
+        state.held = state.held.saturating_sub(1);
+        match state.copies.entry(unit).or_default().pop_front() {
+            Some(true) => Ok(()),
+            Some(false) => wrong(Wrong::Wasted),
+            None => wrong(Wrong::NoOperand),
+        }
+    }
+
     fn read_weights(&mut self, rank: PipelineRank, unit: Unit, reads: bool) -> Outcome {
         if self.program.options.weights == Weights::Replicated || !reads {
             return Ok(());
@@ -239,22 +229,6 @@ impl Reference<'_> {
             None => return wrong(Wrong::NoOperand),
         }
         Ok(())
-    }
-
-    /// Whether the message is there: blocks while it is under way, fails if it is not.
-    fn incoming(&mut self, edge: Edge, micro_batch: MicroBatch) -> Outcome {
-        let incoming = self.edges.entry(edge).or_default().incoming;
-        match incoming.iter().flatten().find(|(held, _)| *held == micro_batch) {
-            Some((_, true)) => Ok(()),
-            Some((_, false)) => Err(Stop::Blocked),
-            None => wrong(Wrong::NoOperand),
-        }
-    }
-
-    fn consume(&mut self, edge: Edge, micro_batch: MicroBatch) {
-        for buffer in &mut self.edges.entry(edge).or_default().incoming {
-            buffer.take_if(|(held, _)| *held == micro_batch);
-        }
     }
 
     fn forward(
@@ -366,132 +340,5 @@ impl Reference<'_> {
             self.free_slot(stage, micro_batch);
         }
         Ok(())
-    }
-
-    fn send(&mut self, edge: Edge, micro_batch: MicroBatch) -> Outcome {
-        let unsent = Some(Outgoing::Unsent(micro_batch));
-        let under_way = Some(Outgoing::UnderWay(micro_batch));
-        let state = self.edges.entry(edge).or_default();
-        let mut buffers: Vec<&mut Option<Outgoing>> = match edge {
-            Edge::Down(_) => state.outgoing.iter_mut().collect(),
-            Edge::Up(stage) => {
-                let free = self.free_slots.get_mut(&stage).unwrap().iter_mut();
-                let in_use =
-                    self.slots.iter_mut().filter(|((of, _), _)| *of == stage).map(|(_, output)| output);
-                free.chain(in_use).collect()
-            }
-        };
-        let Some(buffer) = buffers.iter_mut().find(|buffer| ***buffer == unsent) else {
-            return wrong(Wrong::NoOperand);
-        };
-        **buffer = under_way;
-        state.sends.push_back(micro_batch);
-        self.pass_messages(edge)
-    }
-
-    fn receive(&mut self, edge: Edge, micro_batch: MicroBatch) -> Outcome {
-        let state = self.edges.entry(edge).or_default();
-        let buffer = &mut state.incoming[state.num_received % 2];
-        if buffer.is_some() {
-            return wrong(Wrong::Overwritten);
-        }
-        *buffer = Some((micro_batch, false));
-        state.num_received += 1;
-        state.receives.push_back(micro_batch);
-        self.pass_messages(edge)
-    }
-
-    /// Both ends issued: the message passes and its outgoing buffer is free.
-    fn pass_messages(&mut self, edge: Edge) -> Outcome {
-        let state = self.edges.get_mut(&edge).unwrap();
-        let (Some(&sent), Some(&received)) = (state.sends.front(), state.receives.front()) else {
-            return Ok(());
-        };
-        if sent != received {
-            return wrong(Wrong::OtherMessage);
-        }
-        state.sends.pop_front();
-        state.receives.pop_front();
-        for buffer in state.incoming.iter_mut().flatten() {
-            buffer.1 |= buffer.0 == received;
-        }
-        let under_way = Some(Outgoing::UnderWay(sent));
-        let clear = |buffer: &mut Option<Outgoing>| {
-            if *buffer == under_way {
-                *buffer = None;
-            }
-        };
-        match edge {
-            Edge::Down(_) => state.outgoing.iter_mut().for_each(clear),
-            Edge::Up(stage) => {
-                self.free_slots.get_mut(&stage).unwrap().iter_mut().for_each(clear);
-                self.slots
-                    .iter_mut()
-                    .filter(|((of, _), _)| *of == stage)
-                    .for_each(|(_, output)| clear(output));
-            }
-        }
-        Ok(())
-    }
-
-    fn reduced_fully(&self, unit: Unit) -> bool {
-        let mut micro_batches = self.reduced.get(&unit).cloned().unwrap_or_default();
-        micro_batches.sort_unstable();
-        micro_batches == (0..self.program.num_micro_batches).map(MicroBatch).collect::<Vec<_>>()
-    }
-
-    fn add_tied(&mut self, rank: PipelineRank, embedding: Unit, head: Unit) -> Outcome {
-        let ranks = [embedding, head].map(|unit| self.program.chain.rank(unit));
-        for (unit, on) in [embedding, head].into_iter().zip(ranks) {
-            need(on != rank || self.reduced_fully(unit))?;
-        }
-        if self.ranks[rank.index()].in_norm {
-            return wrong(Wrong::Incomplete);
-        }
-        self.tied_added.insert(rank);
-        if ranks.iter().all(|on| self.tied_added.contains(on)) { Ok(()) } else { Err(Stop::Blocked) }
-    }
-
-    fn norm(&mut self, rank: PipelineRank) -> Outcome {
-        let chain = &self.program.chain;
-        for unit in chain.units_on(rank) {
-            need(self.reduced_fully(unit))?;
-            let is_tied = chain.tied().is_some_and(|(embedding, head)| unit == embedding || unit == head);
-            need(!is_tied || self.tied_added.contains(&rank))?;
-        }
-        self.ranks[rank.index()].in_norm = true;
-        if self.ranks.iter().all(|state| state.in_norm) { Ok(()) } else { Err(Stop::Blocked) }
-    }
-
-    fn finish(&self) -> Result<(), Wrong> {
-        let ended = |(state, row): (&RankState, &Vec<Instruction>)| state.at == row.len();
-        if !self.ranks.iter().zip(&self.program.rows).all(ended) {
-            return Err(Wrong::Deadlock);
-        }
-        if self.ranks.iter().any(|state| state.held > 0) {
-            return Err(Wrong::Wasted);
-        }
-        if self.edges.values().any(|state| !state.sends.is_empty() || !state.receives.is_empty()) {
-            return Err(Wrong::Incomplete);
-        }
-        let chain = &self.program.chain;
-        let forwards = self.done.iter().filter(|done| matches!(done, Instruction::Forward { .. })).count();
-        if forwards != chain.num_units() * self.program.num_micro_batches as usize {
-            return Err(Wrong::Incomplete);
-        }
-        if self.program.purpose == Purpose::Evaluation {
-            return Ok(());
-        }
-        for unit in (0..chain.num_units() as u32).map(Unit) {
-            let one_weight = |(embedding, head)| unit == head && chain.rank(embedding) == chain.rank(head);
-            let is_stepped = !chain.tied().is_some_and(one_weight);
-            let gather = Instruction::GatherAfterStep { unit };
-            let is_gathered = is_stepped && self.program.options.gather_after_step;
-            if self.stepped.contains(&unit) != is_stepped || self.done.contains(&gather) != is_gathered {
-                return Err(Wrong::Incomplete);
-            }
-        }
-        let normed = self.done.contains(&Instruction::GradientNorm);
-        if normed { Ok(()) } else { Err(Wrong::Incomplete) }
     }
 }

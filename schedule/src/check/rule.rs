@@ -1,0 +1,263 @@
+//! The rules of programs, with the values that break them.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::id::{MicroBatch, PipelineRank, Unit};
+use crate::instruction::{Edge, Instruction};
+use crate::options::OptionsError;
+
+/// An instruction that cannot start, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The rank.
+    pub rank: PipelineRank,
+    /// Position in its row.
+    pub step: usize,
+    /// The instruction.
+    pub instruction: Instruction,
+}
+
+/// What can be wrong with the gathering of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GatherFault {
+    /// An instruction reads weights that are not gathered.
+    NotGathered {
+        /// The reader.
+        reader: Instruction,
+    },
+    /// What is given back is not held.
+    NotHeld,
+    /// A copy is given back before any use.
+    Unused,
+    /// A copy is held past its last use.
+    HeldPastLastUse {
+        /// Position of the last use.
+        last_use: usize,
+    },
+    /// A copy is never given back.
+    NeverResharded,
+}
+
+/// A rule of programs, with the values that break it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// There is one row per rank.
+    NumRows {
+        /// Rows of the program.
+        num_rows: usize,
+        /// Ranks of the placement.
+        num_ranks: usize,
+    },
+    /// A step has a micro-batch.
+    NoMicroBatch,
+    /// The policies go together.
+    Options(OptionsError),
+    /// An instruction names units, micro-batches and edges that exist; an edge joins different ranks.
+    NotThere(Instruction),
+    /// An instruction stands on the rank that holds what it names.
+    WrongRank {
+        /// The instruction.
+        instruction: Instruction,
+        /// Where it belongs.
+        belongs_on: PipelineRank,
+    },
+    /// An instruction belongs to the program's purpose and policies.
+    NotOfPolicy(Instruction),
+    /// Everything that belongs to a step is there.
+    Missing(Instruction),
+    /// Nothing is done twice.
+    Repeated {
+        /// The instruction.
+        instruction: Instruction,
+        /// Where it stood first.
+        first: usize,
+    },
+    /// A unit and micro-batch has either a full backward or the two halves.
+    BothBackwards {
+        /// The unit.
+        unit: Unit,
+        /// The micro-batch.
+        micro_batch: MicroBatch,
+    },
+    /// An instruction runs after what it needs.
+    RunsBefore {
+        /// The instruction.
+        instruction: Instruction,
+        /// What it needs.
+        needed: Instruction,
+    },
+    /// The units of a stage run one after the other, without another forward or input gradient between them.
+    Interrupted {
+        /// The instruction that comes between.
+        instruction: Instruction,
+        /// What was due.
+        expected: Instruction,
+    },
+    /// Weights are gathered when they are read, given back right after the last use, and never gathered for nothing.
+    Gathering {
+        /// The unit whose weights it is about.
+        unit: Unit,
+        /// What is wrong.
+        fault: GatherFault,
+    },
+    /// No more gathered copies are held than the policy allows.
+    OverBudget {
+        /// Copies held with this one.
+        held: usize,
+        /// Copies allowed.
+        budget: u32,
+    },
+    /// Reductions after every micro-batch follow their gradients one for one.
+    ReducedOutOfTurn {
+        /// The reduction.
+        instruction: Instruction,
+        /// The one that was due.
+        expected: Instruction,
+    },
+    /// A buffer is free when it is filled again.
+    BufferTaken {
+        /// What fills it.
+        instruction: Instruction,
+        /// What has to come first, to free it.
+        freed_by: Instruction,
+    },
+    /// Both ends of an edge have its messages in the same order.
+    ReceivedOutOfOrder {
+        /// The edge.
+        edge: Edge,
+        /// The micro-batch received.
+        received: MicroBatch,
+        /// The micro-batch sent at that place.
+        sent: MicroBatch,
+    },
+    /// The step ends with its tail, and with nothing else.
+    Tail {
+        /// What stands there; `None` at the end of the row.
+        found: Option<Instruction>,
+        /// What was due; `None` after the end of the tail.
+        expected: Option<Instruction>,
+    },
+    /// Nothing waits in a circle: each of these waits for the next one, and the last for the first.
+    Deadlock(Vec<Blocked>),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NumRows { num_rows, num_ranks } => {
+                write!(f, "the program has {num_rows} rows for {num_ranks} ranks; write one row per rank")
+            }
+            Self::NoMicroBatch => f.write_str("the step has 0 micro-batches; it needs at least 1"),
+            Self::Options(error) => error.fmt(f),
+            Self::NotThere(instruction) => write!(
+                f,
+                "`{instruction}` names a unit, micro-batch, tied pair or edge between ranks that the program does \
+                 not have"
+            ),
+            Self::WrongRank { instruction, belongs_on } => {
+                write!(f, "`{instruction}` belongs on rank {}, which holds what it names", belongs_on.0)
+            }
+            Self::NotOfPolicy(instruction) => {
+                write!(
+                    f,
+                    "`{instruction}` is not of the program's purpose and policies; change them or drop it"
+                )
+            }
+            Self::Missing(instruction) => write!(f, "`{instruction}` is missing; a step has it exactly once"),
+            Self::Repeated { instruction, first } => {
+                write!(
+                    f,
+                    "`{instruction}` runs a second time, after step {first}; a step has it exactly once"
+                )
+            }
+            Self::BothBackwards { unit, micro_batch } => write!(
+                f,
+                "unit {} has a full backward of micro-batch {} and one of its halves; keep `B`, or `I` and `W`",
+                unit.0, micro_batch.0
+            ),
+            Self::RunsBefore { instruction, needed } => {
+                write!(f, "`{instruction}` runs before `{needed}`, which it needs")
+            }
+            Self::Interrupted { instruction, expected } => write!(
+                f,
+                "`{instruction}` comes between the units of a stage, which run together; `{expected}` is due"
+            ),
+            Self::Gathering { unit, fault } => fault.fmt(f, *unit),
+            Self::OverBudget { held, budget } => write!(
+                f,
+                "{held} gathered units are held here, {budget} are allowed; reshard one first, or allow more"
+            ),
+            Self::ReducedOutOfTurn { instruction, expected } => write!(
+                f,
+                "`{instruction}` is out of turn: gradients are reduced in the order of their making; `{expected}` is due"
+            ),
+            Self::BufferTaken { instruction, freed_by } => {
+                write!(
+                    f,
+                    "`{instruction}` fills a buffer that is in use until `{freed_by}`, which comes later"
+                )
+            }
+            Self::ReceivedOutOfOrder { edge, received, sent } => write!(
+                f,
+                "micro-batch {} is received over {edge} where micro-batch {} is sent; both ends keep one order",
+                received.0, sent.0
+            ),
+            Self::Tail { found, expected } => fmt_tail(f, *found, *expected),
+            Self::Deadlock(cycle) => fmt_cycle(f, cycle),
+        }
+    }
+}
+
+fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[Blocked]) -> fmt::Result {
+    f.write_str("deadlock; each waits for the next, the last for the first:")?;
+    for Blocked { rank, step, instruction } in cycle {
+        write!(f, "\n  rank {}, step {step}: `{instruction}`", rank.0)?;
+    }
+    Ok(())
+}
+
+impl GatherFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>, unit: Unit) -> fmt::Result {
+        match self {
+            Self::NotGathered { reader } => {
+                write!(f, "`{reader}` reads weights that are not gathered; `UNSHARD {unit}` before it")
+            }
+            Self::NotHeld => write!(f, "`RESHARD {unit}` gives back a unit that is not gathered; drop it"),
+            Self::Unused => {
+                write!(
+                    f,
+                    "this gathered copy of unit {} is given back before any use; drop the gather",
+                    unit.0
+                )
+            }
+            Self::HeldPastLastUse { last_use } => write!(
+                f,
+                "unit {} is held past the last use of this copy at step {last_use}; `RESHARD {unit}` right after it",
+                unit.0
+            ),
+            Self::NeverResharded => write!(
+                f,
+                "this gathered copy of unit {} is never given back; `RESHARD {unit}` after its last use",
+                unit.0
+            ),
+        }
+    }
+}
+
+fn fmt_tail(
+    f: &mut fmt::Formatter<'_>,
+    found: Option<Instruction>,
+    expected: Option<Instruction>,
+) -> fmt::Result {
+    match (found, expected) {
+        (Some(found), Some(expected)) => {
+            write!(f, "`{found}` stands in the tail of the step where `{expected}` is due")
+        }
+        (None, Some(expected)) => write!(f, "the row ends where `{expected}` is due in the tail of the step"),
+        (Some(found), None) => write!(f, "the step is over, but `{found}` follows its tail; drop it"),
+        (None, None) => f.write_str("the tail of the step is wrong"),
+    }
+}

@@ -1,0 +1,218 @@
+//! What each instruction of a row touches; who uses which buffer is counted along the row.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::vec::Vec;
+
+use crate::check::CheckedProgram;
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::{Edge, Instruction};
+use crate::options::{Reduction, Weights};
+
+use Access::{Read, Write};
+
+/// A buffer of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Buffer {
+    /// Of a slot: what forward leaves for backward, and what is sent to the next stage.
+    Saved(Stage, usize),
+    Output(Stage, usize),
+    Received(Edge, usize),
+    GradientToSend(Edge, usize),
+    Gradient(PipelineRank, usize),
+    Accumulator(Unit),
+    ReducedGradient(Unit),
+    Copy(PipelineRank, usize),
+    Weights(Unit),
+}
+
+/// What a buffer holds: a micro-batch, a unit, or both; whatever tells contents apart.
+pub(super) type Content = (u32, u32);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Access {
+    /// Fills the buffer, or changes it in place.
+    Write(Buffer, Content),
+    /// Needs this content.
+    Read(Buffer, Content),
+}
+
+/// `[index]`: what each instruction of a row touches.
+pub(super) fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
+    let mut walk = Walk {
+        program,
+        rank,
+        received: BTreeMap::new(),
+        made: BTreeMap::new(),
+        copies: BTreeMap::new(),
+        gradients: Vec::new(),
+    };
+    program.row(rank).iter().enumerate().map(|(index, &instruction)| walk.step(index, instruction)).collect()
+}
+
+struct Walk<'a> {
+    program: &'a CheckedProgram,
+    rank: PipelineRank,
+    /// The messages of each edge, in the order of their buffers.
+    received: BTreeMap<Edge, Vec<MicroBatch>>,
+    made: BTreeMap<Edge, Vec<MicroBatch>>,
+    /// The gathers of the copies held of each unit, oldest first.
+    copies: BTreeMap<Unit, VecDeque<usize>>,
+    gradients: Vec<Content>,
+}
+
+/// Which of two buffers a message takes.
+fn buffer_of(messages: &[MicroBatch], micro_batch: MicroBatch) -> usize {
+    messages.iter().position(|&of| of == micro_batch).unwrap() % 2
+}
+
+impl Walk<'_> {
+    fn step(&mut self, index: usize, instruction: Instruction) -> Vec<Access> {
+        match instruction {
+            Instruction::Forward { unit, micro_batch } => self.forward(unit, micro_batch),
+            Instruction::Backward { unit, micro_batch } => {
+                let mut touched = self.input_gradient(unit, micro_batch);
+                touched.push(self.weight_gradient(unit, micro_batch));
+                touched
+            }
+            Instruction::BackwardInput { unit, micro_batch } => self.input_gradient(unit, micro_batch),
+            Instruction::BackwardWeight { unit, micro_batch } => {
+                let mut touched = self.change_saved(unit, micro_batch).to_vec();
+                touched.push(self.weight_gradient(unit, micro_batch));
+                touched
+            }
+            Instruction::Unshard { .. } | Instruction::Reshard { .. } => {
+                std::vec![self.gather(index, instruction)]
+            }
+            Instruction::Send { .. } | Instruction::Receive { .. } => std::vec![self.transfer(instruction)],
+            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
+                self.reduction(instruction).to_vec()
+            }
+            Instruction::AddTied { .. }
+            | Instruction::GradientNorm
+            | Instruction::OptimizerStep { .. }
+            | Instruction::GatherAfterStep { .. } => self.tail(instruction),
+        }
+    }
+
+    fn read_weights(&self, unit: Unit, reads: bool) -> Option<Access> {
+        let sharded = self.program.options().weights != Weights::Replicated;
+        (sharded && reads).then(|| Read(Buffer::Copy(self.rank, self.copies[&unit][0]), (unit.0, 0)))
+    }
+
+    fn read_message(&self, edge: Option<Edge>, micro_batch: MicroBatch) -> Option<Access> {
+        let edge = edge?;
+        let buffer = buffer_of(&self.received[&edge], micro_batch);
+        Some(Read(Buffer::Received(edge, buffer), (micro_batch.0, 0)))
+    }
+
+    fn change_saved(&self, unit: Unit, micro_batch: MicroBatch) -> [Access; 2] {
+        let stage = self.program.chain().stage(unit);
+        let saved = Buffer::Saved(stage, self.program.slot(stage, micro_batch));
+        [Read(saved, (micro_batch.0, 0)), Write(saved, (micro_batch.0, 0))]
+    }
+
+    fn forward(&self, unit: Unit, micro_batch: MicroBatch) -> Vec<Access> {
+        let chain = self.program.chain();
+        let stage = chain.stage(unit);
+        let (is_first, is_last) = (unit == chain.first_unit(stage), unit == chain.last_unit(stage));
+        let [read, write] = self.change_saved(unit, micro_batch);
+        let mut touched = if is_first { std::vec![write] } else { std::vec![read, write] };
+        if is_first || is_last {
+            // The first unit takes the slot, output and all; the last one fills the output.
+            let output = Buffer::Output(stage, self.program.slot(stage, micro_batch));
+            touched.push(Write(output, (micro_batch.0, u32::from(!is_last))));
+        }
+        touched.extend(self.read_weights(unit, chain.facts(unit).forward_reads_weights));
+        touched.extend(self.read_message(chain.forward_input(unit), micro_batch));
+        touched
+    }
+
+    fn input_gradient(&mut self, unit: Unit, micro_batch: MicroBatch) -> Vec<Access> {
+        let chain = self.program.chain();
+        let mut touched = self.change_saved(unit, micro_batch).to_vec();
+        touched.extend(self.read_weights(unit, chain.facts(unit).backward_reads_weights));
+        touched.extend(self.read_message(chain.backward_input(unit), micro_batch));
+        if let Some(edge) = chain.backward_output(unit) {
+            let made = self.made.entry(edge).or_default();
+            touched.push(Write(Buffer::GradientToSend(edge, made.len() % 2), (micro_batch.0, 0)));
+            made.push(micro_batch);
+        }
+        touched
+    }
+
+    fn weight_gradient(&mut self, unit: Unit, micro_batch: MicroBatch) -> Access {
+        if self.program.options().reduction != Reduction::ScatterEvery {
+            return Write(Buffer::Accumulator(unit), (0, 0));
+        }
+        let buffer = Buffer::Gradient(self.rank, self.gradients.len() % 2);
+        self.gradients.push((unit.0, micro_batch.0));
+        Write(buffer, (unit.0, micro_batch.0))
+    }
+
+    fn gather(&mut self, index: usize, instruction: Instruction) -> Access {
+        match instruction {
+            Instruction::Unshard { unit } => {
+                self.copies.entry(unit).or_default().push_back(index);
+                Write(Buffer::Copy(self.rank, index), (unit.0, 0))
+            }
+            Instruction::Reshard { unit } => {
+                let copy = self.copies.get_mut(&unit).unwrap().pop_front().unwrap();
+                Write(Buffer::Copy(self.rank, copy), (u32::MAX, 0))
+            }
+            other => panic!("{other} gathers nothing"),
+        }
+    }
+
+    fn reduction(&self, instruction: Instruction) -> [Access; 2] {
+        match instruction {
+            Instruction::Reduce { unit, micro_batch } => {
+                let made = (unit.0, micro_batch.0);
+                let buffer = self.gradients.iter().position(|&of| of == made).unwrap() % 2;
+                let gradient = Buffer::Gradient(self.rank, buffer);
+                [Read(gradient, made), Write(Buffer::ReducedGradient(unit), (0, 0))]
+            }
+            Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => {
+                [Read(Buffer::Accumulator(unit), (0, 0)), Write(Buffer::ReducedGradient(unit), (0, 0))]
+            }
+            other => panic!("{other} reduces nothing"),
+        }
+    }
+
+    fn transfer(&mut self, instruction: Instruction) -> Access {
+        match instruction {
+            Instruction::Send { edge: Edge::Up(stage), micro_batch } => {
+                let slot = self.program.slot(stage, micro_batch);
+                Read(Buffer::Output(stage, slot), (micro_batch.0, 0))
+            }
+            Instruction::Send { edge, micro_batch } => {
+                let buffer = buffer_of(&self.made[&edge], micro_batch);
+                Read(Buffer::GradientToSend(edge, buffer), (micro_batch.0, 0))
+            }
+            Instruction::Receive { edge, micro_batch } => {
+                let received = self.received.entry(edge).or_default();
+                let buffer = Buffer::Received(edge, received.len() % 2);
+                received.push(micro_batch);
+                Write(buffer, (micro_batch.0, 0))
+            }
+            other => panic!("{other} transfers nothing"),
+        }
+    }
+
+    fn tail(&self, instruction: Instruction) -> Vec<Access> {
+        let chain = self.program.chain();
+        match instruction {
+            Instruction::AddTied { embedding, head } => {
+                let here = [embedding, head].into_iter().filter(|&unit| chain.rank(unit) == self.rank);
+                here.map(|unit| Write(Buffer::ReducedGradient(unit), (1, 0))).collect()
+            }
+            Instruction::GradientNorm => {
+                let is_tied = |unit| chain.tied().is_some_and(|(a, b)| unit == a || unit == b);
+                let read = |unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0));
+                chain.units_on(self.rank).map(read).collect()
+            }
+            Instruction::OptimizerStep { unit } => std::vec![Write(Buffer::Weights(unit), (0, 0))],
+            Instruction::GatherAfterStep { unit } => std::vec![Read(Buffer::Weights(unit), (0, 0))],
+            other => panic!("{other} is not of the tail"),
+        }
+    }
+}

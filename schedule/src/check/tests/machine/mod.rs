@@ -1,0 +1,240 @@
+//! A machine that holds the dependency graph to its word: it starts and ends instructions in random order, as far as
+//! lanes and waits alone allow, and watches every buffer for a reader or writer too early.
+
+mod accesses;
+
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use self::accesses::{Access, Buffer, Content, accesses};
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, InstructionKind, Lane};
+use crate::program::Purpose;
+use crate::testing::{Random, all_programs};
+
+#[derive(Default)]
+struct State {
+    content: Option<Content>,
+    num_readers: usize,
+    is_written: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Waiting,
+    Running,
+    Ended,
+}
+
+struct Machine<'a> {
+    program: &'a CheckedProgram,
+    accesses: Vec<Vec<Vec<Access>>>,
+    progress: Vec<Vec<Progress>>,
+    /// The instruction before each on its lane.
+    lane_before: Vec<Vec<Option<usize>>>,
+    buffers: BTreeMap<Buffer, State>,
+    copies_held: Vec<usize>,
+    ignores: fn(InstructionKind, InstructionKind) -> bool,
+}
+
+/// Runs a program in a random order to its end; the error names the hazard.
+pub(super) fn run(program: &CheckedProgram, seed: u64) -> Result<(), String> {
+    run_without(program, seed, |_, _| false)
+}
+
+/// The same with some waits ignored: those of the first kind for the second.
+fn run_without(
+    program: &CheckedProgram,
+    seed: u64,
+    ignores: fn(InstructionKind, InstructionKind) -> bool,
+) -> Result<(), String> {
+    let ranks: Vec<_> = (0..program.num_ranks() as u32).map(PipelineRank).collect();
+    let lane_before = ranks.iter().map(|&rank| {
+        let mut last: BTreeMap<Lane, usize> = BTreeMap::new();
+        let row = program.row(rank).iter().enumerate();
+        row.map(|(index, instruction)| last.insert(instruction.lane(), index)).collect()
+    });
+    let mut machine = Machine {
+        program,
+        accesses: ranks.iter().map(|&rank| accesses(program, rank)).collect(),
+        progress: ranks.iter().map(|&rank| vec![Progress::Waiting; program.row(rank).len()]).collect(),
+        lane_before: lane_before.collect(),
+        buffers: BTreeMap::new(),
+        copies_held: vec![0; ranks.len()],
+        ignores,
+    };
+    let mut random = Random(seed);
+    loop {
+        let moves = machine.moves();
+        if moves.is_empty() {
+            break;
+        }
+        let (rank, index) = moves[random.below(moves.len())];
+        machine.advance(rank, index)?;
+    }
+    let all_ended = machine.progress.iter().flatten().all(|&progress| progress == Progress::Ended);
+    if all_ended { Ok(()) } else { Err(String::from("the machine stopped before the end")) }
+}
+
+impl Machine<'_> {
+    /// The instructions that may start or end now.
+    fn moves(&self) -> Vec<(usize, usize)> {
+        let mut moves = Vec::new();
+        for (rank, progress) in self.progress.iter().enumerate() {
+            for (index, &state) in progress.iter().enumerate() {
+                let ended = |before: usize| progress[before] == Progress::Ended;
+                let may = match state {
+                    Progress::Ended => false,
+                    Progress::Running => self
+                        .partners(rank, index)
+                        .iter()
+                        .all(|&(r, i)| self.progress[r][i] != Progress::Waiting),
+                    Progress::Waiting => {
+                        self.lane_before[rank][index].is_none_or(ended) && self.waits(rank, index).all(ended)
+                    }
+                };
+                if may {
+                    moves.push((rank, index));
+                }
+            }
+        }
+        moves
+    }
+
+    fn waits(&self, rank: usize, index: usize) -> impl Iterator<Item = usize> {
+        let rank = PipelineRank(rank as u32);
+        let kind = move |index: usize| self.program.row(rank)[index].kind();
+        let waits = self.program.waits(rank, index).iter().copied();
+        waits.filter(move |&wait| !(self.ignores)(kind(index), kind(wait)))
+    }
+
+    /// The instructions of other ranks without which this one cannot end.
+    fn partners(&self, rank: usize, index: usize) -> Vec<(usize, usize)> {
+        let instruction = self.program.row(PipelineRank(rank as u32))[index];
+        match instruction {
+            Instruction::Send { .. } | Instruction::Receive { .. } => {
+                let (peer, step) = self.program.peer(PipelineRank(rank as u32), index).unwrap();
+                vec![(peer.index(), step)]
+            }
+            Instruction::AddTied { .. } | Instruction::GradientNorm => {
+                let rows = (0..self.program.num_ranks()).filter_map(|rank| {
+                    let row = self.program.row(PipelineRank(rank as u32));
+                    Some((rank, row.iter().position(|&other| other == instruction)?))
+                });
+                rows.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn advance(&mut self, rank: usize, index: usize) -> Result<(), String> {
+        let instruction = self.program.row(PipelineRank(rank as u32))[index];
+        let starts = self.progress[rank][index] == Progress::Waiting;
+        for &access in &self.accesses[rank][index] {
+            let (Access::Write(buffer, _) | Access::Read(buffer, _)) = access;
+            let state = self.buffers.entry(buffer).or_default();
+            let step = if starts { state.start(access) } else { state.end(access) };
+            step.map_err(|hazard| {
+                format!("rank {rank}, step {index}, `{instruction}`: {hazard} at {buffer:?}")
+            })?;
+        }
+        match instruction {
+            Instruction::Unshard { .. } if starts => self.copies_held[rank] += 1,
+            Instruction::Reshard { .. } if !starts => self.copies_held[rank] -= 1,
+            _ => {}
+        }
+        let budget = self.program.options().weights.budget().unwrap_or(0);
+        if self.copies_held[rank] > budget as usize {
+            return Err(format!("rank {rank}, step {index}: over budget"));
+        }
+        self.progress[rank][index] = if starts { Progress::Running } else { Progress::Ended };
+        Ok(())
+    }
+}
+
+impl State {
+    /// An instruction may touch a buffer twice (read, then change in place): its own accesses do not clash.
+    fn start(&mut self, access: Access) -> Result<(), &'static str> {
+        match access {
+            Access::Read(_, content) => {
+                if self.is_written {
+                    return Err("reads what is being written");
+                }
+                if self.content != Some(content) {
+                    return Err("reads what is not there");
+                }
+                self.num_readers += 1;
+            }
+            Access::Write(_, content) => {
+                let own_read = usize::from(self.content == Some(content) && self.num_readers == 1);
+                if self.is_written || self.num_readers > own_read {
+                    return Err("writes what is in use");
+                }
+                self.is_written = true;
+                self.content = Some(content);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, access: Access) -> Result<(), &'static str> {
+        match access {
+            Access::Read(..) => self.num_readers -= 1,
+            Access::Write(..) => self.is_written = false,
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn no_random_order_that_the_graph_allows_touches_a_buffer_too_early() {
+    let mut num_programs = 0;
+    for (seed, program) in all_programs(3, 4, 2).enumerate() {
+        let text = format!("{program}");
+        let program = CheckedProgram::new(program).unwrap();
+        assert!(
+            program.purpose() == Purpose::Training
+                || program.high_water(PipelineRank(0)).gradient_buffers == 0
+        );
+        if let Err(hazard) = run(&program, seed as u64) {
+            panic!("{hazard}\n{text}");
+        }
+        num_programs += 1;
+    }
+    assert!(num_programs > 500, "{num_programs}");
+}
+
+#[test]
+fn every_kind_of_wait_is_needed() {
+    use InstructionKind::*;
+    let programs: Vec<_> =
+        all_programs(3, 4, 2).map(|program| CheckedProgram::new(program).unwrap()).collect();
+    let is_needed = |ignores: fn(InstructionKind, InstructionKind) -> bool| {
+        let runs = (0..4).flat_map(|seed| programs.iter().map(move |program| (program, seed)));
+        runs.into_iter().any(|(program, seed)| run_without(program, seed, ignores).is_err())
+    };
+    // Each row of the table in `Dependencies`, and each of the operands that share a row.
+    assert!(is_needed(|of, wait| (of, wait) == (Forward, Unshard)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Unshard)));
+    assert!(is_needed(|of, wait| (of, wait) == (Forward, Receive)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Receive)));
+    assert!(is_needed(|of, wait| (of, wait) == (Forward, Send)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Send)));
+    assert!(is_needed(|of, wait| (of, wait) == (Backward, Reduce)));
+    assert!(is_needed(|of, wait| (of, wait) == (Send, Forward)));
+    assert!(is_needed(|of, wait| (of, wait) == (Send, Backward)));
+    assert!(is_needed(|of, wait| (of, wait) == (Receive, Forward)));
+    assert!(is_needed(|of, wait| (of, wait) == (Receive, Backward)));
+    assert!(is_needed(|of, _| of == Unshard));
+    assert!(is_needed(|of, wait| (of, wait) == (Reduce, Backward)));
+    assert!(is_needed(|of, wait| (of, wait) == (ReduceLast, Backward)));
+    assert!(is_needed(|of, wait| (of, wait) == (AllReduce, Backward)));
+    assert!(is_needed(|of, wait| of == AddTied && matches!(wait, Reduce | ReduceLast | AllReduce)));
+    assert!(is_needed(|of, wait| of == GradientNorm && matches!(wait, Reduce | ReduceLast | AllReduce)));
+    assert!(is_needed(|of, wait| (of, wait) == (GatherAfterStep, OptimizerStep)));
+    assert!(!is_needed(|of, _| matches!(of, Reshard | OptimizerStep)), "these wait for their lane alone");
+}

@@ -1,0 +1,71 @@
+//! The end of the step, and what must have come of it.
+
+use std::vec::Vec;
+
+use super::{Outcome, RankState, Reference, Stop, Wrong, need, wrong};
+use crate::id::{MicroBatch, PipelineRank, Unit};
+use crate::instruction::Instruction;
+use crate::program::Purpose;
+
+impl Reference<'_> {
+    fn reduced_fully(&self, unit: Unit) -> bool {
+        let mut micro_batches = self.reduced.get(&unit).cloned().unwrap_or_default();
+        micro_batches.sort_unstable();
+        micro_batches == (0..self.program.num_micro_batches).map(MicroBatch).collect::<Vec<_>>()
+    }
+
+    pub(super) fn add_tied(&mut self, rank: PipelineRank, embedding: Unit, head: Unit) -> Outcome {
+        let ranks = [embedding, head].map(|unit| self.program.chain.rank(unit));
+        for (unit, on) in [embedding, head].into_iter().zip(ranks) {
+            need(on != rank || self.reduced_fully(unit))?;
+        }
+        if self.ranks[rank.index()].in_norm {
+            return wrong(Wrong::Incomplete);
+        }
+        self.tied_added.insert(rank);
+        if ranks.iter().all(|on| self.tied_added.contains(on)) { Ok(()) } else { Err(Stop::Blocked) }
+    }
+
+    pub(super) fn norm(&mut self, rank: PipelineRank) -> Outcome {
+        let chain = &self.program.chain;
+        for unit in chain.units_on(rank) {
+            need(self.reduced_fully(unit))?;
+            let is_tied = chain.tied().is_some_and(|(embedding, head)| unit == embedding || unit == head);
+            need(!is_tied || self.tied_added.contains(&rank))?;
+        }
+        self.ranks[rank.index()].in_norm = true;
+        if self.ranks.iter().all(|state| state.in_norm) { Ok(()) } else { Err(Stop::Blocked) }
+    }
+
+    pub(super) fn finish(&self) -> Result<(), Wrong> {
+        let ended = |(state, row): (&RankState, &Vec<Instruction>)| state.at == row.len();
+        if !self.ranks.iter().zip(&self.program.rows).all(ended) {
+            return Err(Wrong::Deadlock);
+        }
+        if self.ranks.iter().any(|state| state.held > 0) {
+            return Err(Wrong::Wasted);
+        }
+        if self.edges.values().any(|state| !state.sends.is_empty() || !state.receives.is_empty()) {
+            return Err(Wrong::Incomplete);
+        }
+        let chain = &self.program.chain;
+        let forwards = self.done.iter().filter(|done| matches!(done, Instruction::Forward { .. })).count();
+        if forwards != chain.num_units() * self.program.num_micro_batches as usize {
+            return Err(Wrong::Incomplete);
+        }
+        if self.program.purpose == Purpose::Evaluation {
+            return Ok(());
+        }
+        for unit in (0..chain.num_units() as u32).map(Unit) {
+            let one_weight = |(embedding, head)| unit == head && chain.rank(embedding) == chain.rank(head);
+            let is_stepped = !chain.tied().is_some_and(one_weight);
+            let gather = Instruction::GatherAfterStep { unit };
+            let is_gathered = is_stepped && self.program.options.gather_after_step;
+            if self.stepped.contains(&unit) != is_stepped || self.done.contains(&gather) != is_gathered {
+                return Err(Wrong::Incomplete);
+            }
+        }
+        let normed = self.done.contains(&Instruction::GradientNorm);
+        if normed { Ok(()) } else { Err(Wrong::Incomplete) }
+    }
+}
