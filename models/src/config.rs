@@ -59,16 +59,19 @@ impl GptConfig {
             || format!("init_std = {init_std}"),
             || "must be a finite number of at least 0; GPT-2 has 0.02".into(),
         )?;
-        let widest = [4 * u128::from(hidden_size as u64), u128::from(vocab_size as u64), seq_length as u128]
-            .into_iter()
-            .fold(0, u128::max);
-        let num_blocks = num_layers as u128 + 1;
+        // Twelve C x C weights per block, two tables of V and one of T rows, and a decimal order for activations.
+        let rows_per_block = 12_u128 * hidden_size as u128;
+        let rows = rows_per_block
+            .saturating_mul(num_layers as u128)
+            .saturating_add(2 * vocab_size as u128 + seq_length as u128);
+        let num_bytes = rows.saturating_mul(4 * 10 * hidden_size as u128);
         require(
-            widest * hidden_size as u128 * num_blocks * 64 < isize::MAX as u128,
+            num_bytes < isize::MAX as u128,
             || format!("hidden_size = {hidden_size}"),
             || {
                 format!(
-                    "is too large beside vocab_size = {vocab_size} and seq_length = {seq_length}: no machine can address the parameters"
+                    "is more than a machine can address beside num_layers = {num_layers}, \
+                     seq_length = {seq_length} and vocab_size = {vocab_size}; make one of them smaller"
                 )
             },
         )

@@ -124,7 +124,7 @@ pub struct BackwardWeightArgs<'a> {
 
 /// A piece of a model with explicit forward and backward.
 pub trait Layer: Debug + Send + Sync {
-    /// The layer's name, a prefix of its parameters' names: `h.3.attn`.
+    /// The layer's name, unique in the model: `h.3.attn`.
     fn name(&self) -> &str;
 
     /// The parameters in declaration order.
@@ -133,7 +133,8 @@ pub trait Layer: Debug + Send + Sync {
     /// What the layer needs for a micro-batch of this shape.
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes;
 
-    /// Floating-point operations of a forward (a multiply-add counts two); the backward takes twice as many.
+    /// Floating-point operations of a forward's matrix products (a multiply-add counts two); the backward takes twice
+    /// as many. Elementwise work is left out, as is usual where utilisation is reported.
     fn forward_flops(&self, shape: MicroBatchShape) -> u64;
 
     /// Whether the input gradient reads the parameters; false for an embedding.

@@ -11,6 +11,7 @@ pub mod init;
 pub mod kernels;
 pub mod layer;
 pub mod layout;
+pub mod mlp;
 pub mod model;
 pub mod parameter;
 pub mod shared;

@@ -40,6 +40,13 @@ pub struct ModelLayer {
     pub tying: Tying,
 }
 
+impl ModelLayer {
+    /// One layer of the chain.
+    pub fn new(layer: impl Layer + 'static, role: LayerRole, tying: Tying) -> Self {
+        Self { layer: Arc::new(layer), role, tying }
+    }
+}
+
 /// A chain of layers from tokens to loss.
 #[derive(Clone, Debug)]
 pub struct Model {

@@ -96,7 +96,7 @@ impl Unit {
         self.layers.iter().any(|layer| layer.backward_reads_weights())
     }
 
-    /// Floating-point operations of a forward, the sum over the layers; the backward takes twice as many.
+    /// [`Layer::forward_flops`], summed over the layers.
     pub fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.layers.iter().map(|layer| layer.forward_flops(shape)).sum()
     }

@@ -19,11 +19,8 @@ pub use final_norm::FinalNorm;
 pub use mlp::Mlp;
 pub use position_embedding::PositionEmbedding;
 
-use std::sync::Arc;
-
 use crate::config::GptConfig;
 use crate::error::ModelError;
-use crate::layer::Layer;
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
 use crate::shared::{Head, TokenEmbedding};
 
@@ -39,27 +36,23 @@ pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
     config.check_heads()?;
     let mut layers = Vec::with_capacity(2 * config.num_layers + 4);
     if config.tie_embeddings {
-        layers.push(layer(TokenEmbedding::new(config), LayerRole::Embedding, Tying::Embedding));
-        layers.push(layer(PositionEmbedding::new(config), LayerRole::Embedding, Tying::Untied));
+        layers.push(ModelLayer::new(TokenEmbedding::new(config), LayerRole::Embedding, Tying::Embedding));
+        layers.push(ModelLayer::new(PositionEmbedding::new(config), LayerRole::Embedding, Tying::Untied));
     } else {
-        layers.push(layer(Embedding::new(config), LayerRole::Embedding, Tying::Untied));
+        layers.push(ModelLayer::new(Embedding::new(config), LayerRole::Embedding, Tying::Untied));
     }
     for index in 0..config.num_layers {
         let role = LayerRole::Block { index };
-        layers.push(layer(Attention::new(config, index), role, Tying::Untied));
-        layers.push(layer(Mlp::new(config, index), role, Tying::Untied));
+        layers.push(ModelLayer::new(Attention::new(config, index), role, Tying::Untied));
+        layers.push(ModelLayer::new(Mlp::new(config, index), role, Tying::Untied));
     }
-    layers.push(layer(FinalNorm::new(config), LayerRole::Head, Tying::Untied));
+    layers.push(ModelLayer::new(FinalNorm::new(config), LayerRole::Head, Tying::Untied));
     let tying = if config.tie_embeddings { Tying::Head } else { Tying::Untied };
-    layers.push(layer(Head::new(config), LayerRole::Head, tying));
+    layers.push(ModelLayer::new(Head::new(config), LayerRole::Head, tying));
     Ok(Model {
         layers,
         vocab_size: config.vocab_size,
         seq_length: config.seq_length,
         num_blocks: config.num_layers,
     })
-}
-
-fn layer(layer: impl Layer + 'static, role: LayerRole, tying: Tying) -> ModelLayer {
-    ModelLayer { layer: Arc::new(layer), role, tying }
 }

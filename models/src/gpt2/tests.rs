@@ -1,33 +1,245 @@
-//! GPT-2 against candle's autograd.
+//! GPT-2 against candle's autograd, against finite differences, and against itself cut in other ways.
 
 use super::build;
 use crate::config::{Ablation, GptConfig};
-use crate::testing::{Backward, Batch, Oracle, Run, assert_close};
+use crate::error::ModelError;
+use crate::init;
+use crate::model::{LayerRole, Tying};
+use crate::testing::{
+    Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, same_on_all_threads,
+};
+use crate::unit::Unit;
 
-fn config() -> GptConfig {
-    GptConfig {
-        num_layers: 2,
-        hidden_size: 24,
-        num_attention_heads: 3,
-        seq_length: 13,
-        vocab_size: 37,
-        tie_embeddings: false,
-        init_std: 0.02,
-        ablation: Ablation::None,
-    }
+fn check(config: &GptConfig, num_sequences: usize, seq_length: usize, masked: usize) {
+    let batch = Batch::random(num_sequences, seq_length, config.vocab_size, masked);
+    check_against_oracle(config, &build(config).unwrap(), &batch, Oracle::gpt2_loss);
 }
 
 #[test]
 fn loss_and_every_gradient_equal_autograd_in_f64() {
-    let config = config();
-    let mut run = Run::new(&build(&config).unwrap(), 2);
+    check(&config(), 2, 13, 5);
+    check(&config(), 1, 13, 0);
+    check(&GptConfig { num_attention_heads: 1, ..config() }, 3, 13, 2);
+    check(&GptConfig { hidden_size: 33, num_attention_heads: 3, num_layers: 1, ..config() }, 2, 13, 3);
+    check(&GptConfig { tie_embeddings: true, ..config() }, 2, 13, 4);
+    check(&GptConfig { ablation: Ablation::AttentionOutput, ..config() }, 2, 13, 0);
+}
+
+#[test]
+fn gradients_equal_autograd_at_the_edges_of_shapes() {
+    // One token, one sequence, one element per head, two words.
+    check(&GptConfig { seq_length: 1, ..config() }, 1, 1, 0);
+    check(&GptConfig { hidden_size: 3, vocab_size: 2, ..config() }, 2, 13, 0);
+    // A sequence shorter than the longest, and one longer than a block of queries.
+    check(&config(), 2, 7, 3);
+    check(&GptConfig { seq_length: 70, num_layers: 1, ..config() }, 1, 70, 6);
+}
+
+#[test]
+fn a_batch_without_any_target_has_no_loss_and_no_gradient() {
+    let mut run = Run::new(&build(&config()).unwrap(), 3);
+    let loss = run.step(&Batch::random(2, 13, 37, 1), Backward::Full, 1.0);
+    assert_eq!((loss.sum, loss.num_targets), (0.0, 0));
+    assert!(run.gradients().values().flatten().all(|&x| x == 0.0));
+}
+
+/// The largest element of every gradient against a central difference of the oracle's f64 loss: this needs no
+/// autograd at all.
+#[test]
+fn gradients_equal_finite_differences() {
+    let config = GptConfig { tie_embeddings: true, ..config() };
     let batch = Batch::random(2, 13, 37, 5);
+    let mut run = Run::new(&build(&config).unwrap(), 1);
     let oracle = Oracle::new(&config, &run);
-    let want = oracle.gpt2_loss(&batch).unwrap();
-    let loss = run.step(&batch, Backward::Full, 0.03);
-    assert_close("loss", &[loss.sum as f32], &[want.to_scalar::<f64>().unwrap()], 1e-6);
-    let gradients = run.gradients();
-    for (name, want) in oracle.gradients(&want, 0.03) {
-        assert_close(&name, &gradients[&name], &want, 1e-5);
+    run.step(&batch, Backward::Full, 1.0);
+    for (name, gradient) in run.gradients() {
+        let at = |&a: &usize, &b: &usize| gradient[a].abs().total_cmp(&gradient[b].abs());
+        let element = (0..gradient.len()).max_by(at).unwrap();
+        let loss_after = |by: f64| {
+            oracle.nudge(&name, element, by);
+            let loss = oracle.gpt2_loss(&batch).unwrap().to_scalar::<f64>().unwrap();
+            oracle.nudge(&name, element, -by);
+            loss
+        };
+        // The error of the difference is of order h^2 = 1e-8, its rounding 1e-16 / h = 1e-12.
+        let slope = (loss_after(1e-4) - loss_after(-1e-4)) / 2e-4;
+        let error = (f64::from(gradient[element]) - slope).abs();
+        assert!(error <= 1e-5 * slope.abs(), "{name}[{element}]: {} is not {slope}", gradient[element]);
     }
+}
+
+#[test]
+fn how_layers_are_grouped_and_how_the_backward_is_split_cannot_be_seen_in_the_bits() {
+    for tie_embeddings in [false, true] {
+        let config = GptConfig { tie_embeddings, ..config() };
+        let model = build(&config).unwrap();
+        let batch = Batch::random(2, 13, 37, 5);
+        let result = |layers_per_unit: usize, backward: Backward| {
+            let mut run = Run::new(&model, layers_per_unit);
+            let losses = [run.step(&batch, backward, 0.03), run.step(&batch, backward, 0.03)];
+            (losses, run.gradients())
+        };
+        let (want_losses, want) = result(1, Backward::Full);
+        for layers_per_unit in [1, 2, 3, 100] {
+            // In one unit of everything a tied weight has two entries, which the engine never does.
+            for backward in [Backward::Full, Backward::Split] {
+                let (losses, gradients) = result(layers_per_unit, backward);
+                assert_eq!(losses, want_losses);
+                for (name, gradient) in gradients {
+                    let what = format!("{name}, {layers_per_unit} layers per unit, {backward:?}");
+                    assert_same_bits(&what, &gradient, &want[&name]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let config = GptConfig { hidden_size: 66, seq_length: 90, vocab_size: 301, ..config() };
+    let model = build(&config).unwrap();
+    let batch = Batch::random(3, 90, 301, 7);
+    same_on_all_threads("GPT-2", || {
+        let mut run = Run::new(&model, 2);
+        let loss = run.step(&batch, Backward::Full, 0.03);
+        run.gradients().into_values().flatten().chain([loss.sum as f32]).collect()
+    });
+}
+
+#[test]
+fn without_attention_no_token_sees_another() {
+    let config = GptConfig { ablation: Ablation::AttentionOutput, ..config() };
+    let mut run = Run::new(&build(&config).unwrap(), 2);
+    run.step(&Batch::random(2, 13, 37, 0), Backward::Full, 1.0);
+    let gradients = run.gradients();
+    assert!(gradients["h.0.attn.qkv.weight"].iter().all(|&x| x == 0.0));
+    assert!(gradients["h.0.attn.proj.weight"].iter().all(|&x| x == 0.0));
+    assert!(gradients["h.0.attn.proj.bias"].iter().any(|&x| x != 0.0));
+}
+
+fn names(config: &GptConfig) -> Vec<(String, Vec<usize>)> {
+    let layers = build(config).unwrap().layers;
+    let parameters = layers.iter().flat_map(|layer| layer.layer.parameters());
+    parameters.map(|spec| (spec.name, spec.shape)).collect()
+}
+
+#[test]
+fn parameters_have_gpt2s_names_and_pytorchs_shapes() {
+    let block = |i: usize| {
+        [
+            (format!("h.{i}.ln_1.weight"), vec![24]),
+            (format!("h.{i}.ln_1.bias"), vec![24]),
+            (format!("h.{i}.attn.qkv.weight"), vec![72, 24]),
+            (format!("h.{i}.attn.qkv.bias"), vec![72]),
+            (format!("h.{i}.attn.proj.weight"), vec![24, 24]),
+            (format!("h.{i}.attn.proj.bias"), vec![24]),
+            (format!("h.{i}.ln_2.weight"), vec![24]),
+            (format!("h.{i}.ln_2.bias"), vec![24]),
+            (format!("h.{i}.mlp.up.weight"), vec![96, 24]),
+            (format!("h.{i}.mlp.up.bias"), vec![96]),
+            (format!("h.{i}.mlp.down.weight"), vec![24, 96]),
+            (format!("h.{i}.mlp.down.bias"), vec![24]),
+        ]
+    };
+    let first = [("wte.weight".to_string(), vec![37, 24]), ("wpe.weight".to_string(), vec![13, 24])];
+    let norm = [("ln_f.weight".to_string(), vec![24]), ("ln_f.bias".to_string(), vec![24])];
+    let head = |name: &str| [(name.to_string(), vec![37, 24])];
+    let all = |name| [&first[..], &block(0), &block(1), &norm, &head(name)].concat();
+    assert_eq!(names(&config()), all("lm_head.weight"));
+    assert_eq!(names(&GptConfig { tie_embeddings: true, ..config() }), all("wte.weight"));
+}
+
+#[test]
+fn layers_have_their_roles_and_only_the_shared_weight_is_tied() {
+    let roles = |tie_embeddings| -> Vec<(String, LayerRole, Tying)> {
+        let model = build(&GptConfig { num_layers: 1, tie_embeddings, ..config() }).unwrap();
+        model.layers.iter().map(|l| (l.layer.name().to_string(), l.role, l.tying)).collect()
+    };
+    let entry = |name: &str, role, tying| (name.to_string(), role, tying);
+    let block = LayerRole::Block { index: 0 };
+    let blocks = [entry("h.0.attn", block, Tying::Untied), entry("h.0.mlp", block, Tying::Untied)];
+    let norm = [entry("ln_f", LayerRole::Head, Tying::Untied)];
+    let untied = [entry("embedding", LayerRole::Embedding, Tying::Untied)];
+    let head = [entry("lm_head", LayerRole::Head, Tying::Untied)];
+    assert_eq!(roles(false), [&untied[..], &blocks, &norm, &head].concat());
+    let tied = [
+        entry("wte", LayerRole::Embedding, Tying::Embedding),
+        entry("wpe", LayerRole::Embedding, Tying::Untied),
+    ];
+    let head = [entry("lm_head", LayerRole::Head, Tying::Head)];
+    assert_eq!(roles(true), [&tied[..], &blocks, &norm, &head].concat());
+}
+
+#[test]
+fn initial_values_follow_gpt2s_scheme() {
+    let config = GptConfig { hidden_size: 96, num_layers: 8, ..config() };
+    for layer in build(&config).unwrap().layers {
+        for spec in layer.layer.parameters() {
+            let mut values = vec![f32::NAN; spec.num_elements()];
+            init::fill(&spec, 1, 0, &mut values);
+            let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
+            let square = values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / values.len() as f64;
+            let want = match spec.name.as_str() {
+                name if name.ends_with("bias") => 0.0,
+                name if name.contains("ln_") => 1.0,
+                name if name.contains("proj") || name.contains("down") => 0.02 / 4.0,
+                _ => 0.02,
+            };
+            // Five standard errors of a standard deviation.
+            let bound = 5.0 * want / (2.0 * values.len() as f64).sqrt();
+            assert!((square.sqrt() - want).abs() <= bound, "{}: {} is not {want}", spec.name, square.sqrt());
+            let mean_bound =
+                if spec.name.contains("ln_") { 1.0 } else { 5.0 * want / (values.len() as f64).sqrt() };
+            assert!(mean.abs() <= mean_bound, "{}: mean {mean}", spec.name);
+        }
+    }
+}
+
+#[test]
+fn parameters_of_a_unit_lie_in_order_at_multiples_of_16() {
+    let layers = build(&config()).unwrap().layers;
+    let unit = Unit::new(layers.into_iter().map(|layer| layer.layer).collect());
+    let mut end = 0;
+    for entry in unit.entries() {
+        assert!(
+            entry.range.start.is_multiple_of(16) && entry.range.start >= end && entry.range.start < end + 16
+        );
+        assert_eq!(entry.range.len(), entry.spec.num_elements());
+        end = entry.range.end;
+    }
+    assert_eq!(unit.num_elements(), end);
+    let [width, vocab, length, blocks] = [24, 37, 13, 2];
+    let per_block = 12 * width * width + 13 * width;
+    assert_eq!(unit.num_parameters(), blocks * per_block + (2 * vocab + length) * width + 2 * width);
+}
+
+#[test]
+fn values_that_break_a_rule_are_refused_with_the_rule() {
+    let message = |change: &dyn Fn(&mut GptConfig)| {
+        let mut config = config();
+        change(&mut config);
+        match build(&config) {
+            Err(error @ ModelError::Shape { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(message(&|c| c.num_layers = 0), "num_layers = 0: must be at least 1");
+    assert_eq!(message(&|c| c.hidden_size = 0), "hidden_size = 0: must be at least 1");
+    assert_eq!(message(&|c| c.seq_length = 0), "seq_length = 0: must be at least 1");
+    assert_eq!(message(&|c| c.vocab_size = 0), "vocab_size = 0: must be at least 1");
+    assert_eq!(message(&|c| c.num_attention_heads = 0), "num_attention_heads = 0: must be at least 1");
+    assert_eq!(
+        message(&|c| c.num_attention_heads = 5),
+        "num_attention_heads = 5: must divide hidden_size = 24; 4 does"
+    );
+    assert_eq!(
+        message(&|c| c.num_attention_heads = 100),
+        "num_attention_heads = 100: must divide hidden_size = 24; 24 does"
+    );
+    assert_eq!(
+        message(&|c| c.init_std = f64::NAN),
+        "init_std = NaN: must be a finite number of at least 0; GPT-2 has 0.02"
+    );
+    assert!(message(&|c| c.vocab_size = usize::MAX).contains("must be at most 4294967295"));
+    assert!(message(&|c| c.hidden_size = usize::MAX / 2).contains("is more than a machine can address"));
 }

@@ -45,3 +45,69 @@ pub fn update(step: AdamWStep, parameters: &mut [f32], gradients: &[f32], m: &mu
         },
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_close, assert_same_bits, random, same_on_all_threads};
+
+    const STEP: AdamWStep = AdamWStep {
+        gradient_scale: 0.5,
+        lr: 1e-2,
+        betas: (0.9, 0.95),
+        eps: 1e-8,
+        weight_decay: 0.1,
+        step: 1,
+    };
+
+    #[test]
+    fn ten_steps_equal_the_papers_formula_in_f64() {
+        let num = 100;
+        let (mut p, mut m, mut v) = (random("p", num), vec![0.0; num], vec![0.0; num]);
+        let mut want: Vec<[f64; 3]> = p.iter().map(|&p| [f64::from(p), 0.0, 0.0]).collect();
+        for t in 1..=10 {
+            let gradients = random(&format!("g{t}"), num);
+            update(AdamWStep { step: t, ..STEP }, &mut p, &gradients, &mut m, &mut v);
+            for ([p, m, v], &g) in want.iter_mut().zip(&gradients) {
+                let g = 0.5 * f64::from(g);
+                *m = 0.9 * *m + 0.1 * g;
+                *v = 0.95 * *v + 0.05 * g * g;
+                let (m_hat, v_hat) =
+                    (*m / (1.0 - 0.9_f64.powi(t as i32)), *v / (1.0 - 0.95_f64.powi(t as i32)));
+                *p -= 1e-2 * (m_hat / (v_hat.sqrt() + 1e-8) + 0.1 * *p);
+            }
+        }
+        for (index, got) in [p, m, v].iter().enumerate() {
+            let want: Vec<f64> = want.iter().map(|state| state[index]).collect();
+            assert_close(&format!("state {index}"), got, &want, 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_first_step_moves_by_the_learning_rate() {
+        let (mut p, mut m, mut v) = ([1.0], [0.0], [0.0]);
+        update(AdamWStep { weight_decay: 0.0, ..STEP }, &mut p, &[-3.0], &mut m, &mut v);
+        assert!((p[0] - 1.01).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_element_has_the_same_bits_on_every_thread_and_at_every_place() {
+        let num = 40_000;
+        let [p, g, m, v] = ["p", "g", "m", "v"].map(|name| random(name, num));
+        let v: Vec<f32> = v.iter().map(|x| x.abs()).collect();
+        let run = |first: usize, len: usize| {
+            let cut = |values: &[f32]| values[first..first + len].to_vec();
+            let (mut p, mut m, mut v) = (cut(&p), cut(&m), cut(&v));
+            update(AdamWStep { step: 7, ..STEP }, &mut p, &cut(&g), &mut m, &mut v);
+            [p, m, v].concat()
+        };
+        let whole = same_on_all_threads("AdamW", || run(0, num));
+        for (first, len) in (0..20).flat_map(|first| [1, 7, 16, 33].map(|len| (first, len))) {
+            let part = run(first, len);
+            for state in 0..3 {
+                let want = &whole[state * num + first..][..len];
+                assert_same_bits("a part", &part[state * len..][..len], want);
+            }
+        }
+    }
+}

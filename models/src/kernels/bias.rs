@@ -46,3 +46,46 @@ pub fn backward(dbias: &mut [f32], dy: &[f32]) {
         },
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_close, random, same_on_all_threads};
+
+    #[test]
+    fn rows_begin_with_the_bias_and_may_add_to_a_residual() {
+        for (num_rows, width) in [(1, 1), (3, 5), (700, 33)] {
+            let (x, bias) = (random("x", num_rows * width), random("bias", width));
+            let filled = same_on_all_threads("fill", || {
+                let mut y = vec![f32::NAN; num_rows * width];
+                fill_rows(&mut y, &bias);
+                y
+            });
+            let added = same_on_all_threads("add", || {
+                let mut y = vec![f32::NAN; num_rows * width];
+                add_to_rows(&mut y, &x, &bias);
+                y
+            });
+            for (index, &x) in x.iter().enumerate() {
+                assert_eq!(filled[index], bias[index % width]);
+                assert_eq!(added[index], x + bias[index % width]);
+            }
+        }
+    }
+
+    #[test]
+    fn column_sums_are_added_to_what_was_there() {
+        for (num_rows, width) in [(1, 1), (3, 5), (70, 63), (70, 64), (70, 65), (1500, 131)] {
+            let (dy, before) = (random("dy", num_rows * width), random("before", width));
+            let got = same_on_all_threads("column sums", || {
+                let mut dbias = before.clone();
+                backward(&mut dbias, &dy);
+                dbias
+            });
+            let column = |c: usize| dy.iter().skip(c).step_by(width).map(|&x| f64::from(x)).sum::<f64>();
+            let want: Vec<f64> = (0..width).map(|c| f64::from(before[c]) + column(c)).collect();
+            // Up to 1500 terms added one by one in f32.
+            assert_close("column sums", &got, &want, 5e-6);
+        }
+    }
+}

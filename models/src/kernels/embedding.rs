@@ -49,3 +49,51 @@ fn add(sum: &mut [f32], term: &[f32]) {
         *sum += term;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{random, same_on_all_threads};
+
+    #[test]
+    fn rows_are_looked_up_and_their_gradients_return_to_them() {
+        let (width, vocab) = (3, 4);
+        let table: Vec<f32> = (0..vocab * width).map(|e| e as f32).collect();
+        let tokens = [2, 0, 2, 3];
+        let mut y = vec![f32::NAN; tokens.len() * width];
+        forward(&tokens, &table, &mut y);
+        assert_eq!(y, [6.0, 7.0, 8.0, 0.0, 1.0, 2.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
+        let mut dtable = vec![100.0; vocab * width];
+        backward(&tokens, &y, &mut dtable);
+        assert_eq!(
+            dtable,
+            [100.0, 101.0, 102.0, 100.0, 100.0, 100.0, 112.0, 114.0, 116.0, 109.0, 110.0, 111.0]
+        );
+    }
+
+    #[test]
+    fn positions_repeat_over_the_sequences() {
+        let table = [1.0, 2.0, 3.0, 4.0, 9.0, 9.0];
+        let mut y = vec![10.0; 8];
+        add_positions(2, &table, &mut y, 2);
+        assert_eq!(y, [11.0, 12.0, 13.0, 14.0, 11.0, 12.0, 13.0, 14.0]);
+        let mut dtable = vec![0.5; 6];
+        backward_positions(2, &y, &mut dtable, 2);
+        assert_eq!(dtable, [22.5, 24.5, 26.5, 28.5, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn lookup_is_the_same_on_every_number_of_threads() {
+        let (num_tokens, width, vocab) = (900, 37, 11);
+        let table = random("table", vocab * width);
+        let tokens: Vec<u32> = (0..num_tokens as u32).map(|n| n * n % vocab as u32).collect();
+        let y = same_on_all_threads("lookup", || {
+            let mut y = vec![f32::NAN; num_tokens * width];
+            forward(&tokens, &table, &mut y);
+            y
+        });
+        for (row, &token) in y.chunks_exact(width).zip(&tokens) {
+            assert_eq!(row, &table[token as usize * width..][..width]);
+        }
+    }
+}

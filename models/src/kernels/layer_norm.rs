@@ -111,3 +111,100 @@ pub fn backward_weight(x: &[f32], statistics: &[f32], dy: &[f32], dweight: &mut 
     );
     super::bias::backward(dbias, dy);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_close, assert_same_bits, random, same_on_all_threads};
+
+    /// One row's output and, for the output's gradient `dy`, the gradient of the row, in f64 from the definition.
+    fn reference(x: &[f32], weight: &[f32], bias: &[f32], dy: &[f32]) -> (Vec<f64>, Vec<f64>) {
+        let wide = |values: &[f32]| values.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        let (x, weight, bias, dy) = (wide(x), wide(weight), wide(bias), wide(dy));
+        let num = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / num;
+        let deviation = (x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / num + 1e-5).sqrt();
+        let n: Vec<f64> = x.iter().map(|x| (x - mean) / deviation).collect();
+        let y = (0..x.len()).map(|i| n[i] * weight[i] + bias[i]).collect();
+        // dx_j = sum_i g_i dn_i / dx_j with dn_i / dx_j = (1[i = j] - 1/C - n_i n_j / C) / deviation.
+        let slope =
+            |i: usize, j: usize| (f64::from(u8::from(i == j)) - 1.0 / num - n[i] * n[j] / num) / deviation;
+        let dx = (0..x.len()).map(|j| (0..x.len()).map(|i| dy[i] * weight[i] * slope(i, j)).sum()).collect();
+        (y, dx)
+    }
+
+    #[test]
+    fn forward_and_backward_equal_the_definition() {
+        for (num_rows, width) in [(1, 1), (2, 3), (5, 16), (3, 33), (260, 65)] {
+            let (x, dy) = (random("x", num_rows * width), random("dy", num_rows * width));
+            let (weight, bias) = (random("weight", width), random("bias", width));
+            let affine = Affine { weight: &weight, bias: &bias };
+            let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * num_rows]);
+            forward(&x, affine, &mut y, &mut statistics);
+            let mut dx = vec![f32::NAN; x.len()];
+            backward_input(&x, &weight, &statistics, &dy, &mut dx, Store::Assign);
+            for row in 0..num_rows {
+                let cut = row * width..(row + 1) * width;
+                let (want_y, want_dx) = reference(&x[cut.clone()], &weight, &bias, &dy[cut.clone()]);
+                assert_close("y", &y[cut.clone()], &want_y, 2e-6);
+                // In a row of one element the gradient is zero but for the rounding of terms of about 300.
+                let scale = if width == 1 { 1.0 } else { 0.0 };
+                let want_dx: Vec<f64> = want_dx.iter().map(|x| x + scale).collect();
+                let got_dx: Vec<f32> = dx[cut].iter().map(|x| x + scale as f32).collect();
+                assert_close("dx", &got_dx, &want_dx, 5e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn recomputing_gives_the_same_bits_and_adding_adds() {
+        let (num_rows, width) = (7, 50);
+        let (x, dy) = (random("x", num_rows * width), random("dy", num_rows * width));
+        let (weight, bias) = (random("weight", width), random("bias", width));
+        let affine = Affine { weight: &weight, bias: &bias };
+        let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * num_rows]);
+        forward(&x, affine, &mut y, &mut statistics);
+        let mut again = vec![f32::NAN; x.len()];
+        recompute(&x, affine, &statistics, &mut again);
+        assert_same_bits("recomputed", &again, &y);
+        let mut assigned = vec![f32::NAN; x.len()];
+        backward_input(&x, &weight, &statistics, &dy, &mut assigned, Store::Assign);
+        let mut added = y.clone();
+        backward_input(&x, &weight, &statistics, &dy, &mut added, Store::Add);
+        let want: Vec<f32> = y.iter().zip(&assigned).map(|(y, dx)| y + dx).collect();
+        assert_same_bits("added", &added, &want);
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_number_of_threads() {
+        let (num_rows, width) = (1000, 65);
+        let (x, dy) = (random("x", num_rows * width), random("dy", num_rows * width));
+        let (weight, bias) = (random("weight", width), random("bias", width));
+        same_on_all_threads("layer norm", || {
+            let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * num_rows]);
+            forward(&x, Affine { weight: &weight, bias: &bias }, &mut y, &mut statistics);
+            let mut dx = y.clone();
+            backward_input(&x, &weight, &statistics, &dy, &mut dx, Store::Add);
+            let (mut dweight, mut dbias) = (vec![0.5; width], vec![0.5; width]);
+            backward_weight(&x, &statistics, &dy, &mut dweight, &mut dbias);
+            [y, statistics, dx, dweight, dbias].concat()
+        });
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_wherever_it_lies() {
+        let width = 37;
+        let (weight, bias, row) = (random("weight", width), random("bias", width), random("row", width));
+        let affine = Affine { weight: &weight, bias: &bias };
+        let run = |num_before: usize| {
+            let x = [random("before", num_before * width), row.clone()].concat();
+            let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * (num_before + 1)]);
+            forward(&x, affine, &mut y, &mut statistics);
+            y[num_before * width..].to_vec()
+        };
+        let want = run(0);
+        for num_before in 1..20 {
+            assert_same_bits("row", &run(num_before), &want);
+        }
+    }
+}

@@ -75,3 +75,115 @@ fn parallelism(threads: Threads) -> Parallelism {
         (Threads::Pool, num_threads) => Parallelism::Rayon(num_threads),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_close, assert_same_bits, random, same_on_all_threads};
+
+    /// One product of every kind that the layers use: `a b`, `a bᵀ`, `aᵀ b`.
+    #[derive(Clone, Copy, Debug)]
+    enum Kind {
+        Plain,
+        SecondTransposed,
+        FirstTransposed,
+    }
+
+    const KINDS: [Kind; 3] = [Kind::Plain, Kind::SecondTransposed, Kind::FirstTransposed];
+
+    fn views<'a>(kind: Kind, [m, n, k]: [usize; 3], a: &'a [f32], b: &'a [f32]) -> [Matrix<'a>; 2] {
+        match kind {
+            Kind::Plain => [Matrix::new(a, m, k), Matrix::new(b, k, n)],
+            Kind::SecondTransposed => [Matrix::new(a, m, k), Matrix::new(b, n, k).transposed()],
+            Kind::FirstTransposed => [Matrix::new(a, k, m).transposed(), Matrix::new(b, k, n)],
+        }
+    }
+
+    fn product(kind: Kind, shape: [usize; 3], a: &[f32], b: &[f32], store: Store) -> Vec<f32> {
+        let [m, n, _] = shape;
+        let mut out = random("out", m * n);
+        let [a, b] = views(kind, shape, a, b);
+        matmul(Threads::Pool, MatrixMut::new(&mut out, m, n), store, a, b);
+        out
+    }
+
+    fn reference(kind: Kind, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], store: Store) -> Vec<f64> {
+        let before = random("out", m * n);
+        let at = |kind: Kind, i: usize, j: usize, l: usize| match kind {
+            Kind::Plain => (a[i * k + l], b[l * n + j]),
+            Kind::SecondTransposed => (a[i * k + l], b[j * k + l]),
+            Kind::FirstTransposed => (a[l * m + i], b[l * n + j]),
+        };
+        let element = |e: usize| {
+            let sum: f64 =
+                (0..k).map(|l| at(kind, e / n, e % n, l)).map(|(a, b)| f64::from(a) * f64::from(b)).sum();
+            if store == Store::Add { sum + f64::from(before[e]) } else { sum }
+        };
+        (0..m * n).map(element).collect()
+    }
+
+    #[test]
+    fn every_small_shape_equals_the_definition() {
+        let sizes = [1, 2, 3, 7, 8, 9, 16, 17, 33, 65];
+        for [m, n, k] in
+            sizes.iter().flat_map(|&m| sizes.map(|n| [m, n])).flat_map(|[m, n]| sizes.map(|k| [m, n, k]))
+        {
+            let (a, b) = (random("a", m * k), random("b", k * n));
+            for (kind, store) in
+                KINDS.into_iter().flat_map(|kind| [(kind, Store::Assign), (kind, Store::Add)])
+            {
+                let got = product(kind, [m, n, k], &a, &b, store);
+                // At most 65 terms: a few times the f32 unit, 6e-8.
+                let what = format!("{kind:?} {store:?} {m} x {n} x {k}");
+                assert_close(&what, &got, &reference(kind, [m, n, k], &a, &b, store), 2e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_number_of_threads() {
+        // All beyond the size from which gemm uses threads, and no multiple of its tiles.
+        for shape in
+            [[97, 131, 203], [1030, 33, 65], [31, 1027, 70], [67, 65, 1500], [1, 3001, 301], [3001, 1, 301]]
+        {
+            let [m, n, k] = shape;
+            let (a, b) = (random("a", m * k), random("b", k * n));
+            for (kind, store) in
+                KINDS.into_iter().flat_map(|kind| [(kind, Store::Assign), (kind, Store::Add)])
+            {
+                same_on_all_threads(&format!("{kind:?} {shape:?}"), || product(kind, shape, &a, &b, store));
+            }
+        }
+    }
+
+    #[test]
+    fn results_do_not_depend_on_alignment() {
+        for shape in [[97, 131, 203], [5, 7, 9], [1, 130, 77], [130, 1, 77]] {
+            let [m, n, k] = shape;
+            let (a, b) = (random("a", m * k), random("b", k * n));
+            for kind in KINDS {
+                let want = product(kind, shape, &a, &b, Store::Assign);
+                for shift in 1..16 {
+                    let shifted = |values: &[f32]| [vec![0.0; shift], values.to_vec()].concat();
+                    let (a, b, mut out) = (shifted(&a), shifted(&b), vec![0.0; shift + m * n]);
+                    let [a, b] = views(kind, shape, &a[shift..], &b[shift..]);
+                    matmul(Threads::Pool, MatrixMut::new(&mut out[shift..], m, n), Store::Assign, a, b);
+                    assert_same_bits(&format!("{kind:?} {shape:?} shifted by {shift}"), &out[shift..], &want);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "[2, 3] is not [2, 4] x [5, 3]")]
+    fn shapes_that_do_not_fit_are_refused() {
+        let (a, b, mut out) = ([0.0; 8], [0.0; 15], [0.0; 6]);
+        matmul(
+            Threads::Caller,
+            MatrixMut::new(&mut out, 2, 3),
+            Store::Assign,
+            Matrix::new(&a, 2, 4),
+            Matrix::new(&b, 5, 3),
+        );
+    }
+}

@@ -5,7 +5,7 @@
 //! - an elementwise kernel gives an element the same bits wherever it lies, so shards may be cut anywhere;
 //! - sums over rows run in row order, and sums along a row in an order that depends on its length alone.
 //!
-//! Loops are plain Rust, compiled for the vector units that the machine has ([`simd`]). Rust never contracts a
+//! Loops are plain Rust, compiled for the vector units that the machine has (`simd.rs`). Rust never contracts a
 //! multiply and an add, so wide and narrow code give the same bits.
 
 pub mod adamw;

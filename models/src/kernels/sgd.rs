@@ -48,3 +48,57 @@ pub fn update_with_momentum(
         },
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_close, assert_same_bits, random, same_on_all_threads};
+
+    const STEP: SgdStep = SgdStep { gradient_scale: 0.5, lr: 1e-2, weight_decay: 0.1 };
+
+    #[test]
+    fn five_steps_equal_the_formula_in_f64() {
+        let num = 50;
+        for momentum in [0.0, 0.9] {
+            let (mut p, mut state) = (random("p", num), vec![0.0; num]);
+            let mut want: Vec<[f64; 2]> = p.iter().map(|&p| [f64::from(p), 0.0]).collect();
+            for t in 0..5 {
+                let gradients = random(&format!("g{t}"), num);
+                update_with_momentum(STEP, momentum, &mut p, &gradients, &mut state);
+                for ([p, u], &g) in want.iter_mut().zip(&gradients) {
+                    *u = momentum * *u + 0.5 * f64::from(g) + 0.1 * *p;
+                    *p -= 1e-2 * *u;
+                }
+            }
+            let want: Vec<f64> = want.iter().map(|state| state[0]).collect();
+            assert_close("parameters", &p, &want, 1e-6);
+        }
+    }
+
+    #[test]
+    fn no_momentum_needs_no_state() {
+        let gradients = random("g", 50);
+        let (mut p, mut with_state, mut state) = (random("p", 50), random("p", 50), vec![0.0; 50]);
+        update(STEP, &mut p, &gradients);
+        update_with_momentum(STEP, 0.0, &mut with_state, &gradients, &mut state);
+        assert_same_bits("parameters", &p, &with_state);
+    }
+
+    #[test]
+    fn an_element_has_the_same_bits_on_every_thread_and_at_every_place() {
+        let num = 40_000;
+        let [p, g, u] = ["p", "g", "u"].map(|name| random(name, num));
+        let run = |first: usize, len: usize| {
+            let cut = |values: &[f32]| values[first..first + len].to_vec();
+            let (mut p, mut u) = (cut(&p), cut(&u));
+            update_with_momentum(STEP, 0.9, &mut p, &cut(&g), &mut u);
+            [p, u].concat()
+        };
+        let whole = same_on_all_threads("SGD", || run(0, num));
+        for (first, len) in (0..20).flat_map(|first| [1, 7, 16, 33].map(|len| (first, len))) {
+            let part = run(first, len);
+            assert_same_bits("parameters", &part[..len], &whole[first..first + len]);
+            assert_same_bits("state", &part[len..], &whole[num + first..][..len]);
+        }
+    }
+}

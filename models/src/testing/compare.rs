@@ -1,4 +1,4 @@
-//! Comparisons with a stated tolerance, and pools of a given number of threads.
+//! Comparisons with a stated tolerance, and the same work on several numbers of threads.
 
 /// Asserts `max |got - want| <= tolerance * max |want|`.
 #[track_caller]
@@ -15,7 +15,24 @@ pub(crate) fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64
     }
 }
 
-/// Runs `f` in a rayon pool of its own with this many threads.
-pub(crate) fn with_threads<R: Send>(num_threads: usize, f: impl FnOnce() -> R + Send) -> R {
-    rayon::ThreadPoolBuilder::new().num_threads(num_threads).build().unwrap().install(f)
+/// Asserts equality of every bit.
+#[track_caller]
+pub(crate) fn assert_same_bits(what: &str, got: &[f32], want: &[f32]) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (index, (got, want)) in got.iter().zip(want).enumerate() {
+        assert_eq!(got.to_bits(), want.to_bits(), "{what}, element {index}: {got:e} is not {want:e}");
+    }
+}
+
+/// Runs `f` on pools of 1, 2, 3 and 5 threads, asserts equal bits, and returns them.
+#[track_caller]
+pub(crate) fn same_on_all_threads(what: &str, f: impl Fn() -> Vec<f32> + Sync) -> Vec<f32> {
+    let [one, others @ ..] = [1, 2, 3, 5].map(|num_threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(num_threads).build().unwrap();
+        (num_threads, pool.install(&f))
+    });
+    for (num_threads, result) in others {
+        assert_same_bits(&format!("{what} on {num_threads} threads"), &result, &one.1);
+    }
+    one.1
 }

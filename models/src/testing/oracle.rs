@@ -11,9 +11,6 @@ use super::run::{Batch, Run};
 use crate::config::{Ablation, GptConfig};
 use crate::layer::IGNORED_TARGET;
 
-/// Gradients by parameter name.
-pub(crate) type Gradients = BTreeMap<String, Vec<f64>>;
-
 /// A model's parameters as candle variables.
 pub(crate) struct Oracle {
     config: GptConfig,
@@ -53,8 +50,17 @@ impl Oracle {
         self.loss(&self.norm(&x, "ln_f")?, batch)
     }
 
+    /// The MLP family's summed loss.
+    pub(crate) fn mlp_loss(&self, batch: &Batch) -> Result<Tensor> {
+        let mut x = self.embed(batch)?;
+        for block in 0..self.config.num_layers {
+            x = gelu(&self.linear(&x, &format!("h.{block}.dense"))?)?;
+        }
+        self.loss(&x, batch)
+    }
+
     /// Gradients of `loss_seed * loss`.
-    pub(crate) fn gradients(&self, loss: &Tensor, loss_seed: f64) -> Gradients {
+    pub(crate) fn gradients(&self, loss: &Tensor, loss_seed: f64) -> BTreeMap<String, Vec<f64>> {
         let store = (loss * loss_seed).unwrap().backward().unwrap();
         let gradient = |var: &Var| match store.get(var) {
             Some(gradient) => gradient.flatten_all().unwrap().to_vec1().unwrap(),

@@ -25,7 +25,7 @@ pub struct UnitForward<'a> {
 pub struct UnitBackward<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`] is false.
+    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`](super::Unit::backward_reads_weights) is false.
     pub parameters: &'a Buffer,
     /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
     pub gradient: &'a mut Buffer,
@@ -44,7 +44,7 @@ pub struct UnitBackward<'a> {
 pub struct UnitBackwardInput<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`] is false.
+    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`](super::Unit::backward_reads_weights) is false.
     pub parameters: &'a Buffer,
     /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
     pub gradient: &'a mut Buffer,

@@ -9,6 +9,8 @@
 
 mod backward;
 mod forward;
+#[cfg(test)]
+mod tests;
 
 pub use backward::backward;
 pub use forward::forward;

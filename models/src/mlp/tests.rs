@@ -1,0 +1,50 @@
+//! The MLP family against candle's autograd.
+
+use super::build;
+use crate::config::GptConfig;
+use crate::model::{LayerRole, Tying};
+use crate::testing::{Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config};
+
+fn check(config: &GptConfig, num_sequences: usize, seq_length: usize, masked: usize) {
+    let batch = Batch::random(num_sequences, seq_length, config.vocab_size, masked);
+    check_against_oracle(config, &build(config).unwrap(), &batch, Oracle::mlp_loss);
+}
+
+#[test]
+fn loss_and_every_gradient_equal_autograd_in_f64() {
+    check(&config(), 2, 13, 5);
+    check(&GptConfig { tie_embeddings: true, num_layers: 3, ..config() }, 1, 13, 0);
+    check(&GptConfig { hidden_size: 1, vocab_size: 3, num_layers: 1, ..config() }, 2, 1, 0);
+    // Heads do not reach this family, so they need not divide.
+    check(&GptConfig { hidden_size: 17, num_attention_heads: 5, ..config() }, 2, 5, 2);
+}
+
+#[test]
+fn a_split_backward_gives_the_same_bits() {
+    let model = build(&config()).unwrap();
+    let batch = Batch::random(2, 13, 37, 5);
+    let gradients = |layers_per_unit, backward| {
+        let mut run = Run::new(&model, layers_per_unit);
+        run.step(&batch, backward, 0.03);
+        run.gradients()
+    };
+    let want = gradients(1, Backward::Full);
+    for (name, gradient) in gradients(3, Backward::Split) {
+        assert_same_bits(&name, &gradient, &want[&name]);
+    }
+}
+
+#[test]
+fn layers_have_their_roles() {
+    let model = build(&GptConfig { tie_embeddings: true, ..config() }).unwrap();
+    let roles: Vec<_> = model.layers.iter().map(|layer| (layer.role, layer.tying)).collect();
+    assert_eq!(
+        roles,
+        [
+            (LayerRole::Embedding, Tying::Embedding),
+            (LayerRole::Block { index: 0 }, Tying::Untied),
+            (LayerRole::Block { index: 1 }, Tying::Untied),
+            (LayerRole::Head, Tying::Head),
+        ]
+    );
+}
