@@ -1,6 +1,6 @@
 //! From the run file's model section to layers.
 
-use pipezero_models::{Ablation, Model, ModelError, gpt2};
+use pipezero_models::{Ablation, Model, ModelError, gpt2, mlp};
 
 use crate::config::{GptConfig, ModelConfig};
 
@@ -25,6 +25,6 @@ pub(super) fn build(config: &ModelConfig, options: ModelOptions) -> Result<(Mode
     };
     match config {
         ModelConfig::Gpt2(gpt) => Ok((gpt2::build(&sizes(gpt))?, gpt.seq_length)),
-        ModelConfig::Mlp(gpt) => Ok((gpt2::build(&sizes(gpt))?, gpt.seq_length)),
+        ModelConfig::Mlp(gpt) => Ok((mlp::build(&sizes(gpt))?, gpt.seq_length)),
     }
 }
