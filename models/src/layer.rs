@@ -62,8 +62,10 @@ pub struct LayerSizes {
     pub saved: usize,
     /// Elements handed from the input gradient to the weight gradient.
     pub stash: usize,
-    /// Scratch elements, the largest need of any of the layer's methods; contents are not kept between calls.
-    pub workspace: usize,
+    /// Scratch elements of the forward; contents are not kept between calls.
+    pub forward_workspace: usize,
+    /// Scratch elements of either half of the backward. A full backward needs the stash beside it.
+    pub backward_workspace: usize,
 }
 
 /// What a forward works on.
@@ -79,7 +81,7 @@ pub struct ForwardArgs<'a> {
     pub output: &'a mut [f32],
     /// `[saved]`, overwritten.
     pub saved: &'a mut [f32],
-    /// `[workspace]`, contents undefined.
+    /// `[forward_workspace]`, contents undefined.
     pub workspace: &'a mut [f32],
 }
 
@@ -99,7 +101,7 @@ pub struct BackwardInputArgs<'a> {
     pub gradient: &'a mut [f32],
     /// `[stash]`, overwritten.
     pub stash: &'a mut [f32],
-    /// `[workspace]`, contents undefined.
+    /// `[backward_workspace]`, contents undefined.
     pub workspace: &'a mut [f32],
     /// What the loss's gradient is seeded with: 1 / targets of the whole step, were none ignored.
     pub loss_seed: f32,
@@ -118,7 +120,7 @@ pub struct BackwardWeightArgs<'a> {
     pub stash: &'a [f32],
     /// The layer's parameter gradients, added to; same layout as the parameters.
     pub parameter_gradients: &'a mut [f32],
-    /// `[workspace]`, contents undefined.
+    /// `[backward_workspace]`, contents undefined.
     pub workspace: &'a mut [f32],
 }
 

@@ -2,6 +2,65 @@
 //!
 //! A [`Model`] is a chain of [`Layer`]s. Whoever runs it groups consecutive layers into [`Unit`]s, each with one flat
 //! parameter [`Buffer`], and calls forward and backward on them. Nothing here knows of ranks, stages or shards.
+//!
+//! ```
+//! use pipezero_models::layer::{MicroBatchShape, Tokens};
+//! use pipezero_models::unit::{UnitBackward, UnitForward};
+//! use pipezero_models::{Ablation, Buffer, GptConfig, Unit, gpt2, init};
+//!
+//! let model = gpt2::build(&GptConfig {
+//!     num_layers: 2,
+//!     hidden_size: 32,
+//!     num_attention_heads: 4,
+//!     seq_length: 8,
+//!     vocab_size: 256,
+//!     tie_embeddings: false,
+//!     init_std: 0.02,
+//!     ablation: Ablation::None,
+//! })?;
+//! // One unit of everything; an engine makes several and gathers each when it is its turn.
+//! let unit = Unit::new(model.layers.into_iter().map(|layer| layer.layer).collect());
+//! let mut parameters = Buffer::zeros(unit.num_elements())?;
+//! for entry in unit.entries() {
+//!     parameters.write(|flat| init::fill(&entry.spec, 42, 0, &mut flat[entry.range.clone()]));
+//! }
+//!
+//! let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
+//! let sizes = unit.sizes(shape);
+//! let (inputs, targets) = (b"To be or not to ".map(u32::from), b"o be or not to b".map(u32::from));
+//! let tokens = Tokens { inputs: &inputs, targets: &targets };
+//! let mut saved = Buffer::zeros(sizes.saved)?;
+//! let mut workspace = Buffer::zeros(sizes.workspace)?;
+//! let loss = unit.forward(
+//!     shape,
+//!     UnitForward {
+//!         tokens,
+//!         parameters: &parameters,
+//!         input: &Buffer::zeros(0)?,
+//!         output: &mut Buffer::zeros(0)?,
+//!         saved: &mut saved,
+//!         workspace: &mut workspace,
+//!     },
+//! );
+//! let loss = loss.expect("the last layer computes the loss");
+//! // Nothing is learned yet: about the logarithm of the vocabulary's size.
+//! assert!((loss.sum / loss.num_targets as f64 - 256_f64.ln()).abs() < 0.1);
+//!
+//! let mut gradients = Buffer::zeros(unit.num_elements())?;
+//! unit.backward(
+//!     shape,
+//!     UnitBackward {
+//!         tokens,
+//!         parameters: &parameters,
+//!         gradient: &mut Buffer::zeros(sizes.gradient)?,
+//!         saved: &mut saved,
+//!         parameter_gradients: &mut gradients,
+//!         workspace: &mut workspace,
+//!         loss_seed: 1.0 / shape.num_tokens() as f32,
+//!     },
+//! );
+//! # Ok::<(), pipezero_models::ModelError>(())
+//! ```
 
 pub mod buffer;
 pub mod config;

@@ -6,6 +6,8 @@
 mod args;
 mod regions;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
 
@@ -112,7 +114,8 @@ impl Unit {
             total.output = sizes.output;
             total.saved += saved_extent(sizes);
             total.stash += aligned(sizes.stash);
-            total.workspace = total.workspace.max(layout::extent([sizes.workspace, sizes.stash]));
+            let backward = layout::extent([sizes.backward_workspace, sizes.stash]);
+            total.workspace = total.workspace.max(sizes.forward_workspace).max(backward);
             total.gradient = total.gradient.max(sizes.input).max(sizes.output);
         }
         total

@@ -62,10 +62,15 @@ impl Attention {
         [activation, activation, self.width, self.width]
     }
 
-    /// Elements of the workspace: one activation and what attention needs.
-    fn workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
-        let attention = self.attention(shape);
-        [shape.num_tokens() * self.width, attention.forward_workspace().max(attention.backward_workspace())]
+    /// Elements of the forward's workspace: the norm's output, attention's scores.
+    fn forward_workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [shape.num_tokens() * self.width, self.attention(shape).forward_workspace()]
+    }
+
+    /// Elements of the backward's workspace: the gradient of attention's output and then of the norm's output, and
+    /// what attention needs.
+    fn backward_workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [shape.num_tokens() * self.width, self.attention(shape).backward_workspace()]
     }
 
     fn attention(&self, shape: MicroBatchShape) -> AttentionShape {
@@ -110,7 +115,8 @@ impl Layer for Attention {
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
             stash: layout::extent(self.stash_lens(shape)),
-            workspace: layout::extent(self.workspace_lens(shape)),
+            forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
+            backward_workspace: layout::extent(self.backward_workspace_lens(shape)),
         }
     }
 
@@ -123,7 +129,7 @@ impl Layer for Attention {
         let [norm_weight, norm_bias, qkv_weight, qkv_bias, proj_weight, proj_bias] =
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, scratch] = layout::split_mut(workspace, self.workspace_lens(shape));
+        let [normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
         bias::fill_rows(qkv, qkv_bias);
@@ -143,7 +149,7 @@ impl Layer for Attention {
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let [doutput, normed, dnorm_weight, dnorm_bias] = layout::split_mut(stash, self.stash_lens(shape));
-        let [dactivation, scratch] = layout::split_mut(workspace, self.workspace_lens(shape));
+        let [dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
 
         doutput.copy_from_slice(gradient);
         let dattended = &mut *dactivation;

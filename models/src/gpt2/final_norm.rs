@@ -44,7 +44,8 @@ impl Layer for FinalNorm {
             output: activation,
             saved: 2 * shape.num_tokens(),
             stash: layout::extent([self.width; 2]),
-            workspace: activation,
+            forward_workspace: 0,
+            backward_workspace: activation,
         }
     }
 

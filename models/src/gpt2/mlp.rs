@@ -57,8 +57,9 @@ impl Mlp {
         [activation, 4 * activation, activation, self.width, self.width]
     }
 
-    /// Elements of the workspace: a normed activation or its gradient, GELU's output.
-    fn workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+    /// Elements of the forward's workspace: the norm's output, GELU's output. The backward's is the gradient of the
+    /// first.
+    fn forward_workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
         let activation = shape.num_tokens() * self.width;
         [activation, 4 * activation]
     }
@@ -96,7 +97,8 @@ impl Layer for Mlp {
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
             stash: layout::extent(self.stash_lens(shape)),
-            workspace: layout::extent(self.workspace_lens(shape)),
+            forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
+            backward_workspace: activation,
         }
     }
 
@@ -109,7 +111,7 @@ impl Layer for Mlp {
         let [norm_weight, norm_bias, up_weight, up_bias, down_weight, down_bias] =
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, active] = layout::split_mut(workspace, self.workspace_lens(shape));
+        let [normed, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
         bias::fill_rows(hidden, up_bias);
@@ -127,7 +129,7 @@ impl Layer for Mlp {
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
             layout::split_mut(stash, self.stash_lens(shape));
-        let [dnormed, _] = layout::split_mut(workspace, self.workspace_lens(shape));
+        let dnormed = workspace;
 
         doutput.copy_from_slice(gradient);
         linear::backward_input(self.down(shape), doutput, down_weight, dhidden);

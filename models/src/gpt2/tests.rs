@@ -1,5 +1,7 @@
 //! GPT-2 against candle's autograd, against finite differences, and against itself cut in other ways.
 
+use proptest::prelude::*;
+
 use super::build;
 use crate::config::{Ablation, GptConfig};
 use crate::error::ModelError;
@@ -33,6 +35,37 @@ fn gradients_equal_autograd_at_the_edges_of_shapes() {
     // A sequence shorter than the longest, and one longer than a block of queries.
     check(&config(), 2, 7, 3);
     check(&GptConfig { seq_length: 70, num_layers: 1, ..config() }, 1, 70, 6);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn gradients_equal_autograd_for_any_shape(
+        num_layers in 1_usize..3,
+        num_heads in 1_usize..5,
+        head_size in 1_usize..12,
+        vocab_size in 2_usize..60,
+        num_sequences in 1_usize..4,
+        seq_length in 1_usize..20,
+        masked in 0_usize..6,
+        tie_embeddings: bool,
+    ) {
+        // A row of one or two elements is normalised to signs: its gradient is zero but for rounding, and a relative
+        // error says nothing.
+        prop_assume!(num_heads * head_size >= 4);
+        let config = GptConfig {
+            num_layers,
+            hidden_size: num_heads * head_size,
+            num_attention_heads: num_heads,
+            seq_length: 20,
+            vocab_size,
+            tie_embeddings,
+            ..config()
+        };
+        // At least one target, or everything is zero.
+        check(&config, num_sequences, seq_length, if masked == 1 { 0 } else { masked });
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Layer for Dense {
             output: activation,
             saved: activation,
             stash: activation,
-            workspace: 0,
+            ..LayerSizes::default()
         }
     }
 

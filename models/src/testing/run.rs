@@ -28,6 +28,9 @@ pub(crate) fn config() -> GptConfig {
     }
 }
 
+/// Elements behind every buffer's own, as shards need; they are zero where they are parameters or gradients.
+const PADDING: usize = 5;
+
 /// How a backward is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backward {
@@ -86,7 +89,7 @@ impl Run {
             .chunks(layers_per_unit)
             .map(|layers| Unit::new(layers.iter().map(|layer| Arc::clone(&layer.layer)).collect()))
             .collect();
-        let zeros = |unit: &Unit| Buffer::zeros(unit.num_elements()).unwrap();
+        let zeros = |unit: &Unit| Buffer::zeros(unit.num_elements() + PADDING).unwrap();
         let mut run = Self {
             parameters: units.iter().map(zeros).collect(),
             gradients: units.iter().map(zeros).collect(),
@@ -110,7 +113,7 @@ impl Run {
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
         // NaN shows whoever reads what was never written.
-        let filled = |len| Buffer::from_vec(vec![f32::NAN; len]).unwrap();
+        let filled = |len: usize| Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
         let mut workspace = filled(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
         let mut saved: Vec<_> = sizes.iter().map(|sizes| filled(sizes.saved)).collect();
         let (tokens, shape) = (batch.tokens(), batch.shape);
@@ -161,6 +164,9 @@ impl Run {
                     UnitBackwardWeight { tokens, saved, stash, parameter_gradients, workspace },
                 );
             }
+        }
+        for (unit, gradients) in self.units.iter().zip(&self.gradients) {
+            assert_eq!(gradients.read()[unit.num_elements()..], [0.0; PADDING], "padding was written to");
         }
         loss.expect("the last layer computes the loss")
     }

@@ -49,7 +49,7 @@ impl Unit {
                     input: layer_input,
                     output: if is_last { &mut output[..sizes.output] } else { &mut next[..sizes.output] },
                     saved: layer_saved,
-                    workspace: &mut workspace[..sizes.workspace],
+                    workspace: &mut workspace[..sizes.forward_workspace],
                 },
             );
         }
@@ -68,7 +68,8 @@ impl Unit {
                     let parameters = share.parameters_for_backward(&parameters);
                     let [input, saved] =
                         layout::split_mut(&mut saved[share.saved.clone()], [sizes.input, sizes.saved]);
-                    let [workspace, stash] = layout::split_mut(workspace, [sizes.workspace, sizes.stash]);
+                    let [workspace, stash] =
+                        layout::split_mut(workspace, [sizes.backward_workspace, sizes.stash]);
                     let gradient = &mut gradient[..sizes.input.max(sizes.output)];
                     share.layer.backward(
                         shape,
@@ -109,7 +110,7 @@ impl Unit {
                             saved,
                             gradient: &mut gradient[..sizes.input.max(sizes.output)],
                             stash: &mut stash[share.stash][..sizes.stash],
-                            workspace: &mut workspace[..sizes.workspace],
+                            workspace: &mut workspace[..sizes.backward_workspace],
                             loss_seed,
                         },
                     );
@@ -134,7 +135,7 @@ impl Unit {
                         saved,
                         stash: &stash[share.stash.clone()][..sizes.stash],
                         parameter_gradients: &mut parameter_gradients[share.parameters.clone()],
-                        workspace: &mut workspace[..sizes.workspace],
+                        workspace: &mut workspace[..sizes.backward_workspace],
                     },
                 );
             }
