@@ -2,3 +2,4 @@
 
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod parity; // Every grid gives the same bits.
+mod quickstart; // The README's first command learns, and needs attention to.

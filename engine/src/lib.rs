@@ -40,6 +40,10 @@ pub mod training;
 
 pub use engine::Engine;
 pub use executor::{Cause, Event, EventKind, Position, RankFailure};
+/// Layers, units and the model families; for models of one's own.
+pub use pipezero_models as models;
+/// Programs and what they are made of.
+pub use pipezero_schedule as schedule;
 pub use plan::Plan;
 pub use shard::{SHARD_ALIGNMENT, ShardLayout};
 pub use topology::Grid;

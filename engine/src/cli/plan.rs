@@ -38,11 +38,12 @@ fn text(plan: &Plan) -> String {
     // All data ranks of a pipeline rank are alike.
     let by_pipeline_rank: Vec<&RankForecast> = forecast.iter().step_by(grid.data_degree).collect();
     format!(
-        "{} parameters, pipeline {} x data {}, {}\n\n{}\n{}\n{}",
+        "{} parameters, pipeline {} x data {}, {}, bubble {:.1}% of a step\n\n{}\n{}\n{}",
         count(plan.num_parameters()),
         grid.pipeline_degree,
         grid.data_degree,
         at_rest(plan),
+        100.0 * plan.bubble_share(),
         stages(plan, &by_pipeline_rank),
         memory(&by_pipeline_rank),
         traffic(&by_pipeline_rank),

@@ -104,12 +104,14 @@ fn report(summary: &Summary, elapsed_s: f64) -> String {
         baseline(|baselines| baselines.unigram),
         baseline(|baselines| baselines.bigram),
     ]);
-    let mut speed = Table::new(["", "steps", "seconds", "tokens/s", "bubble and exposed transfers"]);
+    let mut speed =
+        Table::new(["", "steps", "seconds", "tokens/s", "bubble of the schedule", "ranks waited"]);
     speed.row([
         "run".to_owned(),
         summary.steps.to_string(),
         format!("{elapsed_s:.1}"),
         format!("{:.0}", summary.tokens_per_s),
+        format!("{:.1}%", 100.0 * summary.bubble_share),
         format!("{:.1}%", 100.0 * summary.idle_share),
     ]);
     format!("\n{losses}\n{speed}\n{}\n{}", memory_table(summary), traffic_table(summary))

@@ -1,5 +1,7 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
+use std::time::Instant;
+
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
@@ -41,7 +43,9 @@ impl<C: Communicator> Rank<C> {
         let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
         let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
         // The embedding's stage comes first in the group, so the sum is embedding + head.
+        let start = Instant::now();
         let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
+        self.waited += start.elapsed();
         store.gradient.give_back(sum);
         Ok(())
     }
@@ -87,7 +91,9 @@ impl<C: Communicator> Rank<C> {
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {
         let mut words: [u64; RECORD_WORDS] = record.words();
+        let start = Instant::now();
         self.comm.all_reduce_words(&self.groups.world, &mut words)?;
+        self.waited += start.elapsed();
         Ok(StepRecord::from_words(&words))
     }
 }

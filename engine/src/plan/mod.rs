@@ -17,11 +17,11 @@ use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::unit::UnitSizes;
 use pipezero_models::{Model, Unit as ModelUnit};
 use pipezero_partition::{LayerGraph, Tying};
+use pipezero_schedule::closed_form::bubble_share;
 use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit};
 
 pub use error::PlanError;
 pub use forecast::{MemoryForecast, RankForecast};
-pub use model::ModelOptions;
 pub(crate) use sizes::RankSizes;
 
 use crate::config::{ReductionPolicy, Run};
@@ -69,16 +69,18 @@ impl Plan {
     /// # Errors
     /// When the model cannot be built or cut as the run says; the run file's own rules have been checked before.
     pub fn new(run: Run) -> Result<Self, PlanError> {
-        Self::with_model(run, ModelOptions::default())
+        let model = model::build(&run.model)?;
+        Self::with_model(run, model)
     }
 
-    /// Plans a run of a model that differs from the run file's by `options`: for studies.
+    /// Plans a run of any model: one's own layers, or a loss of one's own. Of the run's model section only the length of
+    /// a sequence counts.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn with_model(run: Run, options: ModelOptions) -> Result<Self, PlanError> {
+    pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
         let grid = Grid { pipeline_degree: run.parallel.pipeline, data_degree: run.parallel.data };
-        let (model, seq_length) = model::build(&run.model, options)?;
+        let seq_length = run.model.sizes().seq_length;
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
         let units = cut::units(&run, &model, &graph, shape)?;
@@ -162,6 +164,11 @@ impl Plan {
     /// Number of parameters of the model, a tied weight counted once.
     pub fn num_parameters(&self) -> u64 {
         self.owned_units().map(|(_, unit)| unit.unit.num_parameters() as u64).sum()
+    }
+
+    /// The share of a step that the schedule leaves a rank idle, were all stages equal and transfers free.
+    pub fn bubble_share(&self) -> f64 {
+        bubble_share(self.grid.pipeline_degree as u32, self.run.batch.num_micro_batches as u32)
     }
 
     /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward.

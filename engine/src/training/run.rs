@@ -126,6 +126,7 @@ impl Training {
             validation_loss,
             baselines: self.baselines,
             tokens_per_s: progress.median_tokens_per_s(),
+            bubble_share: self.plan().bubble_share(),
             idle_share: progress.idle_share / progress.num_steps().max(1) as f64,
             ranks: progress.last.as_ref().map_or_else(Vec::new, |report| self.engine.measured(report)),
             planned: self.plan().forecast(),

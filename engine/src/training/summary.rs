@@ -21,6 +21,8 @@ pub struct Summary {
     pub baselines: Option<Baselines>,
     /// Tokens per second, median over the steps.
     pub tokens_per_s: f64,
+    /// Share of a step that the schedule's own bubble takes: equal stages, transfers for nothing.
+    pub bubble_share: f64,
     /// Share of a step that ranks waited for others, mean over ranks and steps: bubble and exposed transfers.
     pub idle_share: f64,
     /// Measured memory and traffic of each rank.

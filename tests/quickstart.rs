@@ -1,0 +1,74 @@
+//! The quickstart learns what counting pairs of bytes cannot: it needs working attention.
+
+use std::sync::atomic::AtomicBool;
+
+use pipezero::Plan;
+use pipezero::config::{Run, RunFile, World};
+use pipezero::models::{Ablation, GptConfig, gpt2};
+use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
+
+/// By how much the validation loss must be below the bigram's cross-entropy, nats per byte.
+const MARGIN: f64 = 0.4;
+
+struct Silent;
+
+impl Observer for Silent {
+    fn step(&mut self, _: &StepLine) {}
+    fn evaluation(&mut self, _: &EvalLine) {}
+}
+
+fn quickstart() -> Run {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/quickstart.json");
+    let file = RunFile::load(path.as_ref()).expect("the quickstart is well-formed");
+    // One evaluation at the end is enough here.
+    let file = file.set(&["evaluation.every=0".to_owned()]).expect("a valid override");
+    file.resolve(World::this_host()).expect("the quickstart is valid").0
+}
+
+fn train(plan: Plan) -> Summary {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let directory = RunDir::create(&home.path().join("run"), false).expect("a new folder");
+    let training = Training::new(plan).expect("the ranks start");
+    training.run(&directory, &AtomicBool::new(false), &mut Silent).expect("the run ends well")
+}
+
+/// How far the validation loss is below the bigram's cross-entropy.
+fn gain(summary: &Summary) -> f64 {
+    let bigram = summary.baselines.expect("validation text").bigram;
+    bigram - summary.validation_loss.expect("validation text")
+}
+
+#[test]
+fn the_quickstart_beats_counting_pairs_and_without_attention_it_does_not() {
+    let run = quickstart();
+    let sizes = run.model.sizes();
+    let without_attention = gpt2::build(&GptConfig {
+        num_layers: sizes.num_layers,
+        hidden_size: sizes.hidden_size,
+        num_attention_heads: sizes.num_attention_heads,
+        seq_length: sizes.seq_length,
+        vocab_size: sizes.vocab_size,
+        tie_embeddings: sizes.tie_embeddings,
+        init_std: sizes.init_std,
+        ablation: Ablation::AttentionOutput,
+    })
+    .expect("the quickstart's sizes");
+    let ablated = train(Plan::with_model(run.clone(), without_attention).expect("a valid run"));
+    let whole = train(Plan::new(run).expect("a valid run"));
+    assert!(gain(&whole) >= MARGIN, "{} nats below the bigram", gain(&whole));
+    assert!(gain(&ablated) < MARGIN, "{} nats below the bigram without attention", gain(&ablated));
+}
+
+#[test]
+fn the_quickstart_has_six_units_per_stage_and_saves_memory_by_sharding() {
+    let plan = Plan::new(quickstart()).expect("a valid run");
+    for rank in plan.forecast() {
+        assert_eq!(rank.units.len(), 6);
+        let gathered_and_held = rank.memory.parameters + rank.memory.gathered;
+        assert!(
+            gathered_and_held < 4 * rank.parameters,
+            "{gathered_and_held} against {}",
+            4 * rank.parameters
+        );
+    }
+}
