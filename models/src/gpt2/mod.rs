@@ -19,8 +19,11 @@ pub use final_norm::FinalNorm;
 pub use mlp::Mlp;
 pub use position_embedding::PositionEmbedding;
 
+use std::sync::Arc;
+
 use crate::config::GptConfig;
 use crate::error::ModelError;
+use crate::loss::{CrossEntropy, Loss};
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
 use crate::shared::{Head, TokenEmbedding};
 
@@ -32,6 +35,14 @@ use crate::shared::{Head, TokenEmbedding};
 /// # Errors
 /// [`ModelError::Shape`] where a value breaks a rule.
 pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
+    build_with_loss(config, Arc::new(CrossEntropy))
+}
+
+/// As [`build`], judged by a loss of one's own.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
     config.check()?;
     config.check_heads()?;
     let mut layers = Vec::with_capacity(2 * config.num_layers + 4);
@@ -48,7 +59,7 @@ pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
     }
     layers.push(ModelLayer::new(FinalNorm::new(config), LayerRole::Head, Tying::Untied));
     let tying = if config.tie_embeddings { Tying::Head } else { Tying::Untied };
-    layers.push(ModelLayer::new(Head::new(config), LayerRole::Head, tying));
+    layers.push(ModelLayer::new(Head::new(config, loss), LayerRole::Head, tying));
     Ok(Model {
         layers,
         vocab_size: config.vocab_size,

@@ -8,8 +8,11 @@ mod tests;
 
 pub use dense::Dense;
 
+use std::sync::Arc;
+
 use crate::config::GptConfig;
 use crate::error::ModelError;
+use crate::loss::{CrossEntropy, Loss};
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
 use crate::shared::{Head, TokenEmbedding};
 
@@ -20,6 +23,14 @@ use crate::shared::{Head, TokenEmbedding};
 /// # Errors
 /// [`ModelError::Shape`] where a value breaks a rule.
 pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
+    build_with_loss(config, Arc::new(CrossEntropy))
+}
+
+/// As [`build`], judged by a loss of one's own.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
     config.check()?;
     let (first, last) = match config.tie_embeddings {
         true => (Tying::Embedding, Tying::Head),
@@ -30,7 +41,7 @@ pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
         let role = LayerRole::Block { index };
         layers.push(ModelLayer::new(Dense::new(config, index), role, Tying::Untied));
     }
-    layers.push(ModelLayer::new(Head::new(config), LayerRole::Head, last));
+    layers.push(ModelLayer::new(Head::new(config, loss), LayerRole::Head, last));
     Ok(Model {
         layers,
         vocab_size: config.vocab_size,

@@ -1,37 +1,41 @@
 //! The head: logits and loss.
 
+use std::sync::Arc;
+
 use crate::config::GptConfig;
-use crate::kernels::cross_entropy;
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
 };
 use crate::layout;
+use crate::loss::Loss;
 use crate::parameter::ParameterSpec;
 
-/// `loss = sum of cross_entropy(x Wᵀ, targets)`.
+/// `loss = sum of loss(x Wᵀ, targets)`.
 ///
 /// Parameters: `lm_head.weight [V, C]`, or `wte.weight [V, C]` where the head is tied to the token embedding.
 ///
 /// Kept for the backward: the logits `[N, V]`, **first in the saved region**, where generation reads them and the
-/// input gradient puts their gradient; each row's log-sum-exp `[N]`.
+/// input gradient puts their gradient; what the loss keeps of each row `[N]`.
 #[derive(Debug)]
 pub struct Head {
     weight_name: &'static str,
     vocab_size: usize,
     width: usize,
     init_std: f32,
+    loss: Arc<dyn Loss>,
 }
 
 impl Head {
     /// The layer of a model with this configuration.
-    pub fn new(config: &GptConfig) -> Self {
+    pub fn new(config: &GptConfig, loss: Arc<dyn Loss>) -> Self {
         Self {
             weight_name: if config.tie_embeddings { "wte.weight" } else { "lm_head.weight" },
             vocab_size: config.vocab_size,
             width: config.hidden_size,
             init_std: config.init_std as f32,
+            loss,
         }
     }
 
@@ -66,14 +70,14 @@ impl Layer for Head {
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let [logits, log_sum_exp] = layout::split_mut(args.saved, self.saved_lens(shape));
+        let [logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
         linear::forward(self.linear(shape), args.input, args.parameters, logits, Store::Assign);
-        Some(cross_entropy::forward(logits, args.tokens.targets, log_sum_exp))
+        Some(self.loss.forward(logits, args.tokens.targets, per_row))
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [logits, log_sum_exp] = layout::split_mut(args.saved, self.saved_lens(shape));
-        cross_entropy::backward(logits, args.tokens.targets, log_sum_exp, args.loss_seed);
+        let [logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
+        self.loss.backward(logits, args.tokens.targets, per_row, args.loss_seed);
         let dlogits = logits;
         linear::backward_input(self.linear(shape), dlogits, args.parameters, args.gradient);
     }

@@ -1,0 +1,63 @@
+//! A loss of the user's own runs through plan and engine like the built-in one.
+
+use std::sync::Arc;
+
+use pipezero::Plan;
+use pipezero::config::{OptimizerConfig, Run};
+use pipezero::models::layer::LossSum;
+use pipezero::models::{Ablation, CrossEntropy, GptConfig, Loss, gpt2};
+use tests::{Case, Mask, small_run, train, train_plan};
+
+/// Cross-entropy times two.
+#[derive(Debug)]
+struct Doubled;
+
+impl Loss for Doubled {
+    fn forward(&self, logits: &[f32], targets: &[u32], per_row: &mut [f32]) -> LossSum {
+        let loss = CrossEntropy.forward(logits, targets, per_row);
+        LossSum { sum: 2.0 * loss.sum, ..loss }
+    }
+
+    fn backward(&self, logits: &mut [f32], targets: &[u32], per_row: &[f32], seed: f32) {
+        CrossEntropy.backward(logits, targets, per_row, 2.0 * seed);
+    }
+}
+
+/// Doubling is exact in floating point, so twice the loss at half the rate trains to the same bits.
+#[test]
+fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
+    let sgd = |lr| OptimizerConfig::Sgd {
+        lr,
+        momentum: 0.0,
+        weight_decay: 0.0,
+        no_decay: pipezero::config::NoDecay::OneDimensional,
+    };
+    let run = |lr| Run {
+        optimizer: sgd(lr),
+        scheduler: pipezero::config::SchedulerConfig::Constant,
+        gradient_clipping: 0.0,
+        ..small_run(Case { pipeline: 2, ..Case::ONE_RANK })
+    };
+    let doubled = run(0.25);
+    let sizes = doubled.model.sizes();
+    let model = gpt2::build_with_loss(
+        &GptConfig {
+            num_layers: sizes.num_layers,
+            hidden_size: sizes.hidden_size,
+            num_attention_heads: sizes.num_attention_heads,
+            seq_length: sizes.seq_length,
+            vocab_size: sizes.vocab_size,
+            tie_embeddings: sizes.tie_embeddings,
+            init_std: sizes.init_std,
+            ablation: Ablation::None,
+        },
+        Arc::new(Doubled),
+    );
+    let plan = Plan::with_model(doubled.clone(), model.expect("valid sizes")).expect("a valid run");
+    let doubled = train_plan(plan, Mask::Uneven);
+    let plain = train(run(0.5), Mask::Uneven);
+    for (doubled, plain) in doubled.losses.iter().zip(&plain.losses) {
+        assert_eq!(*doubled, 2.0 * plain);
+    }
+    assert_eq!(doubled.weights, plain.weights);
+}
