@@ -59,7 +59,8 @@ impl GptConfig {
             || format!("init_std = {init_std}"),
             || "must be a finite number of at least 0; GPT-2 has 0.02".into(),
         )?;
-        // Twelve C x C weights per block, two tables of V and one of T rows, and a decimal order for activations.
+        // Twelve C x C weights per block, two tables of V rows and one of T, in f32; ten times that covers gradients,
+        // optimizer state and activations.
         let rows_per_block = 12_u128 * hidden_size as u128;
         let rows = rows_per_block
             .saturating_mul(num_layers as u128)

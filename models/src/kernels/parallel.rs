@@ -99,7 +99,7 @@ macro_rules! rows_of_a_tuple {
                 #[expect(non_snake_case, reason = "the operand's type parameter names its place")]
                 let ($($operand,)+) = self;
                 let all = [$($operand.num_rows()),+];
-                debug_assert!(all.iter().all(|&num_rows| num_rows == all[0]), "operands have {all:?} rows");
+                assert!(all.iter().all(|&num_rows| num_rows == all[0]), "operands have {all:?} rows");
                 all[0]
             }
 

@@ -43,31 +43,31 @@ struct Task<'a> {
 
 impl Task<'_> {
     fn run(self) {
-        if let Some((head, tail, cut)) = self.shape.halves() {
-            let (head, tail) = self.split(head, tail, cut);
-            parallel::join(|| head.run(), || tail.run());
+        if let Some((first_half, second_half, cut)) = self.shape.halves() {
+            let (first_half, second_half) = self.split(first_half, second_half, cut);
+            parallel::join(|| first_half.run(), || second_half.run());
         } else {
             self.run_pair();
         }
     }
 
-    fn split(self, head: AttentionShape, tail: AttentionShape, cut: Cut) -> (Self, Self) {
-        let (q, q_tail) = self.q.split(cut);
-        let (k, k_tail) = self.k.split(cut);
-        let (v, v_tail) = self.v.split(cut);
-        let (out, out_tail) = self.out.split(cut);
-        let (log_sum_exp, log_sum_exp_tail) = self.log_sum_exp.split_at_mut(head.num_log_sum_exp());
-        let (workspace, workspace_tail) = self.workspace.split_at_mut(head.forward_workspace());
+    fn split(self, first_half: AttentionShape, second_half: AttentionShape, cut: Cut) -> (Self, Self) {
+        let (q, q_rest) = self.q.split(cut);
+        let (k, k_rest) = self.k.split(cut);
+        let (v, v_rest) = self.v.split(cut);
+        let (out, out_rest) = self.out.split(cut);
+        let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at_mut(first_half.num_log_sum_exp());
+        let (workspace, workspace_rest) = self.workspace.split_at_mut(first_half.forward_workspace());
         (
-            Task { shape: head, q, k, v, out, log_sum_exp, workspace },
+            Task { shape: first_half, q, k, v, out, log_sum_exp, workspace },
             Task {
-                shape: tail,
-                q: q_tail,
-                k: k_tail,
-                v: v_tail,
-                out: out_tail,
-                log_sum_exp: log_sum_exp_tail,
-                workspace: workspace_tail,
+                shape: second_half,
+                q: q_rest,
+                k: k_rest,
+                v: v_rest,
+                out: out_rest,
+                log_sum_exp: log_sum_exp_rest,
+                workspace: workspace_rest,
             },
         )
     }

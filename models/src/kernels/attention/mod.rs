@@ -60,13 +60,13 @@ impl AttentionShape {
     /// between them; `None` for one head of one sequence.
     fn halves(self) -> Option<(Self, Self, Cut)> {
         if self.num_sequences > 1 {
-            let head = Self { num_sequences: self.num_sequences / 2, ..self };
-            let tail = Self { num_sequences: self.num_sequences - head.num_sequences, ..self };
-            Some((head, tail, Cut::Row(head.num_tokens())))
+            let first_half = Self { num_sequences: self.num_sequences / 2, ..self };
+            let second_half = Self { num_sequences: self.num_sequences - first_half.num_sequences, ..self };
+            Some((first_half, second_half, Cut::Row(first_half.num_tokens())))
         } else if self.num_heads > 1 {
-            let head = Self { num_heads: self.num_heads / 2, ..self };
-            let tail = Self { num_heads: self.num_heads - head.num_heads, ..self };
-            Some((head, tail, Cut::Column(head.width())))
+            let first_half = Self { num_heads: self.num_heads / 2, ..self };
+            let second_half = Self { num_heads: self.num_heads - first_half.num_heads, ..self };
+            Some((first_half, second_half, Cut::Column(first_half.width())))
         } else {
             None
         }
