@@ -2,3 +2,4 @@
 
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod parity; // Every grid gives the same bits.
+mod tidy; // The tree keeps its own rules.
