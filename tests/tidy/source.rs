@@ -167,7 +167,7 @@ fn unsafe_code_is_in_kernels_and_says_why_it_is_sound() {
 const WORDS: [(&str, &str); 5] = [
     (concat!("chu", "nk"), "micro-batch, unit, shard or block"),
     (concat!("zero", " stage"), "ZeRO-1, ZeRO-2, ZeRO-3"),
-    (concat!("zero-stage", "-"), "ZeRO-1, ZeRO-2, ZeRO-3"),
+    (concat!("zero-", "stage"), "ZeRO-1, ZeRO-2, ZeRO-3"),
     (concat!("to", "do:"), "an issue, or the thing itself"),
     (concat!("fix", "me"), "an issue, or the thing itself"),
 ];
