@@ -1,6 +1,16 @@
 //! Every integration test, in one binary so that there is one link step.
 
 mod custom_loss; // A loss of the user's own.
+mod evaluation; // Evaluating, saving and sampling leave training alone, on every grid alike.
+mod examples; // Run files in pages load.
+mod ignored_targets; // A step without a target.
+mod memory; // What ranks hold, against the plan and the process.
+mod mlp; // The small family on grids.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
+mod overlap; // When gathers are issued, by recorded order.
 mod parity; // Every grid gives the same bits.
 mod quickstart; // The README's first command learns, and needs attention to.
+mod seed_example; // The 48-layer example, counted.
+mod tidy; // The tree keeps its own rules.
+mod traffic; // What ranks send, against the plan.
+mod weights; // Weights go from grid to grid.

@@ -1,0 +1,26 @@
+//! Run files that pages show are run files: each loads, and nothing in it is without effect.
+
+use std::path::Path;
+
+use pipezero::config::{RunFile, World};
+
+/// The blocks of JSON in a page.
+fn blocks(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let blocks = text.split("```json\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap_or(block).to_owned()).collect()
+}
+
+#[test]
+fn every_run_file_that_a_page_shows_loads() {
+    for page in ["README.md", "docs/run-file.md"] {
+        let blocks = blocks(page);
+        assert!(!blocks.is_empty(), "{page} shows no run file");
+        for block in blocks {
+            let resolved = RunFile::parse(page, &block).and_then(|file| file.resolve(World::this_host()));
+            let (_, notices) = resolved.unwrap_or_else(|errors| panic!("{errors}\n{block}"));
+            assert!(notices.is_empty(), "{page}: {notices:#?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Lengths, words and constructs of every source file.
+
+use super::tree::{code, files, is_test, read, report};
+
+/// Lines of a source file at most: one concept per file.
+const FILE_LINES_MAX: usize = 500;
+
+/// Lines of a function at most: what fits a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Every source file that somebody wrote, tests included.
+fn sources() -> Vec<String> {
+    let sources = files("", ".rs");
+    assert!(sources.len() > 100, "only {} sources were found", sources.len());
+    sources
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    let mut findings = Vec::new();
+    for path in sources() {
+        let text = read(&path);
+        let num_lines = text.lines().count();
+        if num_lines > FILE_LINES_MAX {
+            findings
+                .push(format!("{path}: {num_lines} lines, at most {FILE_LINES_MAX}; split it by concept"));
+        }
+        if !text.starts_with("//! ") && !is_test(&path) {
+            findings.push(format!("{path}: its first line does not say what it is (`//! ...`)"));
+        }
+    }
+    report(&findings);
+}
+
+/// The name in a line that begins a function.
+fn function_name(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("fn ")?;
+    let is_declaration = before.split_whitespace().all(|word| {
+        word.starts_with("pub")
+            || ["const", "async", "unsafe", "extern"].contains(&word)
+            || word.ends_with(')')
+    });
+    is_declaration.then(|| after.split(['(', '<']).next().unwrap_or(after))
+}
+
+/// Every function of formatted code with its first line's index and its length: it ends with the first line that is a
+/// brace at its own indentation.
+fn functions<'a>(lines: &[&'a str]) -> Vec<(&'a str, usize, usize)> {
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let Some(name) = function_name(line) else { continue };
+        let indentation = &line[..line.len() - line.trim_start().len()];
+        let end = format!("{indentation}}}");
+        // A declaration without a body, or a body on one line, ends where it begins.
+        let length = if line.ends_with(';') || line.ends_with('}') {
+            0
+        } else {
+            lines[start + 1..].iter().take_while(|&&line| line != end).count() + 1
+        };
+        found.push((name, start, length + 1));
+    }
+    found
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let (mut findings, mut num_functions) = (Vec::new(), 0);
+    for path in sources().into_iter().filter(|path| !is_test(path)) {
+        let text = read(&path);
+        for (name, start, length) in functions(&code(&text)) {
+            num_functions += 1;
+            if length > FUNCTION_LINES_MAX {
+                findings.push(format!(
+                    "{path}:{}: `{name}` has {length} lines, at most {FUNCTION_LINES_MAX}",
+                    start + 1
+                ));
+            }
+        }
+    }
+    assert!(num_functions > 500, "only {num_functions} functions were found");
+    report(&findings);
+}
+
+#[test]
+fn lengths_of_functions_are_counted_from_the_first_line_to_the_closing_brace() {
+    let lines = [
+        "impl A {",
+        "    pub(crate) fn one(&self) -> u8 {",
+        "        if true {",
+        "        }",
+        "        1",
+        "    }",
+        "    fn two() {}",
+        "}",
+        "trait B {",
+        "    fn three(&self);",
+        "}",
+    ];
+    assert_eq!(functions(&lines), [("one", 1, 5), ("two", 6, 1), ("three", 9, 1)]);
+}
+
+/// Constructs that have no place in code for users, with the repair. Their names are spelled in two halves, so that
+/// this file does not find itself.
+const BANNED: [(&str, &str); 5] = [
+    (concat!("todo", "!("), "write it, or leave it out"),
+    (concat!("unimplemented", "!("), "write it, or leave it out"),
+    (concat!("dbg", "!("), "use `tracing`"),
+    (concat!("#[allow", "(dead_code"), "remove what nothing uses"),
+    (concat!("#[ign", "ore"), "a test runs, or is not there"),
+];
+
+/// How a test fails, and code for users must not.
+const UNWRAP: (&str, &str) =
+    (concat!(".unw", "rap()"), "use `?`, or `expect` with the reason why it cannot fail");
+
+#[test]
+fn code_for_users_has_no_stubs_and_no_shortcuts() {
+    let mut findings = Vec::new();
+    for path in sources() {
+        let text = read(&path);
+        for (index, line) in code(&text).into_iter().enumerate() {
+            for (construct, repair) in BANNED.into_iter().chain((!is_test(&path)).then_some(UNWRAP)) {
+                if line.contains(construct) {
+                    findings.push(format!("{path}:{}: `{construct}`; {repair}", index + 1));
+                }
+            }
+        }
+    }
+    report(&findings);
+}
+
+/// Inline modules of tests are code too when it comes to tests that do not run.
+#[test]
+fn no_test_is_switched_off() {
+    let construct = concat!("#[ign", "ore");
+    let switched_off = sources().into_iter().filter(|path| read(path).contains(construct));
+    report(&switched_off.map(|path| format!("{path}: `{construct}`")).collect::<Vec<_>>());
+}
+
+#[test]
+fn unsafe_code_is_in_kernels_and_says_why_it_is_sound() {
+    let (mut findings, mut num_blocks) = (Vec::new(), 0);
+    for path in sources() {
+        let text = read(&path);
+        let all: Vec<&str> = text.lines().collect();
+        for (index, line) in code(&text).into_iter().enumerate() {
+            let is_unsafe = ["unsafe {", "unsafe impl", "unsafe fn"].iter().any(|form| line.contains(form));
+            if !is_unsafe || path == "tests/tidy/source.rs" {
+                continue;
+            }
+            num_blocks += 1;
+            if !path.starts_with("models/src/kernels/") {
+                findings.push(format!("{path}:{}: unsafe code belongs into models/src/kernels", index + 1));
+            }
+            let is_explained =
+                all[..index].iter().rev().take(8).any(|line| line.trim().starts_with("// SAFETY:"));
+            if !is_explained {
+                findings.push(format!("{path}:{}: unsafe code without `// SAFETY:` before it", index + 1));
+            }
+        }
+    }
+    assert!(num_blocks > 0, "kernels have unsafe code; the search is broken");
+    report(&findings);
+}
+
+/// Words that mean too much or too little, with what to write instead; compared in lower case.
+const WORDS: [(&str, &str); 5] = [
+    (concat!("chu", "nk"), "micro-batch, unit, shard or block"),
+    (concat!("zero", " stage"), "ZeRO-1, ZeRO-2, ZeRO-3"),
+    (concat!("zero-", "stage"), "ZeRO-1, ZeRO-2, ZeRO-3"),
+    (concat!("to", "do:"), "an issue, or the thing itself"),
+    (concat!("fix", "me"), "an issue, or the thing itself"),
+];
+
+/// The names of the standard library and rayon for runs of equal length.
+const NAMES_OF_OTHERS: [&str; 12] = [
+    concat!("as_chu", "nks"),
+    concat!("as_chu", "nks_mut"),
+    concat!("as_rchu", "nks"),
+    concat!("chu", "nks"),
+    concat!("chu", "nks_mut"),
+    concat!("chu", "nks_exact"),
+    concat!("chu", "nks_exact_mut"),
+    concat!("chu", "nk_by"),
+    concat!("par_chu", "nks"),
+    concat!("par_chu", "nks_mut"),
+    concat!("par_chu", "nks_exact"),
+    concat!("rchu", "nks"),
+];
+
+/// The guide of style names the words in order to ban them.
+const NAMES_BANNED_WORDS: &str = "docs/STYLE.md";
+
+#[test]
+fn words_have_one_meaning() {
+    let mut findings = Vec::new();
+    let pages = files("", ".md").into_iter().filter(|path| path != NAMES_BANNED_WORDS);
+    for path in sources().into_iter().chain(pages) {
+        for (index, line) in read(&path).lines().enumerate() {
+            let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let own: String =
+                words.clone().filter(|word| !NAMES_OF_OTHERS.contains(word)).collect::<Vec<_>>().join(" ");
+            let (own, line) = (own.to_lowercase(), line.to_lowercase());
+            for (word, instead) in WORDS {
+                let is_name = word == WORDS[0].0;
+                if if is_name { own.contains(word) } else { line.contains(word) } {
+                    findings.push(format!("{path}:{}: \"{word}\"; write {instead}", index + 1));
+                }
+            }
+        }
+    }
+    report(&findings);
+}
+
+/// Where somebody's own machine shows through.
+const HOMES: [&str; 4] =
+    [concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("C:", "\\Users")];
+
+#[test]
+fn no_file_names_a_home_folder() {
+    let mut findings = Vec::new();
+    for ending in [".rs", ".md", ".json", ".toml", ".py", ".sh"] {
+        for path in files("", ending) {
+            let text = read(&path);
+            if let Some(home) = HOMES.iter().find(|&&home| text.contains(home)) {
+                findings.push(format!("{path}: a path below `{home}`"));
+            }
+        }
+    }
+    report(&findings);
+}
