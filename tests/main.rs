@@ -1,4 +1,12 @@
 //! Every integration test, in one binary so that there is one link step.
 
+mod evaluation; // Evaluating, saving and sampling leave training alone, on every grid alike.
+mod ignored_targets; // A step without a target.
+mod memory; // What ranks hold, against the plan and the process.
+mod mlp; // The small family on grids.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
+mod overlap; // When gathers are issued, by recorded order.
 mod parity; // Every grid gives the same bits.
+mod seed_example; // The 48-layer example, counted.
+mod traffic; // What ranks send, against the plan.
+mod weights; // Weights go from grid to grid.
