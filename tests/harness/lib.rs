@@ -1,9 +1,16 @@
-//! What integration tests share: small runs, random batches, trained weights as tensors by name.
+//! What integration tests share: small runs, random batches, trained weights as tensors by name, recorded orders.
 
 mod batches;
+mod recorded;
 mod runs;
+mod spread;
 mod trained;
 
 pub use batches::{Mask, RandomBatches};
+pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{Case, small_gpt, small_run};
-pub use trained::{Trained, assert_bit_identical, assert_close, train, train_plan};
+pub use spread::{Spread, spread};
+pub use trained::{
+    Trained, Weights, assert_bit_identical, assert_close, assert_same_weights, plan_and_batches, train,
+    train_plan, train_with, weights_of,
+};

@@ -11,6 +11,9 @@ use safetensors::SafeTensors;
 
 use crate::{Mask, RandomBatches};
 
+/// A model's parameters by name.
+pub type Weights = BTreeMap<String, Vec<f32>>;
+
 /// What came out of a run.
 #[derive(Clone, Debug)]
 pub struct Trained {
@@ -19,7 +22,7 @@ pub struct Trained {
     /// The gradient norm of each step.
     pub norms: Vec<f64>,
     /// The weights after the last step, by parameter name.
-    pub weights: BTreeMap<String, Vec<f32>>,
+    pub weights: Weights,
     /// The last step's report.
     pub last: StepReport,
 }
@@ -31,22 +34,47 @@ pub fn train(run: Run, mask: Mask) -> Trained {
 
 /// Trains a plan on random batches for its number of steps.
 pub fn train_plan(plan: Plan, mask: Mask) -> Trained {
-    let source: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, mask));
+    let source = Arc::new(RandomBatches::for_plan(&plan, mask));
+    train_with(plan, source, |_| {})
+}
+
+/// Trains a plan on these batches for its number of steps, and does something with the engine before each of them.
+pub fn train_with(
+    plan: Plan,
+    source: Arc<dyn BatchSource>,
+    mut before_step: impl FnMut(&mut Engine),
+) -> Trained {
     let steps = plan.run().steps;
     let mut engine = Engine::new(plan, source).expect("ranks start");
-    let reports: Vec<StepReport> = (0..steps).map(|_| engine.train_batch().expect("a step")).collect();
-    let home = tempfile::tempdir().expect("a temporary folder");
-    let path = home.path().join("weights.safetensors");
-    engine.save(&path).expect("weights are saved");
+    let step = |_| {
+        before_step(&mut engine);
+        engine.train_batch().expect("a step")
+    };
+    let reports: Vec<StepReport> = (0..steps).map(step).collect();
     Trained {
         losses: reports.iter().map(|report| report.loss.unwrap_or(0.0)).collect(),
         norms: reports.iter().map(|report| report.gradient_norm).collect(),
-        weights: read_weights(&std::fs::read(path).expect("weights are there")),
+        weights: weights_of(&mut engine),
         last: reports.into_iter().last().expect("at least one step"),
     }
 }
 
-fn read_weights(bytes: &[u8]) -> BTreeMap<String, Vec<f32>> {
+/// A run's plan and its random batches: what an engine is made of.
+pub fn plan_and_batches(run: Run, mask: Mask) -> (Plan, Arc<dyn BatchSource>) {
+    let plan = Plan::new(run).expect("a valid run");
+    let source = Arc::new(RandomBatches::for_plan(&plan, mask));
+    (plan, source)
+}
+
+/// The weights that an engine saves.
+pub fn weights_of(engine: &mut Engine) -> Weights {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("weights.safetensors");
+    engine.save(&path).expect("weights are saved");
+    read_weights(&std::fs::read(path).expect("weights are there"))
+}
+
+fn read_weights(bytes: &[u8]) -> Weights {
     let file = SafeTensors::deserialize(bytes).expect("a safetensors file");
     let floats =
         |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
@@ -61,10 +89,18 @@ pub fn assert_bit_identical(actual: &Trained, reference: &Trained, case: &str) {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&actual.losses), bits(&reference.losses), "losses of {case}");
     assert_eq!(bits(&actual.norms), bits(&reference.norms), "gradient norms of {case}");
-    assert!(actual.weights.keys().eq(reference.weights.keys()), "parameters of {case}");
-    for (name, values) in &actual.weights {
-        let differing =
-            values.iter().zip(&reference.weights[name]).filter(|(a, b)| a.to_bits() != b.to_bits());
+    assert_same_weights(&actual.weights, &reference.weights, case);
+}
+
+/// Weights are the same to the bit.
+///
+/// # Panics
+/// With the first parameter that differs.
+pub fn assert_same_weights(actual: &Weights, reference: &Weights, case: &str) {
+    assert!(actual.keys().eq(reference.keys()), "parameters of {case}");
+    for (name, values) in actual {
+        assert_eq!(values.len(), reference[name].len(), "elements of `{name}` in {case}");
+        let differing = values.iter().zip(&reference[name]).filter(|(a, b)| a.to_bits() != b.to_bits());
         assert_eq!(differing.count(), 0, "elements of `{name}` that differ in {case}");
     }
 }

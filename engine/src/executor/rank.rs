@@ -195,9 +195,12 @@ impl<C: Communicator> Rank<C> {
         Ok(RankOutcome { record, gradient_norm, ..self.outcome(start) })
     }
 
-    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets.
+    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. What logits and
+    /// saved weights have cost since the last program is forgotten: a report is of its own program alone.
     fn begin(&mut self, program: &CheckedProgram, batch: u64, source: &dyn BatchSource) -> Result<(), Cause> {
         self.waited = Duration::ZERO;
+        self.comm.take_traffic();
+        self.recorder.take();
         self.losses.fill(LossSum::default());
         if !self.plan.reads_tokens(self.pipeline_rank) {
             return Ok(());

@@ -1,0 +1,103 @@
+//! What a rank was recorded to do with its weights: places in the order of its events, no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pipezero::engine::{Engine, StepReport};
+use pipezero::{Event, EventKind};
+use pipezero_schedule::{Instruction, MicroBatch, Unit};
+
+/// A compute that read a unit's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightUse {
+    /// The unit.
+    pub unit: Unit,
+    /// The micro-batch that it ran on.
+    pub micro_batch: MicroBatch,
+    /// When it began.
+    pub started: usize,
+    /// When it had ended.
+    pub ended: usize,
+}
+
+/// A gathered copy of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatheredCopy {
+    /// The unit.
+    pub unit: Unit,
+    /// When its all-gather was issued.
+    pub issued: usize,
+    /// When the rank had waited for it.
+    pub collected: usize,
+    /// Its uses, as positions in [`WeightOrder::uses`].
+    pub uses: Vec<usize>,
+    /// When it was given back.
+    pub freed: usize,
+}
+
+/// The uses of weights on one rank in one step, and the copies that they read, both in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WeightOrder {
+    /// Every compute that read weights.
+    pub uses: Vec<WeightUse>,
+    /// Every copy that was gathered.
+    pub copies: Vec<GatheredCopy>,
+}
+
+impl WeightOrder {
+    /// What the events of a recorded step say of `rank`.
+    ///
+    /// # Panics
+    /// If a use found no gathered copy, or a copy was never given back.
+    pub fn of(engine: &Engine, report: &StepReport, rank: usize) -> Self {
+        let plan = engine.plan();
+        let (pipeline_rank, events) = engine.order(report, rank);
+        let row = plan.training().row(pipeline_rank);
+        let mut order = Self::default();
+        let mut held: BTreeMap<Unit, VecDeque<usize>> = BTreeMap::new();
+        let starts = events.iter().enumerate().filter(|(_, event)| event.kind == EventKind::Started);
+        for (started, event) in starts {
+            let ended = end_of(events, event.index);
+            match row[event.index] {
+                Instruction::Unshard { unit } => {
+                    held.entry(unit).or_default().push_back(order.copies.len());
+                    let (uses, freed) = (Vec::new(), usize::MAX);
+                    order.copies.push(GatheredCopy { unit, issued: started, collected: ended, uses, freed });
+                }
+                Instruction::Reshard { unit } => {
+                    let oldest = held.get_mut(&unit).and_then(VecDeque::pop_front);
+                    order.copies[oldest.expect("what is given back was gathered")].freed = ended;
+                }
+                Instruction::Forward { unit, micro_batch } | Instruction::Backward { unit, micro_batch } => {
+                    let is_forward = matches!(row[event.index], Instruction::Forward { .. });
+                    if is_forward || plan.unit(unit).unit.backward_reads_weights() {
+                        let oldest = held.get(&unit).and_then(VecDeque::front);
+                        let copy = &mut order.copies[*oldest.expect("a use has gathered weights")];
+                        copy.uses.push(order.uses.len());
+                        order.uses.push(WeightUse { unit, micro_batch, started, ended });
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(order.copies.iter().all(|copy| copy.freed < events.len()), "a copy outlives the step");
+        order
+    }
+
+    /// Most copies that existed at once.
+    pub fn num_held_max(&self) -> usize {
+        let held_at = |place: usize| {
+            self.copies.iter().filter(|copy| copy.issued <= place && place < copy.freed).count()
+        };
+        self.copies.iter().map(|copy| held_at(copy.issued)).max().unwrap_or(0)
+    }
+
+    /// Number of copies whose first use was on `micro_batch`.
+    pub fn num_gathered_for(&self, micro_batch: MicroBatch) -> usize {
+        self.copies.iter().filter(|copy| self.uses[copy.uses[0]].micro_batch == micro_batch).count()
+    }
+}
+
+fn end_of(events: &[Event], index: usize) -> usize {
+    let end = Event { index, kind: EventKind::Ended };
+    events.iter().position(|&event| event == end).expect("every instruction of a step ends")
+}

@@ -1,0 +1,147 @@
+//! What ranks hold, measured by allocations with a rank and a category on them, is what the plan says; and the sum of
+//! all of them is what the process grows by.
+
+use std::sync::Arc;
+
+use pipezero::engine::{Engine, StepReport};
+use pipezero::memory::{Category, Ledger};
+use pipezero::plan::{MemoryForecast, Plan};
+use serde_json::json;
+use tests::{Mask, plan_and_batches, spread, weights_of};
+
+fn planned(plan: &Plan) -> Vec<MemoryForecast> {
+    plan.forecast().into_iter().map(|rank| rank.memory).collect()
+}
+
+/// Every category and the peak to the byte, in the shape of `plan --json`.
+fn assert_measured(engine: &Engine, report: &StepReport, planned: &[MemoryForecast], case: &str) {
+    for (measured, planned) in engine.measured(report).iter().zip(planned) {
+        assert_eq!(json!(measured.memory), json!(planned), "rank {} of {case}", measured.rank);
+    }
+}
+
+#[test]
+fn every_rank_holds_what_the_plan_says_whatever_it_is_asked() {
+    for case in spread() {
+        let (plan, source) = plan_and_batches(case.run, Mask::None);
+        let planned = planned(&plan);
+        let mut engine = Engine::new(plan, Arc::clone(&source)).expect("ranks start");
+        let report = engine.train_batch().expect("a step");
+        assert_measured(&engine, &report, &planned, &case.name);
+        engine.eval_batch(&source, 1).expect("an evaluation");
+        engine.logits(&[1, 2, 3]).expect("logits");
+        weights_of(&mut engine);
+        assert_measured(&engine, &report, &planned, &case.name);
+    }
+}
+
+fn held_bytes(memory: &MemoryForecast, category: Category) -> u64 {
+    match category {
+        Category::Parameters => memory.parameters,
+        Category::Gathered => memory.gathered,
+        Category::Gradients => memory.gradients,
+        Category::Optimizer => memory.optimizer,
+        Category::Activations => memory.activations,
+        Category::Communication => memory.communication,
+    }
+}
+
+#[test]
+fn inference_needs_no_more_of_anything_than_training_and_no_gradients() {
+    for case in spread() {
+        let (plan, source) = plan_and_batches(case.run, Mask::None);
+        let planned = planned(&plan);
+        let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
+        engine.eval_batch(&source, 1).expect("an evaluation");
+        engine.logits(&[1, 2, 3]).expect("logits");
+        weights_of(&mut engine);
+        for (rank, planned) in planned.iter().enumerate() {
+            let peak = |category| engine.ledger(rank).peak_bytes(category);
+            for category in Category::ALL {
+                let (held, training) = (peak(category), held_bytes(planned, category));
+                assert!(held <= training, "rank {rank}: {held} bytes of {category:?} in {}", case.name);
+            }
+            assert_eq!(peak(Category::Parameters), planned.parameters, "rank {rank} of {}", case.name);
+            assert_eq!(peak(Category::Gradients) + peak(Category::Optimizer), 0, "rank {rank}");
+        }
+    }
+}
+
+/// In a process of its own, since every other test of this binary allocates too.
+#[cfg(target_os = "linux")]
+mod process {
+    use std::process::Command;
+
+    use pipezero::config::{
+        GptConfig, ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
+    };
+    use tests::{Case, small_run};
+
+    use super::*;
+
+    /// Set in the process that measures itself.
+    const MEASURES_ITSELF: &str = "PIPEZERO_TEST_MEASURES_ITSELF";
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_ledgers_account_for_the_growth_of_a_process() {
+        if std::env::var_os(MEASURES_ITSELF).is_some() {
+            return measure();
+        }
+        let this_test = "memory::process::the_ledgers_account_for_the_growth_of_a_process";
+        let output = Command::new(std::env::current_exe().expect("a running test has a file"))
+            .args(["--exact", this_test, "--nocapture"])
+            .env(MEASURES_ITSELF, "1")
+            .output()
+            .expect("the test's own binary starts");
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("1 passed"), "the process ran no test:\n{said}");
+    }
+
+    fn measure() {
+        let before = status_bytes("VmRSS");
+        let (plan, source) = plan_and_batches(large_run(), Mask::None);
+        let mut engine = Engine::new(plan, source).expect("ranks start");
+        engine.train_batch().expect("a step");
+        let growth = status_bytes("VmHWM") - before;
+        let num_ranks = engine.plan().grid().world_size();
+        let held: u64 = (0..num_ranks).map(|rank| Ledger::total_peak_bytes(engine.ledger(rank))).sum();
+        assert!(held >= 500 * MIB, "{} MiB are too few to tell", held / MIB);
+        let allowed = held / 20 + 64 * MIB;
+        let said = format!("the ledgers hold {} MiB, the process grew by {} MiB", held / MIB, growth / MIB);
+        println!("{said}");
+        assert!(growth.abs_diff(held) <= allowed, "{said}");
+    }
+
+    /// Every category takes part: a 2 x 2 grid of ZeRO-3 with prefetch, AdamW, blocks wide enough to weigh.
+    fn large_run() -> Run {
+        let zero = ZeroConfig {
+            level: ZeroLevel::Zero3,
+            unit_layers: 1,
+            resident_units: ResidencyConfig::Units(2),
+            prefetch_units: 1,
+            reduce: ReductionPolicy::Every,
+        };
+        let case = Case { pipeline: 2, data: 2, zero, ..Case::ONE_RANK };
+        let model = ModelConfig::Gpt2(GptConfig {
+            num_layers: 6,
+            hidden_size: 512,
+            num_attention_heads: 8,
+            seq_length: 64,
+            vocab_size: 512,
+            tie_embeddings: false,
+            init_std: 0.02,
+        });
+        Run { model, ..small_run(case) }
+    }
+
+    /// A figure of `/proc/self/status`, given there in KiB.
+    fn status_bytes(key: &str) -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+        let line = status.lines().find(|line| line.starts_with(key)).expect("the key is there");
+        let kib = line.split_whitespace().nth(1).expect("the key has a value");
+        1024 * kib.parse::<u64>().expect("the value is a number")
+    }
+}

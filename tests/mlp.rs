@@ -1,0 +1,35 @@
+//! The small family through the engine: the same bits on every grid.
+
+use pipezero::config::{ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use tests::{Case, Mask, assert_bit_identical, assert_close, small_run, train};
+
+fn mlp(pipeline: usize, data: usize, tied: bool, level: ZeroLevel) -> Run {
+    let reduce = match level {
+        ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
+        ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
+    };
+    let resident_units = ResidencyConfig::Units(2);
+    let zero = ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units: 1, reduce };
+    let case = Case { pipeline, data, num_micro_batches: 3, zero, tied, ..Case::ONE_RANK };
+    let run = small_run(case);
+    Run { model: ModelConfig::Mlp(run.model.sizes().clone()), ..run }
+}
+
+#[test]
+fn every_grid_and_level_gives_the_bits_of_one_pipeline_rank() {
+    for tied in [false, true] {
+        for data in [1, 2] {
+            let accumulated = train(mlp(1, data, tied, ZeroLevel::Zero0), Mask::Uneven);
+            let reduced = train(mlp(1, data, tied, ZeroLevel::Zero2), Mask::Uneven);
+            for pipeline in [1, 2, 4] {
+                for (level, wanted) in [(ZeroLevel::Zero0, &accumulated), (ZeroLevel::Zero3, &reduced)] {
+                    let trained = train(mlp(pipeline, data, tied, level), Mask::Uneven);
+                    let case = format!("{pipeline} x {data}, {level:?}, tied: {tied}");
+                    assert_bit_identical(&trained, wanted, &case);
+                }
+            }
+            // Sums over micro-batches and data ranks in another order; AdamW then divides by the gradient's own size.
+            assert_close(&accumulated, &reduced, 1e-4, "the two reduction policies");
+        }
+    }
+}

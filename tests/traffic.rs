@@ -1,0 +1,81 @@
+//! What ranks send, counted around the backend, is what the plan says: calls and bytes, by kind and rank.
+
+use std::sync::Arc;
+
+use pipezero::comm::{Traffic, TrafficCount};
+use pipezero::config::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero::engine::Engine;
+use pipezero::plan::Plan;
+use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of};
+
+fn planned(plan: &Plan) -> Vec<Traffic> {
+    plan.forecast().into_iter().map(|rank| rank.traffic).collect()
+}
+
+#[test]
+fn every_rank_sends_what_the_plan_says_in_every_step() {
+    for case in spread() {
+        let (plan, source) = plan_and_batches(case.run, Mask::Uneven);
+        let planned = planned(&plan);
+        let mut engine = Engine::new(plan, source).expect("ranks start");
+        for step in 1..=2 {
+            let report = engine.train_batch().expect("a step");
+            assert_eq!(report.traffic(), planned, "step {step} of {}", case.name);
+        }
+    }
+}
+
+/// Evaluations, logits and saved weights send too; a step's figures are the step's alone.
+#[test]
+fn what_is_sent_between_steps_counts_in_no_step() {
+    let zero = ZeroConfig {
+        level: ZeroLevel::Zero3,
+        unit_layers: 1,
+        resident_units: ResidencyConfig::Strict,
+        prefetch_units: 1,
+        reduce: ReductionPolicy::Every,
+    };
+    let case = Case { pipeline: 2, data: 2, zero, ..Case::ONE_RANK };
+    let (plan, source) = plan_and_batches(small_run(case), Mask::None);
+    let planned = planned(&plan);
+    let mut engine = Engine::recording(plan, Arc::clone(&source)).expect("ranks start");
+    let first = engine.train_batch().expect("a step");
+    engine.eval_batch(&source, 1).expect("an evaluation");
+    engine.logits(&[1, 2, 3]).expect("logits");
+    weights_of(&mut engine);
+    let second = engine.train_batch().expect("a step");
+    assert_eq!(second.traffic(), planned);
+    for rank in 0..engine.plan().grid().world_size() {
+        let num_events = |report| engine.order(report, rank).1.len();
+        assert_eq!(num_events(&second), num_events(&first), "events of rank {rank}");
+    }
+}
+
+/// Padding, record, the tied weight's sum and both ends of an edge, by hand on the smallest grid that has them all.
+#[test]
+fn a_step_of_two_by_two_ranks_counted_by_hand() {
+    let zero = ZeroConfig { level: ZeroLevel::Zero1, ..Case::ONE_RANK.zero };
+    let case = Case { pipeline: 2, data: 2, tied: true, zero, ..Case::ONE_RANK };
+    let (plan, source) = plan_and_batches(small_run(case), Mask::None);
+    let mut engine = Engine::new(plan, source).expect("ranks start");
+    let traffic = engine.train_batch().expect("a step").traffic();
+    // Parameters begin at multiples of 16 elements, and a shard is a multiple of 16. In elements:
+    //   token table        17 x 12 = 204                           shard 112
+    //   block              1920, the last bias not padded: 1916    shard 960
+    //   positions, block   80 + 1916 = 1996                        shard 1008
+    //   block, final norm  1920 + 16 + 12 = 1948                   shard 976
+    let first_stage = [112, 1008, 960, 960];
+    let second_stage = [960, 976, 112];
+    for (rank, units) in [&first_stage[..], &first_stage, &second_stage, &second_stage].iter().enumerate() {
+        // One peer, so a shard of each unit is sent once each way.
+        let one_way = TrafficCount { count: units.len() as u64, bytes: 4 * units.iter().sum::<u64>() };
+        assert_eq!(traffic[rank].reduce_scatter, one_way, "rank {rank}");
+        assert_eq!(traffic[rank].all_gather, one_way, "rank {rank}");
+        // 24 words of 8 bytes over 4 ranks, 6 from each of 3 peers, twice; half of the tied shard, twice.
+        let all_reduce = TrafficCount { count: 2, bytes: 2 * 3 * 6 * 8 + 2 * 4 * 112 / 2 };
+        assert_eq!(traffic[rank].all_reduce, all_reduce, "rank {rank}");
+        // 2 micro-batches of 2 sequences of 6 tokens of width 12, up from the first stage and down from the second.
+        let send = TrafficCount { count: 2, bytes: 2 * 4 * (2 * 6 * 12) };
+        assert_eq!(traffic[rank].send, send, "rank {rank}");
+    }
+}
