@@ -3,22 +3,14 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
 use pipezero::data::TokenBatch;
 use pipezero::engine::{Engine, EngineError};
 use pipezero::plan::Plan;
 use tests::{
     Case, Mask, RandomBatches, assert_bit_identical, plan_and_batches, small_run, train, train_with,
-    weights_of,
+    weights_of, zero,
 };
-
-fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
-    let reduce = match level {
-        ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
-        ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
-    };
-    ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units, reduce }
-}
 
 /// Runs on grids whose programs and stores differ in kind; all train on the same 12 sequences in each step.
 fn runs(tied: bool) -> Vec<(String, Run)> {

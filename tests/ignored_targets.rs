@@ -6,7 +6,7 @@ use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLe
 use pipezero::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
-use tests::{Case, Mask, RandomBatches, Weights, assert_same_weights, small_run, weights_of};
+use tests::{Case, Mask, RandomBatches, Weights, assert_same_weights, small_run, weights_of, zero};
 
 /// Random batches without a single target in step [`SKIPPED_STEP`].
 struct OneStepIgnored {
@@ -49,13 +49,7 @@ fn train(run: Run) -> Vec<(StepReport, Weights)> {
 }
 
 fn run(pipeline: usize, level: ZeroLevel, reduce: ReductionPolicy) -> Run {
-    let zero = ZeroConfig {
-        level,
-        unit_layers: 1,
-        resident_units: ResidencyConfig::Units(2),
-        prefetch_units: 1,
-        reduce,
-    };
+    let zero = ZeroConfig { reduce, ..zero(level, ResidencyConfig::Units(2), 1) };
     small_run(Case { pipeline, data: 2, tied: true, zero, ..Case::ONE_RANK })
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pipezero::engine::{Engine, StepReport};
-use pipezero::memory::{Category, Ledger};
+use pipezero::memory::Category;
 use pipezero::plan::{MemoryForecast, Plan};
 use serde_json::json;
 use tests::{Mask, plan_and_batches, spread, weights_of};
@@ -72,10 +72,8 @@ fn inference_needs_no_more_of_anything_than_training_and_no_gradients() {
 mod process {
     use std::process::Command;
 
-    use pipezero::config::{
-        GptConfig, ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
-    };
-    use tests::{Case, small_run};
+    use pipezero::config::{GptConfig, ModelConfig, ResidencyConfig, Run, ZeroLevel};
+    use tests::{Case, small_run, zero};
 
     use super::*;
 
@@ -107,7 +105,7 @@ mod process {
         engine.train_batch().expect("a step");
         let growth = status_bytes("VmHWM") - before;
         let num_ranks = engine.plan().grid().world_size();
-        let held: u64 = (0..num_ranks).map(|rank| Ledger::total_peak_bytes(engine.ledger(rank))).sum();
+        let held: u64 = (0..num_ranks).map(|rank| engine.ledger(rank).total_peak_bytes()).sum();
         assert!(held >= 500 * MIB, "{} MiB are too few to tell", held / MIB);
         let allowed = held / 20 + 64 * MIB;
         let said = format!("the ledgers hold {} MiB, the process grew by {} MiB", held / MIB, growth / MIB);
@@ -117,13 +115,7 @@ mod process {
 
     /// Every category takes part: a 2 x 2 grid of ZeRO-3 with prefetch, AdamW, blocks wide enough to weigh.
     fn large_run() -> Run {
-        let zero = ZeroConfig {
-            level: ZeroLevel::Zero3,
-            unit_layers: 1,
-            resident_units: ResidencyConfig::Units(2),
-            prefetch_units: 1,
-            reduce: ReductionPolicy::Every,
-        };
+        let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Units(2), 1);
         let case = Case { pipeline: 2, data: 2, zero, ..Case::ONE_RANK };
         let model = ModelConfig::Gpt2(GptConfig {
             num_layers: 6,

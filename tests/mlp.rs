@@ -1,15 +1,10 @@
 //! The small family through the engine: the same bits on every grid.
 
-use pipezero::config::{ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use tests::{Case, Mask, assert_bit_identical, assert_close, small_run, train};
+use pipezero::config::{ModelConfig, ResidencyConfig, Run, ZeroLevel};
+use tests::{Case, Mask, assert_bit_identical, assert_close, small_run, train, zero};
 
 fn mlp(pipeline: usize, data: usize, tied: bool, level: ZeroLevel) -> Run {
-    let reduce = match level {
-        ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
-        ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
-    };
-    let resident_units = ResidencyConfig::Units(2);
-    let zero = ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units: 1, reduce };
+    let zero = zero(level, ResidencyConfig::Units(2), 1);
     let case = Case { pipeline, data, num_micro_batches: 3, zero, tied, ..Case::ONE_RANK };
     let run = small_run(case);
     Run { model: ModelConfig::Mlp(run.model.sizes().clone()), ..run }

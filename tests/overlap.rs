@@ -3,13 +3,12 @@
 //! A rank that prefetches issues the gather of its next use before its current use begins, and does not wait for it
 //! before that one has ended: the whole compute lies between. Without prefetch nothing does.
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, Run, ScheduleName, ZeroConfig, ZeroLevel};
 use pipezero::engine::Engine;
-use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run};
+use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run, zero};
 
-fn zero(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
-    let (level, reduce) = (ZeroLevel::Zero3, ReductionPolicy::Every);
-    ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units, reduce }
+fn zero3(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
+    zero(ZeroLevel::Zero3, resident_units, prefetch_units)
 }
 
 /// The recorded weights of every rank in the second step of runs on several grids, one, several and fewer micro-batches
@@ -76,25 +75,25 @@ fn is_exposed(gather: Gather) -> bool {
 
 #[test]
 fn with_prefetch_every_gather_but_the_first_spans_the_compute_before_its_use() {
-    assert_gathers(zero(ResidencyConfig::Strict, 1), is_hidden);
-    assert_gathers(zero(ResidencyConfig::Units(2), 1), is_hidden);
+    assert_gathers(zero3(ResidencyConfig::Strict, 1), is_hidden);
+    assert_gathers(zero3(ResidencyConfig::Units(2), 1), is_hidden);
 }
 
 #[test]
 fn without_prefetch_no_gather_is_issued_before_the_previous_compute_has_ended() {
-    assert_gathers(zero(ResidencyConfig::Strict, 0), is_exposed);
-    assert_gathers(zero(ResidencyConfig::Units(1), 0), is_exposed);
+    assert_gathers(zero3(ResidencyConfig::Strict, 0), is_exposed);
+    assert_gathers(zero3(ResidencyConfig::Units(1), 0), is_exposed);
 }
 
 /// What the residency promises, of what was recorded: the first strict, the second by its budget.
 #[test]
 fn no_more_copies_exist_at_once_than_the_budget_allows() {
     for (zero, budget) in [
-        (zero(ResidencyConfig::Strict, 0), 1),
-        (zero(ResidencyConfig::Strict, 1), 2),
-        (zero(ResidencyConfig::Units(1), 0), 1),
-        (zero(ResidencyConfig::Units(2), 1), 2),
-        (zero(ResidencyConfig::Units(3), 1), 3),
+        (zero3(ResidencyConfig::Strict, 0), 1),
+        (zero3(ResidencyConfig::Strict, 1), 2),
+        (zero3(ResidencyConfig::Units(1), 0), 1),
+        (zero3(ResidencyConfig::Units(2), 1), 2),
+        (zero3(ResidencyConfig::Units(3), 1), 3),
     ] {
         let held: Vec<usize> = orders(zero).iter().map(|(_, order)| order.num_held_max()).collect();
         assert_eq!(held.iter().max(), Some(&budget), "{zero:?}");

@@ -1,25 +1,22 @@
 //! The example that pipezero was made for: 48 layers on 2 x 4 ranks, 3 units of 4 layers on each, 8 micro-batches. How
 //! often weights are gathered and gradients reduced, and how much is gathered at once, counted while it runs.
 //!
-//! Four stages of 12 layers gathered whole would be 4 times what one unit of 4 layers is, and gathering a unit for
-//! every use costs `2 * 8 * 3 = 48` all-gathers. With one unit that may stay, two uses in a row share a gather:
+//! A stage of 12 layers gathered whole would be 3 times what one unit of 4 layers is; gathering a unit for every use
+//! costs `2 * 8 * 3 = 48` all-gathers. With one unit that may stay, two uses in a row share a gather:
 //! `docs/zero.md` derives 39, 37, 35 and 33.
 
-use pipezero::config::{
-    GptConfig, ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
-};
+use pipezero::config::{GptConfig, ModelConfig, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::engine::{Engine, StepReport};
 use pipezero::memory::Category;
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
-use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run};
+use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run, zero};
 
 const NUM_MICRO_BATCHES: u32 = 8;
 const NUM_UNITS: usize = 3;
 
 /// The example at a width that runs in a moment. Embedding and head are untied: they join the first and the last unit.
 fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
-    let (level, reduce) = (ZeroLevel::Zero3, ReductionPolicy::Every);
-    let zero = ZeroConfig { level, unit_layers: 4, resident_units, prefetch_units, reduce };
+    let zero = ZeroConfig { unit_layers: 4, ..zero(ZeroLevel::Zero3, resident_units, prefetch_units) };
     let num_micro_batches = NUM_MICRO_BATCHES as usize;
     let case = Case { pipeline: 4, data: 2, num_micro_batches, zero, ..Case::ONE_RANK };
     let model = ModelConfig::Gpt2(GptConfig {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use pipezero::comm::{Traffic, TrafficCount};
-use pipezero::config::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, ZeroLevel};
 use pipezero::engine::Engine;
 use pipezero::plan::Plan;
-use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of};
+use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of, zero};
 
 fn planned(plan: &Plan) -> Vec<Traffic> {
     plan.forecast().into_iter().map(|rank| rank.traffic).collect()
@@ -28,13 +28,7 @@ fn every_rank_sends_what_the_plan_says_in_every_step() {
 /// Evaluations, logits and saved weights send too; a step's figures are the step's alone.
 #[test]
 fn what_is_sent_between_steps_counts_in_no_step() {
-    let zero = ZeroConfig {
-        level: ZeroLevel::Zero3,
-        unit_layers: 1,
-        resident_units: ResidencyConfig::Strict,
-        prefetch_units: 1,
-        reduce: ReductionPolicy::Every,
-    };
+    let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
     let case = Case { pipeline: 2, data: 2, zero, ..Case::ONE_RANK };
     let (plan, source) = plan_and_batches(small_run(case), Mask::None);
     let planned = planned(&plan);
@@ -54,7 +48,7 @@ fn what_is_sent_between_steps_counts_in_no_step() {
 /// Padding, record, the tied weight's sum and both ends of an edge, by hand on the smallest grid that has them all.
 #[test]
 fn a_step_of_two_by_two_ranks_counted_by_hand() {
-    let zero = ZeroConfig { level: ZeroLevel::Zero1, ..Case::ONE_RANK.zero };
+    let zero = zero(ZeroLevel::Zero1, ResidencyConfig::Strict, 0);
     let case = Case { pipeline: 2, data: 2, tied: true, zero, ..Case::ONE_RANK };
     let (plan, source) = plan_and_batches(small_run(case), Mask::None);
     let mut engine = Engine::new(plan, source).expect("ranks start");

@@ -3,23 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::engine::Engine;
-use tests::{Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, weights_of};
+use tests::{Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, weights_of, zero};
 
 /// A run on any grid that sees 12 sequences in each step.
 fn run(pipeline: usize, data: usize, level: ZeroLevel, tied: bool) -> Run {
-    let reduce = match level {
-        ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
-        ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
-    };
-    let zero = ZeroConfig {
-        level,
-        unit_layers: 1 + pipeline % 2,
-        resident_units: ResidencyConfig::Units(2),
-        prefetch_units: 1,
-        reduce,
-    };
+    // Units of other sizes, so that a parameter lies elsewhere in its unit and is cut into shards elsewhere.
+    let unit_layers = 1 + pipeline % 2;
+    let zero = ZeroConfig { unit_layers, ..zero(level, ResidencyConfig::Units(2), 1) };
     let case = Case { pipeline, data, num_micro_batches: 6 / data, zero, tied, ..Case::ONE_RANK };
     small_run(case)
 }

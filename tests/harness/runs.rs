@@ -42,6 +42,15 @@ impl Case {
     };
 }
 
+/// ZeRO at `level` with units of one block, reducing gradients when the run file's defaults do.
+pub fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
+    let reduce = match level {
+        ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
+        ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
+    };
+    ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units, reduce }
+}
+
 /// A GPT-2 whose widths need padding at every data degree: 5 blocks, width 12, 3 heads, 6 tokens, 17 token numbers.
 pub fn small_gpt(tied: bool) -> GptConfig {
     GptConfig {

@@ -95,7 +95,7 @@ const fn work(
 }
 
 /// Every grid of 1, 2, 4 pipeline ranks and 1, 2, 3 data ranks, with every combination of ZeRO's settings that its
-/// pipeline allows, tied and untied, with the rows of [`WORK`] in turn.
+/// pipeline allows, tied and untied, with schedules, batches, optimizers and families in turn.
 pub fn spread() -> Vec<Spread> {
     let mut runs = Vec::new();
     for pipeline in [1, 2, 4] {
