@@ -16,8 +16,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::Failure;
-
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
 /// What a run will do, hold and send is planned and checked before anything starts: `check` reads the file, `plan`

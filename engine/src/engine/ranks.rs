@@ -11,7 +11,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use super::Recording;
 use super::error::{EngineError, Report};
 use super::worker::{Answer, Command, serve};
-use crate::comm::{CommError, ThreadWorld};
+use crate::comm::ThreadWorld;
 use crate::data::BatchSource;
 use crate::executor::{Cause, Positions, Rank, RankFailure};
 use crate::memory::Ledger;
@@ -135,7 +135,7 @@ impl Ranks {
             failures.push(RankFailure { rank, position: self.positions.get(rank), cause: Cause::Stalled });
         }
         // What a rank fails of because another failed comes last.
-        failures.sort_by_key(|failure| matches!(failure.cause, Cause::Comm(CommError::Stopped)));
+        failures.sort_by_key(|failure| matches!(&failure.cause, Cause::Comm(error) if error.is_stop()));
         EngineError::Stopped(Report { failures })
     }
 }
