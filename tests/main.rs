@@ -1,4 +1,5 @@
 //! Every integration test, in one binary so that there is one link step.
 
+mod collectives; // What every communication backend promises.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod parity; // Every grid gives the same bits.
