@@ -39,9 +39,15 @@ pub(super) enum Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AllGather { range } => write!(f, "an all-gather of {} elements", range.len()),
-            Self::ReduceScatter { range } => write!(f, "a reduce-scatter of {} elements", range.len()),
-            Self::AllReduce { range } => write!(f, "an all-reduce of {} elements", range.len()),
+            Self::AllGather { range } => {
+                write!(f, "an all-gather of elements {}..{}", range.start, range.end)
+            }
+            Self::ReduceScatter { range } => {
+                write!(f, "a reduce-scatter of elements {}..{}", range.start, range.end)
+            }
+            Self::AllReduce { range } => {
+                write!(f, "an all-reduce of elements {}..{}", range.start, range.end)
+            }
             Self::Transfer { num_elements } => write!(f, "a transfer of {num_elements} elements"),
             Self::AddWords { num_words } => write!(f, "a sum of {num_words} words"),
         }

@@ -50,6 +50,7 @@ impl Training {
         let run = plan.run();
         let seq_length = plan.micro_batch_shape().seq_length;
         let corpus = Corpus::load(&run.data, seq_length)?;
+        corpus.check_vocabulary(plan.vocab_size())?;
         let layout = batch_layout(&plan);
         let training: Arc<dyn BatchSource> = Arc::new(corpus.training_batches(layout, run.seed)?);
         let validation = corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _);
