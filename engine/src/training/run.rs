@@ -22,8 +22,8 @@ pub trait Observer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainingError {
-    /// The text.
-    #[error(transparent)]
+    /// The text of the run file.
+    #[error("`data.text`: {0}")]
     Data(#[from] DataError),
     /// The ranks.
     #[error(transparent)]
