@@ -3,8 +3,17 @@
 use clap::Args;
 
 use super::failure::Failure;
+use super::output::print;
 use super::run_args::{RunArgs, print_notices};
 use crate::plan::Plan;
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero check run.json
+  pipezero check run.json --set zero_optimization.stage=2
+
+Exit status: 0 for a valid file, 2 for one with mistakes; all of them are printed, each at line and column.";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -16,8 +25,8 @@ pub(super) struct CheckArgs {
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let (run, notices) = args.run.resolve()?;
     print_notices(&notices);
-    println!("{run:#?}");
     // What the file's own rules cannot see: that the schedule can be generated, lowered and proved.
-    Plan::new(run)?;
+    let plan = Plan::new(run)?;
+    print(format_args!("{:#?}\n", plan.run()))?;
     Ok(())
 }

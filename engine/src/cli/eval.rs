@@ -6,12 +6,19 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::failure::Failure;
+use super::output::print;
 use super::table::Table;
 use crate::config::{RunFile, World};
-use crate::data::{BatchSource, Corpus};
+use crate::data::{BatchSource, Corpus, DataError};
 use crate::engine::Engine;
 use crate::plan::Plan;
-use crate::training::{RunDir, batch_layout, evaluate};
+use crate::training::{RunDir, TrainingError, batch_layout, evaluate};
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero eval runs/quickstart                          the run's own validation text
+  pipezero eval runs/quickstart --data 'books/*.txt'     other text";
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
@@ -23,7 +30,7 @@ pub(super) struct EvalArgs {
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
     /// Batches to score [default: the run's `evaluation.batches`]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
 }
 
@@ -35,12 +42,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let run = plan.run();
     let seq_length = plan.micro_batch_shape().seq_length;
     let source: Arc<dyn BatchSource> = if args.data.is_empty() {
-        let corpus = Corpus::load(&run.data, seq_length)?;
-        Arc::new(
-            corpus
-                .validation_batches(batch_layout(&plan), run.seed)?
-                .ok_or(crate::data::DataError::NoValidation)?,
-        )
+        let corpus = Corpus::load(&run.data, seq_length).map_err(TrainingError::Data)?;
+        let batches = corpus.validation_batches(batch_layout(&plan), run.seed)?;
+        Arc::new(batches.ok_or(DataError::NoValidation)?)
     } else {
         let corpus = Corpus::unsplit(&args.data, seq_length)?;
         Arc::new(corpus.training_batches(batch_layout(&plan), run.seed)?)
@@ -49,7 +53,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let mut engine = Engine::for_inference(plan, Arc::clone(&source))?;
     engine.load(&directory.file(RunDir::WEIGHTS))?;
     let report = evaluate(&mut engine, &source, num_batches)?;
-    let loss = report.loss.unwrap_or(0.0);
+    let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     table.row([
         report.num_targets.to_string(),
@@ -58,6 +62,6 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
         // A token is a byte.
         format!("{:.4}", loss / std::f64::consts::LN_2),
     ]);
-    print!("{table}");
+    print(table)?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use miette::GraphicalReportHandler;
 
 use crate::config::ConfigErrors;
+use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
 use crate::training::{RunDirError, TrainingError};
@@ -15,6 +16,8 @@ use crate::training::{RunDirError, TrainingError};
 pub(super) enum Failure {
     /// The run file or its overrides; exit status 2, as for wrong arguments.
     Config(ConfigErrors),
+    /// The reader of stdout has seen enough and closed it: no failure at all.
+    NobodyReads,
     /// Everything else; exit status 1.
     Other(Box<dyn std::error::Error>),
 }
@@ -29,6 +32,7 @@ impl Failure {
                 let _ = writeln!(io::stderr(), "{}", errors.render(&handler));
                 ExitCode::from(2)
             }
+            Self::NobodyReads => ExitCode::SUCCESS,
             Self::Other(error) => {
                 let _ = writeln!(io::stderr(), "error: {error}");
                 ExitCode::FAILURE
@@ -53,4 +57,13 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, io::Error, crate::data::DataError);
+other!(PlanError, EngineError, TrainingError, RunDirError, DataError);
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            _ => Self::Other(Box::new(error)),
+        }
+    }
+}

@@ -14,6 +14,13 @@ use crate::generation::{Generation, Sampling};
 use crate::plan::Plan;
 use crate::training::RunDir;
 
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero generate runs/quickstart --prompt 'fn main'
+  pipezero generate runs/quickstart --prompt 'use std::' --temperature 0          the likeliest text, always the same
+  pipezero generate runs/quickstart --prompt 'use std::' --top-k 20 --seed 7";
+
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub(super) struct GenerateArgs {
@@ -21,7 +28,7 @@ pub(super) struct GenerateArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// The text to go on from.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = prompt)]
     prompt: String,
     /// Tokens to write.
     #[arg(long, value_name = "N", default_value_t = 256)]
@@ -35,6 +42,13 @@ pub(super) struct GenerateArgs {
     /// Seed of the draws.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
+}
+
+fn prompt(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("there is nothing to go on from; write at least one character".to_owned()),
+        text => Ok(text.to_owned()),
+    }
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

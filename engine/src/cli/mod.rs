@@ -4,6 +4,7 @@ mod check;
 mod eval;
 mod failure;
 mod generate;
+mod output;
 mod plan;
 mod progress;
 mod run_args;
@@ -15,8 +16,6 @@ mod units;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use failure::Failure;
 
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
@@ -32,16 +31,22 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Train the model of a run file and leave a run directory.
+    #[command(after_help = train::EXAMPLES)]
     Train(train::TrainArgs),
     /// Loss, perplexity and bits per byte of a trained model.
+    #[command(after_help = eval::EXAMPLES)]
     Eval(eval::EvalArgs),
     /// Write text with a trained model.
+    #[command(after_help = generate::EXAMPLES)]
     Generate(generate::GenerateArgs),
     /// Check a run file: print the resolved configuration, or every error in it.
+    #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
     /// Stages, units, memory and traffic of each rank, before anything runs.
+    #[command(after_help = plan::EXAMPLES)]
     Plan(plan::PlanArgs),
     /// Print the program: who does what, in which order.
+    #[command(after_help = show::EXAMPLES)]
     Show(show::ShowArgs),
 }
 

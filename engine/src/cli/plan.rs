@@ -3,11 +3,19 @@
 use clap::Args;
 
 use super::failure::Failure;
+use super::output::print;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, count};
 use crate::config::ZeroLevel;
 use crate::plan::{Plan, RankForecast};
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero plan run.json
+  pipezero plan run.json --set zero_optimization.stage=1          the same run with another ZeRO level
+  pipezero plan run.json --json | jq '.ranks[].memory.peak'       bytes per rank";
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
@@ -25,9 +33,9 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let plan = Plan::new(run)?;
     if args.json {
         let json = serde_json::json!({ "parameters": plan.num_parameters(), "ranks": plan.forecast() });
-        println!("{json:#}");
+        print(format_args!("{json:#}\n"))?;
     } else {
-        print!("{}", text(&plan));
+        print(text(&plan))?;
     }
     Ok(())
 }

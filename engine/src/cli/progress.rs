@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::output::note;
 use crate::training::{EvalLine, Observer, StepLine};
 
 /// What a person watches.
@@ -48,10 +49,10 @@ impl Observer for Progress {
                 if Instant::now() >= *next || line.step == *num_steps {
                     *next = Instant::now() + LINE_EVERY;
                     let left = line.step_s * (*num_steps - line.step) as f64;
-                    eprintln!(
+                    note(format_args!(
                         "step {}/{num_steps}  loss {loss}  grad norm {:.3}  {:.0} tokens/s  ETA {left:.0} s",
                         line.step, line.grad_norm, line.tokens_per_s
-                    );
+                    ));
                 }
             }
         }
@@ -61,7 +62,7 @@ impl Observer for Progress {
         let text = format!("step {}  validation loss {}", line.step, loss(line.validation_loss));
         match self {
             Self::Bar(bar) => bar.println(text),
-            Self::Lines { .. } => eprintln!("{text}"),
+            Self::Lines { .. } => note(text),
         }
     }
 }

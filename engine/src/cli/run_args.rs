@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::Failure;
+use super::output::note;
 use crate::config::{Notice, Run, RunFile, World};
 
 /// A run file and what is changed in it.
@@ -33,6 +34,6 @@ impl RunArgs {
 /// Prints hints and warnings.
 pub(super) fn print_notices(notices: &[Notice]) {
     for notice in notices {
-        eprintln!("{notice}");
+        note(notice);
     }
 }

@@ -4,8 +4,19 @@ use clap::{Args, ValueEnum};
 use pipezero_schedule::{PipelineRank, render};
 
 use super::failure::Failure;
+use super::output::print;
 use super::run_args::{RunArgs, print_notices};
 use crate::plan::Plan;
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero show configs/quickstart.json
+  pipezero show run.json --set parallel.schedule=gpipe --width 100
+  pipezero show run.json --format csv                  for PyTorch's pipelining tools
+  pipezero show run.json --format program > run.program
+
+Words of a program: F and B are forward and backward of (unit, micro-batch); UNSHARD, RESHARD and REDUCE are ZeRO-3's; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]
@@ -35,9 +46,9 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     print_notices(&notices);
     let plan = Plan::new(run)?;
     match args.format {
-        Format::Text => print!("{}", text(&plan, args.width)),
-        Format::Csv => print!("{}", plan.order().to_csv()),
-        Format::Program => print!("{}", plan.training().program()),
+        Format::Text => print(text(&plan, args.width))?,
+        Format::Csv => print(plan.order().to_csv())?,
+        Format::Program => print(plan.training().program())?,
     }
     Ok(())
 }

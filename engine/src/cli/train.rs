@@ -8,6 +8,7 @@ use std::time::Instant;
 use clap::Args;
 
 use super::failure::Failure;
+use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
@@ -15,6 +16,15 @@ use super::units::{bytes, count};
 use crate::config::World;
 use crate::plan::Plan;
 use crate::training::{RunDir, Summary, Training};
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero train configs/quickstart.json
+  pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
+  pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 --overwrite
+
+The run directory holds run.json (the file as it ran), metrics.jsonl (a line per step), weights.safetensors and summary.json (measured beside planned). Ctrl-C ends after the step and saves all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -35,7 +45,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     print_notices(&notices);
     let plan = Plan::new(resolved)?;
     let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));
-    eprintln!("{}", headline(&plan));
+    RunDir::check(&out, args.overwrite)?;
+    note(headline(&plan));
     let training = Training::new(plan)?;
     // Only now that everything else is known to work is a directory made or replaced.
     let directory = RunDir::create(&out, args.overwrite)?;
@@ -47,11 +58,11 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let summary = training.run(&directory, &interrupted, &mut progress)?;
     progress.finish();
     if summary.interrupted {
-        eprintln!("ended after step {} of {num_steps}", summary.steps);
+        note(format_args!("ended after step {} of {num_steps}", summary.steps));
     }
-    print!("{}", report(&summary, start.elapsed().as_secs_f64()));
-    eprintln!("\nrun directory: {}", directory.path().display());
-    eprintln!("try: pipezero generate {} --prompt 'fn main'", directory.path().display());
+    print(report(&summary, start.elapsed().as_secs_f64()))?;
+    let path = directory.path().display();
+    note(format_args!("\nrun directory: {path}\ntry: pipezero generate {path} --prompt 'fn main'"));
     Ok(())
 }
 
@@ -84,10 +95,10 @@ fn stop_after_the_step_on_ctrl_c() -> Arc<AtomicBool> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nending after this step; press Ctrl-C again to end at once");
+        note("\nending after this step; press Ctrl-C again to end at once");
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        eprintln!("warning: Ctrl-C will end the run at once: {error}");
+        note(format_args!("warning: Ctrl-C will end the run at once: {error}"));
     }
     interrupted
 }

@@ -2,7 +2,7 @@
 //!
 //! Bytes are those that this rank sends by the direct exchange: `(d - 1)` parts for an all-gather or a
 //! reduce-scatter, both for an all-reduce, the payload for a send. Calls in groups of one move nothing and count
-//! nothing.
+//! nothing, nor do calls that were refused.
 
 use std::ops::Range;
 
@@ -80,8 +80,10 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        self.count(group.size(), part_bytes(range.len(), group.size(), 4), |traffic| &mut traffic.all_gather);
-        self.inner.start_all_gather(group, buffer, range)
+        let num_bytes = part_bytes(range.len(), group.size(), 4);
+        let pending = self.inner.start_all_gather(group, buffer, range)?;
+        self.count(group.size(), num_bytes, |traffic| &mut traffic.all_gather);
+        Ok(pending)
     }
 
     fn start_reduce_scatter(
@@ -90,10 +92,10 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        self.count(group.size(), part_bytes(range.len(), group.size(), 4), |traffic| {
-            &mut traffic.reduce_scatter
-        });
-        self.inner.start_reduce_scatter(group, buffer, range)
+        let num_bytes = part_bytes(range.len(), group.size(), 4);
+        let pending = self.inner.start_reduce_scatter(group, buffer, range)?;
+        self.count(group.size(), num_bytes, |traffic| &mut traffic.reduce_scatter);
+        Ok(pending)
     }
 
     fn start_all_reduce(
@@ -103,15 +105,17 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        self.count(group.size(), 2 * part_bytes(range.len(), group.size(), 4), |traffic| {
-            &mut traffic.all_reduce
-        });
-        self.inner.start_all_reduce(group, channel, buffer, range)
+        let num_bytes = 2 * part_bytes(range.len(), group.size(), 4);
+        let pending = self.inner.start_all_reduce(group, channel, buffer, range)?;
+        self.count(group.size(), num_bytes, |traffic| &mut traffic.all_reduce);
+        Ok(pending)
     }
 
     fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<C::Pending, CommError> {
-        self.count(2, buffer.num_bytes(), |traffic| &mut traffic.send);
-        self.inner.start_send(to, edge, buffer)
+        let num_bytes = buffer.num_bytes();
+        let pending = self.inner.start_send(to, edge, buffer)?;
+        self.count(2, num_bytes, |traffic| &mut traffic.send);
+        Ok(pending)
     }
 
     fn start_receive(&mut self, from: usize, edge: u32, buffer: Tagged) -> Result<C::Pending, CommError> {
@@ -119,9 +123,9 @@ impl<C: Communicator> Communicator for Counting<C> {
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
-        self.count(group.size(), 2 * part_bytes(words.len(), group.size(), 8), |traffic| {
-            &mut traffic.all_reduce
-        });
-        self.inner.all_reduce_words(group, words)
+        self.inner.all_reduce_words(group, words)?;
+        let num_bytes = 2 * part_bytes(words.len(), group.size(), 8);
+        self.count(group.size(), num_bytes, |traffic| &mut traffic.all_reduce);
+        Ok(())
     }
 }

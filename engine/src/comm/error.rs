@@ -1,5 +1,6 @@
 //! What can go wrong between ranks.
 
+use std::fmt;
 use std::time::Duration;
 
 /// An error of a communicator.
@@ -36,8 +37,32 @@ pub enum CommError {
         /// What the first member started.
         expected: String,
     },
+    /// A collective reaches beyond its buffer.
+    #[error("elements {start}..{end} of a buffer of {len}: the range must lie inside the buffer")]
+    OutOfRange {
+        /// First element of the range.
+        start: usize,
+        /// The element after its last.
+        end: usize,
+        /// Elements of the buffer.
+        len: usize,
+    },
+    /// A rank that is not there.
+    #[error("rank {rank} is not in a world of {world_size} ranks")]
+    UnknownRank {
+        /// The rank.
+        rank: usize,
+        /// Ranks of the world.
+        world_size: usize,
+    },
+    /// A rank would meet itself.
+    #[error("rank {rank} cannot send to itself: what stays on a rank needs no transfer")]
+    ToItself {
+        /// The rank.
+        rank: usize,
+    },
     /// Nobody came within the time-out.
-    #[error("waited {waited:?} for rank{} {missing:?} in {operation}", if missing.len() == 1 { "" } else { "s" })]
+    #[error("waited {waited:.1?} for {} in {operation}", Ranks(missing))]
     Timeout {
         /// How long.
         waited: Duration,
@@ -46,7 +71,38 @@ pub enum CommError {
         /// Ranks that have not joined.
         missing: Vec<usize>,
     },
-    /// Another rank failed, so nobody will come.
+    /// A wait ended because another rank failed.
+    #[error("stopped while it waited for {} in {operation}", Ranks(missing))]
+    Interrupted {
+        /// In what.
+        operation: String,
+        /// Ranks that had not joined.
+        missing: Vec<usize>,
+    },
+    /// Another rank has failed, so nothing is started any more.
     #[error("stopped because another rank failed")]
     Stopped,
+}
+
+impl CommError {
+    /// Whether this rank stopped only because another one failed.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Self::Interrupted { .. } | Self::Stopped)
+    }
+}
+
+/// Ranks as a reader lists them: `rank 3`, `ranks 0, 1 and 3`.
+struct Ranks<'a>(&'a [usize]);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => write!(f, "an exchange that all members have joined"),
+            [rank] => write!(f, "rank {rank}"),
+            [ranks @ .., last] => {
+                let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
+                write!(f, "ranks {} and {last}", ranks.join(", "))
+            }
+        }
+    }
 }

@@ -39,9 +39,15 @@ pub(super) enum Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AllGather { range } => write!(f, "an all-gather of {} elements", range.len()),
-            Self::ReduceScatter { range } => write!(f, "a reduce-scatter of {} elements", range.len()),
-            Self::AllReduce { range } => write!(f, "an all-reduce of {} elements", range.len()),
+            Self::AllGather { range } => {
+                write!(f, "an all-gather of elements {}..{}", range.start, range.end)
+            }
+            Self::ReduceScatter { range } => {
+                write!(f, "a reduce-scatter of elements {}..{}", range.start, range.end)
+            }
+            Self::AllReduce { range } => {
+                write!(f, "an all-reduce of elements {}..{}", range.start, range.end)
+            }
             Self::Transfer { num_elements } => write!(f, "a transfer of {num_elements} elements"),
             Self::AddWords { num_words } => write!(f, "a sum of {num_words} words"),
         }
@@ -58,10 +64,23 @@ pub(super) enum Payload {
 #[derive(Debug)]
 struct Round {
     operation: Operation,
+    /// What each member brought, and once exchanged what it takes home; empty while the exchange runs.
     payloads: Vec<Option<Payload>>,
-    num_arrived: usize,
-    num_collected: usize,
-    exchanged: bool,
+    /// Which members have joined.
+    joined: Vec<bool>,
+    /// Which members need nothing more of the round.
+    left: Vec<bool>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Somebody has not joined, or the exchange runs.
+    Open,
+    /// Everybody can collect.
+    Exchanged,
+    /// The members do not agree; all of them are told.
+    Broken(CommError),
 }
 
 #[derive(Debug, Default)]
@@ -76,18 +95,18 @@ struct Rounds {
 pub(super) struct Meeting {
     members: Vec<usize>,
     rounds: Mutex<Rounds>,
-    exchanged: Condvar,
+    /// A round was exchanged or broken, or the world was stopped.
+    changed: Condvar,
 }
-
-/// How often a waiting member looks whether another rank has failed.
-const POLL: Duration = Duration::from_millis(20);
 
 impl Meeting {
     pub(super) fn new(members: Vec<usize>) -> Self {
-        Self { members, rounds: Mutex::default(), exchanged: Condvar::new() }
+        Self { members, rounds: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Joins round `number` as member `position`; carries the exchange out if nobody is missing any more.
+    ///
+    /// A member joins its rounds in order and leaves each one that it joined; one that is refused has left already.
     pub(super) fn join(
         &self,
         number: u64,
@@ -95,36 +114,28 @@ impl Meeting {
         operation: Operation,
         payload: Payload,
     ) -> Result<(), CommError> {
-        let (operation, mut payloads) = {
-            let mut rounds = self.lock();
-            let index = (number - rounds.first) as usize;
-            if index == rounds.queue.len() {
-                rounds.queue.push_back(Round::new(operation.clone(), self.members.len()));
-            }
-            let round = &mut rounds.queue[index];
-            if round.operation != operation {
-                return Err(CommError::Mismatch {
-                    rank: self.members[position],
-                    operation: operation.to_string(),
-                    expected: round.operation.to_string(),
-                });
-            }
-            round.payloads[position] = Some(payload);
-            round.num_arrived += 1;
-            if round.num_arrived < self.members.len() {
-                return Ok(());
-            }
-            let payloads = std::mem::take(&mut round.payloads);
-            (operation, payloads.into_iter().flatten().collect::<Vec<_>>())
-        };
-        exchange(&operation, &mut payloads)?;
         let mut rounds = self.lock();
-        let index = (number - rounds.first) as usize;
-        let round = &mut rounds.queue[index];
-        round.payloads = payloads.into_iter().map(Some).collect();
-        round.exchanged = true;
+        let round = rounds.enter(number, &operation, self.members.len());
+        if let Err(error) = round.admit(position, &operation, payload, &self.members) {
+            rounds.leave(number, position);
+            drop(rounds);
+            self.changed.notify_all();
+            return Err(error);
+        }
+        if !round.joined.iter().all(|&joined| joined) {
+            return Ok(());
+        }
+        let mut payloads: Vec<Payload> = std::mem::take(&mut round.payloads).into_iter().flatten().collect();
         drop(rounds);
-        self.exchanged.notify_all();
+        exchange(&operation, &mut payloads);
+        let mut rounds = self.lock();
+        let round = rounds.get(number);
+        // A member that has left takes nothing home.
+        let taken = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
+        round.payloads = taken.collect();
+        round.state = State::Exchanged;
+        drop(rounds);
+        self.changed.notify_all();
         Ok(())
     }
 
@@ -134,34 +145,44 @@ impl Meeting {
         number: u64,
         position: usize,
         timeout: Duration,
-        stopped: impl Fn() -> bool,
+        is_stopped: impl Fn() -> bool,
     ) -> Result<Payload, CommError> {
         let start = Instant::now();
         let mut rounds = self.lock();
         loop {
-            let index = (number - rounds.first) as usize;
-            if rounds.queue[index].exchanged {
-                return Ok(rounds.take(index, position));
+            let round = rounds.get(number);
+            match &round.state {
+                State::Exchanged => {
+                    return Ok(round.payloads[position].take().expect("a member collects a round once"));
+                }
+                State::Broken(error) => return Err(error.clone()),
+                State::Open => {}
             }
-            if stopped() {
-                return Err(CommError::Stopped);
+            if is_stopped() {
+                let operation = round.operation.to_string();
+                return Err(CommError::Interrupted { operation, missing: round.missing(&self.members) });
             }
             let waited = start.elapsed();
             if waited >= timeout {
-                return Err(self.timeout(&rounds.queue[index], waited));
+                let operation = round.operation.to_string();
+                return Err(CommError::Timeout { waited, operation, missing: round.missing(&self.members) });
             }
-            let pause = POLL.min(timeout - waited);
-            (rounds, _) = self.exchanged.wait_timeout(rounds, pause).unwrap_or_else(PoisonError::into_inner);
+            (rounds, _) =
+                self.changed.wait_timeout(rounds, timeout - waited).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn timeout(&self, round: &Round, waited: Duration) -> CommError {
-        let missing = self.members.iter().zip(&round.payloads).filter(|(_, payload)| payload.is_none());
-        CommError::Timeout {
-            waited,
-            operation: round.operation.to_string(),
-            missing: missing.map(|(&rank, _)| rank).collect(),
-        }
+    /// Member `position` needs nothing more of round `number`, whether it collected or gave up. What it brought
+    /// still reaches the others.
+    pub(super) fn leave(&self, number: u64, position: usize) {
+        self.lock().leave(number, position);
+    }
+
+    /// Has every waiting member look again whether the world was stopped.
+    pub(super) fn wake(&self) {
+        // With the lock held no member is between its look and its wait.
+        let _rounds = self.lock();
+        self.changed.notify_all();
     }
 
     /// A rank that panicked inside this lock left no half-done round: payloads move in and out whole.
@@ -172,54 +193,102 @@ impl Meeting {
 
 impl Round {
     fn new(operation: Operation, num_members: usize) -> Self {
-        let payloads = std::iter::repeat_with(|| None).take(num_members).collect();
-        Self { operation, payloads, num_arrived: 0, num_collected: 0, exchanged: false }
+        Self {
+            operation,
+            payloads: (0..num_members).map(|_| None).collect(),
+            joined: vec![false; num_members],
+            left: vec![false; num_members],
+            state: State::Open,
+        }
+    }
+
+    /// Takes what a member brings, if it is there for the same operation as the others.
+    fn admit(
+        &mut self,
+        position: usize,
+        operation: &Operation,
+        payload: Payload,
+        members: &[usize],
+    ) -> Result<(), CommError> {
+        if let State::Broken(error) = &self.state {
+            return Err(error.clone());
+        }
+        if self.operation != *operation {
+            let error = CommError::Mismatch {
+                rank: members[position],
+                operation: operation.to_string(),
+                expected: self.operation.to_string(),
+            };
+            self.state = State::Broken(error.clone());
+            return Err(error);
+        }
+        self.payloads[position] = Some(payload);
+        self.joined[position] = true;
+        Ok(())
+    }
+
+    fn missing(&self, members: &[usize]) -> Vec<usize> {
+        let missing = members.iter().zip(&self.joined).filter(|&(_, &joined)| !joined);
+        missing.map(|(&rank, _)| rank).collect()
     }
 }
 
 impl Rounds {
-    fn take(&mut self, index: usize, position: usize) -> Payload {
-        let round = &mut self.queue[index];
-        let payload = round.payloads[position].take().expect("each member collects a round once");
-        round.num_collected += 1;
-        while self
-            .queue
-            .front()
-            .is_some_and(|round| round.exchanged && round.num_collected == round.num_arrived)
-        {
+    /// The round, opened by whoever comes first.
+    fn enter(&mut self, number: u64, operation: &Operation, num_members: usize) -> &mut Round {
+        let index = self.index(number);
+        if index == self.queue.len() {
+            self.queue.push_back(Round::new(operation.clone(), num_members));
+        }
+        &mut self.queue[index]
+    }
+
+    fn get(&mut self, number: u64) -> &mut Round {
+        let index = self.index(number);
+        &mut self.queue[index]
+    }
+
+    /// Rounds stay in the queue until every member has left them, so a member's own rounds are always there.
+    fn index(&self, number: u64) -> usize {
+        (number - self.first) as usize
+    }
+
+    fn leave(&mut self, number: u64, position: usize) {
+        let round = self.get(number);
+        round.left[position] = true;
+        if matches!(round.state, State::Exchanged) {
+            round.payloads[position] = None;
+        }
+        while self.queue.front().is_some_and(|round| round.left.iter().all(|&left| left)) {
             self.queue.pop_front();
             self.first += 1;
         }
-        payload
     }
 }
 
-fn exchange(operation: &Operation, payloads: &mut [Payload]) -> Result<(), CommError> {
+/// Cannot fail: what could be wrong with an operation is refused when it is started.
+fn exchange(operation: &Operation, payloads: &mut [Payload]) {
     match operation {
         Operation::AllGather { range } => all_gather(payloads, range),
         Operation::ReduceScatter { range } => reduce_scatter(payloads, range),
         Operation::AllReduce { range } => {
-            reduce_scatter(payloads, range)?;
-            all_gather(payloads, range)
+            reduce_scatter(payloads, range);
+            all_gather(payloads, range);
         }
         Operation::Transfer { .. } => {
             let [Payload::Elements(source), Payload::Elements(destination)] = payloads else {
                 unreachable!("a transfer has two members with elements")
             };
             destination.swap_contents(source);
-            Ok(())
         }
-        Operation::AddWords { .. } => {
-            add_words(payloads);
-            Ok(())
-        }
+        Operation::AddWords { .. } => add_words(payloads),
     }
 }
 
-fn all_gather(payloads: &mut [Payload], range: &Range<usize>) -> Result<(), CommError> {
+fn all_gather(payloads: &mut [Payload], range: &Range<usize>) {
     let size = payloads.len();
     for owner in 0..size {
-        let part = part(range, size, owner)?;
+        let part = equal_part(range, size, owner);
         let (before, rest) = payloads.split_at_mut(owner);
         let (own, after) = rest.split_first_mut().expect("the owner is a member");
         let own = elements(own).read();
@@ -227,20 +296,19 @@ fn all_gather(payloads: &mut [Payload], range: &Range<usize>) -> Result<(), Comm
             elements(peer).write(|values| values[part.clone()].copy_from_slice(&own[part.clone()]));
         }
     }
-    Ok(())
 }
 
 /// Elements summed at a time: small enough for the innermost cache.
 const BLOCK: usize = 1024;
 
-fn reduce_scatter(payloads: &mut [Payload], range: &Range<usize>) -> Result<(), CommError> {
+fn reduce_scatter(payloads: &mut [Payload], range: &Range<usize>) {
     let size = payloads.len();
     if size == 1 {
-        return Ok(());
+        return;
     }
     let mut sums = [0.0_f32; BLOCK];
     for owner in 0..size {
-        let part = part(range, size, owner)?;
+        let part = equal_part(range, size, owner);
         for start in part.clone().step_by(BLOCK) {
             let block = start..part.end.min(start + BLOCK);
             let sums = &mut sums[..block.len()];
@@ -254,7 +322,10 @@ fn reduce_scatter(payloads: &mut [Payload], range: &Range<usize>) -> Result<(), 
             elements(&mut payloads[owner]).write(|values| values[block].copy_from_slice(sums));
         }
     }
-    Ok(())
+}
+
+fn equal_part(range: &Range<usize>, size: usize, owner: usize) -> Range<usize> {
+    part(range, size, owner).expect("a range that has no equal parts was refused at the start")
 }
 
 fn add_words(payloads: &mut [Payload]) {

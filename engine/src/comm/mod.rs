@@ -67,18 +67,22 @@ pub enum Channel {
     Edge(u32),
 }
 
-/// An operation under way; dropping it without waiting leaves the peers without their buffers.
+/// An operation under way. One that is dropped without a wait still serves the peers; its own buffer is lost.
 #[must_use = "an operation ends only when it is waited for"]
 pub trait Pending {
     /// Blocks until the operation has ended, at most the communicator's time-out, and returns the buffer.
     ///
     /// # Errors
-    /// [`CommError::Timeout`] when the time runs out, [`CommError::Stopped`] when another rank failed,
+    /// [`CommError::Timeout`] when the time runs out, [`CommError::Interrupted`] when another rank failed,
     /// [`CommError::Mismatch`] when the members do not agree on what they do.
     fn wait(self) -> Result<Tagged, CommError>;
 }
 
 /// A rank's way to the others, built inside the thread that owns it.
+///
+/// Every start can fail with [`CommError::Stopped`] once another rank has failed, with [`CommError::NotAMember`] or
+/// [`CommError::UnknownRank`] for wrong members, and with [`CommError::Mismatch`] where the peers are at something
+/// else; then its buffer is lost.
 pub trait Communicator {
     /// The handle of a started operation.
     type Pending: Pending;
@@ -92,7 +96,7 @@ pub trait Communicator {
     /// All-gather in place: of the range's `group.size()` equal parts, this rank's is given and all others are filled.
     ///
     /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
-    /// * Errors: [`CommError::Indivisible`] before any traffic.
+    /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
     fn start_all_gather(
         &mut self,
         group: &Group,
@@ -103,7 +107,7 @@ pub trait Communicator {
     /// Reduce-scatter in place: this rank's part of the range becomes the sum; the other parts are unspecified.
     ///
     /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
-    /// * Errors: [`CommError::Indivisible`] before any traffic.
+    /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
     /// * Source: ZeRO, arXiv:1910.02054, section 5 (gradient partitioning).
     fn start_reduce_scatter(
         &mut self,
@@ -115,7 +119,7 @@ pub trait Communicator {
     /// All-reduce in place: the whole range becomes the sum on every member.
     ///
     /// * Cost: a reduce-scatter and an all-gather.
-    /// * Errors: [`CommError::Indivisible`] before any traffic.
+    /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
     fn start_all_reduce(
         &mut self,
         group: &Group,
@@ -125,6 +129,8 @@ pub trait Communicator {
     ) -> Result<Self::Pending, CommError>;
 
     /// Sends a buffer; its contents are unspecified when it comes back.
+    ///
+    /// * Errors: [`CommError::ToItself`] before any traffic; likewise for a receive.
     fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<Self::Pending, CommError>;
 
     /// Receives into a buffer of the same length as the sender's.

@@ -33,9 +33,13 @@ impl ThreadWorld {
         ThreadCommunicator { world: Arc::clone(self), rank, places: HashMap::new() }
     }
 
-    /// Ends every wait, present and future, with [`CommError::Stopped`]: a rank failed.
+    /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
+    /// [`CommError::Stopped`]. What has been exchanged can still be collected.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        // Meetings that are made after this look are made by ranks that see the flag.
+        let meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
+        meetings.values().for_each(|meeting| meeting.wake());
     }
 
     fn meeting(&self, place: Place) -> Arc<Meeting> {
@@ -65,6 +69,10 @@ impl ThreadCommunicator {
         if self.world.stopped.load(Ordering::Acquire) {
             return Err(CommError::Stopped);
         }
+        let world_size = self.world.size;
+        if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
+            return Err(CommError::UnknownRank { rank, world_size });
+        }
         let position = members
             .iter()
             .position(|&member| member == self.rank)
@@ -87,7 +95,20 @@ impl ThreadCommunicator {
         buffer: Tagged,
     ) -> Result<ThreadPending, CommError> {
         part(range, group.size(), 0)?;
+        if range.end > buffer.len() {
+            let (start, end, len) = (range.start, range.end, buffer.len());
+            return Err(CommError::OutOfRange { start, end, len });
+        }
         self.start(group.ranks(), channel, operation, Payload::Elements(buffer))
+    }
+
+    /// From the first rank to the second.
+    fn transfer(&mut self, ends: [usize; 2], edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
+        if ends[0] == ends[1] {
+            return Err(CommError::ToItself { rank: self.rank });
+        }
+        let operation = Operation::Transfer { num_elements: buffer.len() };
+        self.start(&ends, Channel::Edge(edge), operation, Payload::Elements(buffer))
     }
 }
 
@@ -137,13 +158,11 @@ impl Communicator for ThreadCommunicator {
     }
 
     fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
-        let operation = Operation::Transfer { num_elements: buffer.len() };
-        self.start(&[self.rank, to], Channel::Edge(edge), operation, Payload::Elements(buffer))
+        self.transfer([self.rank, to], edge, buffer)
     }
 
     fn start_receive(&mut self, from: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
-        let operation = Operation::Transfer { num_elements: buffer.len() };
-        self.start(&[from, self.rank], Channel::Edge(edge), operation, Payload::Elements(buffer))
+        self.transfer([from, self.rank], edge, buffer)
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
@@ -170,8 +189,15 @@ pub struct ThreadPending {
 impl ThreadPending {
     fn collect(self) -> Result<Payload, CommError> {
         let world = &self.world;
-        let stopped = || world.stopped.load(Ordering::Acquire);
-        self.meeting.collect(self.round, self.position, world.timeout, stopped)
+        let is_stopped = || world.stopped.load(Ordering::Acquire);
+        self.meeting.collect(self.round, self.position, world.timeout, is_stopped)
+    }
+}
+
+impl Drop for ThreadPending {
+    /// After a wait as without one: a round that nobody needs any more is forgotten.
+    fn drop(&mut self) {
+        self.meeting.leave(self.round, self.position);
     }
 }
 

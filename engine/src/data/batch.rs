@@ -6,6 +6,8 @@ mod tests;
 use std::error::Error;
 use std::ops::Range;
 
+use pipezero_models::layer::IGNORED_TARGET;
+
 use crate::data::sampler::Permutation;
 
 /// The tokens of one micro-batch: B sequences of T tokens.
@@ -22,6 +24,60 @@ impl TokenBatch {
     pub fn zeros(num_sequences: usize, seq_length: usize) -> Self {
         let num_tokens = num_sequences * seq_length;
         Self { inputs: vec![0; num_tokens], targets: vec![0; num_tokens] }
+    }
+}
+
+/// What is wrong with a micro-batch that a source gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchFault {
+    /// It has another size than it was handed out with.
+    #[error(
+        "the source left {num_inputs} inputs and {num_targets} targets in a micro-batch of {num_tokens} tokens; fill the \
+         vectors, do not resize them"
+    )]
+    Resized {
+        /// Inputs that came back.
+        num_inputs: usize,
+        /// Targets that came back.
+        num_targets: usize,
+        /// Tokens of a micro-batch.
+        num_tokens: usize,
+    },
+    /// A token that the model does not know.
+    #[error(
+        "the source gave token {token} as {role} {position}, but the model knows tokens below vocab_size {vocab_size}"
+    )]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// `input` or `target`.
+        role: &'static str,
+        /// Its place in the micro-batch.
+        position: usize,
+        /// V.
+        vocab_size: usize,
+    },
+}
+
+impl TokenBatch {
+    /// Refuses what the layers could not index with.
+    pub(crate) fn check(&self, num_tokens: usize, vocab_size: usize) -> Result<(), BatchFault> {
+        let (num_inputs, num_targets) = (self.inputs.len(), self.targets.len());
+        if num_inputs != num_tokens || num_targets != num_tokens {
+            return Err(BatchFault::Resized { num_inputs, num_targets, num_tokens });
+        }
+        let is_unknown = |token: u32| token as usize >= vocab_size;
+        if let Some(position) = self.inputs.iter().position(|&token| is_unknown(token)) {
+            let token = self.inputs[position];
+            return Err(BatchFault::UnknownToken { token, role: "input", position, vocab_size });
+        }
+        let is_unknown = |token: u32| token != IGNORED_TARGET && is_unknown(token);
+        if let Some(position) = self.targets.iter().position(|&token| is_unknown(token)) {
+            let token = self.targets[position];
+            return Err(BatchFault::UnknownToken { token, role: "target", position, vocab_size });
+        }
+        Ok(())
     }
 }
 

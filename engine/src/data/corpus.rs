@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::{
-    BatchError, BatchLayout, BatchSource, SplitError, TextBatches, TextError, TokenBatch, read_text,
-    split_text,
+    BatchError, BatchFault, BatchLayout, BatchSource, SplitError, TextBatches, TextError, TokenBatch,
+    read_text, split_text,
 };
 use crate::config::DataConfig;
 
@@ -31,9 +31,23 @@ pub enum DataError {
     /// Nothing is held out.
     #[error("the run holds out no validation text (`data.validation` is 0); name text to score with --data")]
     NoValidation,
+    /// The text has bytes that the model has no tokens for.
+    #[error(
+        "the text holds the byte {byte}, but the model knows tokens below vocab_size {vocab_size}; text is read as bytes, so \
+         use 256"
+    )]
+    Vocabulary {
+        /// The largest byte of the text.
+        byte: u8,
+        /// V.
+        vocab_size: usize,
+    },
     /// A source of the user's failed.
-    #[error("micro-batch: {0}")]
-    Batch(BatchError),
+    #[error("the source failed: {0}")]
+    Source(BatchError),
+    /// A source of the user's gave a micro-batch that cannot be used.
+    #[error(transparent)]
+    Batch(BatchFault),
 }
 
 impl Corpus {
@@ -52,6 +66,17 @@ impl Corpus {
     /// As [`Corpus::load`].
     pub fn unsplit(text: &[PathBuf], seq_length: usize) -> Result<Self, DataError> {
         Self::load(&DataConfig { text: text.to_vec(), validation: 0.0 }, seq_length)
+    }
+
+    /// Refuses text with a byte that is no token of the model.
+    ///
+    /// # Errors
+    /// [`DataError::Vocabulary`].
+    pub fn check_vocabulary(&self, vocab_size: usize) -> Result<(), DataError> {
+        match self.training.iter().chain(&self.validation).max() {
+            Some(&byte) if usize::from(byte) >= vocab_size => Err(DataError::Vocabulary { byte, vocab_size }),
+            _ => Ok(()),
+        }
     }
 
     /// The batches to train on.

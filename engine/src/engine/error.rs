@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::weights::WeightsError;
-use crate::executor::RankFailure;
+use crate::comm::CommError;
+use crate::executor::{Cause, RankFailure};
+use crate::memory::Bytes;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,29 @@ pub enum EngineError {
         /// What the system said.
         reason: String,
     },
+    /// The ranks together need more memory than there is.
+    #[error(
+        "the {num_ranks} ranks need {} of memory, but {} is available; use a smaller model, micro-batch or sequence, or \
+         shard more (`pipezero plan` shows what needs how much)",
+        Bytes(*needed_bytes),
+        Bytes(*available_bytes)
+    )]
+    Memory {
+        /// Ranks of this host.
+        num_ranks: usize,
+        /// What they need together.
+        needed_bytes: u64,
+        /// What the system can give.
+        available_bytes: u64,
+    },
+    /// A prompt with a token that the model does not know.
+    #[error("the prompt has token {token}, but the model knows tokens below vocab_size {vocab_size}")]
+    PromptToken {
+        /// The token.
+        token: u32,
+        /// V.
+        vocab_size: usize,
+    },
     /// A prompt that does not fit.
     #[error(
         "a prompt of {num_tokens} tokens: give at least 1 and at most {seq_length}, the model's sequence"
@@ -38,16 +63,44 @@ pub enum EngineError {
     Weights(#[from] WeightsError),
 }
 
-/// Where every rank was when one of them stopped, the one that failed first at the top.
+/// Where every rank was when one of them stopped, what caused it at the top.
 #[derive(Debug)]
 pub struct Report {
-    /// The ranks' failures, in the order in which they came in.
-    pub failures: Vec<RankFailure>,
+    failures: Vec<RankFailure>,
+}
+
+impl Report {
+    /// Of ranks that failed, in the order in which they told.
+    pub(super) fn new(mut failures: Vec<RankFailure>) -> Self {
+        failures.sort_by_key(|failure| precedence(&failure.cause));
+        Self { failures }
+    }
+
+    /// The ranks' failures: first what a rank failed of by itself, then who does not answer, then who waited.
+    pub fn failures(&self) -> &[RankFailure] {
+        &self.failures
+    }
+}
+
+/// Causes before their effects.
+fn precedence(cause: &Cause) -> u8 {
+    match cause {
+        Cause::Comm(error) if error.is_stop() => 3,
+        Cause::Comm(CommError::Timeout { .. }) => 2,
+        Cause::Stalled => 1,
+        _ => 0,
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "all ranks have stopped")?;
+        if let [RankFailure { position, cause: cause @ Cause::NotFinite, .. }, ..] = &self.failures[..]
+            && let Some(step) = position.step()
+        {
+            // All ranks see the same sums, so all say the same.
+            return write!(f, "{step}: {cause}");
+        }
+        write!(f, "all ranks have stopped; the cause comes first")?;
         for failure in &self.failures {
             write!(f, "\n  {failure}")?;
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pipezero_schedule::PipelineRank;
 
-pub use error::EngineError;
+pub use error::{EngineError, Report};
 use ranks::Ranks;
 pub use report::{EvalReport, MeasuredRank, StepReport};
 pub use weights::WeightsError;
@@ -19,7 +19,7 @@ use worker::{Answer, Command};
 
 use crate::data::BatchSource;
 use crate::executor::{Event, StepInputs};
-use crate::memory::{Category, Ledger};
+use crate::memory::{self, Category, Ledger};
 use crate::optimizer::LearningRate;
 use crate::plan::Plan;
 use crate::shard::Purpose;
@@ -41,7 +41,8 @@ impl Engine {
     /// Starts the ranks of a plan for training, with initial weights that depend on the seed alone.
     ///
     /// # Errors
-    /// When a rank's memory cannot be had or a thread not started.
+    /// [`EngineError::Memory`] before anything is allocated, where the plan needs more than this host has; when a
+    /// thread cannot be started.
     pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
         Self::start(plan, source, Purpose::Training, Recording::Off)
     }
@@ -69,6 +70,7 @@ impl Engine {
         purpose: Purpose,
         recording: Recording,
     ) -> Result<Self, EngineError> {
+        refuse_what_does_not_fit(&plan, purpose)?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, recording)?;
@@ -111,11 +113,16 @@ impl Engine {
     /// The logits `[V]` that follow `tokens`, through the pipeline.
     ///
     /// # Errors
-    /// [`EngineError::PromptLength`] for no tokens or more than a sequence; otherwise as [`Engine::train_batch`].
+    /// [`EngineError::PromptLength`] for no tokens or more than a sequence, [`EngineError::PromptToken`] for one outside
+    /// the vocabulary; otherwise as [`Engine::train_batch`].
     pub fn logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         let seq_length = self.plan.micro_batch_shape().seq_length;
         if tokens.is_empty() || tokens.len() > seq_length {
             return Err(EngineError::PromptLength { num_tokens: tokens.len(), seq_length });
+        }
+        let vocab_size = self.plan.vocab_size();
+        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
+            return Err(EngineError::PromptToken { token, vocab_size });
         }
         let answers = self.ranks.ask(&Command::Logits { tokens: tokens.into() })?;
         let logits = answers.into_iter().find_map(|answer| match answer {
@@ -169,6 +176,18 @@ impl Engine {
 enum Recording {
     Off,
     On,
+}
+
+/// Memory is handed out before it is there, and the system ends a process that then uses it; so the plan is held against
+/// what is available first.
+fn refuse_what_does_not_fit(plan: &Plan, purpose: Purpose) -> Result<(), EngineError> {
+    let needed_bytes = plan.allocated_bytes(purpose);
+    match memory::available_bytes() {
+        Some(available_bytes) if needed_bytes > available_bytes => {
+            Err(EngineError::Memory { num_ranks: plan.grid().world_size(), needed_bytes, available_bytes })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn outcomes(answers: Vec<Answer>) -> Vec<crate::executor::RankOutcome> {

@@ -11,7 +11,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use super::Recording;
 use super::error::{EngineError, Report};
 use super::worker::{Answer, Command, serve};
-use crate::comm::{CommError, ThreadWorld};
+use crate::comm::ThreadWorld;
 use crate::data::BatchSource;
 use crate::executor::{Cause, Positions, Rank, RankFailure};
 use crate::memory::Ledger;
@@ -32,8 +32,8 @@ pub(super) struct Ranks {
     stopped: bool,
 }
 
-/// A rank looks for a stop in every wait, so one that computes on needs no longer than its current unit.
-const GRACE: Duration = Duration::from_secs(5);
+/// A stop ends every wait, so only a rank that computes on answers later: after its current unit.
+const GRACE: Duration = Duration::from_secs(10);
 
 impl Ranks {
     /// Starts every rank and returns when each has allocated what it will hold.
@@ -53,7 +53,7 @@ impl Ranks {
             ledgers: (0..num_ranks).map(|_| Arc::default()).collect(),
             positions: Arc::new(Positions::new(num_ranks)),
             world: ThreadWorld::new(num_ranks, timeout),
-            grace: GRACE.max(timeout),
+            grace: GRACE.min(timeout),
             stopped: false,
         };
         for rank in 0..num_ranks {
@@ -134,9 +134,7 @@ impl Ranks {
         for rank in silent {
             failures.push(RankFailure { rank, position: self.positions.get(rank), cause: Cause::Stalled });
         }
-        // What a rank fails of because another failed comes last.
-        failures.sort_by_key(|failure| matches!(failure.cause, Cause::Comm(CommError::Stopped)));
-        EngineError::Stopped(Report { failures })
+        EngineError::Stopped(Report::new(failures))
     }
 }
 

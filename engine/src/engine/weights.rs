@@ -60,11 +60,22 @@ fn parameters(plan: &Plan) -> impl Iterator<Item = (Unit, &ParameterEntry)> {
     plan.owned_units().flat_map(|(id, planned)| planned.unit.entries().iter().map(move |entry| (id, entry)))
 }
 
+/// Writes beside the file and moves it to its place when it is whole, so that a failure leaves no half file, and an
+/// earlier file as it was.
 pub(super) fn save(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError> {
-    let io = WeightsError::io(path);
-    // Written beside its place and moved there whole, so that a crash leaves no half file under the name.
     let partial = path.with_extension("safetensors.partial");
-    let mut file = BufWriter::new(File::create(&partial).map_err(&io)?);
+    let written = write(plan, ranks, &partial)
+        .and_then(|()| Ok(std::fs::rename(&partial, path).map_err(WeightsError::io(path))?));
+    if written.is_err() {
+        // The first error is the one to tell; there may also be nothing to remove.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+fn write(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError> {
+    let io = WeightsError::io(path);
+    let mut file = BufWriter::new(File::create(path).map_err(&io)?);
     write_header(plan, &mut file).map_err(&io)?;
     for (id, planned) in plan.owned_units() {
         let answers = ranks.ask(&Command::WholeUnit(id))?;
@@ -80,7 +91,6 @@ pub(super) fn save(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), En
         }
     }
     file.into_inner().map_err(|error| io(error.into_error()))?.sync_all().map_err(&io)?;
-    std::fs::rename(&partial, path).map_err(&io)?;
     Ok(())
 }
 

@@ -7,10 +7,7 @@ use pipezero_models::ModelError;
 use pipezero_schedule::{Edge, MicroBatch};
 
 use crate::memory::{Category, Ledger, Tagged};
-use crate::plan::RankSizes;
-
-/// Receive buffers of an edge, and gradient send buffers of an edge: one in use, one in flight.
-pub(crate) const BUFFERS_PER_EDGE: usize = 2;
+use crate::plan::{BUFFERS_PER_EDGE, RankSizes};
 
 /// The edges that this rank has an end of.
 #[derive(Debug, Default)]

@@ -30,8 +30,10 @@ pub enum Cause {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A gradient or the loss is infinite or NaN; no weight was changed in this step.
-    #[error("the loss or a gradient is not finite; lower the learning rate or look at the data of this step")]
+    /// A gradient or the loss is infinite or NaN.
+    #[error(
+        "the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"
+    )]
     NotFinite,
     /// The rank's code panicked.
     #[error("panicked: {message}")]

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use pipezero_schedule::{CheckedProgram, Edge, Lane, MicroBatch, Stage, Unit};
+use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Stage, Unit};
 
 use super::error::Cause;
+use super::position::Position;
 use super::rank::Rank;
 use super::recorder::EventKind;
 use crate::comm::{Channel, Communicator, Pending};
@@ -134,10 +135,18 @@ impl<C: Communicator> Rank<C> {
 
     /// Waits for the instruction at `index` of the row, if it is still under way, and for those issued to its lane
     /// before it: a lane is in order, so the dependency graph names only the last of a lane.
-    pub(super) fn complete(&mut self, lane: Lane, index: usize) -> Result<(), Cause> {
+    /// `here` says where the row is, given what it waits for.
+    pub(super) fn complete(
+        &mut self,
+        row: &[Instruction],
+        lane: Lane,
+        index: usize,
+        here: impl Fn(Instruction) -> Position,
+    ) -> Result<(), Cause> {
         while let Some(first) =
             self.in_flight.get_mut(&lane).and_then(|queue| queue.pop_front_if(|first| first.index <= index))
         {
+            self.positions.set(self.comm.rank(), here(row[first.index]));
             let start = Instant::now();
             let buffer = first.pending.wait()?;
             self.waited += start.elapsed();
@@ -148,9 +157,10 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// Waits for everything that is under way.
-    pub(super) fn complete_all(&mut self) -> Result<(), Cause> {
+    pub(super) fn complete_all(&mut self, row: &[Instruction], step: u64) -> Result<(), Cause> {
         let lanes: Vec<Lane> = self.in_flight.keys().copied().collect();
-        lanes.into_iter().try_for_each(|lane| self.complete(lane, usize::MAX))
+        let here = |waits_for| Position::Draining { step, waits_for };
+        lanes.into_iter().try_for_each(|lane| self.complete(row, lane, usize::MAX, here))
     }
 
     fn fly(&mut self, index: usize, pending: C::Pending, purpose: Purpose) {

@@ -5,39 +5,94 @@ use std::sync::{Mutex, PoisonError};
 
 use pipezero_schedule::Instruction;
 
-/// Where a rank is.
+/// Where a rank is. Steps count from 1; 0 is an evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Position {
-    /// Waiting for a command.
+    /// Waiting for a command, or carrying out one that runs no program.
     #[default]
     Idle,
-    /// At an instruction of a step.
+    /// Asking its source for a micro-batch.
+    Reading {
+        /// The step.
+        step: u64,
+        /// The micro-batch, from 0.
+        micro_batch: usize,
+    },
+    /// At an instruction.
     At {
-        /// The step, from 1; 0 in an evaluation.
+        /// The step.
         step: u64,
         /// Its place in the rank's row.
         index: usize,
         /// The instruction.
         instruction: Instruction,
     },
-    /// At the end of a step, waiting for transfers.
+    /// At an instruction that needs an earlier one to end.
+    Waiting {
+        /// The step.
+        step: u64,
+        /// Its place in the rank's row.
+        index: usize,
+        /// The instruction.
+        instruction: Instruction,
+        /// The operation that has not ended.
+        waits_for: Instruction,
+    },
+    /// At the end of a step, with an operation that has not ended.
     Draining {
         /// The step.
         step: u64,
+        /// The operation.
+        waits_for: Instruction,
     },
+    /// At the end of an evaluation.
+    AddingLosses,
+}
+
+impl Position {
+    /// The step alone, which is the same for all ranks that fail of one thing.
+    pub(crate) fn step(self) -> Option<Step> {
+        match self {
+            Self::Idle => None,
+            Self::Reading { step, .. }
+            | Self::At { step, .. }
+            | Self::Waiting { step, .. }
+            | Self::Draining { step, .. } => Some(Step(step)),
+            Self::AddingLosses => Some(Step(0)),
+        }
+    }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Idle => write!(f, "between steps"),
-            Self::At { step: 0, index, instruction } => {
-                write!(f, "evaluation, instruction {index}, {instruction}")
+        match *self {
+            Self::Idle => write!(f, "outside a step"),
+            Self::Reading { step, micro_batch } => {
+                write!(f, "{}, reading micro-batch {micro_batch}", Step(step))
             }
             Self::At { step, index, instruction } => {
-                write!(f, "step {step}, instruction {index}, {instruction}")
+                write!(f, "{}, instruction {index} ({instruction})", Step(step))
             }
-            Self::Draining { step } => write!(f, "step {step}, waiting for the last transfers"),
+            Self::Waiting { step, index, instruction, waits_for } => {
+                let step = Step(step);
+                write!(f, "{step}, instruction {index} ({instruction}, which needs {waits_for})")
+            }
+            Self::Draining { step, waits_for } => {
+                write!(f, "the end of {} ({waits_for} is still under way)", Step(step))
+            }
+            Self::AddingLosses => write!(f, "evaluation, adding up the losses"),
+        }
+    }
+}
+
+/// A step as reports name it.
+pub(crate) struct Step(u64);
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => write!(f, "evaluation"),
+            step => write!(f, "step {step}"),
         }
     }
 }

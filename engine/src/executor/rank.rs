@@ -176,9 +176,10 @@ impl<C: Communicator> Rank<C> {
         let plan = Arc::clone(&self.plan);
         let program = plan.evaluation();
         let start = Instant::now();
-        self.begin(program, batch, source)?;
+        self.begin(program, 0, batch, source)?;
         self.run_row(program, StepInputs { step: 0, learning_rate: 0.0 })?;
         let record = self.share_losses()?;
+        self.positions.set(self.comm.rank(), Position::Idle);
         Ok(RankOutcome { record, ..self.outcome(start) })
     }
 
@@ -189,7 +190,7 @@ impl<C: Communicator> Rank<C> {
         source: &dyn BatchSource,
     ) -> Result<RankOutcome, Cause> {
         let start = Instant::now();
-        self.begin(program, inputs.step, source)?;
+        self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, inputs)?;
         let (record, gradient_norm) = (self.tail.record.clone(), self.tail.gradient_norm);
         Ok(RankOutcome { record, gradient_norm, ..self.outcome(start) })
@@ -197,7 +198,13 @@ impl<C: Communicator> Rank<C> {
 
     /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. What logits and
     /// saved weights have cost since the last program is forgotten: a report is of its own program alone.
-    fn begin(&mut self, program: &CheckedProgram, batch: u64, source: &dyn BatchSource) -> Result<(), Cause> {
+    fn begin(
+        &mut self,
+        program: &CheckedProgram,
+        step: u64,
+        batch: u64,
+        source: &dyn BatchSource,
+    ) -> Result<(), Cause> {
         self.waited = Duration::ZERO;
         self.comm.take_traffic();
         self.recorder.take();
@@ -205,9 +212,12 @@ impl<C: Communicator> Rank<C> {
         if !self.plan.reads_tokens(self.pipeline_rank) {
             return Ok(());
         }
+        let num_tokens = self.plan.micro_batch_shape().num_tokens();
         for micro_batch in 0..program.num_micro_batches() as usize {
+            self.positions.set(self.comm.rank(), Position::Reading { step, micro_batch });
             let tokens = &mut self.tokens[micro_batch];
-            source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Batch)?;
+            source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
+            tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)?;
         }
         Ok(())
     }
@@ -215,19 +225,20 @@ impl<C: Communicator> Rank<C> {
     pub(super) fn run_row(&mut self, program: &CheckedProgram, inputs: StepInputs) -> Result<(), Cause> {
         let rank = self.comm.rank();
         let row = program.row(self.pipeline_rank);
+        let step = inputs.step;
         for (index, &instruction) in row.iter().enumerate() {
-            self.positions.set(rank, Position::At { step: inputs.step, index, instruction });
+            let here = |waits_for| Position::Waiting { step, index, instruction, waits_for };
             for &earlier in program.waits(self.pipeline_rank, index) {
-                self.complete(row[earlier].lane(), earlier)?;
+                self.complete(row, row[earlier].lane(), earlier, here)?;
             }
+            self.positions.set(rank, Position::At { step, index, instruction });
             self.recorder.record(index, EventKind::Started);
             self.execute(program, index, instruction, inputs)?;
             if instruction.lane() == Lane::Compute {
                 self.recorder.record(index, EventKind::Ended);
             }
         }
-        self.positions.set(rank, Position::Draining { step: inputs.step });
-        self.complete_all()?;
+        self.complete_all(row, step)?;
         self.positions.set(rank, Position::Idle);
         Ok(())
     }

@@ -12,6 +12,9 @@ const LOSS_WORDS: usize = 3;
 /// Fraction bits of the loss as a fixed-point number; 36 bits are left for its integer part.
 const LOSS_FRACTION_BITS: i32 = 60;
 
+/// A micro-batch with so many nats has diverged, whatever its size; the sum of 128 of them still fits.
+const LARGEST_LOSS: f64 = (1_u64 << 28) as f64;
+
 /// Sums over ranks: squares of all gradients, losses, targets.
 ///
 /// The loss is added as a fixed-point integer of 96 bits, so the mean is the same whatever the grid; each
@@ -24,9 +27,10 @@ pub(crate) struct StepRecord {
 }
 
 impl StepRecord {
-    /// Adds the loss of one micro-batch. A loss that is not finite marks the record as broken.
+    /// Adds the loss of one micro-batch. A loss that is not finite, or beyond [`LARGEST_LOSS`], marks the record as
+    /// broken.
     pub(crate) fn add_loss(&mut self, loss: LossSum) {
-        if !loss.sum.is_finite() {
+        if loss.sum.is_nan() || loss.sum.abs() >= LARGEST_LOSS {
             self.squares.add_slice(&[f32::NAN]);
             return;
         }
@@ -115,8 +119,19 @@ mod tests {
 
     #[test]
     fn a_broken_loss_breaks_the_record() {
+        for sum in [f64::NAN, f64::INFINITY, -1e30, LARGEST_LOSS] {
+            let mut record = StepRecord::default();
+            record.add_loss(LossSum { sum, num_targets: 2 });
+            assert!(!StepRecord::from_words(&record.words()).is_finite(), "{sum}");
+        }
+    }
+
+    #[test]
+    fn the_largest_losses_still_add_up() {
+        let sum = LARGEST_LOSS * (1.0 - f64::EPSILON);
         let mut record = StepRecord::default();
-        record.add_loss(LossSum { sum: f64::NAN, num_targets: 2 });
-        assert!(!StepRecord::from_words(&record.words()).is_finite());
+        (0..127).for_each(|_| record.add_loss(LossSum { sum, num_targets: 1 }));
+        assert!(record.is_finite());
+        assert_eq!(record.mean_loss(), sum);
     }
 }

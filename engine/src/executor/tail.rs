@@ -5,6 +5,7 @@ use std::time::Instant;
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
+use super::position::Position;
 use super::rank::{Rank, StepInputs};
 use super::record::{RECORD_WORDS, StepRecord};
 use crate::comm::{Channel, Communicator, Pending};
@@ -72,11 +73,13 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    /// The losses of the step's or batch's micro-batches, over the whole grid.
+    /// The losses of the batch's micro-batches, over the whole grid.
     pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
+        self.positions.set(self.comm.rank(), Position::AddingLosses);
         let mut record = StepRecord::default();
         self.losses.iter().for_each(|&loss| record.add_loss(loss));
-        self.share(&record)
+        let record = self.share(&record)?;
+        if record.is_finite() { Ok(record) } else { Err(Cause::NotFinite) }
     }
 
     /// Updates the elements of a unit that this rank owns and empties its gradient for the next step.

@@ -3,8 +3,12 @@
 //! What the plan predicts is compared with what the [`Ledger`] measured, category by category, so nothing large may
 //! be allocated past it.
 
+mod available;
+mod bytes;
 mod ledger;
 mod tagged;
 
+pub use available::available_bytes;
+pub use bytes::Bytes;
 pub use ledger::{Category, Ledger};
 pub use tagged::Tagged;

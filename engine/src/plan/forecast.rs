@@ -69,6 +69,19 @@ impl Plan {
             .collect()
     }
 
+    /// Bytes that all ranks allocate together.
+    pub(crate) fn allocated_bytes(&self, purpose: Purpose) -> u64 {
+        let ranks = self.forecast();
+        let bytes = ranks.iter().map(|rank| match purpose {
+            Purpose::Training => rank.memory.peak,
+            Purpose::Inference => {
+                let sizes = self.sizes(PipelineRank(rank.pipeline_rank as u32), purpose);
+                rank.memory.parameters + 4 * sizes.num_elements() as u64
+            }
+        });
+        bytes.sum()
+    }
+
     fn rank_forecast(&self, rank: usize, memory: &MemoryBytes, traffic: &Traffic) -> RankForecast {
         let pipeline_rank = self.grid().pipeline_rank(rank);
         let units: Vec<Vec<String>> = self

@@ -22,7 +22,7 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit}
 
 pub use error::PlanError;
 pub use forecast::{MemoryForecast, RankForecast};
-pub(crate) use sizes::RankSizes;
+pub(crate) use sizes::{BUFFERS_PER_EDGE, RankSizes};
 
 use crate::config::{ReductionPolicy, Run};
 use crate::optimizer::Optimizer;

@@ -6,6 +6,9 @@ use super::Plan;
 use crate::config::ZeroLevel;
 use crate::shard::Purpose;
 
+/// Receive buffers of an edge, and gradient send buffers of an edge: one in use, one in flight.
+pub(crate) const BUFFERS_PER_EDGE: usize = 2;
+
 /// Buffers of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RankSizes {
@@ -21,6 +24,24 @@ pub(crate) struct RankSizes {
     pub(crate) gradient_buffer_len: usize,
     /// Edges that need buffers here, with the elements of a message: those received from, and gradients sent.
     pub(crate) edge_buffers: Vec<(Edge, usize)>,
+}
+
+impl RankSizes {
+    /// Elements of all buffers.
+    pub(crate) fn num_elements(&self) -> usize {
+        let slots = self.stages.iter().map(|stage| {
+            let saved: usize = stage.saved.iter().map(|&(_, len)| len).sum();
+            stage.num_slots * (saved + stage.output_len)
+        });
+        let edges = self.edge_buffers.iter().map(|&(_, len)| BUFFERS_PER_EDGE * len);
+        slots.sum::<usize>()
+            + edges.sum::<usize>()
+            + 2 * self.stream_len
+            + self.gradient_len
+            + self.workspace_len
+            + self.num_gather_buffers * self.gather_buffer_len
+            + self.num_gradient_buffers * self.gradient_buffer_len
+    }
 }
 
 /// The activation slots of one stage.

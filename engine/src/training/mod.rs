@@ -9,5 +9,5 @@ mod summary;
 pub use baseline::Baselines;
 pub use metrics::{EvalLine, StepLine};
 pub use run::{Observer, Training, TrainingError, batch_layout, evaluate};
-pub use run_dir::{RunDir, RunDirError};
+pub use run_dir::{Place, RunDir, RunDirError};
 pub use summary::Summary;

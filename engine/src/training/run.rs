@@ -22,8 +22,8 @@ pub trait Observer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainingError {
-    /// The text.
-    #[error(transparent)]
+    /// The text of the run file.
+    #[error("`data.text`: {0}")]
     Data(#[from] DataError),
     /// The ranks.
     #[error(transparent)]
@@ -50,6 +50,7 @@ impl Training {
         let run = plan.run();
         let seq_length = plan.micro_batch_shape().seq_length;
         let corpus = Corpus::load(&run.data, seq_length)?;
+        corpus.check_vocabulary(plan.vocab_size())?;
         let layout = batch_layout(&plan);
         let training: Arc<dyn BatchSource> = Arc::new(corpus.training_batches(layout, run.seed)?);
         let validation = corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _);

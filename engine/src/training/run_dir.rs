@@ -46,6 +46,15 @@ pub enum RunDirError {
     },
 }
 
+/// What is where a run directory is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing, or an empty folder.
+    Free,
+    /// An earlier run, to be replaced.
+    EarlierRun,
+}
+
 impl RunDir {
     /// The run file as it ran, with its overrides and absolute paths.
     pub const RUN_FILE: &str = "run.json";
@@ -62,18 +71,29 @@ impl RunDir {
     /// When it exists and is not to be replaced, or is no run's, or the system refuses.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
-        let is_empty = || fs::read_dir(path).map(|mut entries| entries.next().is_none());
-        if path.exists() && !(path.is_dir() && is_empty().map_err(io)?) {
-            if !overwrite {
-                return Err(RunDirError::Exists { path: path.to_owned() });
-            }
-            if !path.join(Self::RUN_FILE).is_file() {
-                return Err(RunDirError::NotARun { path: path.to_owned() });
-            }
+        if Self::check(path, overwrite)? == Place::EarlierRun {
             fs::remove_dir_all(path).map_err(io)?;
         }
         fs::create_dir_all(path).map_err(io)?;
         Ok(Self { path: path.to_owned() })
+    }
+
+    /// Whether [`RunDir::create`] could make the folder; changes nothing.
+    ///
+    /// # Errors
+    /// As [`RunDir::create`].
+    pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
+        let io = |source| RunDirError::Io { path: path.to_owned(), source };
+        if !path.exists() || (path.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none()) {
+            return Ok(Place::Free);
+        }
+        if !overwrite {
+            return Err(RunDirError::Exists { path: path.to_owned() });
+        }
+        if !path.join(Self::RUN_FILE).is_file() {
+            return Err(RunDirError::NotARun { path: path.to_owned() });
+        }
+        Ok(Place::EarlierRun)
     }
 
     /// Opens the folder of a finished run.

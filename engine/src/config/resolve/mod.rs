@@ -8,6 +8,7 @@ mod combine;
 mod comm;
 mod data;
 mod foreign;
+mod limits;
 mod model;
 mod optimizer;
 mod parallel;
@@ -40,7 +41,8 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut 
     let comm = comm::resolve(&raw.comm, findings);
     let gradient_clipping = rules::gradient_clipping(&raw.gradient_clipping, findings);
     let threads = rules::threads(&raw.threads, grid.as_ref(), world, findings);
-    rules::micro_batch_fits(raw, batch.as_ref(), model.as_ref(), findings);
+    let threads = limits::threads(raw, threads, findings);
+    limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref(), findings);
     let parts = combine::Parts {
         model: model.as_ref(),
         grid: grid.as_ref(),

@@ -95,11 +95,10 @@ pub(super) fn steps(
 /// The widest activation of a micro-batch must be addressable.
 pub(super) fn micro_batch_fits(
     raw: &RawRun,
-    batch: Option<&BatchConfig>,
-    model: Option<&ModelConfig>,
+    batch: &BatchConfig,
+    model: &ModelConfig,
     findings: &mut Findings,
-) {
-    let (Some(batch), Some(model)) = (batch, model) else { return };
+) -> bool {
     let sizes = model.sizes();
     let width = sizes.vocab_size.max(sizes.hidden_size.saturating_mul(4));
     let elements = batch.micro_batch_size as f64 * sizes.seq_length as f64 * width as f64;
@@ -115,4 +114,5 @@ pub(super) fn micro_batch_fits(
             "use shorter or fewer sequences",
         );
     }
+    elements <= MAX_COUNT
 }

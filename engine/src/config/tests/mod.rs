@@ -7,6 +7,7 @@ mod documents;
 mod foreign;
 mod grid;
 mod learning;
+mod limits;
 mod robust;
 mod sections;
 mod syntax;

@@ -1,0 +1,86 @@
+//! Sizes beyond which a run cannot even be planned: no machine could hold it, or its program.
+//!
+//! Whether a run fits the memory of this host is asked when it starts; here is refused what would make the plan's own
+//! arithmetic overflow or its program fill the memory.
+
+use crate::config::findings::Findings;
+use crate::config::raw::RawRun;
+use crate::config::resolved::{BatchConfig, GptConfig, ModelConfig};
+
+use super::parallel::{Grid, counted};
+use super::rules::{MAX_COUNT, micro_batch_fits};
+
+/// Forwards of a step on one data rank, layers x micro-batches; each becomes a dozen instructions of the program.
+const MAX_FORWARDS: f64 = 4_194_304.0;
+
+/// Ranks of the whole grid; each has a row in the forecast.
+const MAX_RANKS: usize = 65_536;
+
+/// Threads of one rank; more than any host has cores.
+const MAX_THREADS: usize = 4096;
+
+pub(super) fn check(
+    raw: &RawRun,
+    grid: Option<&Grid>,
+    batch: Option<&BatchConfig>,
+    model: Option<&ModelConfig>,
+    findings: &mut Findings,
+) {
+    if let Some(grid) = grid
+        && grid.num_ranks() > MAX_RANKS
+    {
+        let (ranks, pipeline) = (grid.num_ranks(), grid.pipeline);
+        let rule = format!("at `parallel.pipeline` {pipeline} that is {ranks} ranks, of at most {MAX_RANKS}");
+        findings.broken(&raw.parallel.data.place, grid.data, rule, "use a smaller grid");
+    }
+    let (Some(batch), Some(model)) = (batch, model) else { return };
+    let sizes = model.sizes();
+    let forwards = sizes.num_layers as f64 * batch.num_micro_batches as f64;
+    if forwards > MAX_FORWARDS {
+        let rule = format!(
+            "with {} that is more than {MAX_FORWARDS} forwards of a layer in a step, too many for a program",
+            micro_batches(batch)
+        );
+        findings.broken(&raw.model.num_layers.place, sizes.num_layers, rule, "use fewer of either");
+    } else if micro_batch_fits(raw, batch, model, findings)
+        && forwards * layer_elements(model, batch) > MAX_COUNT
+    {
+        let GptConfig { num_layers, seq_length, .. } = sizes;
+        let rule = format!(
+            "what {num_layers} layers save of {} x {} of that length is more than 2^53 elements",
+            micro_batches(batch),
+            counted(batch.micro_batch_size, "sequence")
+        );
+        findings.broken(&raw.model.seq_length.place, seq_length, rule, "use shorter or fewer sequences");
+    }
+}
+
+/// Elements that one layer may save of a micro-batch, rounded up generously: 32 values of the layer's width for each
+/// token, and the attention of each head between all pairs of tokens.
+fn layer_elements(model: &ModelConfig, batch: &BatchConfig) -> f64 {
+    let sizes = model.sizes();
+    let (tokens, width) = (sizes.seq_length as f64, sizes.hidden_size as f64);
+    let attention = match model {
+        ModelConfig::Gpt2(_) => tokens * sizes.num_attention_heads as f64,
+        ModelConfig::Mlp(_) => 0.0,
+    };
+    batch.micro_batch_size as f64 * tokens * (32.0 * width + attention)
+}
+
+/// Refuses more threads than any host has cores for.
+pub(super) fn threads(raw: &RawRun, threads: Option<usize>, findings: &mut Findings) -> Option<usize> {
+    let threads = threads?;
+    if threads > MAX_THREADS {
+        let rule = format!("a rank has at most {MAX_THREADS} threads");
+        findings.broken(&raw.threads.place, threads, rule, "use \"auto\"");
+        return None;
+    }
+    Some(threads)
+}
+
+fn micro_batches(batch: &BatchConfig) -> String {
+    match batch.num_micro_batches {
+        1 => "1 micro-batch".to_owned(),
+        count => format!("{count} micro-batches"),
+    }
+}

@@ -1,0 +1,106 @@
+//! What the conformance suite needs of a backend, and the backends that it is run on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipezero::comm::{Communicator, Group, ThreadCommunicator, ThreadWorld};
+use pipezero::memory::{Category, Ledger, Tagged};
+
+/// A backend under test.
+pub(super) trait Backend {
+    /// The communicator of one rank.
+    type Comm: Communicator;
+
+    /// Runs `body` on every rank of a world of `world_size` ranks in which no wait is longer than `timeout`. The second
+    /// argument of `body` stops the world, as the engine does when a rank fails.
+    fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync);
+}
+
+/// Ranks are threads of this process.
+#[derive(Debug)]
+pub(super) struct Threads;
+
+impl Backend for Threads {
+    type Comm = ThreadCommunicator;
+
+    fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
+        let world = ThreadWorld::new(world_size, timeout);
+        std::thread::scope(|scope| {
+            for rank in 0..world_size {
+                let (world, body) = (&world, &body);
+                scope.spawn(move || {
+                    let _guard = StopOnPanic(world);
+                    body(world.communicator(rank), &|| world.stop());
+                });
+            }
+        });
+    }
+}
+
+/// A rank whose assertion fails takes the others with it, so that they do not wait for it.
+struct StopOnPanic<'a>(&'a ThreadWorld);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
+/// Far longer than any operation takes, so that only a hang runs into it.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// Runs `body` on worlds of 1 to 5 ranks.
+pub(super) fn on_every_world<B: Backend>(body: impl Fn(B::Comm) + Sync) {
+    for world_size in 1..=5 {
+        B::run(world_size, LONG, |comm, _| body(comm));
+    }
+}
+
+/// All ranks of the world.
+pub(super) fn world<C: Communicator>(comm: &C) -> Group {
+    Group::new(0..comm.world_size())
+}
+
+/// Returns when every rank has called it.
+pub(super) fn barrier<C: Communicator>(comm: &mut C) {
+    let group = world(comm);
+    comm.all_reduce_words(&group, &mut []).expect("every rank comes to the barrier");
+}
+
+/// A buffer with these elements.
+pub(super) fn buffer(values: &[f32]) -> Tagged {
+    charged(values, &Arc::default())
+}
+
+/// A buffer with these elements, on this account.
+pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> Tagged {
+    let mut buffer = Tagged::zeros(values.len(), Category::Communication, ledger).expect("memory");
+    buffer.write(|elements| elements.copy_from_slice(values));
+    buffer
+}
+
+/// `len` elements of a rank. Their magnitudes range over eight decades, so that a sum in another order has other bits.
+pub(super) fn values(rank: usize, len: usize) -> Vec<f32> {
+    let value = |index: usize| {
+        let mixed = (rank * 7919 + index * 104_729 + 1).wrapping_mul(2_654_435_761) % 1_000_003;
+        let sign = if mixed.is_multiple_of(2) { 1.0 } else { -1.0 };
+        sign * (mixed as f32 / 1e5) * 10_f32.powi((mixed % 9) as i32 - 4)
+    };
+    (0..len).map(value).collect()
+}
+
+/// Bits of elements, so that comparisons are exact.
+pub(super) fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The plain loop that every reduction must equal: ranks ascending, `((r0 + r1) + r2) + ...`.
+pub(super) fn sum_in_rank_order(ranks: &[usize], len: usize) -> Vec<f32> {
+    let mut sums = values(ranks[0], len);
+    for &rank in &ranks[1..] {
+        sums.iter_mut().zip(values(rank, len)).for_each(|(sum, value)| *sum += value);
+    }
+    sums
+}

@@ -1,0 +1,167 @@
+//! What every operation does when something is wrong.
+
+use std::time::Duration;
+
+use pipezero::comm::{Channel, CommError, Communicator, Group, Pending};
+use pipezero::memory::Tagged;
+
+use super::backend::{
+    Backend, LONG, barrier, bits, buffer, on_every_world, sum_in_rank_order, values, world,
+};
+
+/// A sum over the world that every rank joins: it goes wrong if a refused operation left a trace.
+fn assert_unharmed<C: Communicator>(comm: &mut C, channel: Channel) {
+    let group = world(comm);
+    let len = 2 * group.size();
+    let sum = comm.start_all_reduce(&group, channel, buffer(&values(comm.rank(), len)), 0..len);
+    assert_eq!(bits(&sum.unwrap().wait().unwrap().read()), bits(&sum_in_rank_order(group.ranks(), len)));
+}
+
+fn error<P: Pending>(started: Result<P, CommError>) -> CommError {
+    started.err().expect("the start is refused")
+}
+
+pub(super) fn what_has_no_equal_parts_is_refused_before_any_traffic<B: Backend>() {
+    for world_size in 2..=5 {
+        B::run(world_size, LONG, |mut comm, _| {
+            let (group, group_size, num_elements) = (world(&comm), world_size, 2 * world_size + 1);
+            let elements = || buffer(&vec![0.0; num_elements]);
+            // Only one rank tries, so nobody could answer it.
+            if comm.rank() == 0 {
+                for error in [
+                    error(comm.start_all_gather(&group, elements(), 0..num_elements)),
+                    error(comm.start_reduce_scatter(&group, elements(), 0..num_elements)),
+                    error(comm.start_all_reduce(&group, Channel::Reduce, elements(), 0..num_elements)),
+                ] {
+                    assert_eq!(error, CommError::Indivisible { num_elements, group_size });
+                }
+            }
+            assert_unharmed(&mut comm, Channel::Gather);
+            assert_unharmed(&mut comm, Channel::Reduce);
+        });
+    }
+}
+
+pub(super) fn what_reaches_beyond_its_buffer_is_refused_before_any_traffic<B: Backend>() {
+    on_every_world::<B>(|mut comm| {
+        let group = world(&comm);
+        let (start, end, len) = (2, 2 + group.size(), 1 + group.size());
+        let elements = || buffer(&vec![0.0; len]);
+        if comm.rank() == 0 {
+            for error in [
+                error(comm.start_all_gather(&group, elements(), start..end)),
+                error(comm.start_reduce_scatter(&group, elements(), start..end)),
+                error(comm.start_all_reduce(&group, Channel::Reduce, elements(), start..end)),
+            ] {
+                assert_eq!(error, CommError::OutOfRange { start, end, len });
+            }
+        }
+        assert_unharmed(&mut comm, Channel::Gather);
+        assert_unharmed(&mut comm, Channel::Reduce);
+    });
+}
+
+pub(super) fn strangers_are_refused_before_any_traffic<B: Backend>() {
+    B::run(3, LONG, |mut comm, _| {
+        let rank = comm.rank();
+        let elements = || buffer(&[0.0; 6]);
+        if rank == 0 {
+            let others = Group::new([1, 2]);
+            let expected = CommError::NotAMember { rank: 0, group: vec![1, 2] };
+            assert_eq!(error(comm.start_all_gather(&others, elements(), 0..6)), expected);
+            assert_eq!(comm.all_reduce_words(&others, &mut [1]), Err(expected));
+            let unknown = CommError::UnknownRank { rank: 3, world_size: 3 };
+            assert_eq!(error(comm.start_reduce_scatter(&Group::new([0, 3]), elements(), 0..6)), unknown);
+            assert_eq!(error(comm.start_send(3, 0, elements())), unknown);
+            assert_eq!(error(comm.start_receive(3, 0, elements())), unknown);
+            assert_eq!(error(comm.start_send(0, 0, elements())), CommError::ToItself { rank: 0 });
+            assert_eq!(error(comm.start_receive(0, 0, elements())), CommError::ToItself { rank: 0 });
+        }
+        assert_unharmed(&mut comm, Channel::Reduce);
+    });
+}
+
+/// Rank 0 starts `first` and, once all know of it, rank 1 starts `second`: both are told, whoever starts or waits.
+fn assert_mismatch<B: Backend>(
+    first: impl Fn(&mut B::Comm) -> Result<<B::Comm as Communicator>::Pending, CommError> + Sync,
+    second: impl Fn(&mut B::Comm) -> Result<<B::Comm as Communicator>::Pending, CommError> + Sync,
+    words: [&str; 2],
+) {
+    B::run(2, LONG, |mut comm, _| {
+        let outcome = if comm.rank() == 0 {
+            let started = first(&mut comm);
+            barrier(&mut comm);
+            started.and_then(Pending::wait)
+        } else {
+            barrier(&mut comm);
+            second(&mut comm).and_then(Pending::wait)
+        };
+        let [expected, operation] = words.map(str::to_owned);
+        assert_eq!(outcome.err(), Some(CommError::Mismatch { rank: 1, operation, expected }));
+    });
+}
+
+pub(super) fn members_that_disagree_are_all_told<B: Backend>() {
+    let both = || Group::new([0, 1]);
+    let zeros = |len: usize| -> Tagged { buffer(&vec![0.0; len]) };
+    assert_mismatch::<B>(
+        |comm| comm.start_all_gather(&both(), zeros(8), 0..4),
+        |comm| comm.start_all_gather(&both(), zeros(8), 0..8),
+        ["an all-gather of elements 0..4", "an all-gather of elements 0..8"],
+    );
+    assert_mismatch::<B>(
+        |comm| comm.start_reduce_scatter(&both(), zeros(8), 2..4),
+        |comm| comm.start_all_reduce(&both(), Channel::Reduce, zeros(8), 2..4),
+        ["a reduce-scatter of elements 2..4", "an all-reduce of elements 2..4"],
+    );
+    assert_mismatch::<B>(
+        |comm| comm.start_send(1, 0, zeros(3)),
+        |comm| comm.start_receive(0, 0, zeros(5)),
+        ["a transfer of 3 elements", "a transfer of 5 elements"],
+    );
+}
+
+pub(super) fn a_wait_is_bounded_and_names_who_is_missing<B: Backend>() {
+    let timeout = Duration::from_millis(50);
+    B::run(4, timeout, |mut comm, _| {
+        // Ranks 1 and 3 never come.
+        if comm.rank() % 2 == 1 {
+            return;
+        }
+        let group = world(&comm);
+        let pending = comm.start_all_gather(&group, buffer(&[0.0; 4]), 0..4).unwrap();
+        match pending.wait() {
+            Err(CommError::Timeout { waited, operation, missing }) => {
+                assert!(waited >= timeout);
+                assert_eq!(operation, "an all-gather of elements 0..4");
+                // The other one may be late, but not those that came.
+                assert!(missing.ends_with(&[3]) && missing.contains(&1) && !missing.contains(&comm.rank()));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(comm.all_reduce_words(&group, &mut [1]), Err(CommError::Timeout { .. })));
+    });
+}
+
+pub(super) fn a_stop_ends_waits_and_refuses_starts<B: Backend>() {
+    B::run(3, LONG, |mut comm, stop| {
+        let (group, rank) = (world(&comm), comm.rank());
+        let elements = || buffer(&[0.0; 3]);
+        // This one is complete before the stop, so that it can be collected after it.
+        let complete = comm.start_reduce_scatter(&group, elements(), 0..3).unwrap();
+        let open = (rank > 0).then(|| comm.start_all_gather(&group, elements(), 0..3).unwrap());
+        barrier(&mut comm);
+        if rank == 0 {
+            stop();
+        }
+        if let Some(open) = open {
+            let operation = "an all-gather of elements 0..3".to_owned();
+            assert_eq!(open.wait().err(), Some(CommError::Interrupted { operation, missing: vec![0] }));
+        }
+        assert!(complete.wait().is_ok());
+        // Ranks 1 and 2 have seen the stop by now.
+        assert_eq!(error(comm.start_all_gather(&group, elements(), 0..3)), CommError::Stopped);
+        assert_eq!(error(comm.start_send((rank + 1) % 3, 0, elements())), CommError::Stopped);
+        assert_eq!(comm.all_reduce_words(&group, &mut [1]), Err(CommError::Stopped));
+    });
+}

@@ -1,0 +1,246 @@
+//! A rank that fails stops all ranks, with one report: what caused it, and where every rank was.
+//!
+//! Ranks fail here in their batch source, the one piece of a user's code that runs inside them.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use expect_test::expect;
+use pipezero::Cause;
+use pipezero::comm::CommError;
+use pipezero::config::{
+    ModelConfig, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, SchedulerConfig, ZeroConfig,
+    ZeroLevel,
+};
+use pipezero::data::{BatchError, BatchSource, TokenBatch};
+use pipezero::engine::{Engine, EngineError, Report};
+use pipezero::plan::Plan;
+use tests::{Case, Mask, RandomBatches, small_run};
+
+/// Two stages on two data ranks: world ranks 0 and 1 run the first stage, 2 and 3 the second. Gathers, reductions and
+/// both directions of transfers are at work.
+fn run() -> Run {
+    let zero = ZeroConfig {
+        level: ZeroLevel::Zero3,
+        unit_layers: 1,
+        resident_units: ResidencyConfig::Units(2),
+        prefetch_units: 1,
+        reduce: ReductionPolicy::Every,
+    };
+    small_run(Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK })
+}
+
+/// What a rank does instead of reading a micro-batch.
+type Fault = dyn Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync;
+
+/// Random batches, except that one rank has a fault at one micro-batch of one step.
+struct Faulty {
+    batches: RandomBatches,
+    rank: usize,
+    step: u64,
+    micro_batch: usize,
+    fault: Box<Fault>,
+}
+
+impl BatchSource for Faulty {
+    fn micro_batch(
+        &self,
+        step: u64,
+        data_rank: usize,
+        micro_batch: usize,
+        batch: &mut TokenBatch,
+    ) -> Result<(), BatchError> {
+        self.batches.micro_batch(step, data_rank, micro_batch, batch)?;
+        // Both ends of a pipeline ask for the same micro-batch; the rank's thread has its name.
+        let here = std::thread::current();
+        let is_rank = here.name().is_some_and(|name| name.starts_with(&format!("rank-{}.", self.rank)));
+        if is_rank && (step, micro_batch) == (self.step, self.micro_batch) {
+            (self.fault)(batch)?;
+        }
+        Ok(())
+    }
+
+    fn epoch(&self, _: u64) -> f64 {
+        0.0
+    }
+}
+
+/// An engine whose rank `rank` has a fault at micro-batch 1 of step 2.
+fn engine(
+    run: Run,
+    rank: usize,
+    fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync + 'static,
+) -> Engine {
+    let plan = Plan::new(run).unwrap();
+    let batches = RandomBatches::for_plan(&plan, Mask::None);
+    let source = Faulty { batches, rank, step: 2, micro_batch: 1, fault: Box::new(fault) };
+    Engine::new(plan, Arc::new(source)).unwrap()
+}
+
+/// The report of a step that stops.
+fn stopped(engine: &mut Engine) -> Report {
+    match engine.train_batch() {
+        Err(EngineError::Stopped(report)) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs until the fault; the first line of the report is its cause, and every other rank stopped because of it.
+fn first_line(mut engine: Engine) -> String {
+    engine.train_batch().unwrap();
+    let report = stopped(&mut engine);
+    let mut ranks: Vec<usize> = report.failures().iter().map(|failure| failure.rank).collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, [0, 1, 2, 3], "the report names every rank once");
+    for failure in &report.failures()[1..] {
+        assert!(matches!(&failure.cause, Cause::Comm(error) if error.is_stop()), "{failure}");
+    }
+    assert!(matches!(engine.train_batch(), Err(EngineError::AlreadyStopped)));
+    let report = report.to_string();
+    let mut lines = report.lines();
+    assert_eq!(lines.next(), Some("all ranks have stopped; the cause comes first"));
+    lines.next().unwrap().to_owned()
+}
+
+#[test]
+fn a_panic_stops_all_ranks() {
+    let engine = engine(run(), 1, |_| panic!("the tokenizer is gone"));
+    expect!["  rank 1 at step 2, reading micro-batch 1: panicked: the tokenizer is gone"]
+        .assert_eq(&first_line(engine));
+}
+
+#[test]
+fn an_error_of_the_source_stops_all_ranks() {
+    let engine = engine(run(), 2, |_| Err("no such shard".into()));
+    expect!["  rank 2 at step 2, reading micro-batch 1: the source failed: no such shard"]
+        .assert_eq(&first_line(engine));
+}
+
+#[test]
+fn tokens_that_the_model_does_not_know_stop_all_ranks() {
+    let input = engine(run(), 0, |batch| {
+        batch.inputs[4] = 17;
+        Ok(())
+    });
+    expect!["  rank 0 at step 2, reading micro-batch 1: the source gave token 17 as input 4, but the model knows tokens below vocab_size 17"]
+        .assert_eq(&first_line(input));
+    let target = engine(run(), 3, |batch| {
+        batch.targets[0] = u32::MAX - 1;
+        Ok(())
+    });
+    expect!["  rank 3 at step 2, reading micro-batch 1: the source gave token 4294967294 as target 0, but the model knows tokens below vocab_size 17"]
+        .assert_eq(&first_line(target));
+}
+
+#[test]
+fn a_batch_of_another_size_stops_all_ranks() {
+    let engine = engine(run(), 0, |batch| {
+        batch.targets.push(0);
+        Ok(())
+    });
+    expect!["  rank 0 at step 2, reading micro-batch 1: the source left 12 inputs and 13 targets in a micro-batch of 12 tokens; fill the vectors, do not resize them"]
+        .assert_eq(&first_line(engine));
+}
+
+#[test]
+fn a_rank_that_stalls_is_named_with_all_who_wait_for_it() {
+    let mut run = run();
+    run.comm.timeout = Duration::from_secs(2);
+    let (release, blocked) = channel::<()>();
+    let blocked: Mutex<Receiver<()>> = Mutex::new(blocked);
+    let mut engine = engine(run, 1, move |_| Ok(blocked.lock().unwrap().recv()?));
+    engine.train_batch().unwrap();
+    let report = stopped(&mut engine);
+    let mut failures: Vec<_> = report.failures().iter().collect();
+    assert_eq!(failures[0].rank, 1, "the rank that does not answer is the cause: {report}");
+    failures.sort_by_key(|failure| failure.rank);
+    // Which of the waiting ranks' time-outs ends first is open, and the others are stopped by it.
+    let missing = failures.iter().map(|failure| match &failure.cause {
+        Cause::Comm(CommError::Timeout { missing, operation, .. })
+        | Cause::Comm(CommError::Interrupted { missing, operation }) => {
+            format!("rank {} at {}: waits for {missing:?} in {operation}\n", failure.rank, failure.position)
+        }
+        Cause::Stalled => format!("{failure}\n"),
+        other => panic!("{other}"),
+    });
+    expect![[r#"
+        rank 0 at step 2, instruction 2 (F u0 m0, which needs UNSHARD u0): waits for [1] in an all-gather of elements 0..2208
+        rank 1 at step 2, reading micro-batch 1: does not answer
+        rank 2 at step 2, instruction 3 (F u3 m0, which needs RECV s0>s1 m0): waits for [0] in a transfer of 144 elements
+        rank 3 at step 2, instruction 3 (F u3 m0, which needs RECV s0>s1 m0): waits for [1] in a transfer of 144 elements
+    "#]].assert_eq(&missing.collect::<String>());
+    assert!(
+        report
+            .failures()
+            .iter()
+            .any(|failure| matches!(&failure.cause, Cause::Comm(error) if !error.is_stop()))
+    );
+    assert!(matches!(engine.train_batch(), Err(EngineError::AlreadyStopped)));
+    // The rank is still blocked: the engine does not wait for it.
+    drop(engine);
+    release.send(()).unwrap();
+}
+
+#[test]
+fn a_failed_engine_leaves_saved_weights_as_they_were() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("weights.safetensors");
+    let mut engine = engine(run(), 1, |_| Err("no such shard".into()));
+    engine.train_batch().unwrap();
+    engine.save(&path).unwrap();
+    let saved = std::fs::read(&path).unwrap();
+    stopped(&mut engine);
+    assert!(matches!(engine.save(&path), Err(EngineError::AlreadyStopped)));
+    assert_eq!(std::fs::read(&path).unwrap(), saved);
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "no half file is left beside it");
+}
+
+/// An engine whose first step takes all weights to where nothing is finite any more, after that step.
+fn diverged() -> (Engine, Arc<dyn BatchSource>) {
+    let mut run = run();
+    let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { unreachable!("small runs use AdamW") };
+    *lr = 1e30;
+    run.scheduler = SchedulerConfig::Constant;
+    let plan = Plan::new(run).unwrap();
+    let source: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
+    let mut engine = Engine::new(plan, Arc::clone(&source)).unwrap();
+    engine.train_batch().unwrap();
+    (engine, source)
+}
+
+#[test]
+fn a_run_that_diverges_ends_at_the_step_that_shows_it() {
+    let (mut engine, _) = diverged();
+    let report = stopped(&mut engine);
+    assert!(report.failures().iter().all(|failure| matches!(failure.cause, Cause::NotFinite)));
+    assert_eq!(report.failures().len(), 4);
+    expect!["step 2: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
+        .assert_eq(&report.to_string());
+}
+
+#[test]
+fn an_evaluation_without_a_loss_is_an_error() {
+    let (mut engine, source) = diverged();
+    let Err(EngineError::Stopped(report)) = engine.eval_batch(&source, 1) else {
+        panic!("no loss is finite")
+    };
+    expect!["evaluation: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
+        .assert_eq(&report.to_string());
+}
+
+#[test]
+fn a_plan_larger_than_the_memory_is_refused_before_anything_is_allocated() {
+    let mut run = run();
+    let ModelConfig::Gpt2(sizes) = &mut run.model else { unreachable!("small runs are GPTs") };
+    sizes.hidden_size = 3 << 20;
+    let plan = Plan::new(run).unwrap();
+    let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
+    let error = Engine::new(plan, source).expect_err("no machine has hundreds of TiB");
+    assert!(
+        matches!(error, EngineError::Memory { num_ranks: 4, needed_bytes, .. } if needed_bytes > 1 << 48),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(text.starts_with("the 4 ranks need ") && text.contains("TiB of memory, but "), "{text}");
+}
