@@ -22,7 +22,7 @@ use crate::shard::Purpose;
 #[derive(Debug)]
 pub(super) struct Ranks {
     commands: Vec<Sender<Command>>,
-    answers: Receiver<(usize, Result<Answer, RankFailure>)>,
+    answers: Receiver<(usize, Result<Answer, Box<RankFailure>>)>,
     threads: Vec<JoinHandle<()>>,
     ledgers: Vec<Arc<Ledger>>,
     positions: Arc<Positions>,
@@ -107,7 +107,7 @@ impl Ranks {
         for _ in 0..answers.len() {
             match self.answers.recv() {
                 Ok((rank, Ok(answer))) => answers[rank] = Some(answer),
-                Ok((_, Err(failure))) => return Err(self.stop(failure, &answers)),
+                Ok((_, Err(failure))) => return Err(self.stop(*failure, &answers)),
                 Err(_) => return Err(EngineError::AlreadyStopped),
             }
         }
@@ -126,7 +126,7 @@ impl Ranks {
             match self.answers.recv_deadline(deadline) {
                 Ok((rank, answer)) => {
                     silent.retain(|&other| other != rank);
-                    failures.extend(answer.err());
+                    failures.extend(answer.err().map(|failure| *failure));
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
@@ -160,7 +160,7 @@ struct Worker {
     positions: Arc<Positions>,
     world: Arc<ThreadWorld>,
     commands: Receiver<Command>,
-    answer: Sender<(usize, Result<Answer, RankFailure>)>,
+    answer: Sender<(usize, Result<Answer, Box<RankFailure>>)>,
 }
 
 impl Worker {
@@ -191,18 +191,17 @@ impl Worker {
         Ok(rank)
     }
 
-    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, RankFailure> {
+    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {
         // The rank is not used again after a panic, so no broken invariant of it can be seen.
         let result = catch_unwind(AssertUnwindSafe(f))
             .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
-        result.map_err(|cause| RankFailure {
-            rank: self.rank,
-            position: self.positions.get(self.rank),
-            cause,
+        result.map_err(|cause| {
+            let position = self.positions.get(self.rank);
+            Box::new(RankFailure { rank: self.rank, position, cause })
         })
     }
 
-    fn reply(&self, answer: Result<Answer, RankFailure>) {
+    fn reply(&self, answer: Result<Answer, Box<RankFailure>>) {
         // Nobody listens any more only when the engine is gone.
         let _ = self.answer.send((self.rank, answer));
     }
