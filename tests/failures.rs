@@ -242,5 +242,5 @@ fn a_plan_larger_than_the_memory_is_refused_before_anything_is_allocated() {
         "{error}"
     );
     let text = error.to_string();
-    assert!(text.starts_with("the 4 ranks need ") && text.contains("TiB of memory, but "), "{text}");
+    assert!(text.starts_with("the run needs ") && text.contains(" of memory (ranks: 4), but "), "{text}");
 }

@@ -30,8 +30,15 @@ pub(super) struct EvalArgs {
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
     /// Batches to score [default: the run's `evaluation.batches`]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     batches: Option<u64>,
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("write a whole number from 1".to_owned()),
+    }
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {

@@ -29,7 +29,7 @@ impl Failure {
             Self::Config(errors) => {
                 // Nothing can be done if stderr is closed; the exit status still tells.
                 let handler = GraphicalReportHandler::new();
-                let _ = writeln!(io::stderr(), "{}", errors.render(&handler));
+                let _ = write!(io::stderr(), "{}", errors.render(&handler));
                 ExitCode::from(2)
             }
             Self::NobodyReads => ExitCode::SUCCESS,

@@ -34,7 +34,7 @@ pub(super) struct GenerateArgs {
     #[arg(long, value_name = "N", default_value_t = 256)]
     max_tokens: u64,
     /// Logits are divided by it: below 1 plainer, above 1 wilder, 0 takes the likeliest token.
-    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = temperature)]
+    #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true, value_parser = temperature)]
     temperature: f64,
     /// Draw from so many of the likeliest tokens; 0 = all.
     #[arg(long, value_name = "K", default_value_t = 0)]

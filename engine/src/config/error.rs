@@ -32,7 +32,10 @@ impl ConfigErrors {
     /// Every error as miette draws it: message, the line of the file with the value marked, and the repair.
     pub fn render(&self, handler: &GraphicalReportHandler) -> String {
         let mut text = String::new();
-        for error in &self.errors {
+        for (i, error) in self.errors.iter().enumerate() {
+            if i > 0 {
+                text.push('\n');
+            }
             handler.render_report(&mut text, error).expect("a String takes all that is written to it");
         }
         text
@@ -246,6 +249,10 @@ fn shorten_path(path: &str) -> String {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Problem::Unreadable { .. } = self.problem {
+            // No line of the file can be shown that would say which file it is.
+            write!(f, "{}: ", self.span.source.name)?;
+        }
         f.write_str(&self.message())
     }
 }

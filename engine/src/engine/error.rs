@@ -25,9 +25,9 @@ pub enum EngineError {
         /// What the system said.
         reason: String,
     },
-    /// The ranks together need more memory than there is.
+    /// The ranks of this host together need more memory than there is.
     #[error(
-        "the {num_ranks} ranks need {} of memory, but {} is available; use a smaller model, micro-batch or sequence, or \
+        "the run needs {} of memory (ranks: {num_ranks}), but {} is available; use a smaller model, micro-batch or sequence, or \
          shard more (`pipezero plan` shows what needs how much)",
         Bytes(*needed_bytes),
         Bytes(*available_bytes)

@@ -1,0 +1,131 @@
+//! A temporary folder with a run file and a text, and the binary started in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A run of a few milliseconds with everything at work: two stages, two data ranks, ZeRO-3.
+pub(crate) const RUN: &str = r#"{
+  "model": {
+    "family": "gpt2",
+    "num_layers": 4,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "seq_length": 16
+  },
+  "data": { "text": "text.txt", "validation": 0.2 },
+  "evaluation": { "every": 2, "batches": 1 },
+  "parallel": { "pipeline": 2, "data": 2 },
+  "zero_optimization": { "stage": 3 },
+  "train_batch_size": 8,
+  "gradient_accumulation_steps": 2,
+  "optimizer": { "type": "AdamW", "params": { "lr": 0.01 } },
+  "threads": 1,
+  "steps": 3,
+  "seed": 3
+}
+"#;
+
+/// What the binary printed.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Printed {
+    /// Of a process that has ended; the folder's path is replaced by `~`.
+    pub(crate) fn new(output: Output, home: &Path) -> Self {
+        let text = |bytes: Vec<u8>| {
+            let text = String::from_utf8(bytes).expect("the binary prints text");
+            text.replace(&home.display().to_string(), "~")
+        };
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        Self { status: output.status.code(), stdout, stderr }
+    }
+
+    /// Stdout of a command that has done what it was asked for.
+    #[track_caller]
+    pub(crate) fn success(self) -> String {
+        assert_eq!(self.status, Some(0), "{}", self.stderr);
+        self.stdout
+    }
+
+    /// Stderr of a command that has failed with `status`, and printed nothing that could be taken for a result.
+    #[track_caller]
+    pub(crate) fn failure(self, status: i32) -> String {
+        assert_eq!(self.status, Some(status), "{}", self.stderr);
+        assert_eq!(self.stdout, "");
+        self.stderr
+    }
+}
+
+/// The folder.
+#[derive(Debug)]
+pub(crate) struct Home(TempDir);
+
+impl Home {
+    /// A folder with `run.json` and a text of 40 KiB.
+    pub(crate) fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        home.write("run.json", RUN);
+        let words = ["the ", "cat ", "sat ", "on a ", "mat, ", "and "];
+        let text: Vec<&str> = (0..10_000_usize).map(|index| words[index * index % 7 % 6]).collect();
+        home.write("text.txt", text.concat());
+        home
+    }
+
+    /// A folder whose run file has some text replaced.
+    #[track_caller]
+    pub(crate) fn with(changes: &[(&str, &str)]) -> Self {
+        let home = Self::new();
+        let changed = changes.iter().fold(RUN.to_owned(), |text, (from, to)| {
+            assert_eq!(text.matches(from).count(), 1, "`{from}` stands once in the run file");
+            text.replace(from, to)
+        });
+        home.write("run.json", changed);
+        home
+    }
+
+    /// A folder with a trained model in `out`.
+    pub(crate) fn trained() -> Self {
+        let home = Self::new();
+        home.run(&["train", "run.json", "--out", "out"]).success();
+        home
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), contents).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The binary in this folder, with piped output and an environment that does not colour it.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pipezero"));
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("NO_COLOR", "1").env_remove("FORCE_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Printed {
+        Printed::new(self.command(args).output().unwrap(), self.0.path())
+    }
+
+    /// Asserts that a command fails with `status` and prints `expected` to stderr.
+    #[track_caller]
+    pub(crate) fn refuses(&self, args: &[&str], status: i32, expected: expect_test::Expect) {
+        expected.assert_eq(&self.run(args).failure(status));
+    }
+}

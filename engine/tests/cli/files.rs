@@ -1,0 +1,374 @@
+//! Mistakes in the run file: each is one error at its place, all of them at once, exit status 2, and no folder is made.
+
+use expect_test::{Expect, expect};
+
+use crate::command::Home;
+
+/// `train` refuses a run file with some text replaced.
+#[track_caller]
+fn refused(changes: &[(&str, &str)], expected: Expect) {
+    let home = Home::with(changes);
+    home.refuses(&["train", "run.json", "--out", "out"], 2, expected);
+    assert!(!home.path("out").exists());
+}
+
+#[test]
+fn an_unknown_key_has_a_nearest_one() {
+    refused(
+        &[("\"hidden_size\"", "\"hiden_size\"")],
+        expect![[r#"
+              x `model.hidden_size` is missing: the model's size is yours to choose
+               ,-[run.json:2:3]
+             1 | {
+             2 |   "model": {
+               :   ^^^^^^^
+             3 |     "family": "gpt2",
+               `----
+              help: add it
+
+              x unknown key `model.hiden_size`
+               ,-[run.json:5:5]
+             4 |     "num_layers": 4,
+             5 |     "hiden_size": 16,
+               :     ^^^^^^^^^^^^
+             6 |     "num_attention_heads": 2,
+               `----
+              help: did you mean `hidden_size`?
+        "#]],
+    );
+}
+
+#[test]
+fn a_value_has_a_type() {
+    refused(
+        &[("\"num_layers\": 4", "\"num_layers\": \"four\"")],
+        expect![[r#"
+              x `model.num_layers` must be a whole number, but is the string "four"
+               ,-[run.json:4:19]
+             3 |     "family": "gpt2",
+             4 |     "num_layers": "four",
+               :                   ^^^^^^
+             5 |     "hidden_size": 16,
+               `----
+        "#]],
+    );
+}
+
+#[test]
+fn batch_sizes_must_not_contradict() {
+    let both = "\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3";
+    refused(
+        &[("\"train_batch_size\": 8", both)],
+        expect![[r#"
+              x `train_batch_size` is 8, but `train_micro_batch_size_per_gpu` 3 x `gradient_accumulation_steps` 2 x data degree 2 = 12
+                ,-[run.json:13:23]
+             12 |   "zero_optimization": { "stage": 3 },
+             13 |   "train_batch_size": 8, "train_micro_batch_size_per_gpu": 3,
+                :                       ^
+             14 |   "gradient_accumulation_steps": 2,
+                `----
+              help: use 12, or leave one of the three out
+        "#]],
+    );
+}
+
+#[test]
+fn a_pipeline_is_no_longer_than_its_layers() {
+    refused(
+        &[("\"pipeline\": 2", "\"pipeline\": 5")],
+        expect![[r#"
+              x `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one
+                ,-[run.json:11:29]
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+             11 |   "parallel": { "pipeline": 5, "data": 2 },
+                :                             ^
+             12 |   "zero_optimization": { "stage": 3 },
+                `----
+              help: use at most 4
+        "#]],
+    );
+}
+
+#[test]
+fn heads_divide_the_width() {
+    refused(
+        &[("\"num_attention_heads\": 2", "\"num_attention_heads\": 3")],
+        expect![[r#"
+              x `model.num_attention_heads` is 3, but `model.hidden_size` is 16, which 3 does not divide: every head has the same width
+               ,-[run.json:6:28]
+             5 |     "hidden_size": 16,
+             6 |     "num_attention_heads": 3,
+               :                            ^
+             7 |     "seq_length": 16
+               `----
+              help: use a divisor such as 2
+        "#]],
+    );
+}
+
+#[test]
+fn zero_2_with_a_pipeline_is_refused_with_its_numbers() {
+    refused(
+        &[("\"stage\": 3", "\"stage\": 2")],
+        expect![[r#"
+              x `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's
+              | memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights
+                ,-[run.json:12:35]
+             11 |   "parallel": { "pipeline": 2, "data": 2 },
+             12 |   "zero_optimization": { "stage": 2 },
+                :                                   ^
+             13 |   "train_batch_size": 8,
+                `----
+              help: write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+        
+                      per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
+                      refused: ZeRO-2, pipeline 2 x data 2, reduced once per step        42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
+                      refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch    42.6 KiB       0 B   53.3 KiB   42.6 KiB  138.6 KiB       63.9 KiB
+                      ZeRO-1, pipeline 2 x data 2                                        42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
+                      ZeRO-3, pipeline 2 x data 2, units of 1 layer                      21.3 KiB  32.0 KiB   53.3 KiB   42.6 KiB  149.2 KiB      127.9 KiB
+                      ZeRO-2, pipeline 1 x data 4                                        68.4 KiB       0 B   49.1 KiB   34.2 KiB  151.7 KiB      102.6 KiB
+        "#]],
+    );
+}
+
+#[test]
+fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
+    refused(
+        &[("\"stage\": 3", "\"stage\": 3, \"unit_layers\": 2")],
+        expect![[r#"
+              x `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything
+              | would be gathered for every micro-batch, and the peak memory is that of no sharding
+                ,-[run.json:12:53]
+             11 |   "parallel": { "pipeline": 2, "data": 2 },
+             12 |   "zero_optimization": { "stage": 3, "unit_layers": 2 },
+                :                                                     ^
+             13 |   "train_batch_size": 8,
+                `----
+              help: use `unit_layers` below 2, or write "stage": 1
+        
+                      per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
+                      refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    21.3 KiB  42.6 KiB  106.6 KiB   42.6 KiB  213.1 KiB      127.9 KiB
+                      ZeRO-1, pipeline 2 x data 2                                 42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
+                      ZeRO-3, pipeline 2 x data 2, units of 1 layer               21.3 KiB  32.0 KiB   53.3 KiB   42.6 KiB  149.2 KiB      127.9 KiB
+                      ZeRO-2, pipeline 1 x data 4                                 68.4 KiB       0 B   70.3 KiB   34.2 KiB  172.9 KiB      102.6 KiB
+        "#]],
+    );
+}
+
+#[test]
+fn a_vocabulary_holds_every_byte() {
+    refused(
+        &[("\"seq_length\": 16", "\"seq_length\": 16, \"vocab_size\": 100")],
+        expect![[r#"
+              x `model.vocab_size` is 100, but text is read as bytes, which are 256 tokens
+               ,-[run.json:7:37]
+             6 |     "num_attention_heads": 2,
+             7 |     "seq_length": 16, "vocab_size": 100
+               :                                     ^^^
+             8 |   },
+               `----
+              help: use at least 256
+        "#]],
+    );
+}
+
+#[test]
+fn there_is_one_precision() {
+    let both = "\"seed\": 3, \"fp16\": { \"enabled\": true }, \"bf16\": { \"enabled\": true }";
+    refused(
+        &[("\"seed\": 3", both)],
+        expect![[r#"
+              x `fp16.enabled` is true, but `bf16.enabled` is true too, and a run computes in one type
+                ,-[run.json:18:35]
+             17 |   "steps": 3,
+             18 |   "seed": 3, "fp16": { "enabled": true }, "bf16": { "enabled": true }
+                :                                   ^^^^
+             19 | }
+                `----
+              help: set one of the two to false
+        "#]],
+    );
+}
+
+#[test]
+fn truncated_json_is_reported_where_it_ends() {
+    let home = Home::new();
+    let whole = home.read("run.json");
+    home.write("run.json", &whole[..whole.find("\"optimizer\"").unwrap()]);
+    home.refuses(
+        &["check", "run.json"],
+        2,
+        expect![[r#"
+              x this object is never closed: the text ends before its `}`
+                ,-[run.json:1:1]
+              1 | ,-> {
+              2 | |     "model": {
+              3 | |       "family": "gpt2",
+              4 | |       "num_layers": 4,
+              5 | |       "hidden_size": 16,
+              6 | |       "num_attention_heads": 2,
+              7 | |       "seq_length": 16
+              8 | |     },
+              9 | |     "data": { "text": "text.txt", "validation": 0.2 },
+             10 | |     "evaluation": { "every": 2, "batches": 1 },
+             11 | |     "parallel": { "pipeline": 2, "data": 2 },
+             12 | |     "zero_optimization": { "stage": 3 },
+             13 | |     "train_batch_size": 8,
+             14 | |     "gradient_accumulation_steps": 2,
+             15 | `->   
+                `----
+        "#]],
+    );
+}
+
+#[test]
+fn a_key_stands_once() {
+    refused(
+        &[("\"seed\": 3", "\"seed\": 3,\n  \"steps\": 4")],
+        expect![[r#"
+              x `steps` stands twice, first at 17:3
+                ,-[run.json:19:3]
+             18 |   "seed": 3,
+             19 |   "steps": 4
+                :   ^^^^^^^
+             20 | }
+                `----
+              help: keep one of the two
+        "#]],
+    );
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    refused(
+        &[
+            ("\"pipeline\": 2", "\"pipeline\": 9"),
+            ("\"num_attention_heads\": 2", "\"num_attention_heads\": 3"),
+            ("\"seed\"", "\"sed\""),
+        ],
+        expect![[r#"
+              x `model.num_attention_heads` is 3, but `model.hidden_size` is 16, which 3 does not divide: every head has the same width
+               ,-[run.json:6:28]
+             5 |     "hidden_size": 16,
+             6 |     "num_attention_heads": 3,
+               :                            ^
+             7 |     "seq_length": 16
+               `----
+              help: use a divisor such as 2
+
+              x `parallel.pipeline` is 9, but the model has 4 layers: every stage needs at least one
+                ,-[run.json:11:29]
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+             11 |   "parallel": { "pipeline": 9, "data": 2 },
+                :                             ^
+             12 |   "zero_optimization": { "stage": 3 },
+                `----
+              help: use at most 4
+
+              x unknown key `sed`
+                ,-[run.json:18:3]
+             17 |   "steps": 3,
+             18 |   "sed": 3
+                :   ^^^^^
+             19 | }
+                `----
+              help: did you mean `seed`?
+        "#]],
+    );
+}
+
+#[test]
+fn an_override_is_reported_as_an_argument() {
+    let home = Home::new();
+    home.refuses(
+        &["check", "run.json", "--set", "parallel.pipelin=2"],
+        2,
+        expect![[r#"
+              x unknown key `parallel.pipelin`
+               ,-[--set:1:1]
+             1 | parallel.pipelin=2
+               : ^^^^^^^^^^^^^^^^
+               `----
+              help: did you mean `pipeline`?
+        "#]],
+    );
+    home.refuses(
+        &["check", "run.json", "--set", "parallel.pipeline"],
+        2,
+        expect![[r#"
+              x it has no value: write --set key.path=value
+               ,-[--set:1:1]
+             1 | parallel.pipeline
+               : ^^^^^^^^^^^^^^^^^
+               `----
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_said_to_be_missing() {
+    Home::new().refuses(
+        &["check", "nowhere.json"],
+        2,
+        expect![[r#"
+              x nowhere.json: cannot read the run file: No such file or directory (os error 2)
+        "#]],
+    );
+}
+
+#[test]
+fn sizes_beyond_every_machine_are_errors() {
+    refused(
+        &[("\"num_layers\": 4", "\"num_layers\": 1000000000")],
+        expect![[r#"
+              x `model.num_layers` is 1000000000, but with 2 micro-batches that is more than 4194304 forwards of a layer in a step, too many for a program
+               ,-[run.json:4:19]
+             3 |     "family": "gpt2",
+             4 |     "num_layers": 1000000000,
+               :                   ^^^^^^^^^^
+             5 |     "hidden_size": 16,
+               `----
+              help: use fewer of either
+        "#]],
+    );
+    refused(
+        &[("\"hidden_size\": 16", "\"hidden_size\": 1000000000000")],
+        expect![[r#"
+              x `model` is 4.8e25 parameters large, but a model may have at most 2^53 parameters
+               ,-[run.json:2:3]
+             1 | {
+             2 |   "model": {
+               :   ^^^^^^^
+             3 |     "family": "gpt2",
+               `----
+              help: use smaller sizes
+        "#]],
+    );
+    refused(
+        &[("\"seq_length\": 16", "\"seq_length\": 1000000000000")],
+        expect![[r#"
+              x `model.seq_length` is 1000000000000, but what 4 layers save of 2 micro-batches x 2 sequences of that length is more than 2^53 elements
+               ,-[run.json:7:19]
+             6 |     "num_attention_heads": 2,
+             7 |     "seq_length": 1000000000000
+               :                   ^^^^^^^^^^^^^
+             8 |   },
+               `----
+              help: use shorter or fewer sequences
+        "#]],
+    );
+}
+
+#[test]
+fn sizes_beyond_this_machine_are_refused_with_their_numbers() {
+    let home = Home::with(&[("\"hidden_size\": 16", "\"hidden_size\": 4194304")]);
+    let printed = home.run(&["train", "run.json", "--out", "out"]);
+    assert_eq!((printed.status, printed.stdout.as_str()), (Some(1), ""));
+    let error = printed.stderr.lines().last().unwrap();
+    // What is available differs from machine to machine.
+    let (needed, available) = error.split_once(", but ").unwrap();
+    expect!["error: the run needs 24.00 PiB of memory (ranks: 4)"].assert_eq(needed);
+    let (_, repair) = available.split_once(" is available").unwrap();
+    expect!["; use a smaller model, micro-batch or sequence, or shard more (`pipezero plan` shows what needs how much)"].assert_eq(repair);
+    assert!(!home.path("out").exists());
+}

@@ -1,0 +1,9 @@
+//! The `pipezero` binary, end to end: tiny runs in temporary folders, and what it says to mistakes.
+
+mod command; // Starts the binary and keeps what it printed.
+mod damaged; // Run directories that are not what `train` wrote.
+mod files; // Mistakes in the run file.
+mod interrupt; // Ctrl-C.
+mod planning; // `check`, `plan` and `show`.
+mod text; // Mistakes in the text.
+mod training; // `train`, then `eval` and `generate`.

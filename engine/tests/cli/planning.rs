@@ -1,0 +1,185 @@
+//! `check`, `plan` and `show` say what a run will be, before anything runs.
+
+use expect_test::expect;
+use pipezero::config::{RunFile, World};
+use pipezero::plan::Plan;
+use pipezero_schedule::Program;
+use serde_json::Value;
+
+use crate::command::Home;
+
+#[test]
+fn check_prints_the_resolved_run() {
+    let home = Home::new();
+    let text = home.run(&["check", "run.json", "--set", "gradient_clipping=0.5"]).success();
+    for value in ["Gpt2(", "gradient_clipping: 0.5", "num_micro_batches: 2", "micro_batch_size: 2"] {
+        assert!(text.contains(value), "{text}");
+    }
+}
+
+#[test]
+fn plan_prints_what_each_rank_holds_and_sends() {
+    let home = Home::new();
+    let text = home.run(&["plan", "run.json"]).success();
+    let [headline, stages, memory, traffic] = text.split("\n\n").collect::<Vec<_>>()[..] else {
+        panic!("a headline and three tables: {text}")
+    };
+    let zero = "optimizer state, gradients and parameters sharded (ZeRO-3)";
+    assert!(
+        headline.starts_with("17.5 k parameters, pipeline 2 x data 2, ") && headline.contains(zero),
+        "{text}"
+    );
+    expect![[r#"
+        pipeline rank  layers  units  parameters  in flight     first     last
+        0                   6      3      10.9 k          2       wte  h.1.mlp
+        1                   6      3      10.7 k          1  h.2.attn  lm_head"#]]
+    .assert_eq(stages);
+    // A table as wide as the terminal is not for machines; the bytes are tested as JSON.
+    let rows: Vec<&str> = memory.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(rows, ["memory per rank", "pipeline rank 0", "pipeline rank 1"]);
+    expect![[r#"
+        sent per rank and step      all-gather  reduce-scatter     all-reduce           send
+        pipeline rank 0         6 x, 42.75 KiB  6 x, 42.75 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
+        pipeline rank 1         6 x, 41.81 KiB  6 x, 41.88 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
+    "#]]
+    .assert_eq(traffic);
+}
+
+#[test]
+fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
+    let home = Home::new();
+    let plan: Value = serde_json::from_str(&home.run(&["plan", "run.json", "--json"]).success()).unwrap();
+    let ranks = plan["ranks"].as_array().unwrap();
+    let grid: Vec<_> = ranks
+        .iter()
+        .map(|rank| ["rank", "pipeline_rank", "data_rank"].map(|key| rank[key].as_u64().unwrap()))
+        .collect();
+    // Data ranks are innermost.
+    assert_eq!(grid, [[0, 0, 0], [1, 0, 1], [2, 1, 0], [3, 1, 1]]);
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(keys(&ranks[0]), "rank pipeline_rank data_rank layers units parameters memory traffic");
+    assert_eq!(
+        keys(&ranks[0]["memory"]),
+        "parameters gathered gradients optimizer activations communication peak"
+    );
+    assert_eq!(keys(&ranks[0]["traffic"]), "all_gather reduce_scatter all_reduce send");
+    assert_eq!(keys(&ranks[0]["traffic"]["send"]), "count bytes");
+    // Two micro-batches of 2 sequences x 16 tokens x 16 values go to the next stage.
+    assert_eq!(ranks[0]["traffic"]["send"], serde_json::json!({ "count": 2, "bytes": 2 * 2 * 16 * 16 * 4 }));
+    for rank in ranks {
+        let memory = rank["memory"].as_object().unwrap();
+        let sum: u64 =
+            memory.iter().filter(|(key, _)| *key != "peak").map(|(_, bytes)| bytes.as_u64().unwrap()).sum();
+        assert_eq!(memory["peak"], sum, "everything is allocated before the first step");
+        let layers = rank["layers"].as_array().unwrap().len();
+        let in_units: usize =
+            rank["units"].as_array().unwrap().iter().map(|unit| unit.as_array().unwrap().len()).sum();
+        assert_eq!(layers, in_units);
+    }
+    // An override changes the plan.
+    let zero_1 = home.run(&["plan", "run.json", "--json", "--set", "zero_optimization.stage=1"]).success();
+    let zero_1: Value = serde_json::from_str(&zero_1).unwrap();
+    assert_eq!(zero_1["ranks"][0]["memory"]["gathered"], 0);
+    assert!(ranks[0]["memory"]["gathered"].as_u64() > Some(0));
+}
+
+#[test]
+fn show_prints_the_order_and_every_instruction() {
+    let home = Home::new();
+    let arguments = ["show", "run.json", "--set", "model.num_layers=2", "--set", "zero_optimization.stage=1"];
+    expect![[r#"
+        rank 0  F0 F1 .. .. B0 B0 .. B1 B1
+        rank 1  .. F0 B0 B0 F1 B1 B1 .. ..
+
+         0  compute  F u0 m0
+         1  compute  F u1 m0
+         2  s0>s1    SEND s0>s1 m0   after 1
+         3  compute  F u0 m1
+         4  compute  F u1 m1
+         5  s0>s1    SEND s0>s1 m1   after 4
+         6  s1>s0    RECV s1>s0 m0   after 6 of rank 1
+         7  compute  B u1 m0         after 6
+         8  compute  B u0 m0
+         9  s1>s0    RECV s1>s0 m1   after 12 of rank 1
+        10  compute  B u1 m1         after 9
+        11  reduce   REDUCE_LAST u1  after 10
+        12  compute  B u0 m1
+        13  reduce   REDUCE_LAST u0  after 12
+        14  compute  ADD_TIED u0 u3  after 13
+        15  compute  GRAD_NORM       after 13
+        16  compute  STEP u0
+        17  gather   GATHER_STEP u0  after 16
+        18  compute  STEP u1
+        19  gather   GATHER_STEP u1  after 18
+
+         0  s0>s1    RECV s0>s1 m0   after 2 of rank 0
+         1  compute  F u2 m0         after 0
+         2  compute  F u3 m0
+         3  s0>s1    RECV s0>s1 m1   after 5 of rank 0
+         4  compute  B u3 m0
+         5  compute  B u2 m0
+         6  s1>s0    SEND s1>s0 m0   after 5
+         7  compute  F u2 m1         after 3
+         8  compute  F u3 m1
+         9  compute  B u3 m1
+        10  reduce   REDUCE_LAST u3  after 9
+        11  compute  B u2 m1
+        12  s1>s0    SEND s1>s0 m1   after 11
+        13  reduce   REDUCE_LAST u2  after 11
+        14  compute  ADD_TIED u0 u3  after 10
+        15  compute  GRAD_NORM       after 13
+        16  compute  STEP u2
+        17  gather   GATHER_STEP u2  after 16
+        18  compute  STEP u3
+        19  gather   GATHER_STEP u3  after 18
+    "#]]
+    .assert_eq(&home.run(&arguments).success());
+    let csv = home.run(&["show", "run.json", "--format", "csv"]).success();
+    expect![[r#"
+        0F0,0F1,0B0,0B1
+        1F0,1B0,1F1,1B1
+    "#]]
+    .assert_eq(&csv);
+}
+
+#[test]
+fn a_shown_program_reads_back_as_the_one_that_runs() {
+    let home = Home::new();
+    let text = home.run(&["show", "run.json", "--format", "program"]).success();
+    let shown: Program = text.parse().unwrap();
+    let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(World::this_host()).unwrap();
+    assert_eq!(&shown, Plan::new(run).unwrap().training().program());
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_failure() {
+    let home = Home::new();
+    let mut child = home
+        .command(&[
+            "show",
+            "run.json",
+            "--set",
+            "gradient_accumulation_steps=400",
+            "--set",
+            "train_batch_size=800",
+        ])
+        .spawn()
+        .unwrap();
+    // Far more is printed than a pipe holds, so the binary meets the closed end.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), stderr.contains("error") || stderr.contains("panicked")),
+        (Some(0), false)
+    );
+}
+
+#[test]
+fn help_teaches_by_example() {
+    let home = Home::new();
+    for command in ["train", "eval", "generate", "check", "plan", "show"] {
+        let help = home.run(&[command, "--help"]).success();
+        assert!(help.contains(&format!("Examples:\n  pipezero {command} ")), "{help}");
+    }
+}
