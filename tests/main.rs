@@ -1,4 +1,5 @@
 //! Every integration test, in one binary so that there is one link step.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod collectives; // What every communication backend promises.
 mod custom_loss; // A loss of the user's own.
