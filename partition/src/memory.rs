@@ -1,7 +1,7 @@
 //! Bytes that one rank allocates, by category.
 //!
 //! Everything is allocated before the first step, so the peak is the sum. All data ranks of a stage are alike. With
-//! `P(u)` a unit's padded elements and `S(u) = P(u) / d` its shard ([`padded_elements`](crate::padded_elements)),
+//! `P(u)` a unit's padded elements and `S(u) = P(u) / d` its shard ([`padded_elements`]),
 //! sums and maxima over the rank's units, and 4 bytes to every element:
 //!
 //! | category | elements | when |

@@ -7,7 +7,7 @@ use crate::graph::LayerGraph;
 
 /// Which layers each stage has.
 ///
-/// Made by [`uniform`](crate::uniform) and [`manual`](crate::manual); stages follow each other without gap or overlap
+/// Made by [`uniform`](crate::uniform()) and [`manual`](crate::manual()); stages follow each other without gap or overlap
 /// and every stage has at least one transformer block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {

@@ -1,7 +1,7 @@
 //! A compute order: what generators make and lowering turns into a program.
 //!
 //! It says in which order each rank computes its stages' micro-batches and nothing of units, weights or messages, so
-//! a generator is a page long and every communication decision is made once, in [`crate::lower`].
+//! a generator is a page long and every communication decision is made once, in [`mod@crate::lower`].
 
 use alloc::string::String;
 use alloc::vec::Vec;

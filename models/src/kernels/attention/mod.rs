@@ -39,17 +39,17 @@ impl AttentionShape {
         self.num_pairs() * self.seq_length
     }
 
-    /// Elements of workspace that [`forward`] needs.
+    /// Elements of workspace that [`forward()`] needs.
     pub fn forward_workspace(self) -> usize {
         self.num_pairs() * self.forward_pair_workspace()
     }
 
-    /// Elements of workspace that [`backward`] needs.
+    /// Elements of workspace that [`backward()`] needs.
     pub fn backward_workspace(self) -> usize {
         self.num_pairs() * self.backward_pair_workspace()
     }
 
-    /// Floating-point operations of [`forward`], the masked half counted, as is usual where utilisation is reported
+    /// Floating-point operations of [`forward()`], the masked half counted, as is usual where utilisation is reported
     /// (arXiv:2204.02311, appendix B).
     pub fn forward_flops(self) -> u64 {
         let [pairs, tokens, size] = [self.num_pairs(), self.seq_length, self.head_size].map(|n| n as u64);
@@ -82,12 +82,12 @@ impl AttentionShape {
         BLOCK_QUERIES.min(self.seq_length) * self.seq_length
     }
 
-    /// Elements that [`forward`] needs for one pair.
+    /// Elements that [`forward()`] needs for one pair.
     fn forward_pair_workspace(self) -> usize {
         self.num_scores()
     }
 
-    /// Elements that [`backward`] needs for one pair: two blocks of scores, the gradients of keys and of values.
+    /// Elements that [`backward()`] needs for one pair: two blocks of scores, the gradients of keys and of values.
     fn backward_pair_workspace(self) -> usize {
         2 * self.num_scores() + 2 * self.seq_length * self.head_size
     }
