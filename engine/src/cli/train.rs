@@ -31,7 +31,7 @@ The run directory holds run.json (the file as it ran), metrics.jsonl (a line per
 pub(super) struct TrainArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Where the run directory goes [default: runs/<name of the run file>]
+    /// Where the run directory goes [default: `runs/` and the name of the run file]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace the run directory if it exists.

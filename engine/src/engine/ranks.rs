@@ -18,11 +18,14 @@ use crate::memory::Ledger;
 use crate::plan::Plan;
 use crate::shard::Purpose;
 
+/// What a rank says of a command, or of its own start.
+type Told = Result<Answer, Box<RankFailure>>;
+
 /// One thread per rank of the grid.
 #[derive(Debug)]
 pub(super) struct Ranks {
     commands: Vec<Sender<Command>>,
-    answers: Receiver<(usize, Result<Answer, RankFailure>)>,
+    answers: Receiver<(usize, Told)>,
     threads: Vec<JoinHandle<()>>,
     ledgers: Vec<Arc<Ledger>>,
     positions: Arc<Positions>,
@@ -107,7 +110,7 @@ impl Ranks {
         for _ in 0..answers.len() {
             match self.answers.recv() {
                 Ok((rank, Ok(answer))) => answers[rank] = Some(answer),
-                Ok((_, Err(failure))) => return Err(self.stop(failure, &answers)),
+                Ok((_, Err(failure))) => return Err(self.stop(*failure, &answers)),
                 Err(_) => return Err(EngineError::AlreadyStopped),
             }
         }
@@ -126,7 +129,7 @@ impl Ranks {
             match self.answers.recv_deadline(deadline) {
                 Ok((rank, answer)) => {
                     silent.retain(|&other| other != rank);
-                    failures.extend(answer.err());
+                    failures.extend(answer.err().map(|failure| *failure));
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
@@ -160,7 +163,7 @@ struct Worker {
     positions: Arc<Positions>,
     world: Arc<ThreadWorld>,
     commands: Receiver<Command>,
-    answer: Sender<(usize, Result<Answer, RankFailure>)>,
+    answer: Sender<(usize, Told)>,
 }
 
 impl Worker {
@@ -191,18 +194,16 @@ impl Worker {
         Ok(rank)
     }
 
-    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, RankFailure> {
+    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {
         // The rank is not used again after a panic, so no broken invariant of it can be seen.
         let result = catch_unwind(AssertUnwindSafe(f))
             .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
-        result.map_err(|cause| RankFailure {
-            rank: self.rank,
-            position: self.positions.get(self.rank),
-            cause,
+        result.map_err(|cause| {
+            Box::new(RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
         })
     }
 
-    fn reply(&self, answer: Result<Answer, RankFailure>) {
+    fn reply(&self, answer: Told) {
         // Nobody listens any more only when the engine is gone.
         let _ = self.answer.send((self.rank, answer));
     }

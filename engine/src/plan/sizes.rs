@@ -65,7 +65,7 @@ impl Plan {
         let num_gather_buffers = match purpose {
             _ if self.run().zero.level != ZeroLevel::Zero3 => 0,
             Purpose::Training => self.num_gather_buffers(rank),
-            Purpose::Inference => self.evaluation.high_water(rank).gathered_units as usize,
+            Purpose::Inference => self.evaluation.high_water(rank).gathered_units,
         };
         let num_gradient_buffers = if training && self.reduces_every_micro_batch() { 2 } else { 0 };
         RankSizes {
@@ -89,9 +89,9 @@ impl Plan {
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.
     pub(super) fn num_slots(&self, stage: Stage, purpose: Purpose) -> usize {
-        let evaluation = self.evaluation.num_slots(stage) as usize;
+        let evaluation = self.evaluation.num_slots(stage);
         match purpose {
-            Purpose::Training => evaluation.max(self.training.num_slots(stage) as usize),
+            Purpose::Training => evaluation.max(self.training.num_slots(stage)),
             Purpose::Inference => evaluation,
         }
     }
