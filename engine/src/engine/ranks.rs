@@ -18,6 +18,9 @@ use crate::memory::Ledger;
 use crate::plan::Plan;
 use crate::shard::Purpose;
 
+/// What a rank says of a command, or of its own start.
+type Told = Result<Answer, Box<RankFailure>>;
+
 /// One thread per rank of the grid.
 #[derive(Debug)]
 pub(super) struct Ranks {

@@ -1,6 +1,8 @@
 //! The `pipezero` binary, end to end: tiny runs in temporary folders, and what it says to mistakes.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
+
 mod command; // Starts the binary and keeps what it printed.
 mod damaged; // Run directories that are not what `train` wrote.
 mod files; // Mistakes in the run file.
