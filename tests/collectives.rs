@@ -3,8 +3,6 @@
 //! The suite knows a backend only by [`backend::Backend`], and its bodies assert inside the rank, so that ranks may as well
 //! be processes.
 
-#![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
-
 mod backend;
 mod exchanges;
 mod refusals;

@@ -2,8 +2,6 @@
 //!
 //! Ranks fail here in their batch source, the one piece of a user's code that runs inside them.
 
-#![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
-
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -25,7 +25,7 @@ type Told = Result<Answer, Box<RankFailure>>;
 #[derive(Debug)]
 pub(super) struct Ranks {
     commands: Vec<Sender<Command>>,
-    answers: Receiver<(usize, Result<Answer, Box<RankFailure>>)>,
+    answers: Receiver<(usize, Told)>,
     threads: Vec<JoinHandle<()>>,
     ledgers: Vec<Arc<Ledger>>,
     positions: Arc<Positions>,
@@ -163,7 +163,7 @@ struct Worker {
     positions: Arc<Positions>,
     world: Arc<ThreadWorld>,
     commands: Receiver<Command>,
-    answer: Sender<(usize, Result<Answer, Box<RankFailure>>)>,
+    answer: Sender<(usize, Told)>,
 }
 
 impl Worker {
@@ -199,12 +199,11 @@ impl Worker {
         let result = catch_unwind(AssertUnwindSafe(f))
             .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
         result.map_err(|cause| {
-            let position = self.positions.get(self.rank);
-            Box::new(RankFailure { rank: self.rank, position, cause })
+            Box::new(RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
         })
     }
 
-    fn reply(&self, answer: Result<Answer, Box<RankFailure>>) {
+    fn reply(&self, answer: Told) {
         // Nobody listens any more only when the engine is gone.
         let _ = self.answer.send((self.rank, answer));
     }

@@ -1,5 +1,4 @@
 //! The `pipezero` binary, end to end: tiny runs in temporary folders, and what it says to mistakes.
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
