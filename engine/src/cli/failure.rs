@@ -27,9 +27,11 @@ impl Failure {
     pub(super) fn report(self) -> ExitCode {
         match self {
             Self::Config(errors) => {
+                let count = errors.iter().count();
+                let mistakes = if count == 1 { "mistake" } else { "mistakes" };
+                let drawn = errors.render(&GraphicalReportHandler::new());
                 // Nothing can be done if stderr is closed; the exit status still tells.
-                let handler = GraphicalReportHandler::new();
-                let _ = write!(io::stderr(), "{}", errors.render(&handler));
+                let _ = write!(io::stderr(), "error: not a valid run, {count} {mistakes}:\n{drawn}");
                 ExitCode::from(2)
             }
             Self::NobodyReads => ExitCode::SUCCESS,

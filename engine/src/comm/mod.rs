@@ -10,6 +10,7 @@
 
 mod counting;
 mod error;
+mod exchange;
 mod meeting;
 mod threads;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::meeting::{Meeting, Operation, Payload};
+use super::exchange::{Operation, Payload};
+use super::meeting::Meeting;
 use super::{Channel, CommError, Communicator, Group, Pending, part};
 use crate::memory::Tagged;
 

@@ -38,7 +38,8 @@ impl ConfigErrors {
             }
             handler.render_report(&mut text, error).expect("a String takes all that is written to it");
         }
-        text
+        // An empty line of a repair comes indented.
+        text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
     }
 }
 

@@ -87,6 +87,7 @@ fn run_file_broken() {
         &home,
         2,
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x unterminated string literal
                ,-[out/run.json:3:5]
              2 |   "model": {

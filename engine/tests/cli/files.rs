@@ -17,6 +17,7 @@ fn an_unknown_key_has_a_nearest_one() {
     refused(
         &[("\"hidden_size\"", "\"hiden_size\"")],
         expect![[r#"
+            error: not a valid run, 2 mistakes:
               x `model.hidden_size` is missing: the model's size is yours to choose
                ,-[run.json:2:3]
              1 | {
@@ -43,6 +44,7 @@ fn a_value_has_a_type() {
     refused(
         &[("\"num_layers\": 4", "\"num_layers\": \"four\"")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `model.num_layers` must be a whole number, but is the string "four"
                ,-[run.json:4:19]
              3 |     "family": "gpt2",
@@ -60,6 +62,7 @@ fn batch_sizes_must_not_contradict() {
     refused(
         &[("\"train_batch_size\": 8", both)],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `train_batch_size` is 8, but `train_micro_batch_size_per_gpu` 3 x `gradient_accumulation_steps` 2 x data degree 2 = 12
                 ,-[run.json:13:23]
              12 |   "zero_optimization": { "stage": 3 },
@@ -77,6 +80,7 @@ fn a_pipeline_is_no_longer_than_its_layers() {
     refused(
         &[("\"pipeline\": 2", "\"pipeline\": 5")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one
                 ,-[run.json:11:29]
              10 |   "evaluation": { "every": 2, "batches": 1 },
@@ -94,6 +98,7 @@ fn heads_divide_the_width() {
     refused(
         &[("\"num_attention_heads\": 2", "\"num_attention_heads\": 3")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `model.num_attention_heads` is 3, but `model.hidden_size` is 16, which 3 does not divide: every head has the same width
                ,-[run.json:6:28]
              5 |     "hidden_size": 16,
@@ -111,6 +116,7 @@ fn zero_2_with_a_pipeline_is_refused_with_its_numbers() {
     refused(
         &[("\"stage\": 3", "\"stage\": 2")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's
               | memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights
                 ,-[run.json:12:35]
@@ -120,7 +126,7 @@ fn zero_2_with_a_pipeline_is_refused_with_its_numbers() {
              13 |   "train_batch_size": 8,
                 `----
               help: write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
-        
+
                       per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
                       refused: ZeRO-2, pipeline 2 x data 2, reduced once per step        42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
                       refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch    42.6 KiB       0 B   53.3 KiB   42.6 KiB  138.6 KiB       63.9 KiB
@@ -136,6 +142,7 @@ fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
     refused(
         &[("\"stage\": 3", "\"stage\": 3, \"unit_layers\": 2")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything
               | would be gathered for every micro-batch, and the peak memory is that of no sharding
                 ,-[run.json:12:53]
@@ -145,7 +152,7 @@ fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
              13 |   "train_batch_size": 8,
                 `----
               help: use `unit_layers` below 2, or write "stage": 1
-        
+
                       per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
                       refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    21.3 KiB  42.6 KiB  106.6 KiB   42.6 KiB  213.1 KiB      127.9 KiB
                       ZeRO-1, pipeline 2 x data 2                                 42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
@@ -160,6 +167,7 @@ fn a_vocabulary_holds_every_byte() {
     refused(
         &[("\"seq_length\": 16", "\"seq_length\": 16, \"vocab_size\": 100")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `model.vocab_size` is 100, but text is read as bytes, which are 256 tokens
                ,-[run.json:7:37]
              6 |     "num_attention_heads": 2,
@@ -178,6 +186,7 @@ fn there_is_one_precision() {
     refused(
         &[("\"seed\": 3", both)],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `fp16.enabled` is true, but `bf16.enabled` is true too, and a run computes in one type
                 ,-[run.json:18:35]
              17 |   "steps": 3,
@@ -199,6 +208,7 @@ fn truncated_json_is_reported_where_it_ends() {
         &["check", "run.json"],
         2,
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x this object is never closed: the text ends before its `}`
                 ,-[run.json:1:1]
               1 | ,-> {
@@ -215,7 +225,7 @@ fn truncated_json_is_reported_where_it_ends() {
              12 | |     "zero_optimization": { "stage": 3 },
              13 | |     "train_batch_size": 8,
              14 | |     "gradient_accumulation_steps": 2,
-             15 | `->   
+             15 | `->
                 `----
         "#]],
     );
@@ -226,6 +236,7 @@ fn a_key_stands_once() {
     refused(
         &[("\"seed\": 3", "\"seed\": 3,\n  \"steps\": 4")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `steps` stands twice, first at 17:3
                 ,-[run.json:19:3]
              18 |   "seed": 3,
@@ -247,6 +258,7 @@ fn all_mistakes_are_told_at_once() {
             ("\"seed\"", "\"sed\""),
         ],
         expect![[r#"
+            error: not a valid run, 3 mistakes:
               x `model.num_attention_heads` is 3, but `model.hidden_size` is 16, which 3 does not divide: every head has the same width
                ,-[run.json:6:28]
              5 |     "hidden_size": 16,
@@ -284,6 +296,7 @@ fn an_override_is_reported_as_an_argument() {
         &["check", "run.json", "--set", "parallel.pipelin=2"],
         2,
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x unknown key `parallel.pipelin`
                ,-[--set:1:1]
              1 | parallel.pipelin=2
@@ -296,6 +309,7 @@ fn an_override_is_reported_as_an_argument() {
         &["check", "run.json", "--set", "parallel.pipeline"],
         2,
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x it has no value: write --set key.path=value
                ,-[--set:1:1]
              1 | parallel.pipeline
@@ -311,6 +325,7 @@ fn a_file_that_is_not_there_is_said_to_be_missing() {
         &["check", "nowhere.json"],
         2,
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x nowhere.json: cannot read the run file: No such file or directory (os error 2)
         "#]],
     );
@@ -321,6 +336,7 @@ fn sizes_beyond_every_machine_are_errors() {
     refused(
         &[("\"num_layers\": 4", "\"num_layers\": 1000000000")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `model.num_layers` is 1000000000, but with 2 micro-batches that is more than 4194304 forwards of a layer in a step, too many for a program
                ,-[run.json:4:19]
              3 |     "family": "gpt2",
@@ -334,6 +350,7 @@ fn sizes_beyond_every_machine_are_errors() {
     refused(
         &[("\"hidden_size\": 16", "\"hidden_size\": 1000000000000")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `model` is 4.8e25 parameters large, but a model may have at most 2^53 parameters
                ,-[run.json:2:3]
              1 | {
@@ -347,6 +364,7 @@ fn sizes_beyond_every_machine_are_errors() {
     refused(
         &[("\"seq_length\": 16", "\"seq_length\": 1000000000000")],
         expect![[r#"
+            error: not a valid run, 1 mistake:
               x `model.seq_length` is 1000000000000, but what 4 layers save of 2 micro-batches x 2 sequences of that length is more than 2^53 elements
                ,-[run.json:7:19]
              6 |     "num_attention_heads": 2,
