@@ -225,7 +225,7 @@ fn an_evaluation_without_a_loss_is_an_error() {
     let Err(EngineError::Stopped(report)) = engine.eval_batch(&source, 1) else {
         panic!("no loss is finite")
     };
-    expect!["evaluation: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
+    expect!["evaluation: the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"]
         .assert_eq(&report.to_string());
 }
 

@@ -31,11 +31,14 @@ impl<'a> Generation<'a> {
     /// Draws the next token and adds it to the text.
     ///
     /// # Errors
-    /// When a rank stops, or the prompt was empty.
+    /// When a rank stops, the prompt was empty, or a logit is infinite or NaN.
     pub fn next_token(&mut self) -> Result<u32, EngineError> {
         let seq_length = self.engine.plan().micro_batch_shape().seq_length;
         let start = self.tokens.len().saturating_sub(seq_length);
         let logits = self.engine.logits(&self.tokens[start..])?;
+        if !logits.iter().all(|logit| logit.is_finite()) {
+            return Err(EngineError::LogitsNotFinite);
+        }
         let token = draw(&logits, self.sampling, self.draws.next());
         self.tokens.push(token);
         Ok(token)

@@ -8,7 +8,7 @@ mod trained;
 
 pub use batches::{Mask, RandomBatches};
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
-pub use runs::{Case, small_gpt, small_run, zero};
+pub use runs::{Case, GRADIENT_CLIPPING, small_gpt, small_run, zero};
 pub use spread::{Spread, spread};
 pub use trained::{
     Trained, Weights, assert_bit_identical, assert_close, assert_same_weights, plan_and_batches, train,

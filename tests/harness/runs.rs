@@ -51,6 +51,9 @@ pub fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: u
     ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units, reduce }
 }
 
+/// The limit of the gradient norm, low enough to bite at every step.
+pub const GRADIENT_CLIPPING: f64 = 0.05;
+
 /// A GPT-2 whose widths need padding at every data degree: 5 blocks, width 12, 3 heads, 6 tokens, 17 token numbers.
 pub fn small_gpt(tied: bool) -> GptConfig {
     GptConfig {
@@ -97,7 +100,7 @@ pub fn small_run(case: Case) -> Run {
             warmup_num_steps: 4,
             warmup_type: WarmupType::Linear,
         }),
-        gradient_clipping: 0.05,
+        gradient_clipping: GRADIENT_CLIPPING,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60) },
         threads: case.threads,
         steps: 5,

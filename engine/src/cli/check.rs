@@ -27,6 +27,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     print_notices(&notices);
     // What the file's own rules cannot see: that the schedule can be generated, lowered and proved.
     let plan = Plan::new(run)?;
-    print(format_args!("{:#?}\n", plan.run()))?;
+    let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
+    print(format_args!("{json}\n"))?;
     Ok(())
 }

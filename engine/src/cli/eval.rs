@@ -26,10 +26,10 @@ pub(super) struct EvalArgs {
     /// The run directory that `train` wrote.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Other text: files, folders or globs. All of it is scored, none of it is held out.
+    /// Other text: files, folders or globs, instead of the run's validation text. Batches are drawn from all of it.
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
-    /// Batches to score [default: the run's `evaluation.batches`]
+    /// Batches of `train_batch_size` sequences to score, drawn at random but the same at every call [default: the run's `evaluation.batches`]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     batches: Option<u64>,
 }
@@ -50,10 +50,12 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let seq_length = plan.micro_batch_shape().seq_length;
     let source: Arc<dyn BatchSource> = if args.data.is_empty() {
         let corpus = Corpus::load(&run.data, seq_length).map_err(TrainingError::Data)?;
+        corpus.check_vocabulary(plan.vocab_size())?;
         let batches = corpus.validation_batches(batch_layout(&plan), run.seed)?;
         Arc::new(batches.ok_or(DataError::NoValidation)?)
     } else {
         let corpus = Corpus::unsplit(&args.data, seq_length)?;
+        corpus.check_vocabulary(plan.vocab_size())?;
         Arc::new(corpus.training_batches(batch_layout(&plan), run.seed)?)
     };
     let num_batches = args.batches.unwrap_or(run.evaluation.batches);

@@ -28,7 +28,7 @@ pub(super) struct GenerateArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// The text to go on from.
-    #[arg(long, value_name = "TEXT", value_parser = prompt)]
+    #[arg(long, allow_hyphen_values = true, value_name = "TEXT", value_parser = prompt)]
     prompt: String,
     /// Tokens to write.
     #[arg(long, value_name = "N", default_value_t = 256)]

@@ -7,7 +7,7 @@ use super::output::print;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, count};
-use crate::config::ZeroLevel;
+use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Plan, RankForecast};
 
 /// What `--help` ends with.
@@ -52,39 +52,37 @@ fn text(plan: &Plan) -> String {
         grid.data_degree,
         at_rest(plan),
         100.0 * plan.bubble_share(),
-        stages(plan, &by_pipeline_rank),
+        stages(&by_pipeline_rank),
         memory(&by_pipeline_rank),
         traffic(&by_pipeline_rank),
     )
 }
 
-/// What is sharded between steps.
+/// What is sharded between micro-batches.
 fn at_rest(plan: &Plan) -> &'static str {
-    match plan.run().zero.level {
-        ZeroLevel::Zero0 => "nothing sharded (ZeRO-0)",
-        ZeroLevel::Zero1 => "optimizer state sharded (ZeRO-1)",
-        ZeroLevel::Zero2 => "optimizer state and gradients sharded (ZeRO-2)",
-        ZeroLevel::Zero3 => "optimizer state, gradients and parameters sharded (ZeRO-3)",
+    match (plan.run().zero.level, plan.run().zero.reduce) {
+        (ZeroLevel::Zero0, _) => "nothing sharded (ZeRO-0)",
+        (ZeroLevel::Zero1, _) => "optimizer state sharded (ZeRO-1)",
+        (ZeroLevel::Zero2, _) => "optimizer state and gradients sharded (ZeRO-2)",
+        (ZeroLevel::Zero3, ReductionPolicy::Every) => {
+            "optimizer state, gradients and parameters sharded (ZeRO-3)"
+        }
+        (ZeroLevel::Zero3, ReductionPolicy::Last) => {
+            "optimizer state and parameters sharded, gradients whole until the last micro-batch (ZeRO-3)"
+        }
     }
 }
 
-fn stages(plan: &Plan, ranks: &[&RankForecast]) -> Table {
+fn stages(ranks: &[&RankForecast]) -> Table {
     let mut table =
         Table::new(["pipeline rank", "layers", "units", "parameters", "in flight", "first", "last"]);
     for rank in ranks {
-        let pipeline_rank = pipezero_schedule::PipelineRank(rank.pipeline_rank as u32);
-        let slots: usize = plan
-            .sizes(pipeline_rank, crate::shard::Purpose::Training)
-            .stages
-            .iter()
-            .map(|stage| stage.num_slots)
-            .sum();
         table.row([
             rank.pipeline_rank.to_string(),
             rank.layers.len().to_string(),
             rank.units.len().to_string(),
             count(rank.parameters),
-            slots.to_string(),
+            rank.in_flight.to_string(),
             rank.layers.first().cloned().unwrap_or_default(),
             rank.layers.last().cloned().unwrap_or_default(),
         ]);

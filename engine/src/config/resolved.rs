@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 pub use pipezero_partition::{ReductionPolicy, ZeroLevel};
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
 ///
 /// The one number that a file may leave open is the data degree (`"auto"` = world / pipeline); it is fixed when the
 /// file is resolved for a world size.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     /// The model.
     pub model: ModelConfig,
@@ -40,7 +42,8 @@ pub struct Run {
 }
 
 /// The model's family and sizes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelConfig {
     /// GPT-2: learned positions, pre-LN, tanh GELU, biases.
     Gpt2(GptConfig),
@@ -58,7 +61,7 @@ impl ModelConfig {
 }
 
 /// Sizes, under Megatron's names.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GptConfig {
     /// Transformer blocks.
     pub num_layers: usize,
@@ -77,7 +80,7 @@ pub struct GptConfig {
 }
 
 /// The text and its split.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataConfig {
     /// Files, folders and globs, made absolute against the run file's folder.
     pub text: Vec<PathBuf>,
@@ -86,7 +89,7 @@ pub struct DataConfig {
 }
 
 /// When to validate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EvaluationConfig {
     /// Every so many steps; 0 = only at the end.
     pub every: u64,
@@ -95,7 +98,7 @@ pub struct EvaluationConfig {
 }
 
 /// The grid.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ParallelConfig {
     /// Pipeline degree, p.
     pub pipeline: usize,
@@ -108,16 +111,20 @@ pub struct ParallelConfig {
 }
 
 /// A pipeline schedule by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ScheduleName {
     /// `gpipe`
+    #[serde(rename = "gpipe")]
     GPipe,
     /// `1f1b`
+    #[serde(rename = "1f1b")]
     OneFOneB,
 }
 
 /// How layers are split into stages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PartitionConfig {
     /// As equal as possible in transformer blocks; a remainder goes to the first stages.
     Uniform,
@@ -126,7 +133,7 @@ pub enum PartitionConfig {
 }
 
 /// Batch sizes; `train_batch_size = micro_batch_size * num_micro_batches * data degree`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BatchConfig {
     /// Sequences of a step over all data ranks.
     pub train_batch_size: usize,
@@ -137,7 +144,8 @@ pub struct BatchConfig {
 }
 
 /// Which gathered units stay, ZeRO-3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ResidencyConfig {
     /// Resharded after every use.
     Strict,
@@ -146,9 +154,10 @@ pub enum ResidencyConfig {
 }
 
 /// What is sharded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ZeroConfig {
     /// The level.
+    #[serde(serialize_with = "level_number")]
     pub level: ZeroLevel,
     /// Transformer blocks of a unit.
     pub unit_layers: usize,
@@ -157,13 +166,16 @@ pub struct ZeroConfig {
     /// How many uses ahead a gather is issued.
     pub prefetch_units: usize,
     /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
+    #[serde(serialize_with = "policy_name")]
     pub reduce: ReductionPolicy,
 }
 
 /// The optimizer and its hyper-parameters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OptimizerConfig {
     /// AdamW, arXiv:1711.05101; DeepSpeed's `Adam` means it too.
+    #[serde(rename = "AdamW")]
     AdamW {
         /// Peak learning rate, unless the scheduler names one.
         lr: f64,
@@ -177,6 +189,7 @@ pub enum OptimizerConfig {
         no_decay: NoDecay,
     },
     /// Stochastic gradient descent with momentum, as in PyTorch.
+    #[serde(rename = "SGD")]
     Sgd {
         /// Learning rate.
         lr: f64,
@@ -206,7 +219,8 @@ impl OptimizerConfig {
 }
 
 /// Which parameters are left out of weight decay.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NoDecay {
     /// One-dimensional parameters: biases and norms.
     OneDimensional,
@@ -215,13 +229,16 @@ pub enum NoDecay {
 }
 
 /// DeepSpeed's learning rate schedules, equal to its `lr_schedules.py` step for step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SchedulerConfig {
     /// The optimizer's rate at every step.
     Constant,
     /// Warm-up, then constant.
+    #[serde(rename = "WarmupLR")]
     WarmupLr(Warmup),
     /// Warm-up, then linear to 0 at `total_num_steps`.
+    #[serde(rename = "WarmupDecayLR")]
     WarmupDecayLr {
         /// The warm-up.
         warmup: Warmup,
@@ -229,6 +246,7 @@ pub enum SchedulerConfig {
         total_num_steps: u64,
     },
     /// Linear warm-up by ratio, then cosine; ratios of the optimizer's rate.
+    #[serde(rename = "WarmupCosineLR")]
     WarmupCosineLr {
         /// Steps until the minimum.
         total_num_steps: u64,
@@ -244,7 +262,7 @@ pub enum SchedulerConfig {
 }
 
 /// A warm-up between two rates.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Warmup {
     /// Rate at the first step.
     pub warmup_min_lr: f64,
@@ -257,7 +275,8 @@ pub struct Warmup {
 }
 
 /// The form of a warm-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WarmupType {
     /// Logarithmic, DeepSpeed's default.
     Log,
@@ -266,7 +285,7 @@ pub enum WarmupType {
 }
 
 /// How ranks talk.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommConfig {
     /// The backend.
     pub backend: BackendName,
@@ -275,8 +294,27 @@ pub struct CommConfig {
 }
 
 /// A communication backend by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BackendName {
     /// Ranks are threads of this process.
     Threads,
+}
+
+// The words of `partition`, which knows nothing of files, as the run file spells them.
+
+fn level_number<S: Serializer>(level: &ZeroLevel, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(match level {
+        ZeroLevel::Zero0 => 0,
+        ZeroLevel::Zero1 => 1,
+        ZeroLevel::Zero2 => 2,
+        ZeroLevel::Zero3 => 3,
+    })
+}
+
+fn policy_name<S: Serializer>(policy: &ReductionPolicy, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match policy {
+        ReductionPolicy::Every => "every",
+        ReductionPolicy::Last => "last",
+    })
 }

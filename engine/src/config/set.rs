@@ -5,6 +5,9 @@ use std::sync::Arc;
 use super::error::{ConfigError, Problem};
 use super::source::{Entry, Node, Source, SourceKind, Span, Value, parse_from};
 
+/// Parts of a key at most: more than any key has, and few enough to go down by recursion.
+const MAX_KEYS: usize = 16;
+
 /// Applies one argument to the file. The value is read as JSON and, where it is not JSON, as a string.
 pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigError>> {
     let source =
@@ -17,6 +20,11 @@ pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigErr
     let keys: Vec<&str> = path.split('.').collect();
     if keys.iter().any(|key| key.is_empty()) {
         let message = "a part of its key is empty: write --set key.path=value".to_owned();
+        return Err(Box::new(ConfigError::new(span(0, argument.len()), "", Problem::Syntax { message })));
+    }
+    if keys.len() > MAX_KEYS {
+        let message =
+            format!("its key has {} parts; no key of a run file has more than {MAX_KEYS}", keys.len());
         return Err(Box::new(ConfigError::new(span(0, argument.len()), "", Problem::Syntax { message })));
     }
     let value_start = path.len() + 1;

@@ -36,6 +36,12 @@ pub enum TextError {
         /// The entry.
         path: PathBuf,
     },
+    /// An entry is a device, a pipe or a socket, which may never end.
+    #[error("`{path}` is no regular file; write its text to a file and name that")]
+    NotAFile {
+        /// The entry.
+        path: PathBuf,
+    },
     /// An entry looks like a glob but is not one.
     #[error("`{path}` is not a valid glob: {reason}; write `[*]` for a star that is meant literally")]
     Glob {
@@ -120,7 +126,8 @@ fn find_files(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
         Ok(metadata) if metadata.is_dir() => {
             collect(WalkDir::new(entry), |entry| !is_hidden(entry), |_| true)?
         }
-        Ok(_) => return Ok(vec![entry.to_owned()]),
+        Ok(metadata) if metadata.is_file() => return Ok(vec![entry.to_owned()]),
+        Ok(_) => return Err(TextError::NotAFile { path: entry.to_owned() }),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(entry, error)),
         Err(_) if is_glob(entry) => find_matches(entry)?,
         Err(_) => return Err(TextError::Missing { path: entry.to_owned() }),

@@ -58,6 +58,11 @@ pub enum EngineError {
         /// Tokens of a sequence.
         seq_length: usize,
     },
+    /// No token can be drawn.
+    #[error(
+        "the logits are not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
+    )]
+    LogitsNotFinite,
     /// Weights could not be written or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -94,7 +99,8 @@ fn precedence(cause: &Cause) -> u8 {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [RankFailure { position, cause: cause @ Cause::NotFinite, .. }, ..] = &self.failures[..]
+        if let [RankFailure { position, cause: cause @ (Cause::NotFinite | Cause::LossNotFinite), .. }, ..] =
+            &self.failures[..]
             && let Some(step) = position.step()
         {
             // All ranks see the same sums, so all say the same.

@@ -94,7 +94,9 @@ impl Engine {
         let learning_rate = self.learning_rate.at(step);
         let answers = self.ranks.ask(&Command::Train(StepInputs { step, learning_rate }))?;
         self.step = step;
-        Ok(StepReport::new(step, learning_rate, outcomes(answers)))
+        let report = StepReport::new(step, learning_rate, outcomes(answers));
+        tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
+        Ok(report)
     }
 
     /// The loss of batch `batch` (from 1) of `source`, without gradients; the weights stay as they are.

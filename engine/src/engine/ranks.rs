@@ -59,6 +59,7 @@ impl Ranks {
             grace: GRACE.min(timeout),
             stopped: false,
         };
+        tracing::debug!(num_ranks, threads = plan.run().threads, ?purpose, "starting ranks");
         for rank in 0..num_ranks {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(plan.run().threads)
@@ -120,6 +121,7 @@ impl Ranks {
     /// One rank has failed: stops all others and gathers where each of them was.
     fn stop(&mut self, first: RankFailure, answered: &[Option<Answer>]) -> EngineError {
         self.stopped = true;
+        tracing::debug!(rank = first.rank, cause = %first.cause, "stopping all ranks");
         self.world.stop();
         let mut silent: Vec<usize> = (0..answered.len()).filter(|&rank| answered[rank].is_none()).collect();
         silent.retain(|&rank| rank != first.rank);

@@ -23,7 +23,7 @@ pub struct StepReport {
     pub skipped: bool,
     /// The longest rank's time, seconds.
     pub step_s: f64,
-    /// Mean time of the ranks that they waited for transfers, seconds.
+    /// Mean seconds that a rank waited for others: transfers that nothing hid, and the pipeline's bubble.
     pub exposed_comm_s: f64,
     pub(crate) ranks: Vec<RankOutcome>,
 }

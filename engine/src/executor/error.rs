@@ -35,6 +35,11 @@ pub enum Cause {
         "the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"
     )]
     NotFinite,
+    /// The loss of an evaluation is infinite or NaN.
+    #[error(
+        "the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
+    )]
+    LossNotFinite,
     /// The rank's code panicked.
     #[error("panicked: {message}")]
     Panicked {

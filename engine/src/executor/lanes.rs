@@ -18,11 +18,11 @@ pub(crate) struct InFlight<P> {
     /// The instruction's place in the row.
     index: usize,
     pending: P,
-    purpose: Purpose,
+    landing: Landing,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Purpose {
+enum Landing {
     Unshard { unit: Unit },
     Reduce { unit: Unit },
     ReduceLast { unit: Unit },
@@ -32,7 +32,7 @@ enum Purpose {
     Receive { edge: Edge, micro_batch: MicroBatch },
 }
 
-impl Purpose {
+impl Landing {
     fn lane(self) -> Lane {
         match self {
             Self::Unshard { .. } | Self::GatherAfterStep { .. } => Lane::Gather,
@@ -54,7 +54,7 @@ impl<C: Communicator> Rank<C> {
         buffer.write(|values| values[layout.shard(self.data_rank)].copy_from_slice(&shard));
         drop(shard);
         let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
-        self.fly(index, pending, Purpose::Unshard { unit });
+        self.fly(index, pending, Landing::Unshard { unit });
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl<C: Communicator> Rank<C> {
         let buffer = store.fresh_gradient.take().expect("a checked program reduces after each backward");
         let range = 0..store.layout.padded_len();
         let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
-        self.fly(index, pending, Purpose::Reduce { unit });
+        self.fly(index, pending, Landing::Reduce { unit });
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl<C: Communicator> Rank<C> {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let (buffer, range) = (store.gradient.lend(), 0..store.layout.padded_len());
         let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
-        self.fly(index, pending, Purpose::ReduceLast { unit });
+        self.fly(index, pending, Landing::ReduceLast { unit });
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl<C: Communicator> Rank<C> {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let (buffer, range) = (store.gradient.lend(), 0..store.layout.padded_len());
         let pending = self.comm.start_all_reduce(&self.groups.data, Channel::Reduce, buffer, range)?;
-        self.fly(index, pending, Purpose::ReduceLast { unit });
+        self.fly(index, pending, Landing::ReduceLast { unit });
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl<C: Communicator> Rank<C> {
             unreachable!("only units that are whole during the step are gathered after it")
         };
         let pending = self.comm.start_all_gather(&self.groups.data, whole.lend(), range)?;
-        self.fly(index, pending, Purpose::GatherAfterStep { unit });
+        self.fly(index, pending, Landing::GatherAfterStep { unit });
         Ok(())
     }
 
@@ -107,29 +107,25 @@ impl<C: Communicator> Rank<C> {
         edge: Edge,
         micro_batch: MicroBatch,
     ) -> Result<(), Cause> {
-        let (to, buffer, purpose) = match edge {
+        let (buffer, landing) = match edge {
             Edge::Up(stage) => {
                 let slot = program.slot(stage, micro_batch);
                 let buffer = self.activations.slot_mut(stage, slot).output.lend();
-                (Stage(stage.0 + 1), buffer, Purpose::SendActivation { stage, slot })
+                (buffer, Landing::SendActivation { stage, slot })
             }
-            Edge::Down(stage) => {
-                (stage, self.edges.take_held(edge, micro_batch), Purpose::SendGradient { edge })
-            }
+            Edge::Down(_) => (self.edges.take_held(edge, micro_batch), Landing::SendGradient { edge }),
         };
-        let pending = self.comm.start_send(self.peer(to), edge_number(edge), buffer)?;
-        self.fly(index, pending, purpose);
+        let to = self.peer(edge.receiver());
+        let pending = self.comm.start_send(to, edge.index() as u32, buffer)?;
+        self.fly(index, pending, landing);
         Ok(())
     }
 
     pub(super) fn receive(&mut self, index: usize, edge: Edge, micro_batch: MicroBatch) -> Result<(), Cause> {
-        let from = match edge {
-            Edge::Up(stage) => stage,
-            Edge::Down(stage) => Stage(stage.0 + 1),
-        };
+        let from = self.peer(edge.sender());
         let buffer = self.edges.take_free(edge);
-        let pending = self.comm.start_receive(self.peer(from), edge_number(edge), buffer)?;
-        self.fly(index, pending, Purpose::Receive { edge, micro_batch });
+        let pending = self.comm.start_receive(from, edge.index() as u32, buffer)?;
+        self.fly(index, pending, Landing::Receive { edge, micro_batch });
         Ok(())
     }
 
@@ -150,7 +146,7 @@ impl<C: Communicator> Rank<C> {
             let start = Instant::now();
             let buffer = first.pending.wait()?;
             self.waited += start.elapsed();
-            self.land(first.purpose, buffer);
+            self.land(first.landing, buffer);
             self.recorder.record(first.index, EventKind::Ended);
         }
         Ok(())
@@ -163,14 +159,14 @@ impl<C: Communicator> Rank<C> {
         lanes.into_iter().try_for_each(|lane| self.complete(row, lane, usize::MAX, here))
     }
 
-    fn fly(&mut self, index: usize, pending: C::Pending, purpose: Purpose) {
-        self.in_flight.entry(purpose.lane()).or_default().push_back(InFlight { index, pending, purpose });
+    fn fly(&mut self, index: usize, pending: C::Pending, landing: Landing) {
+        self.in_flight.entry(landing.lane()).or_default().push_back(InFlight { index, pending, landing });
     }
 
-    fn land(&mut self, purpose: Purpose, mut buffer: Tagged) {
-        match purpose {
-            Purpose::Unshard { unit } => self.store_mut(unit).gathered.push_back(buffer),
-            Purpose::Reduce { unit } => {
+    fn land(&mut self, landing: Landing, mut buffer: Tagged) {
+        match landing {
+            Landing::Unshard { unit } => self.store_mut(unit).gathered.push_back(buffer),
+            Landing::Reduce { unit } => {
                 let shard = self.stores[&unit].layout.shard(self.data_rank);
                 let sum = self.store_mut(unit).gradient.get_mut();
                 buffer.write(|reduced| {
@@ -182,16 +178,16 @@ impl<C: Communicator> Rank<C> {
                 });
                 self.gradient_buffers.push(buffer);
             }
-            Purpose::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
-            Purpose::GatherAfterStep { unit } => match &mut self.store_mut(unit).weights {
+            Landing::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
+            Landing::GatherAfterStep { unit } => match &mut self.store_mut(unit).weights {
                 Weights::Replicated(whole) => whole.give_back(buffer),
                 Weights::Sharded(_) | Weights::Tied => unreachable!("what was lent was whole"),
             },
-            Purpose::SendActivation { stage, slot } => {
+            Landing::SendActivation { stage, slot } => {
                 self.activations.slot_mut(stage, slot).output.give_back(buffer);
             }
-            Purpose::SendGradient { edge } => self.edges.give_back(edge, buffer),
-            Purpose::Receive { edge, micro_batch } => self.edges.hold(edge, micro_batch, buffer),
+            Landing::SendGradient { edge } => self.edges.give_back(edge, buffer),
+            Landing::Receive { edge, micro_batch } => self.edges.hold(edge, micro_batch, buffer),
         }
     }
 
@@ -202,13 +198,5 @@ impl<C: Communicator> Rank<C> {
     /// The world rank that runs a stage at this rank's place along the data axis.
     fn peer(&self, stage: Stage) -> usize {
         self.plan.grid().rank(self.plan.pipeline_rank_of(stage).index(), self.data_rank)
-    }
-}
-
-/// A number for an edge that both ends agree on.
-fn edge_number(edge: Edge) -> u32 {
-    match edge {
-        Edge::Up(stage) => 2 * stage.0,
-        Edge::Down(stage) => 2 * stage.0 + 1,
     }
 }

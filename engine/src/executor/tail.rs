@@ -79,7 +79,7 @@ impl<C: Communicator> Rank<C> {
         let mut record = StepRecord::default();
         self.losses.iter().for_each(|&loss| record.add_loss(loss));
         let record = self.share(&record)?;
-        if record.is_finite() { Ok(record) } else { Err(Cause::NotFinite) }
+        if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
     }
 
     /// Updates the elements of a unit that this rank owns and empties its gradient for the next step.

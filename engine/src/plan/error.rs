@@ -21,6 +21,21 @@ pub enum PlanError {
     /// `unit_layers` is 0.
     #[error("`zero_optimization.unit_layers` is 0: a unit has at least 1 layer")]
     EmptyUnit,
+    /// `resident_units` is 0.
+    #[error(
+        "`zero_optimization.resident_units` is 0: the unit in use is resident, so write 1 or more, or \"strict\""
+    )]
+    NoResidentUnit,
+    /// The run's sequences are longer than the model's.
+    #[error(
+        "sequences of {seq_length} tokens, but the model knows {longest} positions; shorten the sequences"
+    )]
+    SequenceLength {
+        /// T of the run.
+        seq_length: usize,
+        /// T of the model.
+        longest: usize,
+    },
     /// The schedule cannot be generated.
     #[error(transparent)]
     Generate(#[from] SizeError),

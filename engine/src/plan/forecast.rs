@@ -25,6 +25,8 @@ pub struct RankForecast {
     pub units: Vec<Vec<String>>,
     /// Parameters of its layers, before sharding.
     pub parameters: u64,
+    /// Micro-batches whose activations it holds at most.
+    pub in_flight: usize,
     /// Bytes by category.
     pub memory: MemoryForecast,
     /// Calls and bytes of one step, by kind.
@@ -98,9 +100,16 @@ impl Plan {
                 .units_of(PipelineRank(pipeline_rank as u32))
                 .map(|(_, unit)| unit.unit.num_parameters() as u64)
                 .sum(),
+            in_flight: self.in_flight(PipelineRank(pipeline_rank as u32)),
             memory: MemoryForecast::from(memory),
             traffic: traffic_of(traffic),
         }
+    }
+
+    fn in_flight(&self, rank: PipelineRank) -> usize {
+        let mut stages: Vec<_> = self.units_of(rank).map(|(_, unit)| unit.stage).collect();
+        stages.dedup();
+        stages.into_iter().map(|stage| self.training.num_slots(stage)).sum()
     }
 
     fn sharding(&self) -> Sharding {

@@ -74,13 +74,18 @@ impl Plan {
     }
 
     /// Plans a run of any model: one's own layers, or a loss of one's own. Of the run's model section only the length of
-    /// a sequence counts.
+    /// a sequence counts. For [`crate::Engine::logits`] the last layer must save its logits `[N, V]` first.
+    ///
+    /// A run that was made by hand rather than resolved from a file is not held to the file's rules.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
         let grid = Grid { pipeline_degree: run.parallel.pipeline, data_degree: run.parallel.data };
         let seq_length = run.model.sizes().seq_length;
+        if seq_length > model.seq_length {
+            return Err(PlanError::SequenceLength { seq_length, longest: model.seq_length });
+        }
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
         let units = cut::units(&run, &model, &graph, shape)?;

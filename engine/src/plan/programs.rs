@@ -35,7 +35,7 @@ pub(super) fn evaluation(run: &Run, units: &[PlannedUnit]) -> Result<CheckedProg
 
 fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
     let facts: Vec<UnitFacts> = units.iter().map(facts).collect();
-    let program = pipezero_schedule::lower(order, &facts, &options(run))?;
+    let program = pipezero_schedule::lower(order, &facts, &options(run)?)?;
     Ok(CheckedProgram::new(program)?)
 }
 
@@ -52,7 +52,7 @@ fn facts(unit: &PlannedUnit) -> UnitFacts {
     }
 }
 
-fn options(run: &Run) -> LowerOptions {
+fn options(run: &Run) -> Result<LowerOptions, PlanError> {
     let zero = &run.zero;
     let weights = match zero.level {
         ZeroLevel::Zero0 | ZeroLevel::Zero1 | ZeroLevel::Zero2 => Weights::Replicated,
@@ -60,7 +60,7 @@ fn options(run: &Run) -> LowerOptions {
             residency: match zero.resident_units {
                 ResidencyConfig::Strict => Residency::Strict,
                 ResidencyConfig::Units(units) => {
-                    NonZeroU32::new(units as u32).map_or(Residency::Strict, Residency::Units)
+                    Residency::Units(NonZeroU32::new(units as u32).ok_or(PlanError::NoResidentUnit)?)
                 }
             },
             prefetch_units: zero.prefetch_units as u32,
@@ -72,5 +72,5 @@ fn options(run: &Run) -> LowerOptions {
         (_, ReductionPolicy::Every) => Reduction::ScatterEvery,
     };
     let gather_after_step = matches!(zero.level, ZeroLevel::Zero1 | ZeroLevel::Zero2);
-    LowerOptions { weights, reduction, gather_after_step }
+    Ok(LowerOptions { weights, reduction, gather_after_step })
 }

@@ -1,13 +1,14 @@
 //! What one rank allocates, in elements: the plan's side of the memory account.
 
-use pipezero_schedule::{Edge, PipelineRank, Stage, Unit};
+use pipezero_schedule::{Edge, PipelineRank, Stage, Unit, protocol};
 
 use super::Plan;
 use crate::config::ZeroLevel;
 use crate::shard::Purpose;
 
 /// Receive buffers of an edge, and gradient send buffers of an edge: one in use, one in flight.
-pub(crate) const BUFFERS_PER_EDGE: usize = 2;
+pub(crate) const BUFFERS_PER_EDGE: usize = protocol::RECEIVE_BUFFERS;
+const _: () = assert!(protocol::RECEIVE_BUFFERS == protocol::GRADIENT_SEND_BUFFERS);
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,8 @@ impl Plan {
             Purpose::Training => self.num_gather_buffers(rank),
             Purpose::Inference => self.evaluation.high_water(rank).gathered_units,
         };
-        let num_gradient_buffers = if training && self.reduces_every_micro_batch() { 2 } else { 0 };
+        let num_gradient_buffers =
+            if training && self.reduces_every_micro_batch() { protocol::GRADIENT_BUFFERS } else { 0 };
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
             stream_len: widest(|unit| unit.sizes.gradient),

@@ -27,7 +27,7 @@ pub struct StepLine {
     pub tflops: f64,
     /// Share of the device's peak; null on a CPU, whose peak is not known.
     pub mfu: Option<f64>,
-    /// Mean seconds that a rank waited for transfers.
+    /// Mean seconds that a rank waited for others: transfers that nothing hid, and the pipeline's bubble.
     pub exposed_comm_s: f64,
     /// Loss scale; null in f32, which needs none.
     pub loss_scale: Option<f64>,

@@ -94,8 +94,9 @@ impl Training {
                 self.evaluate(step, &mut metrics, observer)?;
             }
         }
-        let validation_loss = self.evaluate(progress.num_steps(), &mut metrics, observer)?;
+        // First of all, so that nothing that happens later costs the weights.
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
+        let validation_loss = self.evaluate(progress.num_steps(), &mut metrics, observer)?;
         let summary = self.summary(&progress, validation_loss);
         let text =
             serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");

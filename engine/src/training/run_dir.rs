@@ -31,10 +31,12 @@ pub enum RunDirError {
         file: &'static str,
     },
     /// A folder to be replaced holds something that no run wrote.
-    #[error("{} is not replaced: it has no {}, so it may not be a run directory; remove it yourself", path.display(), RunDir::RUN_FILE)]
+    #[error("{} is not replaced: {reason}; name another folder with --out, or remove it yourself", path.display())]
     NotARun {
         /// The folder.
         path: PathBuf,
+        /// What shows that it is no run's.
+        reason: String,
     },
     /// The system refused.
     #[error("{}: {source}", path.display())]
@@ -64,6 +66,9 @@ impl RunDir {
     pub const WEIGHTS: &str = "weights.safetensors";
     /// Measured figures beside the planned ones.
     pub const SUMMARY: &str = "summary.json";
+    /// Everything that a run writes; the last is there only while weights are being written.
+    const FILES: [&str; 5] =
+        [Self::RUN_FILE, Self::METRICS, Self::WEIGHTS, Self::SUMMARY, "weights.safetensors.partial"];
 
     /// Makes a new folder; with `overwrite` an earlier run's folder is replaced.
     ///
@@ -72,7 +77,10 @@ impl RunDir {
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
         if Self::check(path, overwrite)? == Place::EarlierRun {
-            fs::remove_dir_all(path).map_err(io)?;
+            // The folder itself stays: it may be the current one, or a link to a larger disk.
+            for entry in fs::read_dir(path).map_err(io)? {
+                fs::remove_file(entry.map_err(io)?.path()).map_err(io)?;
+            }
         }
         fs::create_dir_all(path).map_err(io)?;
         Ok(Self { path: path.to_owned() })
@@ -84,14 +92,27 @@ impl RunDir {
     /// As [`RunDir::create`].
     pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
-        if !path.exists() || (path.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none()) {
+        // Not `exists`, which calls a link free whose target is gone.
+        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(Place::Free);
+        }
+        if path.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none() {
             return Ok(Place::Free);
         }
         if !overwrite {
             return Err(RunDirError::Exists { path: path.to_owned() });
         }
-        if !path.join(Self::RUN_FILE).is_file() {
-            return Err(RunDirError::NotARun { path: path.to_owned() });
+        let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
+        for file in [Self::RUN_FILE, Self::METRICS] {
+            if !path.join(file).is_file() {
+                return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
+            }
+        }
+        for entry in fs::read_dir(path).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            if !Self::FILES.iter().any(|&file| name == *file) {
+                return Err(not_a_run(format!("it holds `{}`, which no run wrote", name.display())));
+            }
         }
         Ok(Place::EarlierRun)
     }
@@ -170,11 +191,18 @@ mod tests {
         let run = RunDir::create(&path, false).unwrap();
         run.write(RunDir::RUN_FILE, "{}").unwrap();
         assert!(matches!(RunDir::create(&path, false), Err(RunDirError::Exists { .. })));
+        // A file of that name alone may be anybody's.
+        assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
+        drop(run.metrics().unwrap());
         RunDir::create(&path, true).unwrap();
         assert!(!path.join(RunDir::RUN_FILE).exists());
+        run.write(RunDir::RUN_FILE, "{}").unwrap();
+        drop(run.metrics().unwrap());
         fs::write(path.join("thesis.txt"), "years of work").unwrap();
         assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
-        assert!(path.join("thesis.txt").exists());
+        for file in ["thesis.txt", RunDir::RUN_FILE, RunDir::METRICS] {
+            assert!(path.join(file).exists(), "{file}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::protocol::reads_weights;
 ///
 /// Uses are counted along the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Copy {
+struct GatheredCopy {
     unit: Unit,
     first_use: usize,
     last_use: usize,
@@ -42,10 +42,10 @@ pub(super) fn insert(
     emit(row, chain, &copies, uses.len(), prefetch_units as usize)
 }
 
-fn one_copy_per_use(uses: &[Unit]) -> Vec<Copy> {
+fn one_copy_per_use(uses: &[Unit]) -> Vec<GatheredCopy> {
     uses.iter()
         .enumerate()
-        .map(|(position, &unit)| Copy { unit, first_use: position, last_use: position })
+        .map(|(position, &unit)| GatheredCopy { unit, first_use: position, last_use: position })
         .collect()
 }
 
@@ -57,9 +57,9 @@ fn one_copy_per_use(uses: &[Unit]) -> Vec<Copy> {
 ///
 /// The budget exceeds the prefetch, so the units of the coming `prefetch_units` uses never have to give way: their
 /// next uses are the nearest.
-fn fewest_copies(uses: &[Unit], num_units: usize, budget: usize, prefetch_units: usize) -> Vec<Copy> {
+fn fewest_copies(uses: &[Unit], num_units: usize, budget: usize, prefetch_units: usize) -> Vec<GatheredCopy> {
     let next_uses = next_uses(uses, num_units);
-    let mut copies: Vec<Copy> = Vec::new();
+    let mut copies: Vec<GatheredCopy> = Vec::new();
     // The copy that a unit has now, and the held units by their next use: two views of the same set.
     let mut held_copy: Vec<Option<usize>> = vec![None; num_units];
     let mut held = BTreeSet::new();
@@ -74,7 +74,7 @@ fn fewest_copies(uses: &[Unit], num_units: usize, budget: usize, prefetch_units:
                 }
                 held_copy[unit.index()] = Some(copies.len());
                 held.insert((next_gather, unit));
-                copies.push(Copy { unit, first_use: next_gather, last_use: next_gather });
+                copies.push(GatheredCopy { unit, first_use: next_gather, last_use: next_gather });
             }
             next_gather += 1;
         }
@@ -106,7 +106,7 @@ fn next_uses(uses: &[Unit], num_units: usize) -> Vec<Option<usize>> {
 fn emit(
     row: &[Instruction],
     chain: &Chain,
-    copies: &[Copy],
+    copies: &[GatheredCopy],
     num_uses: usize,
     prefetch_units: usize,
 ) -> Vec<Instruction> {
@@ -221,12 +221,12 @@ mod tests {
                 for (budget, prefetch_units) in [(2, 1), (3, 1), (3, 2), (4, 2), (4, 3)] {
                     let copies = fewest_copies(&uses, num_units, budget, prefetch_units);
                     for (position, &unit) in uses.iter().enumerate() {
-                        let held = |copy: &&Copy| {
+                        let held = |copy: &&GatheredCopy| {
                             (copy.first_use.saturating_sub(prefetch_units)..=copy.last_use)
                                 .contains(&position)
                         };
                         assert!(copies.iter().filter(held).count() <= budget, "{uses:?}");
-                        let serves = |copy: &&Copy| {
+                        let serves = |copy: &&GatheredCopy| {
                             copy.unit == unit && (copy.first_use..=copy.last_use).contains(&position)
                         };
                         assert_eq!(copies.iter().filter(serves).count(), 1, "{uses:?}");

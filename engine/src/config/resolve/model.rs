@@ -64,6 +64,11 @@ fn vocab_size(raw: &RawModel, findings: &mut Findings) -> Option<usize> {
         findings.broken(&raw.vocab_size.place, value, rule, "use at least 256");
         return None;
     }
+    if value >= u32::MAX as usize {
+        let rule = "tokens are numbers of 32 bits, of which the largest marks a target without loss";
+        findings.broken(&raw.vocab_size.place, value, rule, "use at most 4294967294");
+        return None;
+    }
     Some(value)
 }
 
