@@ -61,6 +61,7 @@ fn text(plan: &Plan) -> String {
 /// What is sharded between micro-batches.
 fn at_rest(plan: &Plan) -> &'static str {
     match (plan.run().zero.level, plan.run().zero.reduce) {
+        _ if plan.grid().data_degree == 1 => "nothing to shard (one data rank)",
         (ZeroLevel::Zero0, _) => "nothing sharded (ZeRO-0)",
         (ZeroLevel::Zero1, _) => "optimizer state sharded (ZeRO-1)",
         (ZeroLevel::Zero2, _) => "optimizer state and gradients sharded (ZeRO-2)",
@@ -75,8 +76,9 @@ fn at_rest(plan: &Plan) -> &'static str {
 
 fn stages(ranks: &[&RankForecast]) -> Table {
     let mut table =
-        Table::new(["pipeline rank", "layers", "units", "parameters", "in flight", "first", "last"]);
+        Table::new(["pipeline rank", "parts", "units", "parameters", "in flight", "first", "last"]);
     for rank in ranks {
+        // A transformer layer has two parts, attention and MLP; embedding, final norm and head are one each.
         table.row([
             rank.pipeline_rank.to_string(),
             rank.layers.len().to_string(),

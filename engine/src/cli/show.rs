@@ -33,7 +33,7 @@ pub(super) struct ShowArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// The order of compute as a grid, then every rank's instructions.
+    /// The order of compute as a grid, then every pipeline rank's instructions.
     Text,
     /// PyTorch's pipelining CSV: compute only, a row per rank.
     Csv,
@@ -55,6 +55,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
 
 fn text(plan: &Plan, width: usize) -> String {
     let program = plan.training();
-    let rows = (0..program.num_ranks()).map(|rank| render::instructions(program, PipelineRank(rank as u32)));
+    let rows = (0..program.num_ranks())
+        .map(|rank| format!("rank {rank}\n{}", render::instructions(program, PipelineRank(rank as u32))));
     format!("{}\n{}", render::order(plan.order(), width), rows.collect::<Vec<_>>().join("\n"))
 }

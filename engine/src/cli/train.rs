@@ -74,11 +74,12 @@ fn default_directory(run_file: &Path) -> PathBuf {
 fn headline(plan: &Plan) -> String {
     let (run, grid) = (plan.run(), plan.grid());
     format!(
-        "{} parameters on pipeline {} x data {} ({} ranks, {} thread{} each), {} steps of {} sequences of {} tokens",
+        "{} parameters on pipeline {} x data {} ({} rank{}, {} thread{} each), {} steps of {} sequences of {} tokens",
         count(plan.num_parameters()),
         grid.pipeline_degree,
         grid.data_degree,
         grid.world_size(),
+        if grid.world_size() == 1 { "" } else { "s" },
         run.threads,
         if run.threads == 1 { "" } else { "s" },
         run.steps,

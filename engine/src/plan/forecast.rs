@@ -98,6 +98,8 @@ impl Plan {
             units,
             parameters: self
                 .units_of(PipelineRank(pipeline_rank as u32))
+                // A tied weight that is used twice here is held once.
+                .filter(|&(id, _)| self.weights_owner(id) == id)
                 .map(|(_, unit)| unit.unit.num_parameters() as u64)
                 .sum(),
             in_flight: self.in_flight(PipelineRank(pipeline_rank as u32)),

@@ -32,9 +32,9 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         "{text}"
     );
     expect![[r#"
-        pipeline rank  layers  units  parameters  in flight     first     last
-        0                   6      3      10.9 k          2       wte  h.1.mlp
-        1                   6      3      10.7 k          1  h.2.attn  lm_head"#]]
+        pipeline rank  parts  units  parameters  in flight     first     last
+        0                  6      3      10.9 k          2       wte  h.1.mlp
+        1                  6      3      10.7 k          1  h.2.attn  lm_head"#]]
     .assert_eq(stages);
     // A table as wide as the terminal is not for machines; the bytes are tested as JSON.
     let rows: Vec<&str> = memory.lines().map(|line| line.split("  ").next().unwrap()).collect();
@@ -96,6 +96,7 @@ fn show_prints_the_order_and_every_instruction() {
         rank 0  F0 F1 .. .. B0 B0 .. B1 B1
         rank 1  .. F0 B0 B0 F1 B1 B1 .. ..
 
+        rank 0
          0  compute  F u0 m0
          1  compute  F u1 m0
          2  s0>s1    SEND s0>s1 m0   after 1
@@ -117,6 +118,7 @@ fn show_prints_the_order_and_every_instruction() {
         18  compute  STEP u1
         19  gather   GATHER_STEP u1  after 18
 
+        rank 1
          0  s0>s1    RECV s0>s1 m0   after 2 of rank 0
          1  compute  F u2 m0         after 0
          2  compute  F u3 m0

@@ -3,7 +3,7 @@
 use super::{ForeignKey, Meaning, Off, hint, not_offered, not_yet};
 
 const METRICS: &str = "each step is one line of `metrics.jsonl` in the run's folder";
-const TIMES: &str = "measured times are in the run's metrics and in `compare`";
+const TIMES: &str = "measured times are in the run's metrics";
 
 pub(super) const TOP: &[ForeignKey] = &[
     ForeignKey { name: "$schema", meaning: Meaning::Silent },
