@@ -5,7 +5,8 @@ use std::sync::Arc;
 use pipezero::Plan;
 use pipezero::config::{OptimizerConfig, Run};
 use pipezero::models::layer::LossSum;
-use pipezero::models::{Ablation, CrossEntropy, GptConfig, Loss, gpt2};
+use pipezero::models::{CrossEntropy, Loss, gpt2};
+use pipezero::plan::gpt_config;
 use tests::{Case, Mask, small_run, train, train_plan};
 
 /// Cross-entropy times two.
@@ -39,20 +40,7 @@ fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
         ..small_run(Case { pipeline: 2, ..Case::ONE_RANK })
     };
     let doubled = run(0.25);
-    let sizes = doubled.model.sizes();
-    let model = gpt2::build_with_loss(
-        &GptConfig {
-            num_layers: sizes.num_layers,
-            hidden_size: sizes.hidden_size,
-            num_attention_heads: sizes.num_attention_heads,
-            seq_length: sizes.seq_length,
-            vocab_size: sizes.vocab_size,
-            tie_embeddings: sizes.tie_embeddings,
-            init_std: sizes.init_std,
-            ablation: Ablation::None,
-        },
-        Arc::new(Doubled),
-    );
+    let model = gpt2::build_with_loss(&gpt_config(doubled.model.sizes()), Arc::new(Doubled));
     let plan = Plan::with_model(doubled.clone(), model.expect("valid sizes")).expect("a valid run");
     let doubled = train_plan(plan, Mask::Uneven);
     let plain = train(run(0.5), Mask::Uneven);

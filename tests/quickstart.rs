@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use pipezero::Plan;
 use pipezero::config::{Run, RunFile, World};
 use pipezero::models::{Ablation, GptConfig, gpt2};
+use pipezero::plan::gpt_config;
 use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 
 /// By how much the validation loss must be below the bigram's cross-entropy, nats per byte.
@@ -41,18 +42,8 @@ fn gain(summary: &Summary) -> f64 {
 #[test]
 fn the_quickstart_beats_counting_pairs_and_without_attention_it_does_not() {
     let run = quickstart();
-    let sizes = run.model.sizes();
-    let without_attention = gpt2::build(&GptConfig {
-        num_layers: sizes.num_layers,
-        hidden_size: sizes.hidden_size,
-        num_attention_heads: sizes.num_attention_heads,
-        seq_length: sizes.seq_length,
-        vocab_size: sizes.vocab_size,
-        tie_embeddings: sizes.tie_embeddings,
-        init_std: sizes.init_std,
-        ablation: Ablation::AttentionOutput,
-    })
-    .expect("the quickstart's sizes");
+    let sizes = GptConfig { ablation: Ablation::AttentionOutput, ..gpt_config(run.model.sizes()) };
+    let without_attention = gpt2::build(&sizes).expect("the quickstart's sizes");
     let ablated = train(Plan::with_model(run.clone(), without_attention).expect("a valid run"));
     let whole = train(Plan::new(run).expect("a valid run"));
     assert!(gain(&whole) >= MARGIN, "{} nats below the bigram", gain(&whole));

@@ -126,12 +126,7 @@ impl Engine {
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
             return Err(EngineError::PromptToken { token, vocab_size });
         }
-        let answers = self.ranks.ask(&Command::Logits { tokens: tokens.into() })?;
-        let logits = answers.into_iter().find_map(|answer| match answer {
-            Answer::Values(values) => Some(values),
-            _ => None,
-        });
-        Ok(logits.expect("the rank of the head answers with values"))
+        self.ranks.ask_for_values(&Command::Logits { tokens: tokens.into() })
     }
 
     /// Writes the weights to one safetensors file, gathered unit by unit: no more than a unit is held at once.

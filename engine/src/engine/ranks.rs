@@ -102,6 +102,15 @@ impl Ranks {
         self.collect()
     }
 
+    /// Asks every rank for values that one of them has.
+    pub(super) fn ask_for_values(&mut self, command: &Command) -> Result<Vec<f32>, EngineError> {
+        let values = self.ask(command)?.into_iter().find_map(|answer| match answer {
+            Answer::Values(values) => Some(values),
+            Answer::Done | Answer::Outcome(_) => None,
+        });
+        Ok(values.expect("the one rank that has the values answers with them"))
+    }
+
     pub(super) fn ledgers(&self) -> &[Arc<Ledger>] {
         &self.ledgers
     }

@@ -14,7 +14,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::error::EngineError;
 use super::ranks::Ranks;
-use super::worker::{Answer, Command};
+use super::worker::Command;
 use crate::executor::Cause;
 use crate::plan::Plan;
 
@@ -78,12 +78,7 @@ fn write(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError>
     let mut file = BufWriter::new(File::create(path).map_err(&io)?);
     write_header(plan, &mut file).map_err(&io)?;
     for (id, planned) in plan.owned_units() {
-        let answers = ranks.ask(&Command::WholeUnit(id))?;
-        let values = answers.into_iter().find_map(|answer| match answer {
-            Answer::Values(values) => Some(values),
-            Answer::Done | Answer::Outcome(_) => None,
-        });
-        let values = values.expect("the first data rank of the unit's ranks answers with its parameters");
+        let values = ranks.ask_for_values(&Command::WholeUnit(id))?;
         for entry in planned.unit.entries() {
             for value in &values[entry.range.clone()] {
                 file.write_all(&value.to_le_bytes()).map_err(&io)?;

@@ -168,7 +168,12 @@ impl<C: Communicator> Rank<C> {
         source: &dyn BatchSource,
     ) -> Result<RankOutcome, Cause> {
         let plan = Arc::clone(&self.plan);
-        self.run(plan.training(), inputs, source)
+        let program = plan.training();
+        let start = Instant::now();
+        self.begin(program, inputs.step, inputs.step, source)?;
+        self.run_row(program, inputs)?;
+        let (record, gradient_norm) = (self.tail.record.clone(), self.tail.gradient_norm);
+        Ok(RankOutcome { record, gradient_norm, ..self.outcome(start) })
     }
 
     /// Losses of one batch, without gradients.
@@ -181,19 +186,6 @@ impl<C: Communicator> Rank<C> {
         let record = self.share_losses()?;
         self.positions.set(self.comm.rank(), Position::Idle);
         Ok(RankOutcome { record, ..self.outcome(start) })
-    }
-
-    fn run(
-        &mut self,
-        program: &CheckedProgram,
-        inputs: StepInputs,
-        source: &dyn BatchSource,
-    ) -> Result<RankOutcome, Cause> {
-        let start = Instant::now();
-        self.begin(program, inputs.step, inputs.step, source)?;
-        self.run_row(program, inputs)?;
-        let (record, gradient_norm) = (self.tail.record.clone(), self.tail.gradient_norm);
-        Ok(RankOutcome { record, gradient_norm, ..self.outcome(start) })
     }
 
     /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. What logits and

@@ -60,16 +60,15 @@ pub(super) fn units(
     let planned = units.iter().map(|unit| {
         let layers: Vec<Arc<dyn Layer>> =
             model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
-        let forward_flops = layers.iter().map(|layer| layer.forward_flops(shape)).sum();
         let built = ModelUnit::new(layers);
         PlannedUnit {
             stage: Stage(unit.stage as u32),
             layout: ShardLayout::new(built.num_elements(), run.parallel.data),
             sizes: built.sizes(shape),
+            forward_flops: built.forward_flops(shape),
             unit: built,
             layers: unit.layers.clone(),
             tying: unit.tying,
-            forward_flops,
         }
     });
     Ok(planned.collect())

@@ -22,6 +22,7 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit}
 
 pub use error::PlanError;
 pub use forecast::{MemoryForecast, RankForecast};
+pub use model::gpt_config;
 pub(crate) use sizes::{BUFFERS_PER_EDGE, RankSizes};
 
 use crate::config::{ReductionPolicy, Run};

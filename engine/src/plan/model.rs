@@ -12,7 +12,8 @@ pub(super) fn build(config: &ModelConfig) -> Result<Model, ModelError> {
     }
 }
 
-fn gpt_config(sizes: &config::GptConfig) -> GptConfig {
+/// The run file's sizes as the model families take them, nothing taken out.
+pub fn gpt_config(sizes: &config::GptConfig) -> GptConfig {
     GptConfig {
         num_layers: sizes.num_layers,
         hidden_size: sizes.hidden_size,
