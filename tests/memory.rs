@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use pipezero::engine::{Engine, StepReport};
-use pipezero::memory::Category;
-use pipezero::plan::{MemoryForecast, Plan};
+use pipezero::memory::{Category, RankMemory};
+use pipezero::plan::Plan;
 use serde_json::json;
 use tests::{Mask, plan_and_batches, spread, weights_of};
 
-fn planned(plan: &Plan) -> Vec<MemoryForecast> {
+fn planned(plan: &Plan) -> Vec<RankMemory> {
     plan.forecast().into_iter().map(|rank| rank.memory).collect()
 }
 
 /// Every category and the peak to the byte, in the shape of `plan --json`.
-fn assert_measured(engine: &Engine, report: &StepReport, planned: &[MemoryForecast], case: &str) {
+fn assert_measured(engine: &Engine, report: &StepReport, planned: &[RankMemory], case: &str) {
     for (measured, planned) in engine.measured(report).iter().zip(planned) {
         assert_eq!(json!(measured.memory), json!(planned), "rank {} of {case}", measured.rank);
     }
@@ -35,7 +35,7 @@ fn every_rank_holds_what_the_plan_says_whatever_it_is_asked() {
     }
 }
 
-fn held_bytes(memory: &MemoryForecast, category: Category) -> u64 {
+fn held_bytes(memory: &RankMemory, category: Category) -> u64 {
     match category {
         Category::Parameters => memory.parameters,
         Category::Gathered => memory.gathered,

@@ -105,9 +105,7 @@ fn memory(ranks: &[&RankForecast]) -> Table {
     ];
     let mut table = Table::new(header);
     for rank in ranks {
-        let m = &rank.memory;
-        let figures =
-            [m.parameters, m.gathered, m.gradients, m.optimizer, m.activations, m.communication, m.peak];
+        let figures = rank.memory.figures();
         table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(figures.map(bytes)));
     }
     table

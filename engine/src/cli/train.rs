@@ -142,28 +142,11 @@ fn memory_table(summary: &Summary) -> Table {
     ];
     let mut table = Table::new(header);
     for (measured, planned) in summary.ranks.iter().zip(&summary.planned) {
-        let (m, p) = (&measured.memory, &planned.memory);
-        let cells = |figures: [u64; 7]| figures.map(bytes);
-        let measured_cells = cells([
-            m.parameters,
-            m.gathered,
-            m.gradients,
-            m.optimizer,
-            m.activations,
-            m.communication,
-            m.peak,
-        ]);
-        let planned_cells = cells([
-            p.parameters,
-            p.gathered,
-            p.gradients,
-            p.optimizer,
-            p.activations,
-            p.communication,
-            p.peak,
-        ]);
-        table.row(std::iter::once(format!("rank {} measured", measured.rank)).chain(measured_cells));
-        table.row(std::iter::once("       planned".to_owned()).chain(planned_cells));
+        table.row(
+            std::iter::once(format!("rank {} measured", measured.rank))
+                .chain(measured.memory.figures().map(bytes)),
+        );
+        table.row(std::iter::once("       planned".to_owned()).chain(planned.memory.figures().map(bytes)));
     }
     table
 }

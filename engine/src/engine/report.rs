@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::comm::Traffic;
 use crate::executor::RankOutcome;
-use crate::memory::{Category, Ledger};
+use crate::memory::{Ledger, RankMemory};
 
 /// What came out of one training step.
 #[derive(Clone, Debug)]
@@ -80,46 +80,13 @@ pub struct MeasuredRank {
     /// The world rank.
     pub rank: usize,
     /// Peak bytes by category.
-    pub memory: MeasuredMemory,
+    pub memory: RankMemory,
     /// Calls and bytes of one step.
     pub traffic: Traffic,
 }
 
-/// Peak bytes of one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MeasuredMemory {
-    /// Parameters at rest.
-    pub parameters: u64,
-    /// Gathered units.
-    pub gathered: u64,
-    /// Gradients.
-    pub gradients: u64,
-    /// Optimizer state.
-    pub optimizer: u64,
-    /// Activations and workspaces.
-    pub activations: u64,
-    /// Receive and send buffers.
-    pub communication: u64,
-    /// Most bytes held at once.
-    pub peak: u64,
-}
-
 impl MeasuredRank {
     pub(super) fn new(rank: usize, ledger: &Ledger, outcome: &RankOutcome) -> Self {
-        Self { rank, memory: MeasuredMemory::new(ledger), traffic: outcome.traffic }
-    }
-}
-
-impl MeasuredMemory {
-    fn new(ledger: &Ledger) -> Self {
-        Self {
-            parameters: ledger.peak_bytes(Category::Parameters),
-            gathered: ledger.peak_bytes(Category::Gathered),
-            gradients: ledger.peak_bytes(Category::Gradients),
-            optimizer: ledger.peak_bytes(Category::Optimizer),
-            activations: ledger.peak_bytes(Category::Activations),
-            communication: ledger.peak_bytes(Category::Communication),
-            peak: ledger.total_peak_bytes(),
-        }
+        Self { rank, memory: RankMemory::measured(ledger), traffic: outcome.traffic }
     }
 }

@@ -6,9 +6,11 @@
 mod available;
 mod bytes;
 mod ledger;
+mod rank_memory;
 mod tagged;
 
 pub use available::available_bytes;
 pub use bytes::Bytes;
 pub use ledger::{Category, Ledger};
+pub use rank_memory::RankMemory;
 pub use tagged::Tagged;

@@ -8,6 +8,7 @@ use pipezero_schedule::{Instruction, PipelineRank};
 use serde::Serialize;
 
 use super::Plan;
+use crate::memory::RankMemory;
 use crate::shard::Purpose;
 
 /// What one rank will hold and send.
@@ -28,28 +29,9 @@ pub struct RankForecast {
     /// Micro-batches whose activations it holds at most.
     pub in_flight: usize,
     /// Bytes by category.
-    pub memory: MemoryForecast,
+    pub memory: RankMemory,
     /// Calls and bytes of one step, by kind.
     pub traffic: crate::comm::Traffic,
-}
-
-/// Bytes by category.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct MemoryForecast {
-    /// Parameters at rest.
-    pub parameters: u64,
-    /// Gathered units.
-    pub gathered: u64,
-    /// Gradients.
-    pub gradients: u64,
-    /// Optimizer state.
-    pub optimizer: u64,
-    /// Activations and workspaces.
-    pub activations: u64,
-    /// Receive and send buffers.
-    pub communication: u64,
-    /// The sum: everything is allocated before the first step.
-    pub peak: u64,
 }
 
 impl Plan {
@@ -103,7 +85,7 @@ impl Plan {
                 .map(|(_, unit)| unit.unit.num_parameters() as u64)
                 .sum(),
             in_flight: self.in_flight(PipelineRank(pipeline_rank as u32)),
-            memory: MemoryForecast::from(memory),
+            memory: memory_of(memory),
             traffic: traffic_of(traffic),
         }
     }
@@ -176,12 +158,9 @@ impl Plan {
     }
 }
 
-impl From<&MemoryBytes> for MemoryForecast {
-    fn from(bytes: &MemoryBytes) -> Self {
-        let &MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } =
-            bytes;
-        Self { parameters, gathered, gradients, optimizer, activations, communication, peak }
-    }
+fn memory_of(bytes: &MemoryBytes) -> RankMemory {
+    let &MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } = bytes;
+    RankMemory { parameters, gathered, gradients, optimizer, activations, communication, peak }
 }
 
 fn traffic_of(traffic: &Traffic) -> crate::comm::Traffic {

@@ -21,7 +21,7 @@ use pipezero_schedule::closed_form::bubble_share;
 use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit};
 
 pub use error::PlanError;
-pub use forecast::{MemoryForecast, RankForecast};
+pub use forecast::RankForecast;
 pub use model::gpt_config;
 pub(crate) use sizes::{BUFFERS_PER_EDGE, RankSizes};
 
