@@ -64,6 +64,7 @@ extern crate std;
 mod chain;
 pub mod check;
 pub mod closed_form;
+mod csv;
 mod dependencies;
 pub mod generate;
 mod id;
@@ -75,6 +76,7 @@ mod placement;
 mod program;
 pub mod protocol;
 pub mod render;
+mod send_buffers;
 mod slots;
 #[cfg(test)]
 mod testing;
@@ -83,6 +85,7 @@ mod unit_facts;
 
 pub use chain::{Chain, ChainError};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};
+pub use csv::{CsvError, CsvPlace, CsvRule};
 pub use dependencies::Dependencies;
 pub use id::{MicroBatch, PipelineRank, Stage, Unit};
 pub use instruction::{Edge, Instruction, InstructionKind, Lane};

@@ -1,16 +1,11 @@
 //! Closed forms that the figures of generated programs are held against.
 
-use crate::id::Stage;
+mod in_flight;
 
-/// Micro-batches in flight on a stage of 1F1B: `min(p - s, m)` (arXiv:2104.04473, section 2.2.1).
-pub fn one_f_one_b_in_flight(num_ranks: u32, num_micro_batches: u32, stage: Stage) -> u32 {
-    num_ranks.saturating_sub(stage.0).min(num_micro_batches)
-}
-
-/// Micro-batches in flight on every stage of GPipe: `m` (arXiv:1811.06965, section 2.3).
-pub fn gpipe_in_flight(num_micro_batches: u32) -> u32 {
-    num_micro_batches
-}
+pub use in_flight::{
+    bfs_in_flight, eager_1f1b_in_flight, gpipe_in_flight, interleaved_in_flight, longest_group,
+    one_f_one_b_in_flight,
+};
 
 /// The share of a step that a rank of GPipe or 1F1B idles when all stages take the same time and transfers none:
 /// `(p - 1) / (m + p - 1)` (arXiv:2104.04473, section 2.2, there as a ratio to the ideal time).
