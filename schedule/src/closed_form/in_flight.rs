@@ -7,7 +7,7 @@ pub fn one_f_one_b_in_flight(num_ranks: u32, num_micro_batches: u32, stage: Stag
     num_ranks.saturating_sub(stage.0).min(num_micro_batches)
 }
 
-/// Micro-batches in flight on a stage of eager 1F1B: `min(2 (p - s) - 1, m)` (arXiv:2211.05322, section 4).
+/// Micro-batches in flight on a stage of eager 1F1B: `min(2 (p - s) - 1, m)` (arXiv:2211.05322).
 pub fn eager_1f1b_in_flight(num_ranks: u32, num_micro_batches: u32, stage: Stage) -> u32 {
     num_ranks.saturating_sub(stage.0).saturating_mul(2).saturating_sub(1).min(num_micro_batches)
 }
@@ -17,7 +17,7 @@ pub fn gpipe_in_flight(num_micro_batches: u32) -> u32 {
     num_micro_batches
 }
 
-/// Micro-batches in flight on every stage of a breadth-first step: `m` (arXiv:2211.05953, section 4).
+/// Micro-batches in flight on every stage of a breadth-first step: `m` (arXiv:2211.05953).
 ///
 /// All of a rank's `v` stages hold theirs at once.
 pub fn bfs_in_flight(num_micro_batches: u32) -> u32 {

@@ -64,20 +64,90 @@ fn message(text: &str, expected: Expect) {
 #[test]
 fn errors_have_place_cell_rule_and_repair() {
     message("", expect!["row 1, column 1: the file is empty; write a line per rank"]);
-    message("0F0,0B0\n\n1F0,1B0\n", expect!["row 2, column 1: rank 1 computes nothing: every rank holds a stage; drop the line, or give the rank its actions"]);
-    message("0F0,0X0\n", expect!["row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle"]);
-    message("0F0,0F1 0B0\n", expect!["row 1, column 2, `0F1 0B0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle"]);
-    message("0F0,0SEND_F0\n", expect!["row 1, column 2, `0SEND_F0`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered"]);
-    message("0F0,(0F1;0B0)OVERLAP_F_B\n", expect!["row 1, column 2, `(0F1;0B0)OVERLAP_F_B`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered"]);
-    message("0F0,0B4000000000\n", expect!["row 1, column 2, `0B4000000000`: 4000000000 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so"]);
-    message("0F0,99999999999999999999999F0\n", expect!["row 1, column 2, `99999999999999999999999F...`: 18446744073709551615 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so"]);
-    message("0F0,1F0,1B0\n1F1,0B0,1B1,0F1,0B1\n", expect!["row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row"]);
-    message("0F0,0B0\n2F0,2B0\n", expect!["row 3, column 1: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber"]);
-    message("0F0,0F1,0B0\n", expect!["row 1, column 4: `0B1` is missing: every stage runs every micro-batch, forward and backward; add it"]);
-    message("0F0,0F0,0B0\n", expect!["row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one"]);
-    message("0F0,0I0\n", expect!["row 1, column 2, `0I0`: `0W0` is missing: every stage runs every micro-batch, forward and backward; add it"]);
-    message("0F0,0W0\n", expect!["row 1, column 2, `0W0`: `0I0` is missing: every stage runs every micro-batch, forward and backward; add it"]);
-    message("0F0,0I0,0W0,0B0\n", expect!["row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage and micro-batch"]);
+    message(
+        "0F0,0B0\n\n1F0,1B0\n",
+        expect![
+            "row 2, column 1: rank 1 computes nothing: every rank holds a stage; drop the line, or give the rank its actions"
+        ],
+    );
+    message(
+        "0F0,0X0\n",
+        expect![
+            "row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle"
+        ],
+    );
+    message(
+        "0F0,0F1 0B0\n",
+        expect![
+            "row 1, column 2, `0F1 0B0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle"
+        ],
+    );
+    message(
+        "0F0,0SEND_F0\n",
+        expect![
+            "row 1, column 2, `0SEND_F0`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered"
+        ],
+    );
+    message(
+        "0F0,(0F1;0B0)OVERLAP_F_B\n",
+        expect![
+            "row 1, column 2, `(0F1;0B0)OVERLAP_F_B`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered"
+        ],
+    );
+    message(
+        "0F0,0B4000000000\n",
+        expect![
+            "row 1, column 2, `0B4000000000`: 4000000000 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so"
+        ],
+    );
+    message(
+        "0F0,99999999999999999999999F0\n",
+        expect![
+            "row 1, column 2, `99999999999999999999999F...`: 18446744073709551615 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so"
+        ],
+    );
+    message(
+        "0F0,1F0,1B0\n1F1,0B0,1B1,0F1,0B1\n",
+        expect![
+            "row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row"
+        ],
+    );
+    message(
+        "0F0,0B0\n2F0,2B0\n",
+        expect![
+            "row 3, column 1: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber"
+        ],
+    );
+    message(
+        "0F0,0F1,0B0\n",
+        expect![
+            "row 1, column 4: `0B1` is missing: every stage runs every micro-batch, forward and backward; add it"
+        ],
+    );
+    message(
+        "0F0,0F0,0B0\n",
+        expect![
+            "row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one"
+        ],
+    );
+    message(
+        "0F0,0I0\n",
+        expect![
+            "row 1, column 2, `0I0`: `0W0` is missing: every stage runs every micro-batch, forward and backward; add it"
+        ],
+    );
+    message(
+        "0F0,0W0\n",
+        expect![
+            "row 1, column 2, `0W0`: `0I0` is missing: every stage runs every micro-batch, forward and backward; add it"
+        ],
+    );
+    message(
+        "0F0,0I0,0W0,0B0\n",
+        expect![
+            "row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage and micro-batch"
+        ],
+    );
 }
 
 /// Drops and doubles every action of an order: the error names it.

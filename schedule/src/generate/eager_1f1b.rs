@@ -4,7 +4,7 @@ use super::alternate::alternate;
 use super::size::{SizeError, backward, forward, linear};
 use crate::order::ComputeOrder;
 
-/// 1F1B in which each stage runs twice as far ahead (the "eager 1F1B" of Zhuang et al., arXiv:2211.05322, section 4).
+/// 1F1B in which each stage runs twice as far ahead (the "eager 1F1B" of Zhuang et al., arXiv:2211.05322).
 ///
 /// ```text
 /// p = 3, m = 4, a backward as long as two forwards

@@ -14,15 +14,16 @@ use crate::order::ComputeOrder;
 ///
 /// ```text
 /// p = 2, v = 2, m = 4, N = 2, a backward as long as two forwards; 2F0 is the forward of stage 2, micro-batch 0
-/// rank 0  0F0 0F1 2F0 2F1 0F2 .. 2B0 2B0 0F3 2B1 2B1 2F2 0B0 0B0 2F3 0B1 0B1 .. 2B2 2B2 .. 2B3 2B3 0B2 0B2 0B3 0B3
-/// rank 1  .. 1F0 1F1 3F0 3B0 3B0 3F1 3B1 3B1 1F2 1B0 1B0 1F3 1B1 1B1 3F2 3B2 3B2 3F3 3B3 3B3 1B2 1B2 1B3 1B3 .. ..
+/// rank 0  0F0 0F1 2F0 2F1 0F2 ..  2B0 2B0 0F3 2B1 2B1 2F2 0B0 0B0 2F3 0B1 0B1 ..  2B2 2B2 ..  2B3 2B3 0B2 0B2 ..
+/// rank 1  ..  1F0 1F1 3F0 3B0 3B0 3F1 3B1 3B1 1F2 1B0 1B0 1F3 1B1 1B1 3F2 3B2 3B2 3F3 3B3 3B3 1B2 1B2 1B3 1B3 ..
 /// ```
 ///
 /// * Warm-up: rank `r` runs `min(2 (p - 1 - r) + (v - 1) N, m v)` forwards before its first backward.
-/// * Makespan, for `p | m`, `N = p` and a hop of `c <= min(T_F, T_B) / v`:
-///   `(m + (p - 1) / v) (T_F + T_B) + 2 (p v - 1) c`, the bubble of 1F1B divided by `v`, for `v` times the messages.
+/// * Makespan: `(m + (p - 1) / v) (T_F + T_B)` for `m >= p` without latency, the bubble of 1F1B divided by `v`, for `v`
+///   times the messages ([`crate::closed_form::interleaved_makespan`]). With `p | m`, `N = p` and a hop of
+///   `c <= min(T_F, T_B) / v`, `+ 2 (p v - 1) c`.
 /// * In flight: `min(2 (p - 1 - r) + (v - 1) N + 1, m v)` micro-batches of a stage on rank `r`, each the `v`-th part of
-///   a rank's activations. With `N = m` it holds what breadth first holds, and gathers as rarely.
+///   a rank's activations. Longer groups hold more, hide more latency, and leave a gathered unit longer in use.
 /// * A remainder shorter than `p` joins the last group; `N` is then the longest group's size, in all of the above.
 ///
 /// # Errors
