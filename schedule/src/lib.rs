@@ -4,7 +4,8 @@
 //! something that runs:
 //!
 //! ```text
-//! generate::one_f_one_b(p, m)   which stage computes which micro-batch when       ComputeOrder
+//! generate::one_f_one_b(p, m)   which stage computes which micro-batch when;      ComputeOrder
+//!                               or ComputeOrder::from_csv
 //!   -> lower(units, options)    units, messages, gathers, reductions, the tail    Program
 //!   -> CheckedProgram::new      no deadlock, every operand there, memory known    CheckedProgram
 //! ```

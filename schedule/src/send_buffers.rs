@@ -1,7 +1,7 @@
 //! Gradient send buffers: how many input gradients each edge keeps until they are sent.
 //!
 //! Two are enough where each rank holds one stage: the receiver takes what the sender makes. A rank of several stages
-//! turns to another one while messages for the first wait, `m - p` of them in a breadth-first step; with two buffers
+//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two buffers
 //! the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would wait for each other
 //! for ever. So an edge has as many buffers as messages wait when all ranks work at one pace: the program is played,
 //! a compute per rank and turn, with buffers without end, and the most that wait are counted. As with activation

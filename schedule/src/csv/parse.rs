@@ -22,6 +22,14 @@ impl ComputeOrder {
     /// not asked here; [`fn@crate::lower`] and [`crate::CheckedProgram`] find out. Time and space grow with the length of
     /// the text, whatever numbers it claims.
     ///
+    /// ```
+    /// use pipezero_schedule::{ComputeOrder, generate};
+    ///
+    /// let order = ComputeOrder::from_csv("0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n")?;
+    /// assert_eq!(order, generate::one_f_one_b(2, 2)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`CsvError`] with row, column, cell, rule and repair: what is not an action, a stage on two ranks, a missing or
     /// repeated action, a gap in the numbering, half a backward, or half a backward beside a full one.

@@ -4,7 +4,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use std::format;
 
-use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::{CsvError, CsvPlace, CsvRule};
@@ -56,97 +55,63 @@ fn an_order_may_descend_and_says_so() {
     assert!(!mixed.is_ascending(), "the weight gradient of 1 comes before that of 0");
 }
 
-fn message(text: &str, expected: Expect) {
-    let error = ComputeOrder::from_csv(text).unwrap_err();
-    expected.assert_eq(&error.to_string());
+fn assert_message(text: &str, expected: &str) {
+    assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
 }
 
 #[test]
-fn errors_have_place_cell_rule_and_repair() {
-    message("", expect!["row 1, column 1: the file is empty; write a line per rank"]);
-    message(
-        "0F0,0B0\n\n1F0,1B0\n",
-        expect![
-            "row 2, column 1: rank 1 computes nothing: every rank holds a stage; drop the line, or give the rank its actions"
-        ],
+fn a_cell_that_is_no_action_is_shown_with_its_place() {
+    let not_an_action = "not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing \
+                         for idle";
+    assert_message("0F0,0X0\n", &format!("row 1, column 2, `0X0`: {not_an_action}"));
+    assert_message("0F0,0F1 0B0\n", &format!("row 1, column 2, `0F1 0B0`: {not_an_action}"));
+    assert_message("0F0\n1F\n", &format!("row 2, column 1, `1F`: {not_an_action}"));
+    let other_form = "not of the compute-only form: messages, gathers and reductions are added here, and actions are \
+                      not fused; dump the schedule before it is lowered";
+    assert_message("0F0,0SEND_F0\n", &format!("row 1, column 2, `0SEND_F0`: {other_form}"));
+    let fused = "(0F1;0B0)OVERLAP_F_B";
+    assert_message(&format!("0F0,{fused}\n"), &format!("row 1, column 2, `{fused}`: {other_form}"));
+    let no_gaps = "is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 \
+                   actions; number them so";
+    let number = "4000000000";
+    assert_message(
+        &format!("0F0,0B{number}\n"),
+        &format!("row 1, column 2, `0B{number}`: {number} {no_gaps}"),
     );
-    message(
-        "0F0,0X0\n",
-        expect![
-            "row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle"
-        ],
-    );
-    message(
-        "0F0,0F1 0B0\n",
-        expect![
-            "row 1, column 2, `0F1 0B0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle"
-        ],
-    );
-    message(
-        "0F0,0SEND_F0\n",
-        expect![
-            "row 1, column 2, `0SEND_F0`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered"
-        ],
-    );
-    message(
-        "0F0,(0F1;0B0)OVERLAP_F_B\n",
-        expect![
-            "row 1, column 2, `(0F1;0B0)OVERLAP_F_B`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered"
-        ],
-    );
-    message(
-        "0F0,0B4000000000\n",
-        expect![
-            "row 1, column 2, `0B4000000000`: 4000000000 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so"
-        ],
-    );
-    message(
+    assert_message(
         "0F0,99999999999999999999999F0\n",
-        expect![
-            "row 1, column 2, `99999999999999999999999F...`: 18446744073709551615 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so"
-        ],
+        &format!("row 1, column 2, `99999999999999999999999F...`: {} {no_gaps}", u64::MAX),
     );
-    message(
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_named_with_a_repair() {
+    assert_message("", "row 1, column 1: the file is empty; write a line per rank");
+    assert_message(
+        "0F0,0B0\n\n1F0,1B0\n",
+        "row 2, column 1: rank 1 computes nothing: every rank holds a stage; drop the line, or give the rank its \
+         actions",
+    );
+    assert_message(
         "0F0,1F0,1B0\n1F1,0B0,1B1,0F1,0B1\n",
-        expect![
-            "row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row"
-        ],
+        "row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row",
     );
-    message(
+    assert_message(
         "0F0,0B0\n2F0,2B0\n",
-        expect![
-            "row 3, column 1: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber"
-        ],
+        "row 3, column 1: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber",
     );
-    message(
-        "0F0,0F1,0B0\n",
-        expect![
-            "row 1, column 4: `0B1` is missing: every stage runs every micro-batch, forward and backward; add it"
-        ],
-    );
-    message(
+    let every = "is missing: every stage runs every micro-batch, forward and backward; add it";
+    assert_message("0F0,,0F1,0B0\n", &format!("row 1, column 5: `0B1` {every}"));
+    assert_message("0F0,0I0\n", &format!("row 1, column 2, `0I0`: `0W0` {every}"));
+    assert_message("0F0,0W0\n", &format!("row 1, column 2, `0W0`: `0I0` {every}"));
+    assert_message(
         "0F0,0F0,0B0\n",
-        expect![
-            "row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one"
-        ],
+        "row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one",
     );
-    message(
-        "0F0,0I0\n",
-        expect![
-            "row 1, column 2, `0I0`: `0W0` is missing: every stage runs every micro-batch, forward and backward; add it"
-        ],
-    );
-    message(
-        "0F0,0W0\n",
-        expect![
-            "row 1, column 2, `0W0`: `0I0` is missing: every stage runs every micro-batch, forward and backward; add it"
-        ],
-    );
-    message(
+    assert_message(
         "0F0,0I0,0W0,0B0\n",
-        expect![
-            "row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage and micro-batch"
-        ],
+        "row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage \
+         and micro-batch",
     );
 }
 

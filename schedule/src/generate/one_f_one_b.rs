@@ -21,7 +21,7 @@ use crate::order::ComputeOrder;
 /// * In flight: `min(p - s, m)` on stage `s` ([`crate::closed_form::one_f_one_b_in_flight`]).
 ///
 /// # Errors
-/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0.
+/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn one_f_one_b(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
     let placement = linear(num_ranks, num_micro_batches)?;
     let rows = (0..num_ranks).map(|stage| {
