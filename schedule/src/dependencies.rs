@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use crate::id::PipelineRank;
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
+use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
 mod row;
@@ -23,7 +24,7 @@ mod row;
 /// | `F`, `B`, `I` that reads sharded weights | the `UNSHARD` of the oldest copy held |
 /// | `F` of a stage's first unit, `B`/`I` of its last | the `RECV` of its input, if that comes from another rank |
 /// | `F` of a stage's first unit | the `SEND` of the activation that lies in the slot it takes |
-/// | `B`/`I` of a stage's first unit | the `SEND` before last over its edge: there are two gradient send buffers |
+/// | `B`/`I` of a stage's first unit | the `SEND` over its edge whose gradient send buffer it takes: two back, or more |
 /// | `B`/`W`, reducing after every micro-batch | the `REDUCE` before last: there are two gradient buffers |
 /// | `SEND` | the compute that makes the message |
 /// | `RECV` | the compute that reads the message before last: there are two receive buffers |
@@ -42,6 +43,7 @@ pub struct Dependencies {
     /// `peers[rank][index]`: the position of the other end of a transfer in its row.
     peers: Vec<Vec<Option<u32>>>,
     slots: Slots,
+    send_buffers: SendBuffers,
 }
 
 /// The waits of one row: those of instruction `i` are `waits[starts[i]..starts[i + 1]]`.
@@ -53,10 +55,9 @@ struct Waits {
 
 impl Dependencies {
     /// Derives the graph of a program that follows the rules of [`crate::check`] up to liveness.
-    pub(crate) fn derive(program: &Program) -> Self {
-        let slots = Slots::assign(program);
-        let rows = row::waits_of_rows(program, &slots);
-        Self { rows, peers: peers(program), slots }
+    pub(crate) fn derive(program: &Program, slots: Slots, send_buffers: SendBuffers) -> Self {
+        let rows = row::waits_of_rows(program, &slots, &send_buffers);
+        Self { rows, peers: peers(program), slots, send_buffers }
     }
 
     /// Positions in the rank's row that must have ended before instruction `index` may start, beside what is before
@@ -85,6 +86,10 @@ impl Dependencies {
 
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
+    }
+
+    pub(crate) fn send_buffers(&self) -> &SendBuffers {
+        &self.send_buffers
     }
 }
 

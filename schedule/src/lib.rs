@@ -4,7 +4,8 @@
 //! something that runs:
 //!
 //! ```text
-//! generate::one_f_one_b(p, m)   which stage computes which micro-batch when       ComputeOrder
+//! generate::one_f_one_b(p, m)   which stage computes which micro-batch when;      ComputeOrder
+//!                               or ComputeOrder::from_csv
 //!   -> lower(units, options)    units, messages, gathers, reductions, the tail    Program
 //!   -> CheckedProgram::new      no deadlock, every operand there, memory known    CheckedProgram
 //! ```
@@ -64,6 +65,7 @@ extern crate std;
 mod chain;
 pub mod check;
 pub mod closed_form;
+mod csv;
 mod dependencies;
 pub mod generate;
 mod id;
@@ -75,6 +77,7 @@ mod placement;
 mod program;
 pub mod protocol;
 pub mod render;
+mod send_buffers;
 mod slots;
 #[cfg(test)]
 mod testing;
@@ -83,6 +86,7 @@ mod unit_facts;
 
 pub use chain::{Chain, ChainError};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};
+pub use csv::{CsvError, CsvPlace, CsvRule};
 pub use dependencies::Dependencies;
 pub use id::{MicroBatch, PipelineRank, Stage, Unit};
 pub use instruction::{Edge, Instruction, InstructionKind, Lane};

@@ -3,11 +3,11 @@
 //! It says in which order each rank computes its stages' micro-batches and nothing of units, weights or messages, so
 //! a generator is a page long and every communication decision is made once, in [`mod@crate::lower`].
 
-use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt::{self, Write as _};
+use core::fmt;
 
-use crate::id::{MicroBatch, Stage};
+use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::placement::Placement;
 
 /// Which part of a micro-batch's work.
@@ -65,35 +65,50 @@ pub struct ComputeOrder {
 }
 
 impl ComputeOrder {
-    /// The order as PyTorch's pipelining CSV: a line per rank, a cell per action (`_PipelineScheduleRuntime`).
-    pub fn to_csv(&self) -> String {
-        let mut csv = String::new();
-        for row in &self.rows {
-            for (position, action) in row.iter().enumerate() {
-                let comma = if position == 0 { "" } else { "," };
-                write!(csv, "{comma}{action}").expect("a string takes any text");
-            }
-            csv.push('\n');
-        }
-        csv
-    }
-
     /// Whether the order has a backward, so that the step ends with a tail.
     pub fn has_backward(&self) -> bool {
         self.rows.iter().flatten().any(|action| action.kind != ComputeKind::Forward)
+    }
+
+    /// Whether every stage runs its backwards in ascending micro-batch order: input gradients (`B`, `I`) and weight
+    /// gradients (`B`, `W`) each.
+    ///
+    /// Gradients are summed in that order, so results are bit-identical over all orders that ascend. Every generator's
+    /// does; a file may do otherwise.
+    pub fn is_ascending(&self) -> bool {
+        use ComputeKind::{Backward, BackwardInput, BackwardWeight};
+        let ascends = |kinds: [ComputeKind; 2]| {
+            // The micro-batch that each stage ran last; a stage lies on one rank.
+            let mut last = vec![None; self.placement.num_stages()];
+            let mut of_kind = self.rows.iter().flatten().filter(|action| kinds.contains(&action.kind));
+            of_kind.all(|action| {
+                last[action.stage.index()].replace(action.micro_batch) < Some(action.micro_batch)
+            })
+        };
+        ascends([Backward, BackwardInput]) && ascends([Backward, BackwardWeight])
     }
 
     /// The largest number of micro-batches in flight on a stage: forward begun, backward (or `W`) not ended.
     ///
     /// For an order without backward nothing stays in flight: 0.
     pub fn in_flight(&self, stage: Stage) -> usize {
+        self.most_in_flight(self.placement.rank(stage), |of| of == stage)
+    }
+
+    /// The largest number of activations in flight on a rank, each of one stage and micro-batch, over all its stages.
+    ///
+    /// At most the sum of [`ComputeOrder::in_flight`] over the rank's stages: they need not peak together.
+    pub fn in_flight_on(&self, rank: PipelineRank) -> usize {
+        self.most_in_flight(rank, |_| true)
+    }
+
+    fn most_in_flight(&self, rank: PipelineRank, counts: impl Fn(Stage) -> bool) -> usize {
         if !self.has_backward() {
             return 0;
         }
         let mut current = 0usize;
         let mut largest = 0;
-        let row = &self.rows[self.placement.rank(stage).index()];
-        for action in row.iter().filter(|action| action.stage == stage) {
+        for action in self.rows[rank.index()].iter().filter(|action| counts(action.stage)) {
             match action.kind {
                 ComputeKind::Forward => current += 1,
                 ComputeKind::Backward | ComputeKind::BackwardWeight => current = current.saturating_sub(1),

@@ -48,6 +48,15 @@ impl Placement {
         Self::new((0..num_ranks).map(PipelineRank).collect())
     }
 
+    /// Stage `s` on rank `s mod num_ranks`, `num_virtual` stages on each rank (Megatron-LM, arXiv:2104.04473,
+    /// section 2.2.2).
+    ///
+    /// # Errors
+    /// [`PlacementError::NoStage`] if either number is 0.
+    pub fn looped(num_ranks: u32, num_virtual: u32) -> Result<Self, PlacementError> {
+        Self::new((0..num_virtual).flat_map(|_| (0..num_ranks).map(PipelineRank)).collect())
+    }
+
     /// Stage `s` on rank `ranks[s]`.
     ///
     /// # Errors
@@ -117,6 +126,16 @@ mod tests {
         let placement = Placement::linear(3).unwrap();
         assert_eq!((placement.num_ranks(), placement.num_stages()), (3, 3));
         assert_eq!(placement.rank(Stage(2)), PipelineRank(2));
+    }
+
+    #[test]
+    fn a_loop_comes_back_to_each_rank() {
+        let placement = Placement::looped(2, 3).unwrap();
+        assert_eq!((placement.num_ranks(), placement.num_stages()), (2, 6));
+        assert_eq!(placement.stages(PipelineRank(1)).collect::<Vec<_>>(), [Stage(1), Stage(3), Stage(5)]);
+        assert_eq!(Placement::looped(3, 1), Placement::linear(3));
+        assert_eq!(Placement::looped(0, 2), Err(PlacementError::NoStage));
+        assert_eq!(Placement::looped(2, 0), Err(PlacementError::NoStage));
     }
 
     #[test]

@@ -7,8 +7,13 @@ use crate::instruction::{Edge, Instruction};
 /// Buffers into which an edge receives. One would make the next message wait for the consumer of the last.
 pub const RECEIVE_BUFFERS: usize = 2;
 
-/// Buffers out of which a stage sends input gradients. Activations are sent out of their own slot.
+/// The fewest buffers out of which a stage sends input gradients: one being filled, one being sent. Where a rank turns
+/// to another stage while its messages wait, it has as many as wait, see
+/// [`crate::CheckedProgram::num_gradient_send_buffers`]. Activations are sent out of their own slot.
 pub const GRADIENT_SEND_BUFFERS: usize = 2;
+
+/// Activation slots of a stage that sends, in an evaluation: one being computed, one being sent.
+pub const EVALUATION_SLOTS: usize = 2;
 
 /// Unsharded gradients of a rank that reduces after every micro-batch: one being added to, one being reduced.
 pub const GRADIENT_BUFFERS: usize = 2;

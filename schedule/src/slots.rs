@@ -5,9 +5,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
-use crate::id::{MicroBatch, Stage, Unit};
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::program::{Program, Purpose};
+use crate::protocol::EVALUATION_SLOTS;
 
 /// The slots of every stage.
 ///
@@ -26,6 +27,8 @@ pub(crate) struct Slots {
     num_slots: Vec<usize>,
     /// `[stage]`: the most slots in use at once.
     in_flight: Vec<usize>,
+    /// `[rank]`: the same, over all stages of the rank.
+    in_flight_on: Vec<usize>,
 }
 
 impl Slots {
@@ -33,18 +36,19 @@ impl Slots {
     pub(crate) fn assign(program: &Program) -> Self {
         let num_stages = program.chain.num_stages();
         let num_micro_batches = program.num_micro_batches as usize;
-        let in_flight = in_flight(program);
+        let (in_flight, in_flight_on) = in_flight(program);
         let num_slots = (0..num_stages)
             .map(|stage| {
                 // Without a backward to wait for, a second slot lets a stage compute while it sends.
                 let sends = program.chain.crosses_ranks(Edge::Up(Stage(stage as u32)));
-                let spare = usize::from(program.purpose == Purpose::Evaluation && sends);
+                let spare =
+                    if program.purpose == Purpose::Evaluation && sends { EVALUATION_SLOTS - 1 } else { 0 };
                 (in_flight[stage] + spare).min(num_micro_batches)
             })
             .collect();
         let size = num_stages * num_micro_batches;
         let (slot, previous) = (vec![0; size], vec![None; size]);
-        let mut slots = Self { num_micro_batches, slot, previous, num_slots, in_flight };
+        let mut slots = Self { num_micro_batches, slot, previous, num_slots, in_flight, in_flight_on };
         let mut free = vec![VecDeque::new(); num_stages];
         let mut num_touched = vec![0; num_stages];
         for &instruction in program.rows.iter().flatten() {
@@ -90,22 +94,35 @@ impl Slots {
     pub(crate) fn in_flight(&self, stage: Stage) -> usize {
         self.in_flight[stage.index()]
     }
+
+    /// The most activations in flight on a rank, over all its stages.
+    pub(crate) fn in_flight_on(&self, rank: PipelineRank) -> usize {
+        self.in_flight_on[rank.index()]
+    }
 }
 
-/// `[stage]`: the most slots taken and not given back.
-fn in_flight(program: &Program) -> Vec<usize> {
+/// The most slots taken and not given back, `[stage]` and `[rank]`.
+fn in_flight(program: &Program) -> (Vec<usize>, Vec<usize>) {
     let mut in_use = vec![0usize; program.chain.num_stages()];
-    let mut most_in_use = in_use.clone();
-    for &instruction in program.rows.iter().flatten() {
-        if let Some((stage, _)) = takes_slot(&program.chain, instruction) {
-            in_use[stage.index()] += 1;
-            most_in_use[stage.index()] = most_in_use[stage.index()].max(in_use[stage.index()]);
+    let mut most_of_stage = in_use.clone();
+    let mut most_on_rank = Vec::with_capacity(program.rows.len());
+    for row in &program.rows {
+        let (mut here, mut most_here) = (0usize, 0);
+        for &instruction in row {
+            if let Some((stage, _)) = takes_slot(&program.chain, instruction) {
+                in_use[stage.index()] += 1;
+                most_of_stage[stage.index()] = most_of_stage[stage.index()].max(in_use[stage.index()]);
+                here += 1;
+                most_here = most_here.max(here);
+            }
+            for (stage, _) in freed_slots(program, instruction) {
+                in_use[stage.index()] -= 1;
+                here -= 1;
+            }
         }
-        for (stage, _) in freed_slots(program, instruction) {
-            in_use[stage.index()] -= 1;
-        }
+        most_on_rank.push(most_here);
     }
-    most_in_use
+    (most_of_stage, most_on_rank)
 }
 
 fn takes_slot(chain: &Chain, instruction: Instruction) -> Option<(Stage, MicroBatch)> {

@@ -4,11 +4,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use crate::generate::{forward_only, gpipe, one_f_one_b};
+use crate::generate::{bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
 use crate::id::Stage;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
+use crate::placement::Placement;
 use crate::program::Program;
 use crate::unit_facts::{Tying, UnitFacts};
 
@@ -48,9 +49,19 @@ pub(crate) fn all_options() -> Vec<LowerOptions> {
     all
 }
 
-/// `1f1b`, `gpipe` and forward only.
-pub(crate) fn all_orders(num_ranks: u32, num_micro_batches: u32) -> [ComputeOrder; 3] {
-    [one_f_one_b, gpipe, forward_only].map(|generate| generate(num_ranks, num_micro_batches).unwrap())
+/// The orders with one stage on each rank.
+pub(crate) fn all_orders(num_ranks: u32, num_micro_batches: u32) -> [ComputeOrder; 4] {
+    [one_f_one_b, eager_1f1b, gpipe, forward_only]
+        .map(|generate| generate(num_ranks, num_micro_batches).unwrap())
+}
+
+/// The orders with several stages on each rank, of all group sizes that differ.
+pub(crate) fn looped_orders(num_ranks: u32, num_virtual: u32, num_micro_batches: u32) -> Vec<ComputeOrder> {
+    let (p, v, m) = (num_ranks, num_virtual, num_micro_batches);
+    let mut orders = vec![bfs(p, v, m).unwrap()];
+    orders.push(forward_only_on(&Placement::looped(p, v).unwrap(), m).unwrap());
+    orders.extend((p..=m.max(p)).map(|group_size| interleaved(p, v, m, group_size).unwrap()));
+    orders
 }
 
 /// Every program of up to these sizes.

@@ -7,10 +7,11 @@ use super::{complete, high_water, liveness, names, order, reduction, residency, 
 use crate::chain::Chain;
 use crate::dependencies::Dependencies;
 use crate::id::{MicroBatch, PipelineRank, Stage};
-use crate::instruction::{Instruction, InstructionKind};
+use crate::instruction::{Edge, Instruction, InstructionKind};
 use crate::options::LowerOptions;
 use crate::placement::Placement;
 use crate::program::{Program, Purpose};
+use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 use crate::unit_facts::UnitFacts;
 
@@ -35,9 +36,10 @@ impl CheckedProgram {
         order::check(&program)?;
         residency::check(&program)?;
         reduction::check(&program)?;
-        transfers::check(&program, &Slots::assign(&program))?;
+        let (slots, send_buffers) = (Slots::assign(&program), SendBuffers::assign(&program));
+        transfers::check(&program, &slots, &send_buffers)?;
         tail::check(&program)?;
-        let dependencies = Dependencies::derive(&program);
+        let dependencies = Dependencies::derive(&program, slots, send_buffers);
         liveness::check(&program, &dependencies)?;
         Ok(Self { program, dependencies })
     }
@@ -108,6 +110,14 @@ impl CheckedProgram {
     /// The activation slot of a stage that a micro-batch uses.
     pub fn slot(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
         self.dependencies.slots().slot(stage, micro_batch)
+    }
+
+    /// Buffers out of which gradients are sent over an edge, down the chain: [`protocol::GRADIENT_SEND_BUFFERS`], or
+    /// more where the receiving rank is at another of its stages while they wait.
+    ///
+    /// [`protocol::GRADIENT_SEND_BUFFERS`]: crate::protocol::GRADIENT_SEND_BUFFERS
+    pub fn num_gradient_send_buffers(&self, edge: Edge) -> usize {
+        self.dependencies.send_buffers().num_buffers(edge)
     }
 
     /// The most that a rank ever holds.

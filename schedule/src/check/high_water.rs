@@ -16,6 +16,9 @@ pub struct HighWater {
     pub gathered_units: usize,
     /// For each stage of the rank, micro-batches whose activations are held at once.
     pub in_flight: Vec<(Stage, usize)>,
+    /// Activations held at once over all stages of the rank, each of one stage and micro-batch. At most the sum of
+    /// `in_flight`: stages need not be at their peaks together.
+    pub activations: usize,
     /// Unsharded unit gradients held at once: one per unit if reduced last, two buffers in turn if after every
     /// micro-batch.
     pub gradient_buffers: usize,
@@ -43,5 +46,5 @@ pub(super) fn of_rank(program: &Program, slots: &Slots, rank: PipelineRank) -> H
             program.chain.units_on(rank).count()
         }
     };
-    HighWater { gathered_units, in_flight, gradient_buffers }
+    HighWater { gathered_units, in_flight, activations: slots.in_flight_on(rank), gradient_buffers }
 }

@@ -23,8 +23,8 @@ use crate::program::Program;
 pub(super) fn check(program: &Program, dependencies: &Dependencies) -> Result<(), Box<Violation>> {
     let graph = Graph::new(program, dependencies);
     let mut execution = Execution::new(graph.num_nodes());
-    for node in 0..graph.num_nodes() as u32 {
-        execution.try_from(&graph, node);
+    for &row_start in &graph.row_starts {
+        execution.run_from(&graph, graph.issued_with(row_start).collect());
     }
     match execution.ended.iter().position(|ended| !ended) {
         None => Ok(()),
@@ -126,6 +126,16 @@ impl<'a> Graph<'a> {
         Blocked { rank: PipelineRank(rank as u32), step, instruction: self.program.rows[rank][step] }
     }
 
+    /// The nodes from this one on that are issued at one time: up to the next compute, which holds up the rest.
+    fn issued_with(&self, first: u32) -> impl DoubleEndedIterator<Item = u32> + use<> {
+        let issuer = self.issued_after.get(first as usize);
+        let rest = self.issued_after.get(first as usize..).unwrap_or(&[]);
+        let in_row = self.row_starts.partition_point(|&start| start <= first);
+        let row_end = self.row_starts.get(in_row).copied().unwrap_or(first);
+        let num_issued = rest.iter().take_while(|&after| Some(after) == issuer).count() as u32;
+        first..row_end.min(first + num_issued)
+    }
+
     /// What a node itself waits for, the oldest reasons first.
     fn waits(&self, node: u32) -> impl Iterator<Item = u32> {
         let Blocked { rank, step, .. } = self.place(node);
@@ -163,9 +173,8 @@ impl Execution {
         }
     }
 
-    /// Runs a node if it can, and then everything that waited for it.
-    fn try_from(&mut self, graph: &Graph<'_>, node: u32) {
-        let mut to_try = vec![node];
+    /// Runs those of the nodes that can, and then everything that waited for them or is issued after them.
+    fn run_from(&mut self, graph: &Graph<'_>, mut to_try: Vec<u32>) {
         while let Some(node) = to_try.pop() {
             if self.ended[node as usize] {
                 continue;
@@ -181,6 +190,11 @@ impl Execution {
                 while let Some(next) = waiting {
                     to_try.push(next);
                     waiting = self.next_waiting[next as usize].take();
+                }
+                // Backwards, so that the first is tried first.
+                let next = member as usize + 1;
+                if graph.issued_after.get(next) == Some(&Some(member)) {
+                    to_try.extend(graph.issued_with(next as u32).rev());
                 }
             }
         }
@@ -203,7 +217,11 @@ impl Execution {
             }
             seen_at[node as usize] = Some(path.len());
             path.push(node);
-            let (member, wait) = self.waits_for[node as usize].expect("every node was tried and is stuck");
+            // A node that was never tried is one that its row never issued.
+            let never_issued = || Some((node, graph.issued_after[node as usize]?));
+            let (member, wait) = self.waits_for[node as usize]
+                .or_else(never_issued)
+                .expect("what is issued has been tried, and is stuck");
             if member != node {
                 // The other end of a transfer is what cannot start; it is part of the story.
                 path.push(member);

@@ -10,15 +10,21 @@ use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
-use crate::protocol::{GRADIENT_SEND_BUFFERS, RECEIVE_BUFFERS, consumed_message, produced_message};
+use crate::protocol::{RECEIVE_BUFFERS, consumed_message, produced_message};
+use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
-pub(super) fn check(program: &Program, slots: &Slots) -> Result<(), Box<Violation>> {
+pub(super) fn check(
+    program: &Program,
+    slots: &Slots,
+    send_buffers: &SendBuffers,
+) -> Result<(), Box<Violation>> {
     let num_edges = 2 * (program.chain.num_stages() - 1);
     let end = || End::new(program.num_micro_batches as usize);
     let mut walk = Walk {
         chain: &program.chain,
         slots,
+        send_buffers,
         senders: (0..num_edges).map(|_| end()).collect(),
         receivers: (0..num_edges).map(|_| end()).collect(),
     };
@@ -53,6 +59,7 @@ impl End {
 struct Walk<'a> {
     chain: &'a Chain,
     slots: &'a Slots,
+    send_buffers: &'a SendBuffers,
     senders: Vec<End>,
     receivers: Vec<End>,
 }
@@ -123,7 +130,7 @@ impl Walk<'_> {
         let Some((edge, micro_batch)) = produced_message(self.chain, instruction) else { return Ok(()) };
         let sender = &mut self.senders[edge.index()];
         if let Edge::Down(_) = edge
-            && let Some(before) = sender.computes.len().checked_sub(GRADIENT_SEND_BUFFERS)
+            && let Some(before) = sender.computes.len().checked_sub(self.send_buffers.num_buffers(edge))
             && !sender.transferred[sender.computes[before].index()]
         {
             let freed_by = Instruction::Send { edge, micro_batch: sender.computes[before] };

@@ -11,15 +11,15 @@ use crate::instruction::{Edge, Instruction, Lane};
 use crate::options::{Reduction, Weights};
 use crate::program::Program;
 use crate::protocol::{
-    GRADIENT_BUFFERS, GRADIENT_SEND_BUFFERS, RECEIVE_BUFFERS, consumed_message, produced_message,
-    reads_weights, weight_gradient,
+    GRADIENT_BUFFERS, RECEIVE_BUFFERS, consumed_message, produced_message, reads_weights, weight_gradient,
 };
+use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
 /// The waits of every row.
-pub(super) fn waits_of_rows(program: &Program, slots: &Slots) -> Vec<Waits> {
+pub(super) fn waits_of_rows(program: &Program, slots: &Slots, send_buffers: &SendBuffers) -> Vec<Waits> {
     // One walk serves all rows: an edge's ends and a unit each lie on one rank, so nothing is shared but the space.
-    let mut walk = Walk::new(program, slots);
+    let mut walk = Walk::new(program, slots, send_buffers);
     program.rows.iter().map(|row| walk.row(row)).collect()
 }
 
@@ -39,6 +39,7 @@ struct EdgeEnd {
 struct Walk<'a> {
     chain: &'a Chain,
     slots: &'a Slots,
+    send_buffers: &'a SendBuffers,
     sharded: bool,
     reduces_every: bool,
     senders: Vec<EdgeEnd>,
@@ -56,7 +57,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(program: &'a Program, slots: &'a Slots) -> Self {
+    fn new(program: &'a Program, slots: &'a Slots, send_buffers: &'a SendBuffers) -> Self {
         let chain = &program.chain;
         let num_units = chain.num_units();
         let by_micro_batch = vec![None; program.num_micro_batches as usize];
@@ -65,6 +66,7 @@ impl<'a> Walk<'a> {
         Self {
             chain,
             slots,
+            send_buffers,
             sharded: program.options.weights != Weights::Replicated,
             reduces_every: program.options.reduction == Reduction::ScatterEvery,
             senders: ends.clone(),
@@ -141,7 +143,7 @@ impl<'a> Walk<'a> {
         waits.extend(self.send_out_of_slot(compute));
         if let Some((edge @ Edge::Down(_), _)) = produced_message(self.chain, compute) {
             let sender = &self.senders[edge.index()];
-            if let Some(before) = sender.computes.len().checked_sub(GRADIENT_SEND_BUFFERS) {
+            if let Some(before) = sender.computes.len().checked_sub(self.send_buffers.num_buffers(edge)) {
                 waits.extend(sender.transfer[sender.computes[before].index()]);
             }
         }

@@ -19,7 +19,7 @@ use crate::order::ComputeOrder;
 ///   the order of every other schedule.
 ///
 /// # Errors
-/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0.
+/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn gpipe(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
     let placement = linear(num_ranks, num_micro_batches)?;
     let rows = (0..num_ranks)

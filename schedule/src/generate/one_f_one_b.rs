@@ -1,7 +1,6 @@
 //! 1F1B: after a short warm-up, one forward and one backward in turn.
 
-use alloc::vec::Vec;
-
+use super::alternate::alternate;
 use super::size::{SizeError, backward, forward, linear};
 use crate::order::ComputeOrder;
 
@@ -22,23 +21,13 @@ use crate::order::ComputeOrder;
 /// * In flight: `min(p - s, m)` on stage `s` ([`crate::closed_form::one_f_one_b_in_flight`]).
 ///
 /// # Errors
-/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0.
+/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn one_f_one_b(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
     let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks)
-        .map(|stage| {
-            let warm_up = (num_ranks - 1 - stage).min(num_micro_batches);
-            let mut row: Vec<_> = (0..warm_up).map(|micro_batch| forward(stage, micro_batch)).collect();
-            for micro_batch in warm_up..num_micro_batches {
-                row.push(forward(stage, micro_batch));
-                row.push(backward(stage, micro_batch - warm_up));
-            }
-            row.extend(
-                (num_micro_batches - warm_up..num_micro_batches)
-                    .map(|micro_batch| backward(stage, micro_batch)),
-            );
-            row
-        })
-        .collect();
-    Ok(ComputeOrder { placement, num_micro_batches, rows })
+    let rows = (0..num_ranks).map(|stage| {
+        let forwards = (0..num_micro_batches).map(|micro_batch| forward(stage, micro_batch));
+        let backwards = (0..num_micro_batches).map(|micro_batch| backward(stage, micro_batch));
+        alternate(forwards, backwards, (num_ranks - 1 - stage) as usize)
+    });
+    Ok(ComputeOrder { placement, num_micro_batches, rows: rows.collect() })
 }

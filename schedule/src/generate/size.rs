@@ -1,10 +1,14 @@
-//! The sizes that every generator takes.
+//! The sizes that every generator takes, checked once.
 
 use core::fmt;
 
 use crate::id::{MicroBatch, Stage};
 use crate::order::{ComputeKind, StageAction};
 use crate::placement::Placement;
+
+/// Forwards of a step, over all stages, that an order may have: 2^28 of them fill some gigabytes, and no step has
+/// a hundredth of that.
+const FORWARDS_MAX: u64 = 1 << 28;
 
 /// Why there is no schedule of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +18,29 @@ pub enum SizeError {
     NoRank,
     /// The step has no micro-batch.
     NoMicroBatch,
+    /// Stages times micro-batches are more than a program can number.
+    TooLarge {
+        /// Stages of the pipeline.
+        num_stages: u64,
+        /// Micro-batches of a step.
+        num_micro_batches: u32,
+    },
+    /// A schedule of several stages per rank was asked for with fewer than two.
+    TooFewVirtualStages {
+        /// The schedule.
+        schedule: &'static str,
+        /// Stages per rank that were asked for.
+        num_virtual: u32,
+        /// The schedule with one stage per rank that it comes down to.
+        instead: &'static str,
+    },
+    /// A group is shorter than the pipeline.
+    GroupBelowRanks {
+        /// Micro-batches of a group.
+        group_size: u32,
+        /// Pipeline ranks.
+        num_ranks: u32,
+    },
 }
 
 impl fmt::Display for SizeError {
@@ -21,18 +48,62 @@ impl fmt::Display for SizeError {
         match self {
             Self::NoRank => f.write_str("a pipeline of 0 ranks: it needs at least 1"),
             Self::NoMicroBatch => f.write_str("a step of 0 micro-batches: it needs at least 1"),
+            Self::TooLarge { num_stages, num_micro_batches } => write!(
+                f,
+                "{num_stages} stages times {num_micro_batches} micro-batches: a step has at most {FORWARDS_MAX} \
+                 forwards; use fewer of either"
+            ),
+            Self::TooFewVirtualStages { schedule, num_virtual, instead } => write!(
+                f,
+                "`{schedule}` with {num_virtual} virtual stages per rank: it needs at least 2; with 1 it is \
+                 `{instead}`, so ask for that"
+            ),
+            Self::GroupBelowRanks { group_size, num_ranks } => write!(
+                f,
+                "groups of {group_size} micro-batches on {num_ranks} ranks: the first micro-batch of a group comes \
+                 back to a rank after {num_ranks} forwards, and a rank that turns to its next stage earlier waits \
+                 for it, in the worst case for ever; use at least {num_ranks}"
+            ),
         }
     }
 }
 
 impl core::error::Error for SizeError {}
 
-/// The linear placement, if both sizes are at least 1.
+/// The linear placement, if the sizes make a schedule.
 pub(super) fn linear(num_ranks: u32, num_micro_batches: u32) -> Result<Placement, SizeError> {
+    check(u64::from(num_ranks), num_micro_batches)?;
+    Placement::linear(num_ranks).map_err(|_| SizeError::NoRank)
+}
+
+/// The looped placement of a schedule that comes down to `instead` with one stage per rank.
+pub(super) fn looped(
+    num_ranks: u32,
+    num_virtual: u32,
+    num_micro_batches: u32,
+    schedule: &'static str,
+    instead: &'static str,
+) -> Result<Placement, SizeError> {
+    check(u64::from(num_ranks) * u64::from(num_virtual.max(1)), num_micro_batches)?;
+    if num_virtual < 2 {
+        return Err(SizeError::TooFewVirtualStages { schedule, num_virtual, instead });
+    }
+    Placement::looped(num_ranks, num_virtual).map_err(|_| SizeError::NoRank)
+}
+
+/// Whether a pipeline of so many stages runs so many micro-batches.
+pub(super) fn check(num_stages: u64, num_micro_batches: u32) -> Result<(), SizeError> {
+    if num_stages == 0 {
+        return Err(SizeError::NoRank);
+    }
     if num_micro_batches == 0 {
         return Err(SizeError::NoMicroBatch);
     }
-    Placement::linear(num_ranks).map_err(|_| SizeError::NoRank)
+    // A product of u32s and a cap: the first factor alone may exceed it, and then the product is not asked for.
+    if num_stages > FORWARDS_MAX || num_stages * u64::from(num_micro_batches) > FORWARDS_MAX {
+        return Err(SizeError::TooLarge { num_stages, num_micro_batches });
+    }
+    Ok(())
 }
 
 pub(super) fn forward(stage: u32, micro_batch: u32) -> StageAction {

@@ -1,37 +1,56 @@
 //! Generators against their closed forms and pictures.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use expect_test::{Expect, expect};
 
-use super::{SizeError, forward_only, gpipe, one_f_one_b};
-use crate::closed_form::{gpipe_in_flight, one_f_one_b_in_flight};
+use super::{SizeError, bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
+use crate::closed_form::{
+    bfs_in_flight, eager_1f1b_in_flight, gpipe_in_flight, interleaved_in_flight, longest_group,
+    one_f_one_b_in_flight,
+};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder};
+use crate::placement::Placement;
 use crate::render;
 
 type Generator = fn(u32, u32) -> Result<ComputeOrder, SizeError>;
 
-const GENERATORS: [Generator; 3] = [gpipe, one_f_one_b, forward_only];
+const ONE_STAGE_EACH: [Generator; 4] = [gpipe, one_f_one_b, eager_1f1b, forward_only];
+
+/// Every order of up to these sizes: all generators, all group sizes from the pipeline's length to past the step's.
+fn all_orders(ranks_max: u32, virtual_max: u32, micro_batches_max: u32) -> Vec<ComputeOrder> {
+    let mut orders = Vec::new();
+    for (p, m) in (1..=ranks_max).flat_map(|p| (1..=micro_batches_max).map(move |m| (p, m))) {
+        orders.extend(ONE_STAGE_EACH.map(|generate| generate(p, m).unwrap()));
+        for v in 2..=virtual_max {
+            orders.push(bfs(p, v, m).unwrap());
+            orders.extend((p..=m.max(p) + 1).map(|group| interleaved(p, v, m, group).unwrap()));
+            orders.push(forward_only_on(&Placement::looped(p, v).unwrap(), m).unwrap());
+        }
+    }
+    orders
+}
 
 #[test]
 fn every_stage_runs_each_micro_batch_once_and_in_ascending_order() {
-    for generate in GENERATORS {
-        for (p, m) in (1..=6).flat_map(|p| (1..=9).map(move |m| (p, m))) {
-            let order = generate(p, m).unwrap();
-            assert_eq!(order.rows.len(), p as usize);
-            for (rank, row) in order.rows.iter().enumerate() {
-                let of_kind = |kind| -> Vec<MicroBatch> {
-                    row.iter().filter(|action| action.kind == kind).map(|action| action.micro_batch).collect()
-                };
-                let ascending: Vec<_> = (0..m).map(MicroBatch).collect();
-                assert_eq!(of_kind(ComputeKind::Forward), ascending);
-                let backwards = of_kind(ComputeKind::Backward);
-                assert!(backwards == ascending || !order.has_backward() && backwards.is_empty());
-                let rank = PipelineRank(rank as u32);
-                assert!(row.iter().all(|action| order.placement.rank(action.stage) == rank));
-            }
+    for order in all_orders(5, 3, 9) {
+        assert!(order.is_ascending());
+        let ascending: Vec<_> = (0..order.num_micro_batches).map(MicroBatch).collect();
+        for stage in (0..order.placement.num_stages() as u32).map(Stage) {
+            let row = &order.rows[order.placement.rank(stage).index()];
+            let of_kind = |kind| -> Vec<MicroBatch> {
+                let here = row.iter().filter(|action| action.kind == kind && action.stage == stage);
+                here.map(|action| action.micro_batch).collect()
+            };
+            assert_eq!(of_kind(ComputeKind::Forward), ascending);
+            let backwards = of_kind(ComputeKind::Backward);
+            assert!(backwards == ascending || !order.has_backward() && backwards.is_empty());
         }
+        let num_forwards = order.placement.num_stages() * ascending.len();
+        let num_actions = if order.has_backward() { 2 * num_forwards } else { num_forwards };
+        assert_eq!(order.rows.iter().map(Vec::len).sum::<usize>(), num_actions, "nothing on another rank");
     }
 }
 
@@ -41,10 +60,38 @@ fn in_flight_equals_the_closed_forms() {
         for stage in (0..p).map(Stage) {
             let in_flight = |order: ComputeOrder| order.in_flight(stage) as u32;
             assert_eq!(in_flight(one_f_one_b(p, m).unwrap()), one_f_one_b_in_flight(p, m, stage));
+            assert_eq!(in_flight(eager_1f1b(p, m).unwrap()), eager_1f1b_in_flight(p, m, stage));
             assert_eq!(in_flight(gpipe(p, m).unwrap()), gpipe_in_flight(m));
             assert_eq!(in_flight(forward_only(p, m).unwrap()), 0);
         }
     }
+}
+
+#[test]
+fn in_flight_of_several_stages_per_rank_equals_the_closed_forms() {
+    for (p, m) in (1..=5).flat_map(|p| (1..=14).map(move |m| (p, m))) {
+        for v in 2..=4 {
+            for rank in (0..p).map(PipelineRank) {
+                let breadth_first = bfs(p, v, m).unwrap();
+                assert_eq!(breadth_first.in_flight_on(rank) as u32, v * bfs_in_flight(m));
+                for stage in breadth_first.placement.stages(rank) {
+                    assert_eq!(breadth_first.in_flight(stage) as u32, bfs_in_flight(m));
+                }
+                for group_size in p..=m.max(p) {
+                    let order = interleaved(p, v, m, group_size).unwrap();
+                    let expected = interleaved_in_flight(p, v, m, group_size, rank);
+                    assert_eq!(order.in_flight_on(rank) as u32, expected, "{p} {v} {m} {group_size} {rank}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_longest_group_takes_the_remainder() {
+    assert_eq!([8, 9, 11].map(|m| longest_group(4, m, 4)), [4, 5, 7]);
+    assert_eq!([9, 10, 12].map(|m| longest_group(4, m, 6)), [9, 6, 6]);
+    assert_eq!(longest_group(4, 3, 4), 3);
 }
 
 #[test]
@@ -56,27 +103,109 @@ fn makespans_equal_the_closed_forms() {
     };
     for (p, m) in (1..=5).flat_map(|p| (1..=9).map(move |m| (p, m))) {
         let (ranks, micro_batches) = (p as usize, m as usize);
-        assert_eq!(columns(gpipe(p, m).unwrap()), 3 * (micro_batches + ranks - 1));
-        assert_eq!(columns(one_f_one_b(p, m).unwrap()), 3 * (micro_batches + ranks - 1));
+        for generate in [gpipe, one_f_one_b, eager_1f1b] {
+            assert_eq!(columns(generate(p, m).unwrap()), 3 * (micro_batches + ranks - 1));
+        }
         assert_eq!(columns(forward_only(p, m).unwrap()), micro_batches + ranks - 1);
+        for v in 2..=4 {
+            let looped = Placement::looped(p, v).unwrap();
+            if m % p == 0 {
+                let forwards = columns(forward_only_on(&looped, m).unwrap());
+                assert_eq!(
+                    forwards,
+                    v as usize * micro_batches + ranks - 1,
+                    "no rank idles between its turns"
+                );
+            }
+        }
     }
 }
 
 #[test]
-fn zero_sizes_are_errors() {
-    for generate in GENERATORS {
-        assert_eq!(generate(0, 1), Err(SizeError::NoRank));
-        assert_eq!(generate(1, 0), Err(SizeError::NoMicroBatch));
-        assert!(generate(1, 1).is_ok());
+fn on_a_linear_placement_any_evaluation_is_the_same() {
+    for (p, m) in (1..=5).flat_map(|p| (1..=9).map(move |m| (p, m))) {
+        let placement = Placement::linear(p).unwrap();
+        assert_eq!(forward_only_on(&placement, m), forward_only(p, m));
     }
 }
 
+#[test]
+fn sizes_that_make_no_schedule_are_errors() {
+    for generate in ONE_STAGE_EACH {
+        assert_eq!(generate(0, 1), Err(SizeError::NoRank));
+        assert_eq!(generate(1, 0), Err(SizeError::NoMicroBatch));
+        let too_large = SizeError::TooLarge { num_stages: u32::MAX.into(), num_micro_batches: u32::MAX };
+        assert_eq!(generate(u32::MAX, u32::MAX), Err(too_large));
+        assert!(generate(1, 1).is_ok());
+    }
+    let message = |error: Result<ComputeOrder, SizeError>| error.unwrap_err().to_string();
+    assert_eq!(interleaved(0, 2, 1, 1), Err(SizeError::NoRank));
+    assert_eq!(interleaved(1, 2, 0, 1), Err(SizeError::NoMicroBatch));
+    assert_eq!(bfs(0, 2, 1), Err(SizeError::NoRank));
+    assert_eq!(bfs(1, 2, 0), Err(SizeError::NoMicroBatch));
+    assert!(matches!(bfs(u32::MAX, u32::MAX, 1), Err(SizeError::TooLarge { .. })));
+    assert!(matches!(interleaved(4, 0, 8, 4), Err(SizeError::TooFewVirtualStages { num_virtual: 0, .. })));
+    let placement = Placement::linear(1).unwrap();
+    assert_eq!(forward_only_on(&placement, 0), Err(SizeError::NoMicroBatch));
+    assert!(message(interleaved(4, 1, 8, 4)).ends_with("with 1 it is `1f1b`, so ask for that"));
+    assert!(message(bfs(4, 1, 8)).ends_with("with 1 it is `gpipe`, so ask for that"));
+    expect![["groups of 3 micro-batches on 4 ranks: the first micro-batch of a group comes back to a rank after 4 forwards, and a rank that turns to its next stage earlier waits for it, in the worst case for ever; use at least 4"]]
+        .assert_eq(&message(interleaved(4, 2, 8, 3)));
+}
+
 fn picture(order: ComputeOrder, expected: Expect) {
-    expected.assert_eq(&render::order(&order, 80));
+    expected.assert_eq(&render::order(&order, 120));
+}
+
+#[test]
+fn pictures_of_several_stages_per_rank() {
+    picture(
+        interleaved(2, 2, 4, 2).unwrap(),
+        expect![[r#"
+        rank 0  0F0 0F1 2F0 2F1 0F2 ..  2B0 2B0 0F3 2B1 2B1 2F2 0B0 0B0 2F3 0B1 0B1 ..  2B2 2B2 ..  2B3 2B3 0B2 0B2 0B3 0B3
+        rank 1  ..  1F0 1F1 3F0 3B0 3B0 3F1 3B1 3B1 1F2 1B0 1B0 1F3 1B1 1B1 3F2 3B2 3B2 3F3 3B3 3B3 1B2 1B2 1B3 1B3 ..  ..
+    "#]],
+    );
+    picture(
+        bfs(2, 2, 4).unwrap(),
+        expect![[r#"
+        rank 0  0F0 0F1 0F2 0F3 2F0 2F1 2F2 2F3 ..  ..  ..  2B0 2B0 2B1 2B1 2B2 2B2 2B3 2B3 0B0 0B0 0B1 0B1 0B2 0B2 0B3 0B3
+        rank 1  ..  1F0 1F1 1F2 1F3 3F0 3F1 3F2 3F3 3B0 3B0 3B1 3B1 3B2 3B2 3B3 3B3 1B0 1B0 1B1 1B1 1B2 1B2 1B3 1B3 ..  ..
+    "#]],
+    );
+    picture(
+        forward_only_on(&Placement::looped(2, 2).unwrap(), 4).unwrap(),
+        expect![[r#"
+        rank 0  0F0 0F1 2F0 2F1 0F2 0F3 2F2 2F3 ..
+        rank 1  ..  1F0 1F1 3F0 3F1 1F2 1F3 3F2 3F3
+    "#]],
+    );
+    let folded = Placement::new([0, 1, 1, 0].map(PipelineRank).to_vec()).unwrap();
+    picture(
+        forward_only_on(&folded, 3).unwrap(),
+        expect![[r#"
+        rank 0  0F0 0F1 0F2 3F0 ..  3F1 ..  3F2
+        rank 1  ..  1F0 2F0 1F1 2F1 1F2 2F2 ..
+    "#]],
+    );
+    picture(
+        forward_only_on(&Placement::looped(1, 3).unwrap(), 2).unwrap(),
+        expect![[r#"
+        rank 0  0F0 1F0 2F0 0F1 1F1 2F1
+    "#]],
+    );
 }
 
 #[test]
 fn pictures() {
+    picture(
+        eager_1f1b(3, 4).unwrap(),
+        expect![[r#"
+        rank 0  F0 F1 F2 F3 .. .. .. B0 B0 .. B1 B1 .. B2 B2 .. B3 B3
+        rank 1  .. F0 F1 F2 .. B0 B0 F3 B1 B1 .. B2 B2 .. B3 B3 .. ..
+        rank 2  .. .. F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3 .. .. .. ..
+    "#]],
+    );
     picture(
         gpipe(3, 4).unwrap(),
         expect![[r#"

@@ -79,7 +79,7 @@ impl fmt::Display for LowerError {
             ),
             Self::Stuck { rank, instruction, edge } => write!(
                 f,
-                "no rank can go on: rank {} waits at `{instruction}` for a message over {edge} that is never sent or \
+                "no rank can go on: rank {} waits at `{instruction}` for {edge}, where a message is never sent or \
                  finds both receive buffers taken; run producers before consumers and consume in the order of sending",
                 rank.0
             ),

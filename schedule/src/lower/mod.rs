@@ -39,13 +39,13 @@ pub fn lower(
     options.check(has_backward)?;
     let chain = Chain::new(order.placement.clone(), units.to_vec())?;
     let rows = units::expand(order, &chain)?;
-    let mut rows = transfers::insert(rows, &chain, order.num_micro_batches)?;
+    let purpose = if has_backward { Purpose::Training } else { Purpose::Evaluation };
+    let mut rows = transfers::insert(rows, &chain, order.num_micro_batches, purpose)?;
     if let Weights::Sharded { residency, prefetch_units } = options.weights {
         for row in &mut rows {
             *row = residency::insert(row, &chain, residency, prefetch_units);
         }
     }
-    let purpose = if has_backward { Purpose::Training } else { Purpose::Evaluation };
     if purpose == Purpose::Training {
         for (rank, row) in rows.iter_mut().enumerate() {
             *row = reduction::insert(row, &chain, options.reduction);

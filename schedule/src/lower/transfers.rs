@@ -3,7 +3,8 @@
 //! All rows are played together, one compute each in turn. A send stands right after the compute that makes its
 //! message. Its receive goes, at that very moment, to the end of what the receiver has played so far, if the edge has
 //! a free buffer there; else right after the compute that frees one. So every receive is issued after its send in
-//! one order of the whole grid and finds a buffer: transfers cannot wait in a circle, even unbuffered.
+//! one order of the whole grid and finds a buffer: transfers cannot wait in a circle, even unbuffered. In an evaluation
+//! slots are freed by sends, not by backwards, so there a forward is played only once its slot is sent.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -13,22 +14,24 @@ use super::LowerError;
 use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
-use crate::protocol::{RECEIVE_BUFFERS, consumed_message, produced_message};
+use crate::program::Purpose;
+use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS, consumed_message, produced_message};
 
 /// `rows` with sends and receives.
 pub(super) fn insert(
     rows: Vec<Vec<Instruction>>,
     chain: &Chain,
     num_micro_batches: u32,
+    purpose: Purpose,
 ) -> Result<Vec<Vec<Instruction>>, LowerError> {
-    let mut play = Play::new(chain, num_micro_batches, rows.len());
+    let mut play = Play::new(chain, num_micro_batches, purpose, rows.len());
     let mut next = vec![0; rows.len()];
     loop {
         let mut progressed = false;
         let mut stuck = None;
         for (rank, row) in rows.iter().enumerate() {
             let Some(&compute) = row.get(next[rank]) else { continue };
-            match play.missing_message(compute) {
+            match play.missing_message(compute).or_else(|| play.full_edge(compute)) {
                 None => {
                     play.play(rank, compute);
                     next[rank] += 1;
@@ -62,12 +65,13 @@ struct EdgeState {
 
 struct Play<'a> {
     chain: &'a Chain,
+    purpose: Purpose,
     edges: Vec<EdgeState>,
     played: Vec<Vec<Instruction>>,
 }
 
 impl<'a> Play<'a> {
-    fn new(chain: &'a Chain, num_micro_batches: u32, num_rows: usize) -> Self {
+    fn new(chain: &'a Chain, num_micro_batches: u32, purpose: Purpose, num_rows: usize) -> Self {
         let edge = || EdgeState {
             waiting: VecDeque::new(),
             arrivals: Vec::new(),
@@ -75,13 +79,25 @@ impl<'a> Play<'a> {
             consumed: vec![false; num_micro_batches as usize],
         };
         let num_edges = 2 * (chain.num_stages() - 1);
-        Self { chain, edges: (0..num_edges).map(|_| edge()).collect(), played: vec![Vec::new(); num_rows] }
+        let edges = (0..num_edges).map(|_| edge()).collect();
+        Self { chain, purpose, edges, played: vec![Vec::new(); num_rows] }
     }
 
     /// The edge whose message this compute needs and has not got.
     fn missing_message(&self, compute: Instruction) -> Option<Edge> {
         let (edge, micro_batch) = consumed_message(self.chain, compute)?;
         (!self.edges[edge.index()].received[micro_batch.index()]).then_some(edge)
+    }
+
+    /// The edge over which the message in the slot that an evaluating forward fills has not been sent.
+    fn full_edge(&self, compute: Instruction) -> Option<Edge> {
+        let Instruction::Forward { unit, .. } = compute else { return None };
+        let stage = self.chain.stage(unit);
+        let edge = Edge::Up(stage);
+        let fills = self.purpose == Purpose::Evaluation
+            && unit == self.chain.first_unit(stage)
+            && self.chain.crosses_ranks(edge);
+        (fills && self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS).then_some(edge)
     }
 
     fn play(&mut self, rank: usize, compute: Instruction) {

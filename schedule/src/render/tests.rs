@@ -7,7 +7,7 @@ use expect_test::expect;
 
 use super::{instructions, order, program};
 use crate::check::CheckedProgram;
-use crate::generate::{forward_only, gpipe, one_f_one_b};
+use crate::generate::{bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
@@ -90,6 +90,16 @@ fn the_page_of_schedules_shows_these_pictures() {
     shows(&order(&one_f_one_b(3, 4).unwrap(), 80));
     shows(&order(&gpipe(3, 4).unwrap(), 80));
     shows(&order(&forward_only(3, 4).unwrap(), 80));
+    shows(&order(&eager_1f1b(3, 4).unwrap(), 80));
+    shows(&order(&interleaved(2, 2, 4, 2).unwrap(), 120));
+    shows(&order(&bfs(2, 2, 4).unwrap(), 120));
+    shows(&order(&forward_only_on(&Placement::looped(2, 2).unwrap(), 4).unwrap(), 80));
+    let folded = Placement::new([0, 1, 1, 0].map(PipelineRank).to_vec()).unwrap();
+    shows(&order(&forward_only_on(&folded, 3).unwrap(), 80));
+    shows(&ComputeOrder::from_csv("0F0,0I0\n").unwrap_err().to_string());
+    let csv = "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n";
+    shows(csv);
+    assert_eq!(ComputeOrder::from_csv(csv), Ok(one_f_one_b(2, 2).unwrap()));
     let strict = LowerOptions::zero_3(Residency::Strict, 0);
     for options in [strict, LowerOptions::zero_3(resident(2), 1)] {
         let lowered = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 3, false), &options).unwrap();

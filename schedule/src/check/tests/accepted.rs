@@ -4,8 +4,8 @@ use std::vec::Vec;
 
 use super::reference;
 use crate::check::CheckedProgram;
-use crate::closed_form::{gpipe_in_flight, one_f_one_b_in_flight, strict_gathers};
-use crate::generate::{forward_only, gpipe, one_f_one_b};
+use crate::closed_form::{eager_1f1b_in_flight, gpipe_in_flight, one_f_one_b_in_flight, strict_gathers};
+use crate::generate::{eager_1f1b, forward_only, gpipe, one_f_one_b};
 use crate::id::{PipelineRank, Stage};
 use crate::instruction::{InstructionKind, Lane};
 use crate::lower::lower;
@@ -62,6 +62,7 @@ fn in_flight_and_slots_equal_the_closed_forms() {
                     order.in_flight(stage)
                 };
                 assert_eq!(lowered(one_f_one_b(p, m).unwrap()), one_f_one_b_in_flight(p, m, stage) as usize);
+                assert_eq!(lowered(eager_1f1b(p, m).unwrap()), eager_1f1b_in_flight(p, m, stage) as usize);
                 assert_eq!(lowered(gpipe(p, m).unwrap()), gpipe_in_flight(m) as usize);
             }
         }

@@ -60,9 +60,9 @@ struct Walk<'a> {
     gradients: Vec<Content>,
 }
 
-/// Which of two buffers a message takes.
-fn buffer_of(messages: &[MicroBatch], micro_batch: MicroBatch) -> usize {
-    messages.iter().position(|&of| of == micro_batch).unwrap() % 2
+/// Which of an edge's buffers a message takes.
+fn buffer_of(messages: &[MicroBatch], micro_batch: MicroBatch, num_buffers: usize) -> usize {
+    messages.iter().position(|&of| of == micro_batch).unwrap() % num_buffers
 }
 
 impl Walk<'_> {
@@ -101,7 +101,7 @@ impl Walk<'_> {
 
     fn read_message(&self, edge: Option<Edge>, micro_batch: MicroBatch) -> Option<Access> {
         let edge = edge?;
-        let buffer = buffer_of(&self.received[&edge], micro_batch);
+        let buffer = buffer_of(&self.received[&edge], micro_batch, 2);
         Some(Read(Buffer::Received(edge, buffer), (micro_batch.0, 0)))
     }
 
@@ -134,7 +134,8 @@ impl Walk<'_> {
         touched.extend(self.read_message(chain.backward_input(unit), micro_batch));
         if let Some(edge) = chain.backward_output(unit) {
             let made = self.made.entry(edge).or_default();
-            touched.push(Write(Buffer::GradientToSend(edge, made.len() % 2), (micro_batch.0, 0)));
+            let buffer = made.len() % self.program.num_gradient_send_buffers(edge);
+            touched.push(Write(Buffer::GradientToSend(edge, buffer), (micro_batch.0, 0)));
             made.push(micro_batch);
         }
         touched
@@ -185,7 +186,8 @@ impl Walk<'_> {
                 Read(Buffer::Output(stage, slot), (micro_batch.0, 0))
             }
             Instruction::Send { edge, micro_batch } => {
-                let buffer = buffer_of(&self.made[&edge], micro_batch);
+                let buffer =
+                    buffer_of(&self.made[&edge], micro_batch, self.program.num_gradient_send_buffers(edge));
                 Read(Buffer::GradientToSend(edge, buffer), (micro_batch.0, 0))
             }
             Instruction::Receive { edge, micro_batch } => {

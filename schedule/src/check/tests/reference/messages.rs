@@ -23,7 +23,7 @@ pub(super) struct EdgeState {
     /// Receive buffers: the micro-batch, and whether it has arrived.
     incoming: [Option<(MicroBatch, bool)>; 2],
     /// Gradient send buffers.
-    pub(super) outgoing: [Option<Outgoing>; 2],
+    pub(super) outgoing: Vec<Option<Outgoing>>,
 }
 
 impl Reference<'_> {

@@ -1,6 +1,6 @@
 //! A reference judge: plays the rows with real buffers and looks at what comes out.
 //!
-//! It shares nothing with the checker but the chain. Rows are issued in order; computes block; a message passes when
+//! It shares nothing with the checker but the chain and the number of gradient send buffers. Rows are issued in order; computes block; a message passes when
 //! both its ends are issued; every buffer knows what it holds.
 
 mod messages;
@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
 use self::messages::{EdgeState, Outgoing};
+use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::{Reduction, Weights};
 use crate::program::{Program, Purpose};
+use crate::send_buffers::SendBuffers;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ struct RankState {
 
 struct Reference<'a> {
     program: &'a Program,
+    /// How many there are is a figure that the executor is told, like the number of slots.
+    send_buffers: SendBuffers,
     ranks: Vec<RankState>,
     edges: BTreeMap<Edge, EdgeState>,
     /// Each stage's slots, longest free first: what the slot still has to send.
@@ -73,6 +77,7 @@ struct Reference<'a> {
 pub(super) fn play(program: &Program) -> Result<(), Wrong> {
     let mut reference = Reference {
         program,
+        send_buffers: SendBuffers::assign(program),
         ranks: program.rows.iter().map(|_| RankState::default()).collect(),
         edges: BTreeMap::new(),
         free_slots: slots_needed(program)
@@ -112,8 +117,8 @@ fn slots_needed(program: &Program) -> BTreeMap<Stage, usize> {
     let mut needed = BTreeMap::new();
     for stage in (0..chain.num_stages() as u32).map(Stage) {
         let (mut now, mut most) = (0i64, 0i64);
+        let first = chain.first_unit(stage);
         for instruction in program.row(chain.placement().rank(stage)) {
-            let first = chain.first_unit(stage);
             match instruction {
                 Instruction::Forward { unit, .. } if *unit == first => now += 1,
                 Instruction::Backward { unit, .. } | Instruction::BackwardWeight { unit, .. }
@@ -126,11 +131,34 @@ fn slots_needed(program: &Program) -> BTreeMap<Stage, usize> {
             most = most.max(now);
         }
         if program.purpose == Purpose::Evaluation {
-            most = 1 + i64::from(chain.crosses_ranks(Edge::Up(stage)));
+            most = match read_here_by(chain, stage) {
+                Some(reader) => most_unread(program.row(chain.placement().rank(stage)), first, reader),
+                None => 1 + i64::from(chain.crosses_ranks(Edge::Up(stage))),
+            };
         }
         needed.insert(stage, most as usize);
     }
     needed
+}
+
+/// The first unit of the next stage, if that lies on the same rank and reads this stage's output in its slot.
+fn read_here_by(chain: &Chain, stage: Stage) -> Option<Unit> {
+    let next = Stage(stage.0 + 1);
+    let is_here = next.index() < chain.num_stages() && !chain.crosses_ranks(Edge::Up(stage));
+    is_here.then(|| chain.first_unit(next))
+}
+
+/// The most forwards of a stage, begun with unit `made_by`, that unit `reader` has not read.
+fn most_unread(row: &[Instruction], made_by: Unit, reader: Unit) -> i64 {
+    let forwards = row.iter().filter_map(|instruction| match instruction {
+        Instruction::Forward { unit, .. } => Some(i64::from(*unit == made_by) - i64::from(*unit == reader)),
+        _ => None,
+    });
+    let unread = forwards.scan(0, |unread, change| {
+        *unread += change;
+        Some(*unread)
+    });
+    unread.max().unwrap_or(0)
 }
 
 fn wrong<T>(wrong: Wrong) -> Result<T, Stop> {
@@ -241,11 +269,15 @@ impl Reference<'_> {
         let chain = &self.program.chain;
         let stage = chain.stage(unit);
         let (first, last) = (chain.first_unit(stage), chain.last_unit(stage));
-        let input = stage.0.checked_sub(1).map(|before| Edge::Up(Stage(before)));
+        let input = chain.forward_input(unit);
+        let before = stage.0.checked_sub(1).map(Stage).filter(|_| unit == first && input.is_none());
         if unit == first {
             if let Some(edge) = input {
                 self.incoming(edge, micro_batch)?;
             }
+            // On one rank the stage before leaves its output in its slot.
+            let made = |unit| self.done.contains(&Instruction::Forward { unit, micro_batch });
+            need(before.is_none_or(|before| made(chain.last_unit(before))))?;
             match self.free_slots[&stage].front() {
                 None => return wrong(Wrong::Overwritten),
                 Some(Some(Outgoing::Unsent(_))) => return wrong(Wrong::Overwritten),
@@ -265,13 +297,15 @@ impl Reference<'_> {
             }
             self.free_slots.get_mut(&stage).unwrap().pop_front();
             self.slots.insert((stage, micro_batch), None);
+            if let Some(before) = before.filter(|_| self.program.purpose == Purpose::Evaluation) {
+                self.free_slot(before, micro_batch);
+            }
         }
         self.ranks[rank.index()].running_forward = Some((unit, micro_batch));
         if unit == last {
-            let sends = stage.index() + 1 < chain.num_stages();
-            let output = sends.then_some(Outgoing::Unsent(micro_batch));
+            let output = chain.crosses_ranks(Edge::Up(stage)).then_some(Outgoing::Unsent(micro_batch));
             self.slots.insert((stage, micro_batch), output);
-            if self.program.purpose == Purpose::Evaluation {
+            if self.program.purpose == Purpose::Evaluation && read_here_by(chain, stage).is_none() {
                 self.free_slot(stage, micro_batch);
             }
         }
@@ -293,19 +327,26 @@ impl Reference<'_> {
         let chain = &self.program.chain;
         let stage = chain.stage(unit);
         need(self.done.contains(&Instruction::Forward { unit, micro_batch }))?;
-        let has_next = stage.index() + 1 < chain.num_stages();
+        let input = chain.backward_input(unit);
         if unit == chain.last_unit(stage) {
-            if has_next {
-                self.incoming(Edge::Down(stage), micro_batch)?;
+            if let Some(edge) = input {
+                self.incoming(edge, micro_batch)?;
+            } else if stage.index() + 1 < chain.num_stages() {
+                let unit = Unit(unit.0 + 1);
+                let made = [
+                    Instruction::Backward { unit, micro_batch },
+                    Instruction::BackwardInput { unit, micro_batch },
+                ];
+                need(made.iter().any(|made| self.done.contains(made)))?;
             }
         } else {
             need(self.ranks[rank.index()].running_gradient == Some((Unit(unit.0 + 1), micro_batch)))?;
         }
-        if unit == chain.first_unit(stage)
-            && let Some(before) = stage.0.checked_sub(1)
-        {
-            let edge = self.edges.entry(Edge::Down(Stage(before))).or_default();
-            let buffer = edge.num_made % 2;
+        if let Some(edge) = chain.backward_output(unit) {
+            let num_buffers = self.send_buffers.num_buffers(edge);
+            let edge = self.edges.entry(edge).or_default();
+            edge.outgoing.resize(num_buffers, None);
+            let buffer = edge.num_made % num_buffers;
             match edge.outgoing[buffer] {
                 Some(Outgoing::Unsent(_)) => return wrong(Wrong::Overwritten),
                 Some(Outgoing::UnderWay(_)) => return Err(Stop::Blocked),
@@ -318,8 +359,8 @@ impl Reference<'_> {
         if self.done.contains(&instruction) {
             return wrong(Wrong::Twice);
         }
-        if unit == chain.last_unit(stage) && has_next {
-            self.consume(Edge::Down(stage), micro_batch);
+        if let Some(edge) = input {
+            self.consume(edge, micro_batch);
         }
         self.ranks[rank.index()].running_gradient = Some((unit, micro_batch));
         Ok(())

@@ -1,0 +1,22 @@
+//! Compute orders as PyTorch's pipelining CSV, in and out.
+//!
+//! The compute-only form that `_PipelineScheduleRuntime` of `torch.distributed.pipelining` dumps and loads: a line per
+//! rank, a cell per action, `0F0` for the forward of stage 0 and micro-batch 0, then `B` or `I` and `W`; an empty cell
+//! is a step in which the rank idles and says nothing about the order.
+//!
+//! ```text
+//! 0F0,0F1,,,0B0,,0B1
+//! ,1F0,1B0,1F1,,1B1,
+//! ```
+//!
+//! The placement is read off the lines: a stage lies on the rank in whose line it stands.
+
+mod complete;
+mod error;
+mod parse;
+mod write;
+
+pub use error::{CsvError, CsvPlace, CsvRule};
+
+#[cfg(test)]
+mod tests;

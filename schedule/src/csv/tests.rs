@@ -1,0 +1,168 @@
+//! CSV: round trips, and every rule broken alone.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use std::format;
+
+use proptest::prelude::*;
+
+use super::{CsvError, CsvPlace, CsvRule};
+use crate::generate::{forward_only_on, one_f_one_b};
+use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::placement::Placement;
+use crate::testing::{all_orders, looped_orders};
+
+#[test]
+fn every_generated_order_round_trips() {
+    let sizes = || (1..=4).flat_map(|p| (1..=6).map(move |m| (p, m)));
+    let one_each = sizes().flat_map(|(p, m)| all_orders(p, m));
+    let looped = sizes().flat_map(|(p, m)| (2..=3).flat_map(move |v| looped_orders(p, v, m)));
+    for order in one_each.chain(looped) {
+        assert_eq!(ComputeOrder::from_csv(&order.to_csv()), Ok(order));
+    }
+    let folded = Placement::new([0, 1, 1, 0].map(PipelineRank).to_vec()).unwrap();
+    let evaluation = forward_only_on(&folded, 5).unwrap();
+    assert_eq!(ComputeOrder::from_csv(&evaluation.to_csv()), Ok(evaluation));
+}
+
+/// As PyTorch writes it: idle steps as empty cells, lines that end as Python's `csv` ends them.
+#[test]
+fn idle_cells_and_line_ends_say_nothing() {
+    let order = one_f_one_b(2, 2).unwrap();
+    let dumped = "0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,\r\n";
+    assert_eq!(ComputeOrder::from_csv(dumped), Ok(order.clone()));
+    assert_eq!(ComputeOrder::from_csv("0F0, 0F1 , ,0B0,0B1\n1F0,1B0,1F1,1B1"), Ok(order));
+}
+
+#[test]
+fn split_backwards_and_a_v_are_read_as_they_stand() {
+    let text = "0F0,3F0,3I0,3W0,0B0\n1F0,2F0,2I0,1I0,2W0,1W0\n";
+    let order = ComputeOrder::from_csv(text).unwrap();
+    assert_eq!(order.placement.ranks(), [0, 1, 1, 0].map(PipelineRank));
+    assert_eq!(order.num_micro_batches, 1);
+    assert_eq!(order.to_csv(), text);
+    assert!(order.is_ascending());
+}
+
+#[test]
+fn an_order_may_descend_and_says_so() {
+    let descending = ComputeOrder::from_csv("0F0,0F1,0B1,0B0\n").unwrap();
+    assert!(!descending.is_ascending());
+    let weights = ComputeOrder::from_csv("0F0,0F1,0I0,0I1,0W1,0W0\n").unwrap();
+    assert!(!weights.is_ascending());
+    let mixed = ComputeOrder::from_csv("0F0,0F1,0I0,0B1,0W0\n").unwrap();
+    assert!(!mixed.is_ascending(), "the weight gradient of 1 comes before that of 0");
+}
+
+fn assert_message(text: &str, expected: &str) {
+    assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn a_cell_that_is_no_action_is_shown_with_its_place() {
+    let not_an_action = "not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing \
+                         for idle";
+    assert_message("0F0,0X0\n", &format!("row 1, column 2, `0X0`: {not_an_action}"));
+    assert_message("0F0,0F1 0B0\n", &format!("row 1, column 2, `0F1 0B0`: {not_an_action}"));
+    assert_message("0F0\n1F\n", &format!("row 2, column 1, `1F`: {not_an_action}"));
+    let other_form = "not of the compute-only form: messages, gathers and reductions are added here, and actions are \
+                      not fused; dump the schedule before it is lowered";
+    assert_message("0F0,0SEND_F0\n", &format!("row 1, column 2, `0SEND_F0`: {other_form}"));
+    let fused = "(0F1;0B0)OVERLAP_F_B";
+    assert_message(&format!("0F0,{fused}\n"), &format!("row 1, column 2, `{fused}`: {other_form}"));
+    let no_gaps = "is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 \
+                   actions; number them so";
+    let number = "4000000000";
+    assert_message(
+        &format!("0F0,0B{number}\n"),
+        &format!("row 1, column 2, `0B{number}`: {number} {no_gaps}"),
+    );
+    assert_message(
+        "0F0,99999999999999999999999F0\n",
+        &format!("row 1, column 2, `99999999999999999999999F...`: {} {no_gaps}", u64::MAX),
+    );
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_named_with_a_repair() {
+    assert_message("", "row 1, column 1: the file is empty; write a line per rank");
+    assert_message(
+        "0F0,0B0\n\n1F0,1B0\n",
+        "row 2, column 1: rank 1 computes nothing: every rank holds a stage; drop the line, or give the rank its \
+         actions",
+    );
+    assert_message(
+        "0F0,1F0,1B0\n1F1,0B0,1B1,0F1,0B1\n",
+        "row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row",
+    );
+    assert_message(
+        "0F0,0B0\n2F0,2B0\n",
+        "row 3, column 1: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber",
+    );
+    let every = "is missing: every stage runs every micro-batch, forward and backward; add it";
+    assert_message("0F0,,0F1,0B0\n", &format!("row 1, column 5: `0B1` {every}"));
+    assert_message("0F0,0I0\n", &format!("row 1, column 2, `0I0`: `0W0` {every}"));
+    assert_message("0F0,0W0\n", &format!("row 1, column 2, `0W0`: `0I0` {every}"));
+    assert_message(
+        "0F0,0F0,0B0\n",
+        "row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one",
+    );
+    assert_message(
+        "0F0,0I0,0W0,0B0\n",
+        "row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage \
+         and micro-batch",
+    );
+}
+
+/// Drops and doubles every action of an order: the error names it.
+#[test]
+fn every_missing_and_every_repeated_action_is_named() {
+    for order in looped_orders(2, 2, 3) {
+        for (rank, row) in order.rows.iter().enumerate() {
+            for (step, &action) in row.iter().enumerate() {
+                let mut dropped = order.clone();
+                dropped.rows[rank].remove(step);
+                let place = CsvPlace { row: rank + 1, column: row.len() };
+                let missing = CsvError { place, cell: String::new(), rule: CsvRule::Missing(action) };
+                assert_eq!(ComputeOrder::from_csv(&dropped.to_csv()), Err(missing));
+                let mut doubled = order.clone();
+                doubled.rows[rank].push(action);
+                let place = CsvPlace { row: rank + 1, column: row.len() + 1 };
+                let first = CsvPlace { row: rank + 1, column: step + 1 };
+                let rule = CsvRule::Repeated { first };
+                let repeated = CsvError { place, cell: action.to_string(), rule };
+                assert_eq!(ComputeOrder::from_csv(&doubled.to_csv()), Err(repeated));
+            }
+        }
+    }
+}
+
+/// A step of a billion micro-batches in a line of text: refused before any table is made.
+#[test]
+fn a_claimed_size_costs_nothing() {
+    for text in ["0F999999999,0B999999999\n", "999999999F0,999999999B0\n"] {
+        let error = ComputeOrder::from_csv(text).unwrap_err();
+        assert_eq!(error.rule, CsvRule::NumberTooLarge { number: 999_999_999, num_actions: 2 });
+    }
+    // As many stages and micro-batches as actions allow, and nearly all of them missing.
+    let wide: Vec<_> = (0..3000).map(|of| format!("{of}F{of}")).collect();
+    let error = ComputeOrder::from_csv(&wide.join(",")).unwrap_err();
+    let action = StageAction { kind: ComputeKind::Forward, stage: Stage(0), micro_batch: MicroBatch(1) };
+    assert_eq!(error.rule, CsvRule::Missing(action));
+}
+
+proptest! {
+    /// Whatever is read is written back as it stands, and nothing panics.
+    #[test]
+    fn any_text_is_read_exactly_or_refused(text in "([0-3][FBIWX][0-3]?|,|\n|\r\n| |é|\\(){0,24}") {
+        if let Ok(order) = ComputeOrder::from_csv(&text) {
+            let cells = |text: &str| -> Vec<String> {
+                let cells = text.split([',', '\n', '\r']).map(str::trim).filter(|cell| !cell.is_empty());
+                cells.map(ToString::to_string).collect()
+            };
+            prop_assert_eq!(cells(&order.to_csv()), cells(&text));
+            prop_assert_eq!(ComputeOrder::from_csv(&order.to_csv()), Ok(order));
+        }
+    }
+}

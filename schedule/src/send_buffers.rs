@@ -1,0 +1,139 @@
+//! Gradient send buffers: how many input gradients each edge keeps until they are sent.
+//!
+//! Two are enough where each rank holds one stage: the receiver takes what the sender makes. A rank of several stages
+//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two buffers
+//! the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would wait for each other
+//! for ever. So an edge has as many buffers as messages wait when all ranks work at one pace: the program is played,
+//! a compute per rank and turn, with buffers without end, and the most that wait are counted. As with activation
+//! slots, the number follows from the program and stands nowhere in it.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::id::MicroBatch;
+use crate::instruction::{Edge, Instruction};
+use crate::program::Program;
+use crate::protocol::{GRADIENT_SEND_BUFFERS, consumed_message, produced_message};
+
+/// The gradient send buffers of every edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SendBuffers {
+    /// `[edge]`
+    num_buffers: Vec<u32>,
+}
+
+impl SendBuffers {
+    /// The buffers of a program in which every compute and transfer stands once.
+    ///
+    /// If the program cannot end, the count is of what it gets to; the check then finds out why.
+    pub(crate) fn assign(program: &Program) -> Self {
+        let mut play = Play::new(program);
+        while play.turn() {}
+        Self { num_buffers: play.most }
+    }
+
+    /// Buffers of an edge that carries gradients.
+    pub(crate) fn num_buffers(&self, edge: Edge) -> usize {
+        self.num_buffers[edge.index()] as usize
+    }
+}
+
+/// The messages of an edge while the program is played.
+#[derive(Clone, Default)]
+struct EdgeState {
+    num_sent: u32,
+    num_received: u32,
+}
+
+impl EdgeState {
+    /// Messages that have passed: both ends are issued.
+    fn num_passed(&self) -> u32 {
+        self.num_sent.min(self.num_received)
+    }
+}
+
+struct Play<'a> {
+    program: &'a Program,
+    /// `[edge]`
+    edges: Vec<EdgeState>,
+    /// `[edge, micro-batch]`: how many messages have passed once this one has; `None` until its receive is issued.
+    passed_with: Vec<Option<u32>>,
+    /// `[edge]`: the most buffers in use at once.
+    most: Vec<u32>,
+    /// `[rank]`: the next instruction.
+    next: Vec<usize>,
+    /// `[rank]`: whether the next instruction is a compute that can run.
+    is_ready: Vec<bool>,
+}
+
+impl<'a> Play<'a> {
+    fn new(program: &'a Program) -> Self {
+        let num_edges = 2 * (program.chain.num_stages() - 1);
+        let num_ranks = program.rows.len();
+        let mut play = Self {
+            program,
+            edges: vec![EdgeState::default(); num_edges],
+            passed_with: vec![None; num_edges * program.num_micro_batches as usize],
+            most: vec![GRADIENT_SEND_BUFFERS as u32; num_edges],
+            next: vec![0; num_ranks],
+            is_ready: vec![false; num_ranks],
+        };
+        (0..num_ranks).for_each(|rank| play.issue_up_to_compute(rank));
+        play
+    }
+
+    /// A compute on every rank that can run one; `false` if none can. All begin before any ends, so a message is read
+    /// a turn after it is made.
+    fn turn(&mut self) -> bool {
+        for rank in 0..self.next.len() {
+            let compute = self.program.rows[rank].get(self.next[rank]);
+            self.is_ready[rank] = compute.is_some_and(|&compute| self.has_input(compute));
+        }
+        let mut progressed = false;
+        for rank in 0..self.next.len() {
+            if self.is_ready[rank] {
+                let compute = self.program.rows[rank][self.next[rank]];
+                if let Some((edge @ Edge::Down(_), _)) = produced_message(&self.program.chain, compute) {
+                    let state = &self.edges[edge.index()];
+                    let in_use = state.num_sent - state.num_passed() + 1;
+                    self.most[edge.index()] = self.most[edge.index()].max(in_use);
+                }
+                self.next[rank] += 1;
+                self.issue_up_to_compute(rank);
+                progressed = true;
+            }
+        }
+        progressed
+    }
+
+    /// Only computes hold up a row.
+    fn issue_up_to_compute(&mut self, rank: usize) {
+        let row = &self.program.rows[rank];
+        while let Some(&instruction) = row.get(self.next[rank]) {
+            match instruction {
+                Instruction::Forward { .. }
+                | Instruction::Backward { .. }
+                | Instruction::BackwardInput { .. }
+                | Instruction::BackwardWeight { .. } => return,
+                Instruction::Send { edge, .. } => self.edges[edge.index()].num_sent += 1,
+                Instruction::Receive { edge, micro_batch } => {
+                    self.edges[edge.index()].num_received += 1;
+                    let at = self.message(edge, micro_batch);
+                    self.passed_with[at] = Some(self.edges[edge.index()].num_received);
+                }
+                _ => {}
+            }
+            self.next[rank] += 1;
+        }
+    }
+
+    fn has_input(&self, compute: Instruction) -> bool {
+        let Some((edge, micro_batch)) = consumed_message(&self.program.chain, compute) else { return true };
+        self.passed_with[self.message(edge, micro_batch)]
+            .is_some_and(|passed| passed <= self.edges[edge.index()].num_passed())
+    }
+
+    fn message(&self, edge: Edge, micro_batch: MicroBatch) -> usize {
+        edge.index() * self.program.num_micro_batches as usize + micro_batch.index()
+    }
+}
