@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 mod break_even;
+mod element;
 mod flat;
 mod graph;
 mod manual;
@@ -64,13 +65,14 @@ mod units;
 mod zero;
 
 pub use break_even::BreakEven;
-pub use flat::{ALIGNMENT_ELEMENTS, ELEMENT_BYTES, padded_elements, shard_elements};
+pub use element::ElementBytes;
+pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};
 pub use graph::{GraphError, LayerGraph, LayerNode};
 pub use manual::manual;
-pub use memory::{MemoryBytes, RankFacts, UnitFacts};
+pub use memory::{MemoryBytes, RankFacts, StageFacts, UnitFacts};
 pub use role::{LayerRole, Tying};
 pub use split::{Split, SplitError};
-pub use traffic::{NORM_RECORD_WORDS, Traffic, TrafficFacts, UnitTraffic, Volume};
+pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume};
 pub use uniform::uniform;
 pub use units::{Unit, UnitLayers, UnitSplit};
 pub use zero::{ReductionPolicy, Sharding, ZeroLevel};
