@@ -50,11 +50,14 @@
 #![forbid(unsafe_code)]
 
 mod break_even;
+mod by_type;
 mod element;
 mod flat;
 mod graph;
 mod manual;
 mod memory;
+mod minimax;
+mod parameters;
 mod role;
 mod split;
 #[cfg(test)]
@@ -65,11 +68,13 @@ mod units;
 mod zero;
 
 pub use break_even::BreakEven;
+pub use by_type::by_type;
 pub use element::ElementBytes;
 pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};
 pub use graph::{GraphError, LayerGraph, LayerNode};
 pub use manual::manual;
 pub use memory::{MemoryBytes, RankFacts, StageFacts, UnitFacts};
+pub use parameters::parameters;
 pub use role::{LayerRole, Tying};
 pub use split::{Split, SplitError};
 pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume};
