@@ -49,6 +49,7 @@
 
 #![forbid(unsafe_code)]
 
+mod balanced;
 mod break_even;
 mod by_type;
 mod element;
@@ -67,6 +68,7 @@ mod uniform;
 mod units;
 mod zero;
 
+pub use balanced::{BalanceError, Balanced, MemoryBound, balanced};
 pub use break_even::BreakEven;
 pub use by_type::by_type;
 pub use element::ElementBytes;
