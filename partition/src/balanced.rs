@@ -116,6 +116,8 @@ struct Bounded<'a> {
     weights: &'a BlockWeights,
     /// For each stage, the first stage of the same rank: ranks by small numbers, whatever the caller calls them.
     hosts: Vec<usize>,
+    /// For each stage, how many stages its rank has.
+    num_sharing: Vec<u64>,
     bound: MemoryBound<'a>,
 }
 
@@ -127,7 +129,14 @@ impl<'a> Bounded<'a> {
         bound: MemoryBound<'a>,
     ) -> Self {
         let host = |rank| rank_of_stage.iter().position(|other| other == rank).expect("it is one of them");
-        Self { graph, weights, hosts: rank_of_stage.iter().map(host).collect(), bound }
+        let num_sharing = |rank| rank_of_stage.iter().filter(|&other| other == rank).count() as u64;
+        Self {
+            graph,
+            weights,
+            hosts: rank_of_stage.iter().map(host).collect(),
+            num_sharing: rank_of_stage.iter().map(num_sharing).collect(),
+            bound,
+        }
     }
 
     /// Blocks per stage of the best split known, and whether it is the best one: the steps of the module's head.
@@ -140,9 +149,7 @@ impl<'a> Bounded<'a> {
         if self.fits(&alone) {
             return Ok((alone, true));
         }
-        let shares =
-            minimax(self.weights, self.num_stages(), |stage, blocks| self.share(stage, blocks) <= limit);
-        let nearest = shares.unwrap_or_else(|| self.smallest_shares());
+        let nearest = self.within_shares(limit).unwrap_or_else(|| self.smallest_shares());
         let known = self.fits(&nearest).then(|| nearest.clone());
         let (best, is_complete) = Search::run(self, known, num_steps_max);
         let Some(best) = best else { return Err(self.infeasible(nearest, is_complete)) };
@@ -165,8 +172,7 @@ impl<'a> Bounded<'a> {
 
     /// What the rank needs if each of its stages needs as much as this one.
     fn share(&self, stage: usize, blocks: Range<usize>) -> u64 {
-        let num_sharing = self.hosts.iter().filter(|&&host| host == self.hosts[stage]).count();
-        self.stage_bytes(stage, blocks).saturating_mul(num_sharing as u64)
+        self.stage_bytes(stage, blocks).saturating_mul(self.num_sharing[stage])
     }
 
     /// The best split whose shares are within the limit.

@@ -39,7 +39,7 @@
 //! let graph = LayerGraph::chain(layers, &[64; 5])?;
 //! let split = uniform(&graph, 2)?;
 //! assert_eq!(split.layers(0), 0..3);
-//! let units = UnitSplit::new(&graph, &split, UnitLayers::of_blocks(1).expect("1 is not 0"));
+//! let units = UnitSplit::new(&graph, &split, UnitLayers::of_blocks(1).expect("1 is not 0"))?;
 //! assert_eq!(units.iter().map(|unit| unit.layers.clone()).collect::<Vec<_>>(), [0..2, 2..3, 3..4, 4..6]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -81,5 +81,5 @@ pub use role::{LayerRole, Tying};
 pub use split::{Split, SplitError};
 pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume};
 pub use uniform::uniform;
-pub use units::{Unit, UnitLayers, UnitSplit};
+pub use units::{Unit, UnitError, UnitLayers, UnitSplit};
 pub use zero::{ReductionPolicy, Sharding, ZeroLevel};
