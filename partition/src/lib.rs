@@ -52,6 +52,7 @@
 mod balanced;
 mod break_even;
 mod by_type;
+mod combination;
 mod element;
 mod flat;
 mod graph;
@@ -71,6 +72,7 @@ mod zero;
 pub use balanced::{BalanceError, Balanced, MemoryBound, balanced};
 pub use break_even::BreakEven;
 pub use by_type::by_type;
+pub use combination::{Combination, CombinationBytes};
 pub use element::ElementBytes;
 pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};
 pub use graph::{GraphError, LayerGraph, LayerNode};
