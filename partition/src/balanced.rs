@@ -1,27 +1,28 @@
 //! The balanced split: the slowest stage is as fast as any split allows whose ranks fit their memory.
 //!
 //! The slowest stage sets the pace of a pipeline, so its time is what is minimised; memory is a bound, not a term to
-//! weigh against. What a stage holds is the caller's to say, because it depends on how many micro-batches the stage keeps
-//! in flight: the first stage of 1F1B holds `p` times the activations of the last one, so at equal times it may have to
-//! have fewer layers. Nothing is assumed of it, not even that more layers need more.
+//! weigh against. What a stage holds is the caller's to say, because it depends on how many micro-batches the stage
+//! keeps in flight: the first stage of 1F1B holds `p` times the activations of the last one, so at equal times it may
+//! have to have fewer layers. Nothing is assumed of it, not even that more layers need more.
 //!
 //! # One stage per rank
-//! Exact: the split is optimal, and an error proves that there is none. Few ranges are asked for where layers are alike; to
-//! prove that no split fits, `p * L^2 / 2` at worst (`L` transformer layers, `p` stages), each in constant time of its own.
+//! Exact: the split is optimal, and an error proves that there is none. Few ranges are asked for where layers are
+//! alike. A proof that no split fits asks for `p * L^2 / 2` of them a few times over (`L` transformer layers, `p`
+//! stages), so the caller's answer should be quick.
 //!
 //! # Several stages per rank
-//! The memory of a rank is the sum over its stages, which ties cuts together that lie far apart, so a dynamic program over
-//! the chain no longer sees it. In turn:
+//! The memory of a rank is the sum over its stages, which ties cuts together that lie far apart, so a dynamic program
+//! over the chain no longer sees it. In turn:
 //!
 //! 1. the optimum where each stage alone fits. If ranks fit too, nothing is better; if there is none, no split fits.
-//! 2. a split that certainly fits: each stage within its equal share of the limit, or else the best one whose largest share
-//!    is smallest.
+//! 2. a split to beat: the best one with each stage within its equal share of the limit, which certainly fits; or else
+//!    the best one whose largest share is smallest, if that fits.
 //! 3. a depth-first search over all splits that may beat it. It ends after a fixed number of steps, so that the result
 //!    depends on the input alone; [`Balanced::is_exact`] and [`BalanceError::Infeasible::is_proven`] say whether it saw
 //!    everything.
 //!
-//! A split that is returned never breaks the bound. The slowest *stage* is minimised here too, not the busiest rank: under
-//! interleaved schedules all stages take turns, and `v` stages of at most `T` make a rank of at most `v * T`.
+//! A split that is returned never breaks the bound. The slowest *stage* is minimised here too, not the busiest rank:
+//! under interleaved schedules all stages take turns, and `v` stages of at most `T` make a rank of at most `v * T`.
 //!
 //! 1F1B with unequal stages is not exactly as slow as its slowest stage suggests; whoever has a simulator scores the
 //! result again.
@@ -47,8 +48,8 @@ const SEARCH_STEPS_MAX: usize = 1 << 20;
 pub struct MemoryBound<'a> {
     /// Bytes of one rank.
     pub limit_bytes: u64,
-    /// Bytes that a stage needs with these layers, embeddings and heads at the ends included. The bytes of a rank are the
-    /// sum over its stages; buffers that its stages share may be counted for each, which is on the safe side.
+    /// Bytes that a stage needs with these layers, embeddings and heads at the ends included. The bytes of a rank are
+    /// the sum over its stages; buffers that its stages share may be counted for each, which is on the safe side.
     pub stage_bytes: &'a dyn Fn(usize, Range<usize>) -> u64,
 }
 
@@ -63,13 +64,14 @@ pub struct Balanced {
     pub is_exact: bool,
 }
 
-/// Splits the blocks so that the largest cost of a stage is as small as possible and no rank needs more than its memory.
+/// Splits the blocks so that the largest cost of a stage is as small as possible and no rank needs more than its
+/// memory.
 ///
-/// `layer_costs` are the times of forward and backward of each layer for one micro-batch, in any one unit: nanoseconds, or
-/// operations. `rank_of_stage` says on which pipeline rank each stage lies, one entry per stage.
+/// `layer_costs` are the times of forward and backward of each layer for one micro-batch, in any one unit:
+/// nanoseconds, or operations. `rank_of_stage` says on which pipeline rank each stage lies, one entry per stage.
 ///
-/// Among the splits with the smallest maximum: the most even one in costs (smallest sum of squares), then in blocks, then
-/// the one with the fewest blocks in the first stage, the second, and so on.
+/// Among the splits with the smallest maximum: the most even one in costs (smallest sum of squares), then in blocks,
+/// then the one with the fewest blocks in the first stage, the second, and so on.
 ///
 /// # Errors
 /// [`BalanceError::WrongNumberOfCosts`]; [`BalanceError::Split`] for 0 stages or more stages than blocks;
@@ -180,8 +182,8 @@ impl<'a> Bounded<'a> {
         minimax(self.weights, self.num_stages(), |stage, blocks| self.share(stage, blocks) <= limit)
     }
 
-    /// The best split among those whose largest share is smallest. With one stage per rank these are the splits with the
-    /// smallest memory.
+    /// The best split among those whose largest share is smallest. With one stage per rank these are the splits with
+    /// the smallest memory.
     fn smallest_shares(&self) -> Vec<usize> {
         let everywhere = self.weights.windows(self.num_stages(), u128::MAX);
         let share = |stage, blocks| Some(self.share(stage, blocks));

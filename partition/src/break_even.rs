@@ -1,8 +1,8 @@
 //! Whether FSDP units pay: when gathered copies and shards together are less than the weights themselves.
 //!
-//! Under ZeRO-3 a data rank holds its shard of the stage, `stage / d`, and at the high-water mark so many gathered units:
-//! `1 + prefetch` of them when strict, else `resident_units`. Without sharding it holds `stage`. So units save weight
-//! memory only where
+//! Under ZeRO-3 a data rank holds its shard of the stage, `stage / d`, and at the high-water mark so many gathered
+//! units: `1 + prefetch` of them when strict, else `resident_units`. Without sharding it holds `stage`. So units save
+//! weight memory only where
 //!
 //! ```text
 //! unit * gathered units  <  stage * (1 - 1/d)

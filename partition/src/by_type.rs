@@ -1,14 +1,15 @@
 //! The split by type: layers of one type are distributed evenly, whatever lies between them.
 //!
-//! It is DeepSpeed's `type:REGEX` (`PipelineModule`, `partition_method`): a layer whose name matches weighs 1, any other
+//! It is DeepSpeed's `type:REGEX` (`PipelineModule`, `partition_method`): a layer whose name matches weighs 1, any
+//! other
 //! 0. The pattern is the caller's, as a predicate, so that this crate needs no regular expressions.
 
 use crate::graph::{LayerGraph, LayerNode};
 use crate::minimax::{BlockWeights, minimax};
 use crate::split::{Split, SplitError};
 
-/// Splits the blocks so that the largest number of matching layers of a stage is as small as possible; embeddings count on
-/// the first stage, heads on the last. Every stage has a block all the same, matching or not.
+/// Splits the blocks so that the largest number of matching layers of a stage is as small as possible; embeddings
+/// count on the first stage, heads on the last. Every stage has a block all the same, matching or not.
 ///
 /// Among the splits with the smallest maximum: the most even one in matching layers (smallest sum of squares), then in
 /// blocks, then the one with the fewest blocks in the first stage, the second, and so on.

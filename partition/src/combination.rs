@@ -12,11 +12,11 @@
 //! | ZeRO-3 | `b P/d` | `b c U` | `4 P/d + 8 U` | `4 s P/d` | `(2 m b + 4 m) G` |
 //!
 //! where `G = (d - 1) P/d` is what a rank sends in one all-gather or reduce-scatter of the stage. Rows are by when
-//! gradients are reduced: with ZeRO-2 or 3 reduced once, gradients are `4 P` and `4 m` becomes 4. ZeRO-3 is strict here, a gather
-//! for every forward and every backward; residency sends less.
+//! gradients are reduced: with ZeRO-2 or 3 reduced once, gradients are `4 P` and `4 m` becomes 4. ZeRO-3 is strict
+//! here, a gather for every forward and every backward; residency sends less.
 //!
-//! They are [`MemoryBytes`](crate::MemoryBytes) and [`Traffic`](crate::Traffic) without padding, tied weights, persistent
-//! units, activations and sends, and tests hold them to that.
+//! They are [`MemoryBytes`](crate::MemoryBytes) and [`Traffic`](crate::Traffic) without padding, tied weights,
+//! persistent units, activations and sends, and tests hold them to that.
 
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::zero::{Sharding, ZeroLevel};
@@ -28,7 +28,8 @@ pub struct Combination {
     pub sharding: Sharding,
     /// What the precision decides.
     pub element_bytes: ElementBytes,
-    /// Values that the optimizer keeps for a parameter, a master copy not counted: AdamW 2, SGD 1 with momentum, else 0.
+    /// Values that the optimizer keeps for a parameter, a master copy not counted: AdamW 2, SGD 1 with momentum, else
+    /// 0.
     pub num_optimizer_states: u64,
     /// P: parameters of the fullest stage.
     pub stage_parameters: u64,

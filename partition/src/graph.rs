@@ -107,8 +107,8 @@ impl LayerGraph {
         self.blocks[block].clone()
     }
 
-    /// The layers of a stage that has these blocks: with the first block comes what is before it, with the last block what
-    /// is behind it.
+    /// The layers of a stage that has these blocks: with the first block comes what is before it, with the last block
+    /// what is behind it.
     pub(crate) fn layers_of_blocks(&self, blocks: Range<usize>) -> Range<usize> {
         let start = if blocks.start == 0 { 0 } else { self.blocks[blocks.start].start };
         let is_last = blocks.end == self.blocks.len();

@@ -19,6 +19,18 @@
 //!
 //! which beats the unsharded `sum |u|` only where units are small enough: see [`BreakEven`].
 //!
+//! # Five ways to split
+//!
+//! | split | makes even | sees |
+//! |---|---|---|
+//! | [`uniform()`] | transformer blocks | nothing else |
+//! | [`manual()`] | what the user says | - |
+//! | [`parameters()`] | parameters | embedding and head |
+//! | [`by_type()`] | layers that match | - |
+//! | [`balanced()`] | time | embedding, head, and the memory that each rank has |
+//!
+//! The last three are exact: no split has a smaller maximum, and among those that share it theirs is the most even.
+//!
 //! # From a graph to bytes
 //!
 //! ```

@@ -1,8 +1,8 @@
 //! Bytes that one rank allocates, by category.
 //!
 //! Everything is allocated before the first step, so the peak is the sum. All data ranks of a stage are alike. With
-//! `P(u)` a unit's padded elements and `S(u) = P(u) / d` its shard ([`padded_elements`]), `b_p` and `b_a` the bytes of a
-//! parameter and an activation ([`ElementBytes`]; both 4 in f32), sums over the rank's stages and their units:
+//! `P(u)` a unit's padded elements and `S(u) = P(u) / d` its shard ([`padded_elements`]), `b_p` and `b_a` the bytes
+//! of a parameter and an activation ([`ElementBytes`]; both 4 in f32), sums over the rank's stages and their units:
 //!
 //! | category | bytes | when |
 //! |---|---|---|
@@ -87,7 +87,8 @@ pub struct RankFacts {
     pub sharding: Sharding,
     /// What the precision decides.
     pub element_bytes: ElementBytes,
-    /// Values that the optimizer keeps for a parameter, a master copy not counted: AdamW 2, SGD 1 with momentum, else 0.
+    /// Values that the optimizer keeps for a parameter, a master copy not counted: AdamW 2, SGD 1 with momentum, else
+    /// 0.
     pub num_optimizer_states: u64,
     /// Padded elements of each buffer for a gathered unit, from the program; not read below ZeRO-3.
     pub gather_buffer_elements: Vec<u64>,

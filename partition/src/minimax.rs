@@ -1,20 +1,20 @@
 //! The exact min-max split of a chain: contiguous stages whose heaviest is as light as any split allows.
 //!
 //! Blocks are the atoms; what comes before the first block weighs on it and what comes after the last block on that
-//! one, so every split counts embedding and head where they will be. A predicate may forbid a stage to have a range of
-//! blocks (too much memory); nothing is assumed of it. In particular a part of a range that fits may not fit: a stage is cut
-//! into units from its first block on, so a block less at the front can make the largest unit larger.
+//! one, so every split counts embedding and head where they will be. A predicate may forbid a stage to have a range
+//! of blocks (too much memory); nothing is assumed of it. In particular a part of a range that fits may not fit: a
+//! stage is cut into units from its first block on, so a block less at the front can make the largest unit larger.
 //!
 //! Among the splits with the smallest maximum the most even one is taken: smallest sum of squared weights, then of
 //! squared numbers of blocks, then the one with the fewest blocks in the first stage, the second, and so on. The
 //! maximum alone would not do: ten equal blocks on four stages are `[1, 3, 3, 3]` as well as `[2, 2, 3, 3]`.
 //!
 //! # Algorithm
-//! Without a predicate the smallest maximum is found by bisection over greedy fillings (Pinar and Aykanat, "Fast optimal
-//! load balancing algorithms for 1D partitioning", J. Parallel Distrib. Comput. 64, 2004, section 4). A maximum also
-//! bounds where every stage can begin, and a dynamic program over these *windows* finds the most even split. If the
-//! predicate forbids that maximum, larger ones are tried, and the first program that finds a split says which is the
-//! smallest. Every program is exact for all splits up to its maximum.
+//! Without a predicate the smallest maximum is found by bisection over greedy fillings (Pinar and Aykanat, "Fast
+//! optimal load balancing algorithms for 1D partitioning", J. Parallel Distrib. Comput. 64, 2004, section 4). A
+//! maximum also bounds where every stage can begin, and a dynamic program over these *windows* finds the most even
+//! split. If the predicate forbids that maximum, larger ones are tried, and the first program that finds a split says
+//! which is the smallest. Every program is exact for all splits up to its maximum.
 //!
 //! With `L` blocks and `p` stages a program looks at the windows' pairs only: about `L` times a stage's blocks where
 //! weights are even, `p * L^2 / 2` at worst, which is also what it takes to prove that no split is allowed.
@@ -65,8 +65,8 @@ impl BlockWeights {
         self.sum(0..self.num_blocks())
     }
 
-    /// Where a stage may begin if none is heavier than `cap`: after the first `s` stages lie between so many and so many
-    /// blocks. One window for each stage and one for the end; one is empty if there is no such split.
+    /// Where a stage may begin if none is heavier than `cap`: after the first `s` stages lie between so many and so
+    /// many blocks. One window for each stage and one for the end; one is empty if there is no such split.
     pub(crate) fn windows(&self, num_stages: usize, cap: u128) -> Vec<RangeInclusive<usize>> {
         let num_blocks = self.num_blocks();
         let furthest = |&start: &usize| {
@@ -162,12 +162,12 @@ pub(crate) fn minimax(
     None
 }
 
-/// The split with the smallest value, and its blocks per stage; among equals the one with the fewest blocks in the first
-/// stage, the second, and so on.
+/// The split with the smallest value, and its blocks per stage; among equals the one with the fewest blocks in the
+/// first stage, the second, and so on.
 ///
-/// `windows[s]` is where stage `s` may begin, the last window is where the last stage may end. `value` is `None` for what
-/// a stage may not have. `join` puts a stage before those behind it: `V::default()` is the value of none, and the result
-/// is never less than the second, which is how losers are passed over before `value` is asked.
+/// `windows[s]` is where stage `s` may begin, the last window is where the last stage may end. `value` is `None` for
+/// what a stage may not have. `join` puts a stage before those behind it: `V::default()` is the value of none, and
+/// the result is never less than the second, which is how losers are passed over before `value` is asked.
 pub(crate) fn best_split<V: Ord + Copy + Default>(
     windows: &[RangeInclusive<usize>],
     value: impl Fn(usize, Range<usize>) -> Option<V>,

@@ -1,15 +1,16 @@
 //! The split by parameters: the stage with the most has as few as any split allows.
 //!
 //! Equal parameters are equal model states, and for layers of one kind nearly equal work. It is DeepSpeed's default
-//! (`PipelineModule`, `partition_method="parameters"`). What it does not see: a head's work grows with the vocabulary, an
-//! embedding has hardly any, and early stages hold more activations. [`balanced`](crate::balanced()) does.
+//! (`PipelineModule`, `partition_method="parameters"`). What it does not see: a head's work grows with the
+//! vocabulary, an embedding has hardly any, and early stages hold more activations. [`balanced`](crate::balanced())
+//! does.
 
 use crate::graph::LayerGraph;
 use crate::minimax::{BlockWeights, minimax};
 use crate::split::{Split, SplitError};
 
-/// Splits the blocks so that the largest number of parameters of a stage is as small as possible; embeddings count on the
-/// first stage, heads on the last, both uses of a tied weight included.
+/// Splits the blocks so that the largest number of parameters of a stage is as small as possible; embeddings count on
+/// the first stage, heads on the last, both uses of a tied weight included.
 ///
 /// Among the splits with the smallest maximum: the most even one in parameters (smallest sum of squares), then in
 /// blocks, then the one with the fewest blocks in the first stage, the second, and so on.
@@ -40,7 +41,8 @@ mod tests {
         assert_eq!(blocks_of(&graph, &uniform(&graph, 3).expect("it fits")), [3, 3, 3]);
     }
 
-    /// Every split is weighed layer by layer; the winner has the least maximum, then the least squares, then comes first.
+    /// Every split is weighed layer by layer; the winner has the least maximum, then the least squares, then comes
+    /// first.
     #[test]
     fn is_the_best_of_all_splits() {
         for num_blocks in 1..=8 {

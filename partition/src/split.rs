@@ -8,8 +8,8 @@ use crate::graph::LayerGraph;
 /// Which layers each stage has.
 ///
 /// Made by [`uniform`](crate::uniform()), [`manual`](crate::manual()), [`parameters`](crate::parameters()),
-/// [`by_type`](crate::by_type()) and [`balanced`](crate::balanced()); stages follow each other without gap or overlap and
-/// every stage has at least one transformer block.
+/// [`by_type`](crate::by_type()) and [`balanced`](crate::balanced()); stages follow each other without gap or overlap
+/// and every stage has at least one transformer block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// One past the last layer of each stage, strictly ascending; the last one is the number of layers.

@@ -5,8 +5,8 @@
 //! unit of its own, because the same weight must have the same flat layout where the embedding and where the head
 //! uses it.
 //!
-//! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A block
-//! of `k` layers is cut after the first `ceil(k / 2)` of them.
+//! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A
+//! block of `k` layers is cut after the first `ceil(k / 2)` of them.
 
 #[cfg(test)]
 mod tests;

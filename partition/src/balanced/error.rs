@@ -20,16 +20,16 @@ pub enum BalanceError {
     Infeasible {
         /// The largest stage of the fullest rank in the nearest split.
         stage: usize,
-        /// What the rank of that stage needs in the nearest split: the limit to allow. With one stage per rank no smaller
-        /// limit allows any split.
+        /// What the rank of that stage needs in the nearest split: the limit to allow. With one stage per rank no
+        /// smaller limit allows any split.
         needs_bytes: u64,
         /// What every rank has.
         limit_bytes: u64,
-        /// Transformer blocks per stage of the split that comes nearest, for [`manual`](crate::manual()). With one stage
-        /// per rank it is what [`balanced`](crate::balanced()) finds if `needs_bytes` are allowed.
+        /// Transformer blocks per stage of the split that comes nearest, for [`manual`](crate::manual()). With one
+        /// stage per rank it is what [`balanced`](crate::balanced()) finds if `needs_bytes` are allowed.
         nearest: Vec<usize>,
-        /// Whether no split fits. `false` only with several stages per rank, where the search may end before it has seen
-        /// all.
+        /// Whether no split fits. `false` only with several stages per rank, where the search may end before it has
+        /// seen all.
         is_proven: bool,
     },
 }

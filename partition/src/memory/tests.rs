@@ -160,8 +160,8 @@ fn absurd_sizes_saturate() {
     assert_eq!(bytes(&rank), [u64::MAX; 7]);
 }
 
-/// In bf16 the parameters that compute, gathered copies and activations halve; gradients, optimizer state and scratch do
-/// not, and the optimizer holds the master copy of what it owns.
+/// In bf16 the parameters that compute, gathered copies and activations halve; gradients, optimizer state and scratch
+/// do not, and the optimizer holds the master copy of what it owns.
 #[test]
 fn half_precision_halves_what_computes_and_adds_a_master_copy() {
     // Activations: 3 slots of 37 and two streams of 9 in 2 bytes, one stream of 9 and a workspace of 5 in 4.
@@ -320,4 +320,33 @@ fn the_documented_tables_of_model_states_hold() {
     assert_eq!(stage_of_twelve(Zero2, Every, 2, 1, 0), [12.0, 0.0, 8.0, 12.0]);
     assert_eq!(stage_of_twelve(Zero3, Every, 2, 1, 2), [6.0, 2.0, 8.0, 12.0]);
     assert_eq!(stage_of_twelve(Zero3, Every, 2, 12, 1), [6.0, 12.0, 30.0, 12.0]);
+}
+
+/// The table of bytes for each parameter at rest of `docs/zero.md`: parameters, gradients, AdamW's state.
+#[test]
+fn the_documented_bytes_of_a_parameter_hold() {
+    let of = |level, reduce, element_bytes, d: u64| {
+        let unit = UnitFacts { num_elements: 12 * LAYER, ..UNTIED };
+        let rank = RankFacts {
+            sharding: Sharding { level, reduce, data_degree: d },
+            element_bytes,
+            stages: vec![StageFacts { units: vec![unit], ..middle_stage() }],
+            ..middle_rank(level, reduce)
+        };
+        let [parameters, _, gradients, optimizer, ..] = bytes(&rank);
+        let in_flight = if reduce == Every { 2 * 4 * 12 * LAYER } else { 0 };
+        [parameters, gradients - in_flight, optimizer].map(|bytes| bytes as f64 / (12 * LAYER) as f64)
+    };
+    for d in [1, 2, 4, 8] {
+        let share = 1.0 / d as f64;
+        let cases = [
+            (Zero0, Last, [4.0, 4.0, 8.0], [2.0, 4.0, 12.0]),
+            (Zero1, Last, [4.0, 4.0, 8.0 * share], [2.0, 4.0, 12.0 * share]),
+            (Zero3, Every, [4.0, 4.0, 8.0].map(|b| b * share), [2.0, 4.0, 12.0].map(|b| b * share)),
+        ];
+        for (level, reduce, full, half) in cases {
+            assert_eq!(of(level, reduce, ElementBytes::F32, d), full, "{level:?}, d = {d}");
+            assert_eq!(of(level, reduce, ElementBytes::HALF, d), half, "{level:?}, d = {d}");
+        }
+    }
 }

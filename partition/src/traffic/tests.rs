@@ -128,7 +128,8 @@ fn half_precision_halves_gathers_and_sends() {
     assert_eq!(Traffic::of(&with_stage(half, tied)).all_reduce, volume(1, 4 * 48) + NORM);
 }
 
-/// A persistent unit is gathered once after the step, however often it is used; its gradients are reduced like the rest.
+/// A persistent unit is gathered once after the step, however often it is used; its gradients are reduced like the
+/// rest.
 #[test]
 fn a_persistent_unit_is_gathered_once() {
     let persistent = |level, reduce| {

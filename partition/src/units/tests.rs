@@ -66,8 +66,8 @@ fn no_units_of_zero_blocks() {
     assert_eq!(UnitLayers::of_blocks(0), None);
 }
 
-/// Attention and MLP of two layers each: cut in the middle; the embedding is with the first half, norm and head with the
-/// last one, tied layers apart.
+/// Attention and MLP of two layers each: cut in the middle; the embedding is with the first half, norm and head with
+/// the last one, tied layers apart.
 #[test]
 fn halves_are_cut_in_the_middle_of_a_block() {
     let graph = gpt(2, 4);
