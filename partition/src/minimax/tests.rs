@@ -71,6 +71,18 @@ proptest! {
     }
 }
 
+/// Only 6 | 6 | 1 and 7 | 3 | 3 are allowed: the second is more even, the first has the smaller maximum and wins.
+#[test]
+fn the_maximum_comes_before_evenness_where_memory_binds() {
+    let of_blocks = [1, 1, 1, 1, 1, 1, 1, 3, 2, 1];
+    let allowed = [[0..6, 6..9, 9..10], [0..7, 7..8, 8..10]];
+    let fits = |stage: usize, blocks: Range<usize>| allowed.iter().any(|stages| stages[stage] == blocks);
+    assert_eq!(weights(&of_blocks).smallest_maximum(3), 5);
+    assert_eq!(minimax(&weights(&of_blocks), 3, fits), Some(vec![6, 3, 1]));
+    let only_second = |stage: usize, blocks: Range<usize>| allowed[1][stage] == blocks;
+    assert_eq!(minimax(&weights(&of_blocks), 3, only_second), Some(vec![7, 1, 2]));
+}
+
 /// Windows hold exactly the cuts of the splits up to the cap, and are empty somewhere if there is none.
 #[test]
 fn windows_hold_every_split_up_to_the_cap_and_no_more() {
