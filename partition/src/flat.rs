@@ -3,10 +3,9 @@
 //! The parameters of a unit lie in one flat buffer, so that one collective gathers them all. The buffer is padded to
 //! `d` equal shards, each a whole number of cache lines, so that shards start aligned and no data rank is special.
 
-/// Bytes of an element; parameters, gradients, optimizer state and activations are `f32`.
-pub const ELEMENT_BYTES: u64 = 4;
-
-/// A shard is a multiple of this many elements: 64 bytes, a cache line and the widest vector register.
+/// A shard is a multiple of this many elements. In f32 these are 64 bytes, a cache line and the widest vector
+/// register; in 2 bytes half a line. It does not depend on the precision, so that gradients in f32 and parameters in
+/// bf16 have one layout.
 pub const ALIGNMENT_ELEMENTS: u64 = 16;
 
 /// Elements of a unit's flat buffer with its padding: `num_elements` rounded up to a multiple of

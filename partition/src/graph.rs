@@ -107,6 +107,14 @@ impl LayerGraph {
         self.blocks[block].clone()
     }
 
+    /// The layers of a stage that has these blocks: with the first block comes what is before it, with the last block
+    /// what is behind it.
+    pub(crate) fn layers_of_blocks(&self, blocks: Range<usize>) -> Range<usize> {
+        let start = if blocks.start == 0 { 0 } else { self.blocks[blocks.start].start };
+        let is_last = blocks.end == self.blocks.len();
+        start..if is_last { self.num_layers() } else { self.blocks[blocks.end].start }
+    }
+
     /// Elements of the activation that this layer sends to the next one for a micro-batch; 0 for the last layer.
     ///
     /// # Panics

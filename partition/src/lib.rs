@@ -19,6 +19,18 @@
 //!
 //! which beats the unsharded `sum |u|` only where units are small enough: see [`BreakEven`].
 //!
+//! # Five ways to split
+//!
+//! | split | makes even | sees |
+//! |---|---|---|
+//! | [`uniform()`] | transformer blocks | nothing else |
+//! | [`manual()`] | what the user says | - |
+//! | [`parameters()`] | parameters | embedding and head |
+//! | [`by_type()`] | layers that match | - |
+//! | [`balanced()`] | time | embedding, head, and the memory that each rank has |
+//!
+//! The last three are exact: no split has a smaller maximum, and among those that share it theirs is the most even.
+//!
 //! # From a graph to bytes
 //!
 //! ```
@@ -39,7 +51,7 @@
 //! let graph = LayerGraph::chain(layers, &[64; 5])?;
 //! let split = uniform(&graph, 2)?;
 //! assert_eq!(split.layers(0), 0..3);
-//! let units = UnitSplit::new(&graph, &split, UnitLayers::of_blocks(1).expect("1 is not 0"));
+//! let units = UnitSplit::new(&graph, &split, UnitLayers::of_blocks(1).expect("1 is not 0"))?;
 //! assert_eq!(units.iter().map(|unit| unit.layers.clone()).collect::<Vec<_>>(), [0..2, 2..3, 3..4, 4..6]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -49,11 +61,17 @@
 
 #![forbid(unsafe_code)]
 
+mod balanced;
 mod break_even;
+mod by_type;
+mod combination;
+mod element;
 mod flat;
 mod graph;
 mod manual;
 mod memory;
+mod minimax;
+mod parameters;
 mod role;
 mod split;
 #[cfg(test)]
@@ -63,14 +81,19 @@ mod uniform;
 mod units;
 mod zero;
 
+pub use balanced::{BalanceError, Balanced, MemoryBound, balanced};
 pub use break_even::BreakEven;
-pub use flat::{ALIGNMENT_ELEMENTS, ELEMENT_BYTES, padded_elements, shard_elements};
+pub use by_type::by_type;
+pub use combination::{Combination, CombinationBytes};
+pub use element::ElementBytes;
+pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};
 pub use graph::{GraphError, LayerGraph, LayerNode};
 pub use manual::manual;
-pub use memory::{MemoryBytes, RankFacts, UnitFacts};
+pub use memory::{MemoryBytes, RankFacts, StageFacts, UnitFacts};
+pub use parameters::parameters;
 pub use role::{LayerRole, Tying};
 pub use split::{Split, SplitError};
-pub use traffic::{NORM_RECORD_WORDS, Traffic, TrafficFacts, UnitTraffic, Volume};
+pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume};
 pub use uniform::uniform;
-pub use units::{Unit, UnitLayers, UnitSplit};
+pub use units::{Unit, UnitError, UnitLayers, UnitSplit};
 pub use zero::{ReductionPolicy, Sharding, ZeroLevel};

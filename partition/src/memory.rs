@@ -1,36 +1,45 @@
 //! Bytes that one rank allocates, by category.
 //!
 //! Everything is allocated before the first step, so the peak is the sum. All data ranks of a stage are alike. With
-//! `P(u)` a unit's padded elements and `S(u) = P(u) / d` its shard ([`padded_elements`]),
-//! sums and maxima over the rank's units, and 4 bytes to every element:
+//! `P(u)` a unit's padded elements and `S(u) = P(u) / d` its shard ([`padded_elements`]), `b_p` and `b_a` the bytes
+//! of a parameter and an activation ([`ElementBytes`]; both 4 in f32), sums over the rank's stages and their units:
 //!
-//! | category | elements | when |
+//! | category | bytes | when |
 //! |---|---|---|
-//! | parameters | `sum P` | ZeRO-0, 1, 2 |
-//! | | `sum S` | ZeRO-3 |
-//! | gathered | `gather buffers * max P` | ZeRO-3 |
-//! | gradients | `sum P` | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
-//! | | `sum S + 2 * max P` | reduced after every micro-batch: one unit's gradient and one in flight |
-//! | optimizer | `states * sum P` | ZeRO-0 |
-//! | | `states * sum S` | ZeRO-1, 2, 3 |
-//! | activations | `slots * (sum saved + output cut)` | kept from forward to backward, and the output until it is sent |
-//! | | `+ max workspace + 3 * widest` | scratch, two activations and one gradient that stream from unit to unit |
-//! | communication | `2 * input cut + 2 * output cut` | two receive buffers for each incoming edge |
-//! | | `+ 2 * input cut` | two gradient send buffers |
+//! | parameters | `b_p * sum P` | ZeRO-0, 1, 2 |
+//! | | `b_p * (sum S + sum over persistent units of (P - S))` | ZeRO-3 |
+//! | gathered | `b_p * sum of gather buffers` | ZeRO-3 |
+//! | gradients | `4 * sum P` | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
+//! | | `4 * (sum S + 2 * max P)` | reduced after every micro-batch: one unit's gradient and one in flight |
+//! | optimizer | `4 * states * sum P` | ZeRO-0 |
+//! | | `4 * states * sum S` | ZeRO-1, 2, 3 |
+//! | | `+ 4 * sum P` or `+ 4 * sum S` likewise | the f32 master copy, where `b_p < 4` |
+//! | activations | `b_a * sum over stages of slots * (sum saved + output)` | kept from forward to backward, and the output until it is read |
+//! | | `+ b_a * max recompute` | room for what one checkpointed segment recomputes |
+//! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
+//! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
+//! | | `+ b_a * sum over stages of 2 * input cut` | two gradient send buffers |
 //!
 //! A tied weight whose two uses are on one rank has its parameters and optimizer state once and its gradients twice,
-//! an accumulator for each use, so that the sum does not depend on the grid.
+//! an accumulator for each use, so that the sum does not depend on the grid. A persistent unit is whole between uses
+//! and needs no gather buffer; its gradients and optimizer state are sharded like the rest.
+//!
+//! Where the next stage lies on the same rank (the turn of a V-shaped placement, several stages on one pipeline rank),
+//! nothing is received or sent: the slot's output is handed over in place, and holds its gradient on the way back.
 //!
 //! Sources: model states follow arXiv:1910.02054, section 3.1 and figure 1 (there 2 + 2 bytes of parameter and
-//! gradient and K = 12 bytes of optimizer state; in f32 there is no master copy: 4 + 4 and K = 8 for AdamW). `slots` is
-//! the largest number of micro-batches in flight, `min(p - s, m)` on stage `s` of 1F1B (Narayanan et al.,
-//! arXiv:2104.04473, section 2.2). The two gather buffers of one unit of prefetch are those of FSDP's rate limiter
-//! (Zhao et al., arXiv:2304.11277, section 3.4).
+//! gradient and K = 12 bytes of optimizer state, master copy included; in f32 there is no master copy: 4 + 4 and K = 8
+//! for AdamW; in bf16 gradients stay f32: 2 + 4 and K = 12). `slots` is the largest number of micro-batches in flight,
+//! `min(p - s, m)` on stage `s` of 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2). The gather buffers are those
+//! of FSDP's rate limiter (Zhao et al., arXiv:2304.11277, section 3.4), each as large as the largest unit that it ever
+//! holds. One room for recomputation: arXiv:1604.06174 (Chen et al., "Training Deep Nets with Sublinear Memory Cost"),
+//! section 3.
 
 #[cfg(test)]
 mod tests;
 
-use crate::flat::{ELEMENT_BYTES, padded_elements, shard_elements};
+use crate::element::{ElementBytes, F32_BYTES};
+use crate::flat::{padded_elements, shard_elements};
 use crate::role::Tying;
 use crate::zero::Sharding;
 
@@ -39,14 +48,36 @@ use crate::zero::Sharding;
 pub struct UnitFacts {
     /// Elements of the flat parameter buffer, before padding to shards.
     pub num_elements: u64,
-    /// Elements kept from forward to backward: every layer's input and saved values.
+    /// Activation elements kept from forward to backward: every kept layer's input and saved values.
     pub saved_elements: u64,
-    /// Scratch of forward and backward.
+    /// Activation elements that a checkpointed segment recomputes at once; 0 where the unit keeps everything.
+    pub recompute_elements: u64,
+    /// f32 elements of scratch of forward and backward.
     pub workspace_elements: u64,
     /// Elements of the widest activation that enters or leaves the unit.
     pub widest_activation_elements: u64,
     /// Whether its parameters are shared with another unit.
     pub tying: Tying,
+    /// Whether its parameters stay whole between uses; not read below ZeRO-3. Both uses of a tied weight are alike.
+    pub is_persistent: bool,
+}
+
+/// What one of a rank's stages needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageFacts {
+    /// Most micro-batches whose activations the stage holds at once.
+    pub num_activation_slots: u64,
+    /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
+    /// this rank too.
+    pub input_cut_elements: u64,
+    /// Elements of the activation sent for a micro-batch; 0 on the last stage, and where the next stage lies on this
+    /// rank too.
+    pub output_cut_elements: u64,
+    /// Elements of the activation handed to the next stage on this rank; 0 where that stage lies elsewhere, and on the
+    /// last stage.
+    pub local_output_elements: u64,
+    /// The stage's units.
+    pub units: Vec<UnitFacts>,
 }
 
 /// What one rank's memory depends on.
@@ -54,32 +85,29 @@ pub struct UnitFacts {
 pub struct RankFacts {
     /// What is sharded over the data ranks.
     pub sharding: Sharding,
-    /// Values that the optimizer keeps for a parameter: AdamW 2, SGD 1 with momentum, else 0.
+    /// What the precision decides.
+    pub element_bytes: ElementBytes,
+    /// Values that the optimizer keeps for a parameter, a master copy not counted: AdamW 2, SGD 1 with momentum, else
+    /// 0.
     pub num_optimizer_states: u64,
-    /// Most gathered copies that the rank holds at once, from the program; not read below ZeRO-3.
-    pub num_gather_buffers: u64,
-    /// Most micro-batches whose activations the rank holds at once.
-    pub num_activation_slots: u64,
-    /// Elements of the activation received for a micro-batch; 0 on the first stage.
-    pub input_cut_elements: u64,
-    /// Elements of the activation sent for a micro-batch; 0 on the last stage.
-    pub output_cut_elements: u64,
-    /// The rank's units.
-    pub units: Vec<UnitFacts>,
+    /// Padded elements of each buffer for a gathered unit, from the program; not read below ZeRO-3.
+    pub gather_buffer_elements: Vec<u64>,
+    /// The rank's stages.
+    pub stages: Vec<StageFacts>,
 }
 
 /// Bytes by category. A size beyond `u64::MAX` counts as `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBytes {
-    /// Parameters between two uses: shards under ZeRO-3, else whole.
+    /// Parameters between two uses: shards and persistent units under ZeRO-3, else whole.
     pub parameters: u64,
     /// Gathered units, ZeRO-3.
     pub gathered: u64,
     /// Gradients, those in flight included.
     pub gradients: u64,
-    /// Optimizer state.
+    /// Optimizer state, the master copy included.
     pub optimizer: u64,
-    /// Saved activations, streaming activations and workspaces.
+    /// Saved, recomputed and streaming activations and workspaces.
     pub activations: u64,
     /// Receive and send buffers.
     pub communication: u64,
@@ -90,64 +118,78 @@ pub struct MemoryBytes {
 impl MemoryBytes {
     /// The bytes of one rank, by the formulas of the module's head.
     pub fn of(rank: &RankFacts) -> Self {
-        let elements = [
-            rank.parameter_elements(),
-            rank.gathered_elements(),
-            rank.gradient_elements(),
-            rank.optimizer_elements(),
-            rank.activation_elements(),
-            rank.communication_elements(),
+        let categories = [
+            rank.parameter_bytes(),
+            rank.gathered_bytes(),
+            rank.gradient_bytes(),
+            rank.optimizer_bytes(),
+            rank.activation_bytes(),
+            rank.communication_bytes(),
         ];
-        let [parameters, gathered, gradients, optimizer, activations, communication] = elements.map(to_bytes);
-        let peak = to_bytes(elements.into_iter().fold(0, u128::saturating_add));
+        let [parameters, gathered, gradients, optimizer, activations, communication] =
+            categories.map(saturate);
+        let peak = saturate(categories.into_iter().fold(0, u128::saturating_add));
         Self { parameters, gathered, gradients, optimizer, activations, communication, peak }
     }
 }
 
-/// One category each, in elements.
+/// One category each, in bytes.
 impl RankFacts {
-    fn parameter_elements(&self) -> u128 {
-        let is_sharded = self.sharding.shards_parameters();
-        sum(self.weights().map(|unit| self.held(unit, is_sharded)))
+    fn parameter_bytes(&self) -> u128 {
+        let is_sharded = |unit: &UnitFacts| self.sharding.shards_parameters() && !unit.is_persistent;
+        let elements = sum(self.weights().map(|unit| self.held(unit, is_sharded(unit))));
+        product(self.element_bytes.parameter, elements)
     }
 
-    fn gathered_elements(&self) -> u128 {
+    fn gathered_bytes(&self) -> u128 {
         if !self.sharding.shards_parameters() {
             return 0;
         }
-        product(self.num_gather_buffers, self.largest_unit())
+        product(self.element_bytes.parameter, sum(self.gather_buffer_elements.iter().copied()))
     }
 
-    fn gradient_elements(&self) -> u128 {
+    fn gradient_bytes(&self) -> u128 {
         let is_sharded = self.sharding.shards_gradients();
-        let accumulated = sum(self.units.iter().map(|unit| self.held(unit, is_sharded)));
-        let unreduced = if is_sharded { 2 * self.largest_unit() } else { 0 };
-        accumulated + unreduced
+        let accumulated = sum(self.units().map(|unit| self.held(unit, is_sharded)));
+        let largest_unit = max(self.units().map(|unit| self.held(unit, false)));
+        let unreduced = if is_sharded { 2 * largest_unit } else { 0 };
+        product(F32_BYTES, accumulated + unreduced)
     }
 
-    fn optimizer_elements(&self) -> u128 {
+    fn optimizer_bytes(&self) -> u128 {
         let is_sharded = self.sharding.shards_optimizer();
-        product(self.num_optimizer_states, sum(self.weights().map(|unit| self.held(unit, is_sharded))))
+        let owned = sum(self.weights().map(|unit| self.held(unit, is_sharded)));
+        let num_master_copies = u64::from(self.element_bytes.has_master_copy());
+        let num_states = self.num_optimizer_states.saturating_add(num_master_copies);
+        product(F32_BYTES, product(num_states, owned))
     }
 
-    fn activation_elements(&self) -> u128 {
-        let saved = sum(self.units.iter().map(|unit| unit.saved_elements));
-        let slots = product(self.num_activation_slots, saved + u128::from(self.output_cut_elements));
-        let workspace = max(self.units.iter().map(|unit| unit.workspace_elements));
-        let widest = max(self.units.iter().map(|unit| unit.widest_activation_elements));
-        slots.saturating_add(workspace + 3 * widest)
+    fn activation_bytes(&self) -> u128 {
+        let slots = self.stages.iter().map(StageFacts::slot_elements).fold(0, u128::saturating_add);
+        let recomputed = max(self.units().map(|unit| unit.recompute_elements));
+        let widest = max(self.units().map(|unit| unit.widest_activation_elements));
+        let workspace = max(self.units().map(|unit| unit.workspace_elements));
+        let of_activation_type = slots.saturating_add(recomputed + 2 * widest);
+        let of_f32 = widest + workspace;
+        product(self.element_bytes.activation, of_activation_type).saturating_add(product(F32_BYTES, of_f32))
     }
 
-    fn communication_elements(&self) -> u128 {
-        let received = 2 * (u128::from(self.input_cut_elements) + u128::from(self.output_cut_elements));
-        let gradients_sent = 2 * u128::from(self.input_cut_elements);
-        received + gradients_sent
+    fn communication_bytes(&self) -> u128 {
+        let inputs = sum(self.stages.iter().map(|stage| stage.input_cut_elements));
+        let outputs = sum(self.stages.iter().map(|stage| stage.output_cut_elements));
+        let received = 2 * (inputs + outputs);
+        let gradients_sent = 2 * inputs;
+        product(self.element_bytes.activation, received + gradients_sent)
+    }
+
+    fn units(&self) -> impl Iterator<Item = &UnitFacts> {
+        self.stages.iter().flat_map(|stage| &stage.units)
     }
 
     /// The units whose parameters and optimizer state are the rank's own: a weight that it uses twice comes once.
     fn weights(&self) -> impl Iterator<Item = &UnitFacts> {
-        let has_embedding = self.units.iter().any(|unit| unit.tying == Tying::Embedding);
-        self.units.iter().filter(move |unit| !(has_embedding && unit.tying == Tying::Head))
+        let has_embedding = self.units().any(|unit| unit.tying == Tying::Embedding);
+        self.units().filter(move |unit| !(has_embedding && unit.tying == Tying::Head))
     }
 
     /// What the rank holds of a unit's flat buffer: its shard, or all of it.
@@ -155,9 +197,14 @@ impl RankFacts {
         let of = if is_sharded { shard_elements } else { padded_elements };
         of(unit.num_elements, self.sharding.data_degree)
     }
+}
 
-    fn largest_unit(&self) -> u128 {
-        max(self.units.iter().map(|unit| self.held(unit, false)))
+impl StageFacts {
+    /// Activation elements in all of the stage's slots.
+    fn slot_elements(&self) -> u128 {
+        let saved = sum(self.units.iter().map(|unit| unit.saved_elements));
+        let output = u128::from(self.output_cut_elements) + u128::from(self.local_output_elements);
+        product(self.num_activation_slots, saved + output)
     }
 }
 
@@ -175,6 +222,6 @@ fn product(count: u64, elements: u128) -> u128 {
     u128::from(count).saturating_mul(elements)
 }
 
-fn to_bytes(elements: u128) -> u64 {
-    u64::try_from(elements.saturating_mul(u128::from(ELEMENT_BYTES))).unwrap_or(u64::MAX)
+fn saturate(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

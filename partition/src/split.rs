@@ -7,7 +7,8 @@ use crate::graph::LayerGraph;
 
 /// Which layers each stage has.
 ///
-/// Made by [`uniform`](crate::uniform()) and [`manual`](crate::manual()); stages follow each other without gap or overlap
+/// Made by [`uniform`](crate::uniform()), [`manual`](crate::manual()), [`parameters`](crate::parameters()),
+/// [`by_type`](crate::by_type()) and [`balanced`](crate::balanced()); stages follow each other without gap or overlap
 /// and every stage has at least one transformer block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -20,15 +21,10 @@ impl Split {
     /// stage and what comes after the last block the last.
     pub(crate) fn by_blocks(graph: &LayerGraph, blocks_per_stage: &[usize]) -> Result<Self, SplitError> {
         let num_blocks = graph.num_blocks();
-        if blocks_per_stage.is_empty() {
-            return Err(SplitError::NoStages);
-        }
         if let Some(stage) = blocks_per_stage.iter().position(|&blocks| blocks == 0) {
             return Err(SplitError::EmptyStage { stage, num_stages: blocks_per_stage.len() });
         }
-        if blocks_per_stage.len() > num_blocks {
-            return Err(SplitError::MoreStagesThanBlocks { num_stages: blocks_per_stage.len(), num_blocks });
-        }
+        Self::check_num_stages(graph, blocks_per_stage.len())?;
         let sum = blocks_per_stage.iter().copied().fold(0, usize::saturating_add);
         if sum != num_blocks {
             return Err(SplitError::WrongSum { sum, num_blocks });
@@ -44,6 +40,16 @@ impl Split {
             *last = graph.num_layers();
         }
         Ok(Self { ends })
+    }
+
+    /// Whether every stage can have a block.
+    pub(crate) fn check_num_stages(graph: &LayerGraph, num_stages: usize) -> Result<(), SplitError> {
+        let num_blocks = graph.num_blocks();
+        match num_stages {
+            0 => Err(SplitError::NoStages),
+            _ if num_stages > num_blocks => Err(SplitError::MoreStagesThanBlocks { num_stages, num_blocks }),
+            _ => Ok(()),
+        }
     }
 
     /// Number of stages, at least one.
@@ -92,6 +98,11 @@ pub enum SplitError {
         /// Blocks of the model.
         num_blocks: usize,
     },
+    /// No layer is of the type that was to be distributed evenly.
+    NoLayerMatches {
+        /// Layers of the model.
+        num_layers: usize,
+    },
 }
 
 impl fmt::Display for SplitError {
@@ -113,6 +124,11 @@ impl fmt::Display for SplitError {
                 "the stages' transformer layers add up to {sum} but the model has {num_blocks}; {} {}",
                 if sum < num_blocks { "add" } else { "remove" },
                 sum.abs_diff(*num_blocks)
+            ),
+            Self::NoLayerMatches { num_layers } => write!(
+                f,
+                "the pattern matches none of the model's {num_layers} layers, so there is nothing to distribute \
+                 evenly; match at least one layer, or use the uniform split"
             ),
         }
     }

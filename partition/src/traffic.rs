@@ -1,18 +1,20 @@
 //! Collectives and transfers that one rank takes part in during a step: how many, and the bytes that it sends.
 //!
-//! With `P(u)` a unit's padded bytes, `S(u) = P(u) / d` its shard and `m` micro-batches, every data rank of a stage
-//! sends:
+//! With `P(u)` a unit's padded elements, `S(u) = P(u) / d` its shard, `b_p` and `b_a` the bytes of a parameter and an
+//! activation (both 4 in f32) and `m` micro-batches, every data rank of a stage sends:
 //!
 //! | kind | count | bytes | when |
 //! |---|---|---|---|
-//! | all-gather | gathers of the unit | `(d - 1) * S(u)` each | ZeRO-3, before uses |
-//! | | 1 per unit | `(d - 1) * S(u)` | ZeRO-1, 2, after the optimizer step; a weight used twice on one rank once |
-//! | reduce-scatter | `m` or 1 per unit | `(d - 1) * S(u)` each | ZeRO-1, 2, 3; `m` if reduced after every micro-batch |
-//! | all-reduce | `m` or 1 per unit | `2 * (d - 1) * S(u)` each | ZeRO-0 |
-//! | | 1 | `S` (ZeRO-0: `P`) of the tied weight | the sum of its two gradients, where the other use is on another rank |
+//! | all-gather | gathers of the unit | `b_p * (d - 1) * S(u)` each | ZeRO-3, before uses |
+//! | | 1 per unit | `b_p * (d - 1) * S(u)` | after the optimizer step: ZeRO-1, 2 and persistent units of ZeRO-3; a weight used twice on one rank once |
+//! | reduce-scatter | `m` or 1 per unit | `4 * (d - 1) * S(u)` each | ZeRO-1, 2, 3; `m` if reduced after every micro-batch |
+//! | all-reduce | `m` or 1 per unit | `4 * 2 * (d - 1) * S(u)` each | ZeRO-0 |
+//! | | 1 | `4 * S` (ZeRO-0: `4 * P`) of the tied weight | the sum of its two gradients, where the other use is on another rank |
 //! | | 1 | `2 * (W - 1) * 8 * ceil(24 / W)` | the gradient norm over the world of `W` ranks |
-//! | send | `m` | output cut each | activations, all stages but the last |
-//! | | `m` | input cut each | gradients, all stages but the first |
+//! | send | `m` per stage | `b_a *` output cut each | activations, where the next stage lies on another rank |
+//! | | `m` per stage | `b_a *` input cut each | gradients, where the stage before lies on another rank |
+//!
+//! Gradients are reduced in f32 in every precision; parameters travel as they compute.
 //!
 //! The byte counts of all-gather and reduce-scatter are the lower bounds for one rank (Thakur et al., "Optimization of
 //! Collective Communication Operations in MPICH", 2005, section 4), which a direct exchange and a ring both meet; an
@@ -23,7 +25,8 @@ mod tests;
 
 use std::ops::{Add, AddAssign, Mul};
 
-use crate::flat::{ELEMENT_BYTES, padded_elements, shard_elements};
+use crate::element::{ElementBytes, F32_BYTES};
+use crate::flat::{padded_elements, shard_elements};
 use crate::role::Tying;
 use crate::zero::{Sharding, ZeroLevel};
 
@@ -36,10 +39,25 @@ pub const NORM_RECORD_WORDS: u64 = 24;
 pub struct UnitTraffic {
     /// Elements of the flat parameter buffer, before padding to shards.
     pub num_elements: u64,
-    /// All-gathers of the unit in a step, from the program; not read below ZeRO-3.
+    /// All-gathers of the unit before uses in a step, from the program; not read below ZeRO-3 and for persistent units.
     pub num_gathers: u64,
     /// Whether its parameters are shared with another unit.
     pub tying: Tying,
+    /// Whether its parameters stay whole between uses; not read below ZeRO-3. Both uses of a tied weight are alike.
+    pub is_persistent: bool,
+}
+
+/// One stage's part in a step's traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageTraffic {
+    /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
+    /// this rank too.
+    pub input_cut_elements: u64,
+    /// Elements of the activation sent for a micro-batch; 0 on the last stage, and where the next stage lies on this
+    /// rank too.
+    pub output_cut_elements: u64,
+    /// The stage's units.
+    pub units: Vec<UnitTraffic>,
 }
 
 /// What one rank's traffic in a step depends on.
@@ -47,16 +65,14 @@ pub struct UnitTraffic {
 pub struct TrafficFacts {
     /// What is sharded over the data ranks.
     pub sharding: Sharding,
+    /// What the precision decides.
+    pub element_bytes: ElementBytes,
     /// W: all ranks of the grid.
     pub world_size: u64,
     /// m: micro-batches of a step.
     pub num_micro_batches: u64,
-    /// Elements of the activation received for a micro-batch; 0 on the first stage.
-    pub input_cut_elements: u64,
-    /// Elements of the activation sent for a micro-batch; 0 on the last stage.
-    pub output_cut_elements: u64,
-    /// The rank's units.
-    pub units: Vec<UnitTraffic>,
+    /// The rank's stages.
+    pub stages: Vec<StageTraffic>,
 }
 
 /// Calls of one kind and the bytes that this rank sends in them. Saturates at `u64::MAX`.
@@ -120,41 +136,51 @@ impl Traffic {
         traffic
     }
 
-    /// The collectives over the data ranks of the stage.
+    /// The collectives over the data ranks of the rank's stages.
     fn add_data_axis(&mut self, rank: &TrafficFacts) {
-        let has_embedding = rank.units.iter().any(|unit| unit.tying == Tying::Embedding);
         let num_reductions = if rank.sharding.shards_gradients() { rank.num_micro_batches } else { 1 };
-        for unit in &rank.units {
-            let one_way = Volume::once(rank.one_way_bytes(unit));
-            let is_second_use = has_embedding && unit.tying == Tying::Head;
-            let num_gathers = match rank.sharding.level {
-                ZeroLevel::Zero0 => 0,
-                ZeroLevel::Zero1 | ZeroLevel::Zero2 => u64::from(!is_second_use),
-                ZeroLevel::Zero3 => unit.num_gathers,
-            };
-            self.all_gather += one_way * num_gathers;
+        for unit in rank.units() {
+            let gather = Volume::once(rank.one_way_bytes(unit, rank.element_bytes.parameter));
+            self.all_gather += gather * rank.num_gathers(unit);
+            let reduction = Volume::once(rank.one_way_bytes(unit, F32_BYTES));
             if rank.sharding.level == ZeroLevel::Zero0 {
-                self.all_reduce += Volume::once(one_way.bytes.saturating_mul(2)) * num_reductions;
+                self.all_reduce += Volume::once(reduction.bytes.saturating_mul(2)) * num_reductions;
             } else {
-                self.reduce_scatter += one_way * num_reductions;
+                self.reduce_scatter += reduction * num_reductions;
             }
         }
     }
 }
 
 impl TrafficFacts {
-    /// What one rank sends in an all-gather or a reduce-scatter of the unit: `(d - 1) * S(u)`.
-    fn one_way_bytes(&self, unit: &UnitTraffic) -> u64 {
-        let shard_bytes =
-            shard_elements(unit.num_elements, self.sharding.data_degree).saturating_mul(ELEMENT_BYTES);
-        shard_bytes.saturating_mul(self.sharding.data_degree.saturating_sub(1))
+    fn units(&self) -> impl Iterator<Item = &UnitTraffic> {
+        self.stages.iter().flat_map(|stage| &stage.units)
+    }
+
+    /// All-gathers of the unit in a step: before its uses, or once after the optimizer's step where it stays whole.
+    fn num_gathers(&self, unit: &UnitTraffic) -> u64 {
+        let is_second_use =
+            unit.tying == Tying::Head && self.units().any(|other| other.tying == Tying::Embedding);
+        match self.sharding.level {
+            ZeroLevel::Zero0 => 0,
+            ZeroLevel::Zero3 if !unit.is_persistent => unit.num_gathers,
+            ZeroLevel::Zero1 | ZeroLevel::Zero2 | ZeroLevel::Zero3 => u64::from(!is_second_use),
+        }
+    }
+
+    /// What one rank sends in an all-gather or a reduce-scatter of the unit: `(d - 1) * S(u)` elements.
+    fn one_way_bytes(&self, unit: &UnitTraffic, element_bytes: u64) -> u64 {
+        let shard = shard_elements(unit.num_elements, self.sharding.data_degree);
+        shard.saturating_mul(element_bytes).saturating_mul(self.sharding.data_degree.saturating_sub(1))
     }
 
     fn sends(&self) -> Volume {
-        let of_micro_batch = [self.input_cut_elements, self.output_cut_elements]
-            .into_iter()
+        let of_micro_batch = self
+            .stages
+            .iter()
+            .flat_map(|stage| [stage.input_cut_elements, stage.output_cut_elements])
             .filter(|&elements| elements > 0)
-            .map(|elements| Volume::once(elements.saturating_mul(ELEMENT_BYTES)))
+            .map(|elements| Volume::once(elements.saturating_mul(self.element_bytes.activation)))
             .fold(Volume::default(), Volume::add);
         of_micro_batch * self.num_micro_batches
     }
@@ -162,10 +188,10 @@ impl TrafficFacts {
     /// The all-reduce of a tied weight's gradient over the ranks of its two uses: half goes each way, twice. Nothing is
     /// sent where both uses are here.
     fn tied_sum(&self) -> Volume {
-        let mut uses = self.units.iter().filter(|unit| unit.tying != Tying::Untied);
+        let mut uses = self.units().filter(|unit| unit.tying != Tying::Untied);
         let (Some(only_use), None) = (uses.next(), uses.next()) else { return Volume::default() };
         let held = if self.sharding.level == ZeroLevel::Zero0 { padded_elements } else { shard_elements };
-        Volume::once(held(only_use.num_elements, self.sharding.data_degree).saturating_mul(ELEMENT_BYTES))
+        Volume::once(held(only_use.num_elements, self.sharding.data_degree).saturating_mul(F32_BYTES))
     }
 
     /// The one all-reduce over all ranks, its record padded to the same number of words for each of them.

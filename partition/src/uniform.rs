@@ -9,11 +9,9 @@ use crate::split::{Split, SplitError};
 /// # Errors
 /// [`SplitError::NoStages`]; [`SplitError::MoreStagesThanBlocks`].
 pub fn uniform(graph: &LayerGraph, num_stages: usize) -> Result<Split, SplitError> {
+    // Said before a list of stages is made, which a mistyped number could make larger than memory.
+    Split::check_num_stages(graph, num_stages)?;
     let num_blocks = graph.num_blocks();
-    if num_stages > num_blocks {
-        // Said before a list of stages is made, which a mistyped number could make larger than memory.
-        return Err(SplitError::MoreStagesThanBlocks { num_stages, num_blocks });
-    }
     let blocks_per_stage: Vec<usize> = (0..num_stages)
         .map(|stage| num_blocks / num_stages + usize::from(stage < num_blocks % num_stages))
         .collect();

@@ -4,10 +4,14 @@
 //! is no block joins its neighbour: untied embeddings the stage's first unit, untied heads its last. A tied layer is a
 //! unit of its own, because the same weight must have the same flat layout where the embedding and where the head
 //! uses it.
+//!
+//! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A
+//! block of `k` layers is cut after the first `ceil(k / 2)` of them.
 
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
@@ -18,6 +22,8 @@ use crate::split::Split;
 /// How large units are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitLayers {
+    /// Half a transformer block: attention and MLP apart. Every block needs at least two layers.
+    Half,
     /// So many transformer blocks; the last unit of a stage may be shorter.
     Blocks(NonZeroUsize),
     /// All of a stage in one unit (a tied layer still apart).
@@ -30,6 +36,32 @@ impl UnitLayers {
         NonZeroUsize::new(num_blocks).map(Self::Blocks)
     }
 }
+
+/// Why a model cannot be cut into such units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnitError {
+    /// A block of one layer has no halves.
+    BlockOfOneLayer {
+        /// The block.
+        block: usize,
+        /// Its layer.
+        layer: String,
+    },
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BlockOfOneLayer { block, layer } => write!(
+                f,
+                "transformer layer {block} is the single piece `{layer}`, and a unit of half a layer needs two; use \
+                 units of at least 1 layer, or a model whose layers have parts"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnitError {}
 
 /// One FSDP unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +83,15 @@ pub struct UnitSplit {
 impl UnitSplit {
     /// Cuts every stage of `split`, which must be a split of `graph`, into units.
     ///
+    /// # Errors
+    /// [`UnitError::BlockOfOneLayer`] for [`UnitLayers::Half`].
+    ///
     /// # Panics
     /// If the split has more layers than the graph.
-    pub fn new(graph: &LayerGraph, split: &Split, unit_layers: UnitLayers) -> Self {
+    pub fn new(graph: &LayerGraph, split: &Split, unit_layers: UnitLayers) -> Result<Self, UnitError> {
+        if unit_layers == UnitLayers::Half {
+            check_halves(graph)?;
+        }
         let units = split
             .stages()
             .enumerate()
@@ -64,7 +102,7 @@ impl UnitSplit {
                 cuts.into_iter().zip(ends).map(unit).collect::<Vec<_>>()
             })
             .collect();
-        Self { units }
+        Ok(Self { units })
     }
 
     /// Number of units of the whole model.
@@ -94,26 +132,44 @@ impl<'a> IntoIterator for &'a UnitSplit {
     }
 }
 
+/// Whether every block can be cut.
+fn check_halves(graph: &LayerGraph) -> Result<(), UnitError> {
+    match (0..graph.num_blocks()).find(|&block| graph.block_layers(block).len() < 2) {
+        Some(block) => {
+            let layer = graph.layer(graph.block_layers(block).start).name.clone();
+            Err(UnitError::BlockOfOneLayer { block, layer })
+        }
+        None => Ok(()),
+    }
+}
+
 /// The first layers of the units of one stage.
 fn unit_starts(graph: &LayerGraph, stage: Range<usize>, unit_layers: UnitLayers) -> Vec<usize> {
     let is_tied = |position: usize| graph.layer(position).tying != Tying::Untied;
+    let pieces_per_unit = match unit_layers {
+        UnitLayers::Half => 1,
+        UnitLayers::Blocks(num_blocks) => num_blocks.get(),
+        UnitLayers::Stage => usize::MAX,
+    };
     let mut starts = vec![stage.start];
-    let mut num_blocks = 0;
+    let mut num_pieces = 0;
     for position in stage.clone() {
-        let begins_block = match graph.layer(position).role {
-            LayerRole::Block { index } => graph.block_layers(index).start == position,
-            LayerRole::Embedding | LayerRole::Head => false,
-        };
+        let begins_piece = begins_piece(graph, position, unit_layers);
         // Tied layers come before the first or after the last block, so they do not disturb the count.
-        let is_full = match unit_layers {
-            UnitLayers::Blocks(size) => begins_block && num_blocks > 0 && num_blocks % size == 0,
-            UnitLayers::Stage => false,
-        };
+        let is_full = begins_piece && num_pieces > 0 && num_pieces % pieces_per_unit == 0;
         let follows_tied = position > stage.start && is_tied(position - 1);
         if position > stage.start && (is_full || is_tied(position) || follows_tied) {
             starts.push(position);
         }
-        num_blocks += usize::from(begins_block);
+        num_pieces += usize::from(begins_piece);
     }
     starts
+}
+
+/// Whether a block begins at this layer, or where units are halves, half a block.
+fn begins_piece(graph: &LayerGraph, position: usize, unit_layers: UnitLayers) -> bool {
+    let LayerRole::Block { index } = graph.layer(position).role else { return false };
+    let block = graph.block_layers(index);
+    let middle = block.start + block.len().div_ceil(2);
+    position == block.start || (unit_layers == UnitLayers::Half && position == middle)
 }

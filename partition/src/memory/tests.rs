@@ -8,45 +8,58 @@ use crate::zero::ZeroLevel::{Zero0, Zero1, Zero2, Zero3};
 const UNTIED: UnitFacts = UnitFacts {
     num_elements: 100,
     saved_elements: 7,
+    recompute_elements: 0,
     workspace_elements: 5,
     widest_activation_elements: 3,
     tying: Tying::Untied,
+    is_persistent: false,
 };
 
-/// A rank between two others with units of 100 and 130 elements: padded over two data ranks 128 and 160.
-fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
-    RankFacts {
-        sharding: Sharding { level, reduce, data_degree: 2 },
-        num_optimizer_states: 2,
-        num_gather_buffers: 2,
+const LARGER: UnitFacts = UnitFacts {
+    num_elements: 130,
+    saved_elements: 17,
+    workspace_elements: 4,
+    widest_activation_elements: 9,
+    ..UNTIED
+};
+
+/// A stage between two others with units of 100 and 130 elements: padded over two data ranks 128 and 160.
+fn middle_stage() -> StageFacts {
+    StageFacts {
         num_activation_slots: 3,
         input_cut_elements: 11,
         output_cut_elements: 13,
-        units: vec![
-            UNTIED,
-            UnitFacts {
-                num_elements: 130,
-                saved_elements: 17,
-                workspace_elements: 4,
-                widest_activation_elements: 9,
-                ..UNTIED
-            },
-        ],
+        local_output_elements: 0,
+        units: vec![UNTIED, LARGER],
     }
 }
 
-/// `[parameters, gathered, gradients, optimizer, activations, communication, peak]` in elements.
+/// A rank of that one stage, in f32.
+fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
+    RankFacts {
+        sharding: Sharding { level, reduce, data_degree: 2 },
+        element_bytes: ElementBytes::F32,
+        num_optimizer_states: 2,
+        gather_buffer_elements: vec![160, 160],
+        stages: vec![middle_stage()],
+    }
+}
+
+/// The same rank with another stage in its place.
+fn with_stage(rank: RankFacts, stage: StageFacts) -> RankFacts {
+    RankFacts { stages: vec![stage], ..rank }
+}
+
+/// `[parameters, gathered, gradients, optimizer, activations, communication, peak]` in bytes.
+fn bytes(rank: &RankFacts) -> [u64; 7] {
+    let MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } =
+        MemoryBytes::of(rank);
+    [parameters, gathered, gradients, optimizer, activations, communication, peak]
+}
+
+/// The same in elements of f32.
 fn elements(rank: &RankFacts) -> [u64; 7] {
-    let bytes = MemoryBytes::of(rank);
-    let all = [
-        bytes.parameters,
-        bytes.gathered,
-        bytes.gradients,
-        bytes.optimizer,
-        bytes.activations,
-        bytes.communication,
-        bytes.peak,
-    ];
+    let all = bytes(rank);
     assert!(all.iter().all(|bytes| bytes % 4 == 0));
     all.map(|bytes| bytes / 4)
 }
@@ -81,9 +94,10 @@ fn optimizer_state_follows_the_number_of_states() {
 
 #[test]
 fn the_ends_of_the_pipeline_receive_and_send_on_one_side() {
-    let first = RankFacts { input_cut_elements: 0, ..middle_rank(Zero1, Last) };
+    let of = |stage| with_stage(middle_rank(Zero1, Last), stage);
+    let first = of(StageFacts { input_cut_elements: 0, ..middle_stage() });
     assert_eq!(elements(&first)[5], 2 * 13);
-    let last = RankFacts { output_cut_elements: 0, ..middle_rank(Zero1, Last) };
+    let last = of(StageFacts { output_cut_elements: 0, ..middle_stage() });
     assert_eq!(elements(&last)[5], 4 * 11);
     // The last stage sends nothing, so its slots hold no output: 3 * (7 + 17) + 5 + 27.
     assert_eq!(elements(&last)[4], 104);
@@ -92,15 +106,14 @@ fn the_ends_of_the_pipeline_receive_and_send_on_one_side() {
 #[test]
 fn a_tied_weight_is_held_once_and_its_gradient_twice() {
     let tied = |tying| UnitFacts { tying, ..UNTIED };
-    let rank = |level, reduce, units: &[UnitFacts]| RankFacts {
-        units: units.to_vec(),
-        ..middle_rank(level, reduce)
+    let rank = |level, reduce, units: &[UnitFacts]| {
+        with_stage(middle_rank(level, reduce), StageFacts { units: units.to_vec(), ..middle_stage() })
     };
     let both = [tied(Tying::Embedding), tied(Tying::Head)];
     let communication = 70;
     // Each use is 128 padded, 64 sharded.
     assert_eq!(elements(&rank(Zero0, Last, &both))[..4], [128, 0, 256, 2 * 128]);
-    assert_eq!(elements(&rank(Zero3, Every, &both))[..4], [64, 256, 128 + 256, 2 * 64]);
+    assert_eq!(elements(&rank(Zero3, Every, &both))[..4], [64, 320, 128 + 256, 2 * 64]);
     assert_eq!(elements(&rank(Zero3, Every, &both))[5], communication);
     for one in both {
         assert_eq!(elements(&rank(Zero0, Last, &[one]))[..4], [128, 0, 128, 2 * 128]);
@@ -114,18 +127,134 @@ fn a_tied_weight_is_held_once_and_its_gradient_twice() {
 fn one_data_rank_shards_nothing() {
     let mut rank = middle_rank(Zero3, Every);
     rank.sharding.data_degree = 1;
+    rank.gather_buffer_elements = vec![144, 144];
     assert_eq!(elements(&rank)[..4], [112 + 144, 2 * 144, 112 + 144 + 2 * 144, 2 * (112 + 144)]);
 }
 
 #[test]
 fn absurd_sizes_saturate() {
     let mut rank = middle_rank(Zero3, Every);
-    rank.num_activation_slots = u64::MAX;
-    for unit in &mut rank.units {
-        (unit.num_elements, unit.saved_elements) = (u64::MAX, u64::MAX);
+    rank.element_bytes = ElementBytes { parameter: u64::MAX, activation: u64::MAX };
+    rank.num_optimizer_states = u64::MAX;
+    rank.gather_buffer_elements = vec![u64::MAX; 2];
+    rank.stages = vec![
+        StageFacts {
+            num_activation_slots: u64::MAX,
+            input_cut_elements: u64::MAX,
+            output_cut_elements: u64::MAX,
+            local_output_elements: u64::MAX,
+            units: vec![
+                UnitFacts {
+                    num_elements: u64::MAX,
+                    saved_elements: u64::MAX,
+                    recompute_elements: u64::MAX,
+                    workspace_elements: u64::MAX,
+                    widest_activation_elements: u64::MAX,
+                    ..UNTIED
+                };
+                2
+            ],
+        };
+        2
+    ];
+    assert_eq!(bytes(&rank), [u64::MAX; 7]);
+}
+
+/// In bf16 the parameters that compute, gathered copies and activations halve; gradients, optimizer state and scratch
+/// do not, and the optimizer holds the master copy of what it owns.
+#[test]
+fn half_precision_halves_what_computes_and_adds_a_master_copy() {
+    // Activations: 3 slots of 37 and two streams of 9 in 2 bytes, one stream of 9 and a workspace of 5 in 4.
+    let activations = 2 * (3 * 37 + 2 * 9) + 4 * (9 + 5);
+    let communication = 2 * 70;
+    let cases = [
+        (Zero0, Last, [2 * 288, 0, 4 * 288, 4 * 3 * 288]),
+        (Zero1, Last, [2 * 288, 0, 4 * 288, 4 * 3 * 144]),
+        (Zero2, Every, [2 * 288, 0, 4 * (144 + 320), 4 * 3 * 144]),
+        (Zero3, Every, [2 * 144, 2 * 320, 4 * (144 + 320), 4 * 3 * 144]),
+        (Zero3, Last, [2 * 144, 2 * 320, 4 * 288, 4 * 3 * 144]),
+    ];
+    for (level, reduce, states) in cases {
+        let rank = RankFacts { element_bytes: ElementBytes::HALF, ..middle_rank(level, reduce) };
+        let [parameters, gathered, gradients, optimizer] = states;
+        let peak = states.iter().sum::<u64>() + activations + communication;
+        let wanted = [parameters, gathered, gradients, optimizer, activations, communication, peak];
+        assert_eq!(bytes(&rank), wanted, "{level:?}, {reduce:?}");
     }
-    assert_eq!(MemoryBytes::of(&rank).peak, u64::MAX);
-    assert_eq!(MemoryBytes::of(&rank).activations, u64::MAX);
+    // SGD without momentum keeps nothing but the master copy.
+    let sgd =
+        RankFacts { element_bytes: ElementBytes::HALF, num_optimizer_states: 0, ..middle_rank(Zero1, Last) };
+    assert_eq!(bytes(&sgd)[3], 4 * 144);
+}
+
+/// Only parameters at rest change, and only where they would be sharded; the program brings the buffers.
+#[test]
+fn a_persistent_unit_is_whole_at_rest_and_sharded_otherwise() {
+    let persistent = |level, reduce| {
+        let units = vec![UnitFacts { is_persistent: true, ..UNTIED }, LARGER];
+        with_stage(middle_rank(level, reduce), StageFacts { units, ..middle_stage() })
+    };
+    for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every)] {
+        assert_eq!(bytes(&persistent(level, reduce)), bytes(&middle_rank(level, reduce)), "{level:?}");
+    }
+    assert_eq!(elements(&persistent(Zero3, Every))[..4], [128 + 80, 320, 144 + 320, 2 * 144]);
+    assert_eq!(elements(&persistent(Zero3, Last))[..4], [128 + 80, 320, 288, 2 * 144]);
+}
+
+#[test]
+fn gather_buffers_need_not_be_alike() {
+    let with_buffers = |buffers: &[u64]| {
+        elements(&RankFacts { gather_buffer_elements: buffers.to_vec(), ..middle_rank(Zero3, Every) })[1]
+    };
+    assert_eq!(with_buffers(&[]), 0);
+    assert_eq!(with_buffers(&[160, 128]), 288);
+}
+
+#[test]
+fn one_room_for_recomputation_serves_the_rank() {
+    let mut units = vec![UNTIED, LARGER];
+    (units[0].recompute_elements, units[1].recompute_elements) = (40, 30);
+    let stage = StageFacts { units, ..middle_stage() };
+    let rank = RankFacts { stages: vec![stage.clone(), stage], ..middle_rank(Zero1, Last) };
+    // Two stages of 3 * 37 in slots, one room of 40, three streams of 9, a workspace of 5.
+    assert_eq!(elements(&rank)[4], 2 * 111 + 40 + 27 + 5);
+    let half = RankFacts { element_bytes: ElementBytes::HALF, ..rank };
+    assert_eq!(bytes(&half)[4], 2 * (2 * 111 + 40 + 18) + 4 * (9 + 5));
+}
+
+/// Two stages on one rank: slots, edges and states add up; streams, scratch, the unreduced gradients are shared.
+#[test]
+fn stages_of_one_rank_share_what_only_one_unit_uses_at_a_time() {
+    let second = StageFacts {
+        num_activation_slots: 2,
+        input_cut_elements: 19,
+        output_cut_elements: 0,
+        local_output_elements: 0,
+        units: vec![UnitFacts { num_elements: 33, saved_elements: 6, ..UNTIED }],
+    };
+    let stages = vec![middle_stage(), second];
+    let rank = RankFacts { stages, ..middle_rank(Zero3, Every) };
+    // 33 elements are padded to 64, of which 32 are a shard.
+    let wanted = [144 + 32, 320, 144 + 32 + 320, 2 * (144 + 32), 111 + 2 * 6 + 5 + 27, 70 + 4 * 19];
+    assert_eq!(elements(&rank)[..6], wanted);
+}
+
+/// The turn of a V: the output stays in its slot, on no edge.
+#[test]
+fn a_stage_hands_its_output_over_in_place_where_the_next_one_is_here() {
+    let turn = StageFacts { output_cut_elements: 0, local_output_elements: 13, ..middle_stage() };
+    let rank = with_stage(middle_rank(Zero1, Last), turn);
+    assert_eq!(elements(&rank)[4], elements(&middle_rank(Zero1, Last))[4]);
+    assert_eq!(elements(&rank)[5], 4 * 11);
+}
+
+/// A tied weight is held once also where its uses are in two stages of one rank.
+#[test]
+fn a_tied_weight_is_found_across_the_stages_of_a_rank() {
+    let stage = |tying| StageFacts { units: vec![UnitFacts { tying, ..UNTIED }], ..middle_stage() };
+    let stages = vec![stage(Tying::Embedding), stage(Tying::Head)];
+    let rank = RankFacts { stages, ..middle_rank(Zero1, Last) };
+    assert_eq!(elements(&rank)[..4], [128, 0, 256, 2 * 64]);
 }
 
 /// Parameters of one layer in the 12-layer stage below; no unit of whole layers needs padding for d <= 8.
@@ -137,13 +266,14 @@ fn stage_of_twelve(
     reduce: ReductionPolicy,
     d: u64,
     unit_layers: u64,
-    buffers: u64,
+    buffers: usize,
 ) -> [f64; 4] {
     let unit = UnitFacts { num_elements: unit_layers * LAYER, ..UNTIED };
+    let units = vec![unit; (12 / unit_layers) as usize];
     let rank = RankFacts {
         sharding: Sharding { level, reduce, data_degree: d },
-        num_gather_buffers: buffers,
-        units: vec![unit; (12 / unit_layers) as usize],
+        gather_buffer_elements: vec![unit_layers * LAYER; buffers],
+        stages: vec![StageFacts { units, ..middle_stage() }],
         ..middle_rank(level, reduce)
     };
     let [parameters, gathered, gradients, optimizer, ..] = elements(&rank).map(|n| n as f64 / LAYER as f64);
@@ -190,4 +320,33 @@ fn the_documented_tables_of_model_states_hold() {
     assert_eq!(stage_of_twelve(Zero2, Every, 2, 1, 0), [12.0, 0.0, 8.0, 12.0]);
     assert_eq!(stage_of_twelve(Zero3, Every, 2, 1, 2), [6.0, 2.0, 8.0, 12.0]);
     assert_eq!(stage_of_twelve(Zero3, Every, 2, 12, 1), [6.0, 12.0, 30.0, 12.0]);
+}
+
+/// The table of bytes for each parameter at rest of `docs/zero.md`: parameters, gradients, AdamW's state.
+#[test]
+fn the_documented_bytes_of_a_parameter_hold() {
+    let of = |level, reduce, element_bytes, d: u64| {
+        let unit = UnitFacts { num_elements: 12 * LAYER, ..UNTIED };
+        let rank = RankFacts {
+            sharding: Sharding { level, reduce, data_degree: d },
+            element_bytes,
+            stages: vec![StageFacts { units: vec![unit], ..middle_stage() }],
+            ..middle_rank(level, reduce)
+        };
+        let [parameters, _, gradients, optimizer, ..] = bytes(&rank);
+        let in_flight = if reduce == Every { 2 * 4 * 12 * LAYER } else { 0 };
+        [parameters, gradients - in_flight, optimizer].map(|bytes| bytes as f64 / (12 * LAYER) as f64)
+    };
+    for d in [1, 2, 4, 8] {
+        let share = 1.0 / d as f64;
+        let cases = [
+            (Zero0, Last, [4.0, 4.0, 8.0], [2.0, 4.0, 12.0]),
+            (Zero1, Last, [4.0, 4.0, 8.0 * share], [2.0, 4.0, 12.0 * share]),
+            (Zero3, Every, [4.0, 4.0, 8.0].map(|b| b * share), [2.0, 4.0, 12.0].map(|b| b * share)),
+        ];
+        for (level, reduce, full, half) in cases {
+            assert_eq!(of(level, reduce, ElementBytes::F32, d), full, "{level:?}, d = {d}");
+            assert_eq!(of(level, reduce, ElementBytes::HALF, d), half, "{level:?}, d = {d}");
+        }
+    }
 }

@@ -11,17 +11,28 @@ fn volume(count: u64, bytes: u64) -> Volume {
 /// The record of 24 words over 6 ranks: shares of 4 words, sent to 5 ranks in each of the two halves.
 const NORM: Volume = Volume { count: 1, bytes: 2 * 5 * 8 * 4 };
 
-/// A middle rank of a 2 x 3 grid, 5 micro-batches; units of 100 and 130 elements have shards of 48 and 48.
+fn unit(num_elements: u64, num_gathers: u64) -> UnitTraffic {
+    UnitTraffic { num_elements, num_gathers, tying: Tying::Untied, is_persistent: false }
+}
+
+fn middle_stage() -> StageTraffic {
+    StageTraffic { input_cut_elements: 11, output_cut_elements: 13, units: vec![unit(100, 10), unit(130, 7)] }
+}
+
+/// A middle rank of a 2 x 3 grid, 5 micro-batches, in f32; units of 100 and 130 elements have shards of 48 and 48.
 fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> TrafficFacts {
-    let unit = |num_elements, num_gathers| UnitTraffic { num_elements, num_gathers, tying: Tying::Untied };
     TrafficFacts {
         sharding: Sharding { level, reduce, data_degree: 3 },
+        element_bytes: ElementBytes::F32,
         world_size: 6,
         num_micro_batches: 5,
-        input_cut_elements: 11,
-        output_cut_elements: 13,
-        units: vec![unit(100, 10), unit(130, 7)],
+        stages: vec![middle_stage()],
     }
+}
+
+/// The same rank with another stage in its place.
+fn with_stage(rank: TrafficFacts, stage: StageTraffic) -> TrafficFacts {
+    TrafficFacts { stages: vec![stage], ..rank }
 }
 
 #[test]
@@ -51,28 +62,32 @@ fn groups_of_one_send_nothing() {
         let wanted =
             Traffic { all_reduce: volume(1, 2 * 8 * 12), send: volume(10, 480), ..Traffic::default() };
         assert_eq!(Traffic::of(&rank), wanted, "{level:?}");
-        (rank.world_size, rank.input_cut_elements, rank.output_cut_elements) = (1, 0, 0);
+        rank.world_size = 1;
+        (rank.stages[0].input_cut_elements, rank.stages[0].output_cut_elements) = (0, 0);
         assert_eq!(Traffic::of(&rank), Traffic::default());
     }
 }
 
 #[test]
 fn the_ends_of_the_pipeline_send_one_way() {
-    let first = TrafficFacts { input_cut_elements: 0, ..middle_rank(Zero1, Last) };
+    let of = |stage| with_stage(middle_rank(Zero1, Last), stage);
+    let first = of(StageTraffic { input_cut_elements: 0, ..middle_stage() });
     assert_eq!(Traffic::of(&first).send, volume(5, 5 * 4 * 13));
-    let last = TrafficFacts { output_cut_elements: 0, ..middle_rank(Zero1, Last) };
+    let last = of(StageTraffic { output_cut_elements: 0, ..middle_stage() });
     assert_eq!(Traffic::of(&last).send, volume(5, 5 * 4 * 11));
 }
 
 #[test]
 fn a_tied_weight_is_exchanged_only_between_ranks() {
-    let tied = |tying| UnitTraffic { num_elements: 100, num_gathers: 10, tying };
+    let tied = |tying| UnitTraffic { tying, ..unit(100, 10) };
+    let of = |level, units: Vec<UnitTraffic>| {
+        with_stage(middle_rank(level, Last), StageTraffic { units, ..middle_stage() })
+    };
     let (embedding, head) = (tied(Tying::Embedding), tied(Tying::Head));
     // Beside the norm's record and, under ZeRO-0, the units' own all-reduces: half of the weight, both ways, twice.
     let exchanged = |level, units: &[UnitTraffic]| {
-        let facts = TrafficFacts { units: units.to_vec(), ..middle_rank(level, Last) };
         let untied = units.iter().map(|unit| UnitTraffic { tying: Tying::Untied, ..*unit }).collect();
-        let (tied, untied) = (Traffic::of(&facts), Traffic::of(&TrafficFacts { units: untied, ..facts }));
+        let (tied, untied) = (Traffic::of(&of(level, units.to_vec())), Traffic::of(&of(level, untied)));
         assert_eq!(tied.send, untied.send);
         volume(
             tied.all_reduce.count - untied.all_reduce.count,
@@ -86,9 +101,74 @@ fn a_tied_weight_is_exchanged_only_between_ranks() {
     }
     assert_eq!(exchanged(Zero0, &[embedding, head]), volume(0, 0));
     // On one rank both uses are reduced, the weight is stepped and gathered once.
-    let both = TrafficFacts { units: vec![embedding, head], ..middle_rank(Zero1, Last) };
+    let both = of(Zero1, vec![embedding, head]);
     assert_eq!(Traffic::of(&both).reduce_scatter.count, 2);
     assert_eq!(Traffic::of(&both).all_gather.count, 1);
+    // Also where they are in two stages of the rank.
+    let stage = |unit| StageTraffic { units: vec![unit], input_cut_elements: 0, output_cut_elements: 0 };
+    let apart = TrafficFacts { stages: vec![stage(embedding), stage(head)], ..middle_rank(Zero1, Last) };
+    assert_eq!(Traffic::of(&apart), Traffic { send: Volume::default(), ..Traffic::of(&both) });
+}
+
+/// Parameters and activations travel in 2 bytes, gradients in 4.
+#[test]
+fn half_precision_halves_gathers_and_sends() {
+    for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every), (Zero3, Every), (Zero3, Last)] {
+        let rank = middle_rank(level, reduce);
+        let full = Traffic::of(&rank);
+        let half = Traffic::of(&TrafficFacts { element_bytes: ElementBytes::HALF, ..rank });
+        let halved = |volume: Volume| Volume { bytes: volume.bytes / 2, ..volume };
+        let wanted = Traffic { all_gather: halved(full.all_gather), send: halved(full.send), ..full };
+        assert_eq!(half, wanted, "{level:?}, {reduce:?}");
+    }
+    // The sum of a tied weight's two gradients is f32 too.
+    let tied =
+        StageTraffic { units: vec![UnitTraffic { tying: Tying::Head, ..unit(100, 10) }], ..middle_stage() };
+    let half = TrafficFacts { element_bytes: ElementBytes::HALF, ..middle_rank(Zero1, Last) };
+    assert_eq!(Traffic::of(&with_stage(half, tied)).all_reduce, volume(1, 4 * 48) + NORM);
+}
+
+/// A persistent unit is gathered once after the step, however often it is used; its gradients are reduced like the
+/// rest.
+#[test]
+fn a_persistent_unit_is_gathered_once() {
+    let persistent = |level, reduce| {
+        let units = vec![UnitTraffic { is_persistent: true, ..unit(100, 10) }, unit(130, 7)];
+        with_stage(middle_rank(level, reduce), StageTraffic { units, ..middle_stage() })
+    };
+    for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every)] {
+        assert_eq!(
+            Traffic::of(&persistent(level, reduce)),
+            Traffic::of(&middle_rank(level, reduce)),
+            "{level:?}"
+        );
+    }
+    let one_way = 2 * 48 * 4;
+    for reduce in [Every, Last] {
+        let all_gather = volume(8, 8 * one_way);
+        let wanted = Traffic { all_gather, ..Traffic::of(&middle_rank(Zero3, reduce)) };
+        assert_eq!(Traffic::of(&persistent(Zero3, reduce)), wanted);
+    }
+    // A tied weight that stays whole is stepped and gathered once for both of its uses here.
+    let tied = |tying| UnitTraffic { tying, is_persistent: true, ..unit(100, 10) };
+    let units = vec![tied(Tying::Embedding), tied(Tying::Head)];
+    let both = with_stage(middle_rank(Zero3, Every), StageTraffic { units, ..middle_stage() });
+    assert_eq!(Traffic::of(&both).all_gather, volume(1, one_way));
+}
+
+/// Each stage of a rank sends on its own edges; an edge within the rank sends nothing.
+#[test]
+fn the_stages_of_a_rank_send_apart() {
+    let turn = [
+        StageTraffic { input_cut_elements: 11, output_cut_elements: 0, units: vec![unit(100, 10)] },
+        StageTraffic { input_cut_elements: 0, output_cut_elements: 13, units: vec![unit(130, 7)] },
+    ];
+    let rank = TrafficFacts { stages: turn.to_vec(), ..middle_rank(Zero3, Every) };
+    assert_eq!(Traffic::of(&rank), Traffic::of(&middle_rank(Zero3, Every)));
+    let looped = vec![middle_stage(); 2];
+    let rank = TrafficFacts { stages: looped, ..middle_rank(Zero3, Every) };
+    assert_eq!(Traffic::of(&rank).send, volume(20, 5 * 4 * 2 * (11 + 13)));
+    assert_eq!(Traffic::of(&rank).all_gather.count, 34);
 }
 
 #[test]
@@ -109,15 +189,13 @@ fn stage_of_twelve<const U: usize>(
     data_degree: u64,
     num_gathers: [u64; U],
 ) -> Traffic {
-    let unit =
-        |num_gathers| UnitTraffic { num_elements: 12 / U as u64 * LAYER, num_gathers, tying: Tying::Untied };
+    let units = num_gathers.map(|num_gathers| unit(12 / U as u64 * LAYER, num_gathers)).to_vec();
     Traffic::of(&TrafficFacts {
         sharding: Sharding { level, reduce, data_degree },
+        element_bytes: ElementBytes::F32,
         world_size: 4 * data_degree,
         num_micro_batches: 8,
-        input_cut_elements: 64,
-        output_cut_elements: 64,
-        units: num_gathers.map(unit).to_vec(),
+        stages: vec![StageTraffic { input_cut_elements: 64, output_cut_elements: 64, units }],
     })
 }
 
