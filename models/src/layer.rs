@@ -12,6 +12,7 @@
 
 use std::fmt::Debug;
 
+use crate::kernels::dropout::{Dropout, Masks};
 use crate::parameter::ParameterSpec;
 
 /// The target of a position that carries no loss.
@@ -33,13 +34,33 @@ impl MicroBatchShape {
     }
 }
 
-/// The tokens of one micro-batch, read by the first layer and the loss.
+/// Which random masks a micro-batch gets: the same wherever and however often they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskKey {
+    /// The run's seed.
+    pub seed: u64,
+    /// The step, so that every step has masks of its own.
+    pub step: u64,
+    /// The place of the micro-batch's first sequence in the step's global batch; the others follow.
+    pub first_sequence: u64,
+}
+
+/// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens<'a> {
     /// `[B, T]` token numbers below the vocabulary size.
     pub inputs: &'a [u32],
     /// `[B, T]` next tokens; [`IGNORED_TARGET`] carries no loss.
     pub targets: &'a [u32],
+    /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
+    pub masks: Option<MaskKey>,
+}
+
+impl Tokens<'_> {
+    /// The masks of a place that may drop elements; `None` where nothing is dropped.
+    pub fn masks_of(self, dropout: Option<Dropout>, shape: MicroBatchShape) -> Option<Masks> {
+        Some(dropout?.masks(self.masks?, shape))
+    }
 }
 
 /// The loss of one micro-batch: a sum, so that the mean can be taken once over a whole step.

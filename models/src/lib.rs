@@ -16,6 +16,7 @@
 //!     vocab_size: 256,
 //!     tie_embeddings: false,
 //!     init_std: 0.02,
+//!     dropout: 0.0,
 //!     ablation: Ablation::None,
 //! })?;
 //! // One unit of everything; an engine makes several and gathers each when it is its turn.
@@ -28,7 +29,7 @@
 //! let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
 //! let sizes = unit.sizes(shape);
 //! let (inputs, targets) = (b"To be or not to ".map(u32::from), b"o be or not to b".map(u32::from));
-//! let tokens = Tokens { inputs: &inputs, targets: &targets };
+//! let tokens = Tokens { inputs: &inputs, targets: &targets, masks: None };
 //! let mut saved = Buffer::zeros(sizes.saved)?;
 //! let mut workspace = Buffer::zeros(sizes.workspace)?;
 //! let loss = unit.forward(

@@ -121,7 +121,8 @@ impl Training {
         }
         let mut outputs = Vec::new();
         for (inputs, targets) in &batch.micro_batches {
-            outputs.push(self.micro_batch(Tokens { inputs, targets }, 1.0 / batch.capacity as f32));
+            outputs
+                .push(self.micro_batch(Tokens { inputs, targets, masks: None }, 1.0 / batch.capacity as f32));
         }
         self.add_tied_gradients();
         outputs

@@ -25,7 +25,7 @@ impl<C: Communicator> Rank<C> {
         let loss = planned.unit.forward(
             self.plan.micro_batch_shape(),
             UnitForward {
-                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets },
+                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets, masks: None },
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 input: received.as_ref().map_or(&**read, |(_, message)| message),
                 output: if self.plan.sends_output(unit) { slot.output.get_mut() } else { written },
@@ -60,7 +60,7 @@ impl<C: Communicator> Rank<C> {
         planned.unit.backward(
             self.plan.micro_batch_shape(),
             UnitBackward {
-                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets },
+                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets, masks: None },
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),

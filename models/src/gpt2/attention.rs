@@ -3,6 +3,7 @@
 use crate::config::{Ablation, GptConfig};
 use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::bias;
+use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
@@ -12,7 +13,7 @@ use crate::layer::{
 use crate::layout;
 use crate::parameter::ParameterSpec;
 
-/// `y = x + proj(attend(qkv(ln_1(x))))`.
+/// `y = x + dropout(proj(attend(qkv(ln_1(x)))))`, with dropout of the attention weights in `attend`.
 ///
 /// Parameters: `ln_1.weight [C]`, `ln_1.bias [C]`, `attn.qkv.weight [3 C, C]` (queries, keys, values; heads in
 /// order within each), `attn.qkv.bias [3 C]`, `attn.proj.weight [C, C]`, `attn.proj.bias [C]`.
@@ -28,6 +29,8 @@ pub struct Attention {
     init_std: f32,
     residual_std: f32,
     ablation: Ablation,
+    weights_dropout: Option<Dropout>,
+    branch_dropout: Option<Dropout>,
 }
 
 impl Attention {
@@ -41,6 +44,8 @@ impl Attention {
             init_std: config.init_std as f32,
             residual_std: config.residual_std(),
             ablation: config.ablation,
+            weights_dropout: Dropout::new(config.dropout, Place::AttentionWeights(index)),
+            branch_dropout: Dropout::new(config.dropout, Place::AttentionBranch(index)),
         }
     }
 
@@ -56,7 +61,7 @@ impl Attention {
         [3 * activation, activation, self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
     }
 
-    /// Elements of the stash: the output's gradient, the norm's output, the gradients of the norm's parameters.
+    /// Elements of the stash: the branch's gradient, the norm's output, the gradients of the norm's parameters.
     fn stash_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
         let activation = shape.num_tokens() * self.width;
         [activation, activation, self.width, self.width]
@@ -125,7 +130,7 @@ impl Layer for Attention {
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { parameters, input, output, saved, workspace, .. } = args;
+        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
         let [norm_weight, norm_bias, qkv_weight, qkv_bias, proj_weight, proj_bias] =
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
@@ -134,17 +139,28 @@ impl Layer for Attention {
         layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
         bias::fill_rows(qkv, qkv_bias);
         linear::forward(self.qkv(shape), normed, qkv_weight, qkv, Store::Add);
-        attention::forward(self.attention(shape), qkv, attended, log_sum_exp, scratch);
+        let masks = tokens.masks_of(self.weights_dropout, shape);
+        attention::forward(self.attention(shape), masks, qkv, attended, log_sum_exp, scratch);
         if self.ablation == Ablation::AttentionOutput {
             attended.fill(0.0);
         }
-        bias::add_to_rows(output, input, proj_bias);
-        linear::forward(self.projection(shape), attended, proj_weight, output, Store::Add);
+        let projection = self.projection(shape);
+        match tokens.masks_of(self.branch_dropout, shape) {
+            None => {
+                bias::add_to_rows(output, input, proj_bias);
+                linear::forward(projection, attended, proj_weight, output, Store::Add);
+            }
+            Some(masks) => {
+                bias::fill_rows(output, proj_bias);
+                linear::forward(projection, attended, proj_weight, output, Store::Add);
+                dropout::add_residual(masks, input, output, self.width);
+            }
+        }
         None
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { parameters, input, saved, gradient, stash, workspace, .. } = args;
+        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, .. } = args;
         let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
@@ -152,12 +168,16 @@ impl Layer for Attention {
         let [dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
 
         doutput.copy_from_slice(gradient);
+        if let Some(masks) = tokens.masks_of(self.branch_dropout, shape) {
+            dropout::apply(masks, doutput, self.width);
+        }
         let dattended = &mut *dactivation;
         linear::backward_input(self.projection(shape), doutput, proj_weight, dattended);
         if self.ablation == Ablation::AttentionOutput {
             dattended.fill(0.0);
         }
-        attention::backward(self.attention(shape), qkv, attended, log_sum_exp, dattended, scratch);
+        let masks = tokens.masks_of(self.weights_dropout, shape);
+        attention::backward(self.attention(shape), masks, qkv, attended, log_sum_exp, dattended, scratch);
         let dqkv = &*qkv;
         layer_norm::recompute(input, Affine { weight: norm_weight, bias: norm_bias }, statistics, normed);
         let dnormed = dactivation;

@@ -4,6 +4,8 @@
 //! them into blocks and runs the blocks, each compiled for the machine's vector unit. Where blocks are cut cannot be
 //! seen in the result, because a row's result depends on that row alone.
 
+use std::ops::Range;
+
 use super::simd;
 
 /// Elements of a block's widest operand: enough that handing a block out costs nothing beside its work.
@@ -88,6 +90,22 @@ impl<T: Sync> Rows for PerRow<'_, T> {
     fn split_at(self, row: usize) -> (Self, Self) {
         let (head, tail) = self.0.split_at(row);
         (Self(head), Self(tail))
+    }
+}
+
+/// The rows' own numbers, for what depends on a row's place.
+impl Rows for Range<usize> {
+    fn num_rows(&self) -> usize {
+        self.len()
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+
+    fn split_at(self, row: usize) -> (Self, Self) {
+        let middle = self.start + row;
+        (self.start..middle, middle..self.end)
     }
 }
 

@@ -35,6 +35,12 @@ fn a_split_backward_gives_the_same_bits() {
 }
 
 #[test]
+fn dropout_is_refused() {
+    let error = build(&GptConfig { dropout: 0.1, ..config() }).unwrap_err();
+    assert_eq!(error.to_string(), "dropout = 0.1: the mlp family has no dropout; use 0, or the gpt2 family");
+}
+
+#[test]
 fn layers_have_their_roles() {
     let model = build(&GptConfig { tie_embeddings: true, ..config() }).unwrap();
     let roles: Vec<_> = model.layers.iter().map(|layer| (layer.role, layer.tying)).collect();

@@ -9,7 +9,7 @@ use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::config::{Ablation, GptConfig};
 use crate::init;
-use crate::layer::{IGNORED_TARGET, LossSum, MicroBatchShape, Tokens};
+use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
@@ -24,6 +24,7 @@ pub(crate) fn config() -> GptConfig {
         vocab_size: 37,
         tie_embeddings: false,
         init_std: 0.02,
+        dropout: 0.0,
         ablation: Ablation::None,
     }
 }
@@ -46,6 +47,7 @@ pub(crate) struct Batch {
     pub(crate) shape: MicroBatchShape,
     pub(crate) inputs: Vec<u32>,
     pub(crate) targets: Vec<u32>,
+    pub(crate) masks: Option<MaskKey>,
 }
 
 /// Standard normal values.
@@ -66,11 +68,16 @@ impl Batch {
         if masked > 0 {
             targets.iter_mut().step_by(masked).for_each(|target| *target = IGNORED_TARGET);
         }
-        Self { shape: MicroBatchShape { num_sequences, seq_length }, inputs: tokens("inputs"), targets }
+        Self {
+            shape: MicroBatchShape { num_sequences, seq_length },
+            inputs: tokens("inputs"),
+            targets,
+            masks: None,
+        }
     }
 
     fn tokens(&self) -> Tokens<'_> {
-        Tokens { inputs: &self.inputs, targets: &self.targets }
+        Tokens { inputs: &self.inputs, targets: &self.targets, masks: self.masks }
     }
 }
 

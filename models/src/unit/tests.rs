@@ -62,7 +62,7 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
     unit.backward(
         batch.shape,
         UnitBackward {
-            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets },
+            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
             parameters: &Buffer::zeros(0).unwrap(),
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),
