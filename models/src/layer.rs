@@ -106,6 +106,21 @@ pub struct ForwardArgs<'a> {
     pub workspace: &'a mut [f32],
 }
 
+/// What a recomputation works on.
+#[derive(Debug)]
+pub struct RecomputeArgs<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The layer's parameters.
+    pub parameters: &'a [f32],
+    /// `[input]` of the forward.
+    pub input: &'a [f32],
+    /// `[saved]`, overwritten.
+    pub saved: &'a mut [f32],
+    /// `[forward_workspace]`, contents undefined.
+    pub workspace: &'a mut [f32],
+}
+
 /// What an input gradient works on.
 #[derive(Debug)]
 pub struct BackwardInputArgs<'a> {
@@ -167,6 +182,10 @@ pub trait Layer: Debug + Send + Sync {
 
     /// Computes the output from the input and keeps what the backward needs. A layer that computes the loss returns it.
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum>;
+
+    /// Writes once more what the forward saved, to the bit, and not the output: a backward that was given the saved
+    /// values has no use for it.
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>);
 
     /// Turns the gradient of the output into that of the input.
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>);

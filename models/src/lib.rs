@@ -40,6 +40,7 @@
 //!         input: &Buffer::zeros(0)?,
 //!         output: &mut Buffer::zeros(0)?,
 //!         saved: &mut saved,
+//!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         workspace: &mut workspace,
 //!     },
 //! );
@@ -55,6 +56,7 @@
 //!         parameters: &parameters,
 //!         gradient: &mut Buffer::zeros(sizes.gradient)?,
 //!         saved: &mut saved,
+//!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         parameter_gradients: &mut gradients,
 //!         workspace: &mut workspace,
 //!         loss_seed: 1.0 / shape.num_tokens() as f32,

@@ -142,6 +142,7 @@ impl Training {
                     input: &activation,
                     output: &mut output,
                     saved: &mut saved,
+                    recomputed: &mut buffer(0),
                     workspace: &mut buffer(sizes.workspace),
                 },
             );
@@ -159,6 +160,7 @@ impl Training {
                     parameters: &part.parameters,
                     gradient: &mut gradient,
                     saved,
+                    recomputed: &mut buffer(0),
                     parameter_gradients: &mut part.gradients,
                     workspace: &mut buffer(part.unit.sizes(self.shape).workspace),
                     loss_seed,

@@ -9,6 +9,7 @@ use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -131,19 +132,11 @@ impl Layer for Attention {
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
         let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
-        let [norm_weight, norm_bias, qkv_weight, qkv_bias, proj_weight, proj_bias] =
-            layout::split(parameters, self.parameter_lens());
-        let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let kept = RecomputeArgs { tokens, parameters, input, saved: &mut *saved, workspace };
+        self.recompute(shape, kept);
+        let [.., proj_weight, proj_bias] = layout::split(parameters, self.parameter_lens());
+        let [_, attended, ..] = layout::split(saved, self.saved_lens(shape));
 
-        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
-        bias::fill_rows(qkv, qkv_bias);
-        linear::forward(self.qkv(shape), normed, qkv_weight, qkv, Store::Add);
-        let masks = tokens.masks_of(self.weights_dropout, shape);
-        attention::forward(self.attention(shape), masks, qkv, attended, log_sum_exp, scratch);
-        if self.ablation == Ablation::AttentionOutput {
-            attended.fill(0.0);
-        }
         let projection = self.projection(shape);
         match tokens.masks_of(self.branch_dropout, shape) {
             None => {
@@ -157,6 +150,23 @@ impl Layer for Attention {
             }
         }
         None
+    }
+
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { tokens, parameters, input, saved, workspace } = args;
+        let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] =
+            layout::split(parameters, self.parameter_lens());
+        let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
+        let [normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+
+        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
+        bias::fill_rows(qkv, qkv_bias);
+        linear::forward(self.qkv(shape), normed, qkv_weight, qkv, Store::Add);
+        let masks = tokens.masks_of(self.weights_dropout, shape);
+        attention::forward(self.attention(shape), masks, qkv, attended, log_sum_exp, scratch);
+        if self.ablation == Ablation::AttentionOutput {
+            attended.fill(0.0);
+        }
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {

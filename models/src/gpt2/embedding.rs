@@ -5,6 +5,7 @@ use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -73,6 +74,9 @@ impl Layer for Embedding {
         }
         None
     }
+
+    /// Nothing is saved.
+    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         args.stash.copy_from_slice(args.gradient);

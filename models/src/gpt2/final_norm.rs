@@ -6,6 +6,7 @@ use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::matmul::Store;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -57,6 +58,10 @@ impl Layer for FinalNorm {
         let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
         layer_norm::forward(args.input, Affine { weight, bias }, args.output, args.saved);
         None
+    }
+
+    fn recompute(&self, _: MicroBatchShape, args: RecomputeArgs<'_>) {
+        layer_norm::statistics(args.input, self.width, args.saved);
     }
 
     fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {

@@ -8,6 +8,7 @@ use crate::kernels::matmul::Store;
 use crate::kernels::{bias, gelu};
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -111,14 +112,13 @@ impl Layer for Mlp {
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
         let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
-        let [norm_weight, norm_bias, up_weight, up_bias, down_weight, down_bias] =
-            layout::split(parameters, self.parameter_lens());
-        let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let kept =
+            RecomputeArgs { tokens, parameters, input, saved: &mut *saved, workspace: &mut *workspace };
+        self.recompute(shape, kept);
+        let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
+        let [hidden, _] = layout::split(saved, self.saved_lens(shape));
+        let [_, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
-        bias::fill_rows(hidden, up_bias);
-        linear::forward(self.up(shape), normed, up_weight, hidden, Store::Add);
         gelu::forward(hidden, active);
         match tokens.masks_of(self.dropout, shape) {
             None => {
@@ -132,6 +132,18 @@ impl Layer for Mlp {
             }
         }
         None
+    }
+
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { parameters, input, saved, workspace, .. } = args;
+        let [norm_weight, norm_bias, up_weight, up_bias, ..] =
+            layout::split(parameters, self.parameter_lens());
+        let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
+        let [normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+
+        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
+        bias::fill_rows(hidden, up_bias);
+        linear::forward(self.up(shape), normed, up_weight, hidden, Store::Add);
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {

@@ -5,6 +5,7 @@ use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::parameter::ParameterSpec;
 
@@ -66,6 +67,9 @@ impl Layer for PositionEmbedding {
         }
         None
     }
+
+    /// Nothing is saved.
+    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     /// The gradient passes through as it is, but for what was dropped; what each position gets is summed already here, which makes the stash
     /// smaller by the number of sequences.

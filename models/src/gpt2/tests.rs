@@ -1,12 +1,14 @@
 //! GPT-2 against candle's autograd, against finite differences, and against itself cut in other ways.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::build;
 use crate::config::{Ablation, GptConfig};
 use crate::error::ModelError;
 use crate::init;
-use crate::layer::{MaskKey, MicroBatchShape};
+use crate::layer::{LossSum, MaskKey, MicroBatchShape};
 use crate::model::{LayerRole, Tying};
 use crate::testing::{
     Backward, Batch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
@@ -173,6 +175,44 @@ fn how_layers_are_grouped_and_how_the_backward_is_split_cannot_be_seen_in_the_bi
                 }
             }
         }
+    }
+}
+
+/// Every set of segments of a chain of five layers in the middle, and of whole units.
+#[test]
+fn checkpointing_cannot_be_seen_in_the_bits() {
+    for (tie_embeddings, masks) in [(false, None), (true, Some(MASKS))] {
+        let config = GptConfig { tie_embeddings, dropout: 0.1, num_layers: 3, ..config() };
+        let model = build(&config).unwrap();
+        let batch = Batch { masks, ..Batch::random(2, 13, 37, 5) };
+        let result = |mut run: Run| {
+            let losses = [0; 2].map(|_| run.step(&batch, Backward::Full, 0.03));
+            (losses, run.gradients())
+        };
+        let want = result(Run::new(&model, 100));
+        // Bit `i` of `cuts`: a segment begins with layer `i`; segments end where the next begins, the last one at 6.
+        for cuts in 1_usize..64 {
+            let starts: Vec<usize> = (0..6).filter(|i| cuts >> i & 1 == 1).collect();
+            let ends = starts[1..].iter().copied().chain([6]);
+            let segments: Vec<_> = starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
+            let got = result(Run::new(&model, 100).with_checkpoints(|_| segments.clone()));
+            assert_same_result(&format!("{segments:?}"), &got, &want);
+        }
+        for layers_per_unit in [1, 2, 4, 100] {
+            let run = Run::new(&model, layers_per_unit);
+            let got = result(run.with_checkpoints(|num_layers| std::iter::once(0..num_layers).collect()));
+            assert_same_result(&format!("whole units of {layers_per_unit}"), &got, &want);
+        }
+    }
+}
+
+type StepResult = ([LossSum; 2], BTreeMap<String, Vec<f32>>);
+
+#[track_caller]
+fn assert_same_result(what: &str, got: &StepResult, want: &StepResult) {
+    assert_eq!(got.0, want.0, "{what}");
+    for (name, gradient) in &got.1 {
+        assert_same_bits(&format!("{name}, {what}"), gradient, &want.1[name]);
     }
 }
 

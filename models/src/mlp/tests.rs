@@ -35,6 +35,22 @@ fn a_split_backward_gives_the_same_bits() {
 }
 
 #[test]
+fn checkpointing_cannot_be_seen_in_the_bits() {
+    let model = build(&config()).unwrap();
+    let batch = Batch::random(2, 13, 37, 5);
+    let gradients = |mut run: Run| {
+        run.step(&batch, Backward::Full, 0.03);
+        run.gradients()
+    };
+    let want = gradients(Run::new(&model, 100));
+    for segments in [vec![0..4], vec![1..3], vec![1..2, 2..3], vec![0..2, 3..4]] {
+        for (name, gradient) in gradients(Run::new(&model, 100).with_checkpoints(|_| segments.clone())) {
+            assert_same_bits(&name, &gradient, &want[&name]);
+        }
+    }
+}
+
+#[test]
 fn dropout_is_refused() {
     let error = build(&GptConfig { dropout: 0.1, ..config() }).unwrap_err();
     assert_eq!(error.to_string(), "dropout = 0.1: the mlp family has no dropout; use 0, or the gpt2 family");

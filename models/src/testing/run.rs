@@ -1,6 +1,7 @@
 //! Runs of a whole model over units of a given number of layers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{Result, Tensor};
@@ -12,7 +13,7 @@ use crate::init;
 use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
-use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
+use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 /// A small untied model; tests change what they are about.
 pub(crate) fn config() -> GptConfig {
@@ -116,12 +117,24 @@ impl Run {
         run
     }
 
+    /// The same run with the segments that `segments_of` says for a unit, given its number of layers.
+    pub(crate) fn with_checkpoints(mut self, segments_of: impl Fn(usize) -> Vec<Range<usize>>) -> Self {
+        let checkpointed = self.units.into_iter().map(|unit| {
+            let segments = segments_of(unit.layers().len());
+            unit.with_checkpoints(segments)
+        });
+        self.units = checkpointed.collect();
+        self
+    }
+
     /// One micro-batch: the loss, with the gradients added to those before.
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
         // NaN shows whoever reads what was never written.
         let filled = |len: usize| Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
         let mut workspace = filled(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
+        // One room for all units, as large as the largest needs it.
+        let mut recomputed = filled(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
         let mut saved: Vec<_> = sizes.iter().map(|sizes| filled(sizes.saved)).collect();
         let (tokens, shape) = (batch.tokens(), batch.shape);
         let mut input = filled(0);
@@ -130,12 +143,20 @@ impl Run {
             self.units.iter().zip(&self.parameters).zip(saved.iter_mut().zip(&sizes))
         {
             let mut output = filled(sizes.output);
-            let (input_here, workspace) = (&input, &mut workspace);
+            let (input, output_here) = (&mut input, &mut output);
             loss = unit.forward(
                 shape,
-                UnitForward { tokens, parameters, input: input_here, output: &mut output, saved, workspace },
+                UnitForward {
+                    tokens,
+                    parameters,
+                    input,
+                    output: output_here,
+                    saved,
+                    recomputed: &mut recomputed,
+                    workspace: &mut workspace,
+                },
             );
-            input = output;
+            *input = output;
         }
         let mut gradient = filled(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
         let mut stashes: Vec<_> = sizes.iter().map(|sizes| filled(sizes.stash)).collect();
@@ -143,6 +164,9 @@ impl Run {
             let (unit, parameters) = (&self.units[index], &self.parameters[index]);
             let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
             let (gradient, workspace, stash) = (&mut gradient, &mut workspace, &mut stashes[index]);
+            let recomputed = &mut recomputed;
+            recomputed.write(|room| room.fill(f32::NAN));
+            unit.recompute(shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
             match backward {
                 Backward::Full => unit.backward(
                     shape,
@@ -151,6 +175,7 @@ impl Run {
                         parameters,
                         gradient,
                         saved,
+                        recomputed,
                         parameter_gradients,
                         workspace,
                         loss_seed,
