@@ -7,8 +7,8 @@
 //!
 //! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
 //! gradient reads weights and leaves what the *weight* gradient needs in a `stash`; the weight gradient reads
-//! saved activations and the stash, never a weight, and adds into the flat gradient. The full backward is one
-//! after the other, so a fused and a split backward give the same bits.
+//! saved activations and the stash, never a weight, and adds into the flat gradient. A full backward is one after the
+//! other, so a fused and a split backward give the same bits.
 
 use std::fmt::Debug;
 
@@ -81,6 +81,9 @@ pub struct LayerSizes {
     pub output: usize,
     /// Elements kept from forward to backward, beside the input.
     pub saved: usize,
+    /// Of the saved elements, how many at the end stay f32 in every precision: statistics, and what a loss is computed
+    /// from.
+    pub saved_exact: usize,
     /// Elements handed from the input gradient to the weight gradient.
     pub stash: usize,
     /// Scratch elements of the forward; contents are not kept between calls.
@@ -192,18 +195,4 @@ pub trait Layer: Debug + Send + Sync {
 
     /// Adds the gradient of the parameters.
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
-
-    /// The full backward: the input gradient, then the weight gradient.
-    fn backward(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>, parameter_gradients: &mut [f32]) {
-        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed } =
-            args;
-        self.backward_input(
-            shape,
-            BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed },
-        );
-        self.backward_weight(
-            shape,
-            BackwardWeightArgs { tokens, input, saved, stash, parameter_gradients, workspace },
-        );
-    }
 }

@@ -67,6 +67,7 @@
 
 pub mod buffer;
 pub mod config;
+pub mod element;
 pub mod error;
 pub mod gpt2;
 pub mod init;
@@ -84,6 +85,7 @@ pub mod unit;
 
 pub use buffer::Buffer;
 pub use config::{Ablation, GptConfig};
+pub use element::{Element, ElementType};
 pub use error::ModelError;
 pub use layer::Layer;
 pub use loss::{CrossEntropy, Loss};

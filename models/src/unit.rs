@@ -6,11 +6,24 @@
 //! Layers may be checkpointed (arXiv:1604.06174) in *segments*: of a segment only the input is kept, and the backward
 //! runs its forward once more, into a room that all segments share. See [`Unit::with_checkpoints`].
 
+/// Calls a method of a unit with the type that it stores, as its type argument.
+macro_rules! with_element {
+    ($unit:ident . $method:ident ($($argument:expr),*)) => {
+        match $unit.element {
+            ElementType::F32 => $unit.$method::<f32>($($argument),*),
+            ElementType::Bf16 => $unit.$method::<bf16>($($argument),*),
+            ElementType::F16 => $unit.$method::<f16>($($argument),*),
+        }
+    };
+}
+
 mod args;
 mod backward;
 mod forward;
+mod halves;
 mod places;
 mod regions;
+mod rooms;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::element::{Element, ElementType};
 use crate::layer::{Layer, MicroBatchShape};
 use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
@@ -33,7 +47,7 @@ pub struct ParameterEntry {
     pub range: Range<usize>,
 }
 
-/// How many elements a unit needs for one micro-batch.
+/// How many elements a unit needs for one micro-batch: of the unit's type but for what is said to be `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitSizes {
     /// Elements of the input activation; 0 for a unit that begins with tokens.
@@ -46,9 +60,10 @@ pub struct UnitSizes {
     pub recompute: usize,
     /// Elements from input gradient to weight gradient when the two are apart: the sum over the layers.
     pub stash: usize,
-    /// Scratch of forward, full backward and both halves; holds one layer's stash for the full backward.
+    /// Scratch of all passes in `f32`; holds one layer's stash for the full backward, and where the unit's type is
+    /// another, one layer's parameters and activations.
     pub workspace: usize,
-    /// Elements of the gradient that runs through the unit: the widest activation.
+    /// Elements of the gradient that runs through the unit, in `f32`: the widest activation.
     pub gradient: usize,
 }
 
@@ -62,6 +77,7 @@ pub struct Unit {
     num_elements: usize,
     /// Layers whose saved values are not kept, as indices of `layers`, ascending.
     segments: Vec<Range<usize>>,
+    element: ElementType,
 }
 
 impl Unit {
@@ -80,7 +96,22 @@ impl Unit {
             let start = entries.get(num_before).map_or(end, |first| first.range.start);
             ranges.push(start..end);
         }
-        Self { layers, ranges, entries, num_elements: end, segments: Vec::new() }
+        let (segments, element) = (Vec::new(), ElementType::F32);
+        Self { layers, ranges, entries, num_elements: end, segments, element }
+    }
+
+    /// The same unit with parameters, activations and what it keeps in `element`, and f32 for workspaces, the gradient
+    /// that runs through it and the gradients of parameters.
+    ///
+    /// Layers compute in f32. What a layer hands on or keeps is rounded, as is the gradient that it hands back and,
+    /// between the two halves of its backward, what the second reads. Statistics and logits stay f32.
+    pub fn with_precision(self, element: ElementType) -> Self {
+        Self { element, ..self }
+    }
+
+    /// The type of parameters, activations and what is kept.
+    pub fn element_type(&self) -> ElementType {
+        self.element
     }
 
     /// The same unit, keeping of each segment of layers only the input: what they save goes to a room of
@@ -133,6 +164,10 @@ impl Unit {
 }
 
 /// Lets `f` write to two buffers at once.
-fn write_both<R>(first: &mut Buffer, second: &mut Buffer, f: impl FnOnce(&mut [f32], &mut [f32]) -> R) -> R {
-    first.write(|first| second.write(|second| f(first, second)))
+fn write_both<A: Element, B: Element, R>(
+    first: &mut Buffer,
+    second: &mut Buffer,
+    f: impl FnOnce(&mut [A], &mut [B]) -> R,
+) -> R {
+    first.write_as(|first| second.write_as(|second| f(first, second)))
 }

@@ -59,7 +59,13 @@ impl Attention {
     /// Elements of what is saved: qkv, attention's output, log-sum-exp, statistics.
     fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
         let activation = shape.num_tokens() * self.width;
-        [3 * activation, activation, self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
+        let [log_sum_exp, statistics] = self.statistics_lens(shape);
+        [3 * activation, activation, log_sum_exp, statistics]
+    }
+
+    /// Elements of log-sum-exp and statistics, the last of what is saved.
+    fn statistics_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
     }
 
     /// Elements of the stash: the branch's gradient, the norm's output, the gradients of the norm's parameters.
@@ -120,6 +126,7 @@ impl Layer for Attention {
             input: activation,
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
+            saved_exact: layout::extent(self.statistics_lens(shape)),
             stash: layout::extent(self.stash_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: layout::extent(self.backward_workspace_lens(shape)),

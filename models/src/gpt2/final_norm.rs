@@ -44,6 +44,7 @@ impl Layer for FinalNorm {
             input: activation,
             output: activation,
             saved: 2 * shape.num_tokens(),
+            saved_exact: 2 * shape.num_tokens(),
             stash: layout::extent([self.width; 2]),
             forward_workspace: 0,
             backward_workspace: activation,

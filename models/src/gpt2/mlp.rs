@@ -100,6 +100,7 @@ impl Layer for Mlp {
             input: activation,
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
+            saved_exact: 2 * shape.num_tokens(),
             stash: layout::extent(self.stash_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: activation,

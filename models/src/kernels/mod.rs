@@ -11,6 +11,7 @@
 pub mod adamw;
 pub mod attention;
 pub mod bias;
+pub mod convert;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;

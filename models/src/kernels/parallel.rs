@@ -23,14 +23,14 @@ pub(super) trait Rows: Sized + Send {
 
 /// Rows to read: `[num_rows, width]`.
 #[derive(Clone, Copy)]
-pub(super) struct Read<'a> {
-    pub(super) elements: &'a [f32],
+pub(super) struct Read<'a, T = f32> {
+    pub(super) elements: &'a [T],
     pub(super) width: usize,
 }
 
 /// Rows to write: `[num_rows, width]`.
-pub(super) struct Write<'a> {
-    pub(super) elements: &'a mut [f32],
+pub(super) struct Write<'a, T = f32> {
+    pub(super) elements: &'a mut [T],
     pub(super) width: usize,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct Write<'a> {
 pub(super) struct PerRow<'a, T>(pub(super) &'a [T]);
 
 /// `elements` as rows to read.
-pub(super) fn read(elements: &[f32], width: usize) -> Read<'_> {
+pub(super) fn read<T>(elements: &[T], width: usize) -> Read<'_, T> {
     Read { elements, width }
 }
 
 /// `elements` as rows to write.
-pub(super) fn write(elements: &mut [f32], width: usize) -> Write<'_> {
+pub(super) fn write<T>(elements: &mut [T], width: usize) -> Write<'_, T> {
     Write { elements, width }
 }
 
-impl Rows for Read<'_> {
+impl<T: Sync> Rows for Read<'_, T> {
     fn num_rows(&self) -> usize {
         self.elements.len() / self.width
     }
@@ -63,7 +63,7 @@ impl Rows for Read<'_> {
     }
 }
 
-impl Rows for Write<'_> {
+impl<T: Send> Rows for Write<'_, T> {
     fn num_rows(&self) -> usize {
         self.elements.len() / self.width
     }

@@ -3,7 +3,9 @@
 use super::build;
 use crate::config::GptConfig;
 use crate::model::{LayerRole, Tying};
-use crate::testing::{Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config};
+use crate::testing::{
+    Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, segments,
+};
 
 fn check(config: &GptConfig, num_sequences: usize, seq_length: usize, masked: usize) {
     let batch = Batch::random(num_sequences, seq_length, config.vocab_size, masked);
@@ -43,7 +45,9 @@ fn checkpointing_cannot_be_seen_in_the_bits() {
         run.gradients()
     };
     let want = gradients(Run::new(&model, 100));
-    for segments in [vec![0..4], vec![1..3], vec![1..2, 2..3], vec![0..2, 3..4]] {
+    for segments in
+        [segments([(0, 4)]), segments([(1, 3)]), segments([(1, 2), (2, 3)]), segments([(0, 2), (3, 4)])]
+    {
         for (name, gradient) in gradients(Run::new(&model, 100).with_checkpoints(|_| segments.clone())) {
             assert_same_bits(&name, &gradient, &want[&name]);
         }

@@ -72,9 +72,12 @@ impl Layer for Head {
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let saved = layout::extent(self.saved_lens(shape));
         LayerSizes {
             input: shape.num_tokens() * self.width,
-            saved: layout::extent(self.saved_lens(shape)),
+            saved,
+            // The loss is taken from f32 logits, and so is its gradient.
+            saved_exact: saved,
             ..LayerSizes::default()
         }
     }

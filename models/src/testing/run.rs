@@ -9,6 +9,7 @@ use candle_core::{Result, Tensor};
 use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::config::{Ablation, GptConfig};
+use crate::element::ElementType;
 use crate::init;
 use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
@@ -28,6 +29,11 @@ pub(crate) fn config() -> GptConfig {
         dropout: 0.0,
         ablation: Ablation::None,
     }
+}
+
+/// Ranges as segments are given; a list of one range looks like a slip to clippy.
+pub(crate) fn segments<const K: usize>(ranges: [(usize, usize); K]) -> Vec<Range<usize>> {
+    ranges.map(|(start, end)| start..end).into()
 }
 
 /// Elements behind every buffer's own, as shards need; they are zero where they are parameters or gradients.
@@ -87,6 +93,19 @@ pub(crate) struct Run {
     pub(crate) units: Vec<Unit>,
     parameters: Vec<Buffer>,
     gradients: Vec<Buffer>,
+    element: ElementType,
+}
+
+/// NaN, which shows whoever reads what was never written.
+fn filled(len: usize, element: ElementType) -> Buffer {
+    let nan = Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
+    converted(&nan, element)
+}
+
+fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
+    let mut converted = Buffer::zeros_of(buffer.len(), element).unwrap();
+    converted.copy_from(buffer, buffer.len());
+    converted
 }
 
 impl Run {
@@ -102,6 +121,7 @@ impl Run {
             parameters: units.iter().map(zeros).collect(),
             gradients: units.iter().map(zeros).collect(),
             units,
+            element: ElementType::F32,
         };
         for (unit, parameters) in run.units.iter().zip(&mut run.parameters) {
             for entry in unit.entries() {
@@ -117,6 +137,14 @@ impl Run {
         run
     }
 
+    /// The same run in another type, its parameters rounded to it.
+    pub(crate) fn with_precision(mut self, element: ElementType) -> Self {
+        self.units = self.units.into_iter().map(|unit| unit.with_precision(element)).collect();
+        self.parameters = self.parameters.iter().map(|parameters| converted(parameters, element)).collect();
+        self.element = element;
+        self
+    }
+
     /// The same run with the segments that `segments_of` says for a unit, given its number of layers.
     pub(crate) fn with_checkpoints(mut self, segments_of: impl Fn(usize) -> Vec<Range<usize>>) -> Self {
         let checkpointed = self.units.into_iter().map(|unit| {
@@ -130,19 +158,19 @@ impl Run {
     /// One micro-batch: the loss, with the gradients added to those before.
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
-        // NaN shows whoever reads what was never written.
-        let filled = |len: usize| Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
-        let mut workspace = filled(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
+        let stored = |len: usize| filled(len, self.element);
+        let wide = |len: usize| filled(len, ElementType::F32);
+        let mut workspace = wide(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
         // One room for all units, as large as the largest needs it.
-        let mut recomputed = filled(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
-        let mut saved: Vec<_> = sizes.iter().map(|sizes| filled(sizes.saved)).collect();
+        let mut recomputed = stored(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
+        let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
         let (tokens, shape) = (batch.tokens(), batch.shape);
-        let mut input = filled(0);
+        let mut input = stored(0);
         let mut loss = None;
         for ((unit, parameters), (saved, sizes)) in
             self.units.iter().zip(&self.parameters).zip(saved.iter_mut().zip(&sizes))
         {
-            let mut output = filled(sizes.output);
+            let mut output = stored(sizes.output);
             let (input, output_here) = (&mut input, &mut output);
             loss = unit.forward(
                 shape,
@@ -158,14 +186,14 @@ impl Run {
             );
             *input = output;
         }
-        let mut gradient = filled(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
-        let mut stashes: Vec<_> = sizes.iter().map(|sizes| filled(sizes.stash)).collect();
+        let mut gradient = wide(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
+        let mut stashes: Vec<_> = sizes.iter().map(|sizes| stored(sizes.stash)).collect();
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], &self.parameters[index]);
             let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
             let (gradient, workspace, stash) = (&mut gradient, &mut workspace, &mut stashes[index]);
             let recomputed = &mut recomputed;
-            recomputed.write(|room| room.fill(f32::NAN));
+            recomputed.copy_from(&wide(recomputed.len()), recomputed.len());
             unit.recompute(shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
             match backward {
                 Backward::Full => unit.backward(
@@ -207,6 +235,7 @@ impl Run {
     pub(crate) fn parameters(&self) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
         let mut all = BTreeMap::new();
         for (unit, parameters) in self.units.iter().zip(&self.parameters) {
+            let parameters = converted(parameters, ElementType::F32);
             for entry in unit.entries() {
                 let values = parameters.read()[entry.range.clone()].to_vec();
                 all.insert(entry.spec.name.clone(), (entry.spec.shape.clone(), values));

@@ -1,4 +1,7 @@
 //! What a unit's passes work on: buffers that the caller owns.
+//!
+//! Workspaces, the gradient that runs through a unit and the gradients of parameters are `f32`; everything else is of
+//! the unit's type.
 
 use crate::buffer::Buffer;
 use crate::layer::Tokens;

@@ -1,14 +1,22 @@
-//! The backward of a unit, at once or in its two halves, layer by layer from the last.
+//! The full backward of a unit, layer by layer from the last.
+
+use half::{bf16, f16};
 
 use super::forward::Forward;
-use super::places::Arenas;
-use super::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, write_both};
-use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape};
+use super::places::{Arenas, Share};
+use super::{Unit, UnitBackward, rooms, write_both};
+use crate::element::{Element, ElementType};
+use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens};
 use crate::layout;
 
 impl Unit {
-    /// The full backward.
+    /// The full backward. Where there are segments, [`Unit::recompute`] has run for this micro-batch, and nothing else
+    /// has used the room since.
     pub fn backward(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
+        with_element!(self.backward_as(shape, args))
+    }
+
+    fn backward_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
         let UnitBackward {
             tokens,
             parameters,
@@ -19,7 +27,9 @@ impl Unit {
             workspace,
             loss_seed,
         } = args;
-        let parameters = &*parameters.read();
+        // What no layer reads need not be there: it may be resharded, and of any type.
+        let parameters = self.backward_reads_weights().then(|| parameters.read_as::<E>());
+        let parameters = parameters.as_deref().unwrap_or_default();
         write_both(saved, recomputed, |kept, room| {
             write_both(gradient, parameter_gradients, |gradient, parameter_gradients| {
                 workspace.write(|workspace| {
@@ -34,88 +44,53 @@ impl Unit {
                             run.recompute_segment(&shares[self.segments[segment].clone()], &mut arenas);
                             segment_in_room = Some(segment);
                         }
-                        let sizes = share.sizes;
-                        let [input, saved] = arenas.lend([&share.input, &share.saved]);
-                        let [workspace, stash] =
-                            layout::split_mut(workspace, [sizes.backward_workspace, sizes.stash]);
-                        share.layer.backward(
-                            shape,
-                            BackwardInputArgs {
-                                tokens,
-                                parameters: share.parameters_for_backward(parameters),
-                                input,
-                                saved,
-                                gradient: &mut gradient[..sizes.input.max(sizes.output)],
-                                stash,
-                                workspace,
-                                loss_seed,
-                            },
-                            &mut parameter_gradients[share.parameters.clone()],
-                        );
+                        let mut run = Backward { shape, tokens, parameters, gradient, workspace, loss_seed };
+                        run.layer(share, &mut arenas, &mut parameter_gradients[share.parameters.clone()]);
                     }
                 });
             });
         });
     }
+}
 
-    /// The input gradient.
-    ///
-    /// # Panics
-    /// If the unit has segments: their values would have to outlive the room until the weight gradient.
-    pub fn backward_input(&self, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
-        let UnitBackwardInput { tokens, parameters, gradient, saved, stash, workspace, loss_seed } = args;
-        self.assert_keeps_all();
-        let parameters = &*parameters.read();
-        write_both(gradient, saved, |gradient, kept| {
-            write_both(stash, workspace, |stash, workspace| {
-                let mut arenas = Arenas { kept, room: &mut [], output: &mut [] };
-                for share in self.shares(shape).iter().rev() {
-                    let sizes = share.sizes;
-                    let [input, saved] = arenas.lend([&share.input, &share.saved]);
-                    share.layer.backward_input(
-                        shape,
-                        BackwardInputArgs {
-                            tokens,
-                            parameters: share.parameters_for_backward(parameters),
-                            input,
-                            saved,
-                            gradient: &mut gradient[..sizes.input.max(sizes.output)],
-                            stash: &mut stash[share.stash.clone()],
-                            workspace: &mut workspace[..sizes.backward_workspace],
-                            loss_seed,
-                        },
-                    );
-                }
-            })
-        });
-    }
+/// What full backwards of a unit's layers have in common.
+struct Backward<'a, E> {
+    shape: MicroBatchShape,
+    tokens: Tokens<'a>,
+    parameters: &'a [E],
+    gradient: &'a mut [f32],
+    workspace: &'a mut [f32],
+    loss_seed: f32,
+}
 
-    /// The weight gradient of every layer; bit-identical to the full backward's.
-    ///
-    /// # Panics
-    /// As [`Unit::backward_input`].
-    pub fn backward_weight(&self, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
-        let UnitBackwardWeight { tokens, saved, stash, parameter_gradients, workspace } = args;
-        self.assert_keeps_all();
-        let (kept, stash) = (&*saved.read(), &*stash.read());
-        write_both(parameter_gradients, workspace, |parameter_gradients, workspace| {
-            for share in self.shares(shape).iter().rev() {
-                share.layer.backward_weight(
-                    shape,
-                    BackwardWeightArgs {
-                        tokens,
-                        input: share.input.read(kept),
-                        saved: share.saved.read(kept),
-                        stash: &stash[share.stash.clone()],
-                        parameter_gradients: &mut parameter_gradients[share.parameters.clone()],
-                        workspace: &mut workspace[..share.sizes.backward_workspace],
-                    },
-                );
-            }
-        });
-    }
-
-    fn assert_keeps_all(&self) {
-        assert!(self.segments.is_empty(), "a unit with segments runs its backward at once, not in halves");
+impl<E: Element> Backward<'_, E> {
+    /// The input gradient and then the weight gradient, which reads what it would read if the two were apart.
+    fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_, E>, parameter_gradients: &mut [f32]) {
+        let (sizes, tokens) = (share.sizes, self.tokens);
+        let [input, saved] = arenas.lend([&share.input, &share.saved]);
+        let [parameter_room, input_room, saved_room, workspace, stash] =
+            layout::split_mut(self.workspace, share.backward_rooms());
+        let input = rooms::widened(input, input_room);
+        let saved = rooms::widened_saved_mut(saved, sizes, saved_room);
+        share.layer.backward_input(
+            self.shape,
+            BackwardInputArgs {
+                tokens,
+                parameters: rooms::widened(share.parameters_for_backward(self.parameters), parameter_room),
+                input,
+                saved,
+                gradient: &mut self.gradient[..sizes.input.max(sizes.output)],
+                stash,
+                workspace,
+                loss_seed: self.loss_seed,
+            },
+        );
+        rooms::round::<E>(&mut self.gradient[..sizes.input]);
+        rooms::round_saved::<E>(saved, sizes);
+        rooms::round::<E>(stash);
+        share.layer.backward_weight(
+            self.shape,
+            BackwardWeightArgs { tokens, input, saved, stash, parameter_gradients, workspace },
+        );
     }
 }

@@ -8,7 +8,8 @@
 use std::array;
 use std::ops::Range;
 
-use super::{Unit, UnitSizes};
+use super::{Unit, UnitSizes, rooms};
+use crate::element::ElementType;
 use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
 
@@ -31,6 +32,8 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Share<'a> {
     pub(super) layer: &'a dyn Layer,
+    /// What the unit stores.
+    element: ElementType,
     pub(super) sizes: LayerSizes,
     pub(super) parameters: Range<usize>,
     pub(super) input: Place,
@@ -42,22 +45,32 @@ pub(super) struct Share<'a> {
 }
 
 impl Place {
-    /// The elements, where the kept buffer is all there is.
-    pub(super) fn read<'a>(&self, kept: &'a [f32]) -> &'a [f32] {
-        assert!(self.arena == Arena::Kept, "only a unit without segments reads what it kept alone");
+    /// The elements, in the kept buffer.
+    ///
+    /// # Panics
+    /// If they are in a segment's room.
+    pub(super) fn read<'a, E>(&self, kept: &'a [E]) -> &'a [E] {
+        assert!(self.arena == Arena::Kept, "a segment keeps nothing but its input");
         &kept[self.range.clone()]
     }
 }
 
 impl Share<'_> {
     /// The layer's parameters, or nothing where its input gradient does not read them: they may be resharded then.
-    pub(super) fn parameters_for_backward<'p>(&self, parameters: &'p [f32]) -> &'p [f32] {
+    pub(super) fn parameters_for_backward<'p, E>(&self, parameters: &'p [E]) -> &'p [E] {
         if self.layer.backward_reads_weights() { &parameters[self.parameters.clone()] } else { &[] }
     }
 
-    /// What the layer saves, as elements of the kept buffer; `None` in a segment.
-    pub(super) fn kept(&self) -> Option<Range<usize>> {
-        (self.saved.arena == Arena::Kept).then(|| self.saved.range.clone())
+    /// Elements of the rooms that a forward works in.
+    pub(super) fn forward_rooms(&self) -> [usize; 5] {
+        rooms::forward_rooms(self.element, self.parameters.len(), self.sizes)
+    }
+
+    /// Elements of the rooms that a backward works in.
+    pub(super) fn backward_rooms(&self) -> [usize; 5] {
+        let reads_weights = self.layer.backward_reads_weights();
+        let num_parameters = if reads_weights { self.parameters.len() } else { 0 };
+        rooms::backward_rooms(self.element, num_parameters, self.sizes)
     }
 }
 
@@ -80,8 +93,8 @@ impl Unit {
                 }
             }
             total.stash = aligned(share.stash.end);
-            let backward = layout::extent([sizes.backward_workspace, sizes.stash]);
-            total.workspace = total.workspace.max(sizes.forward_workspace).max(backward);
+            let rooms = [share.forward_rooms(), share.backward_rooms()].map(layout::extent);
+            total.workspace = total.workspace.max(rooms[0]).max(rooms[1]);
             total.gradient = total.gradient.max(sizes.input).max(sizes.output);
         }
         total
@@ -103,12 +116,13 @@ impl Unit {
                 false => Place { arena: Arena::Room, range: room.take(len) },
             };
             let input = place(segment.is_none() || begins_segment, sizes.input);
-            let saved = place(segment.is_none(), sizes.saved);
+            let saved = place(segment.is_none(), rooms::num_stored(self.element, sizes));
             if let Some(before) = shares.last_mut() {
                 before.output = Place { arena: input.arena, range: input.range.clone() };
             }
             shares.push(Share {
                 layer: layer.as_ref(),
+                element: self.element,
                 sizes,
                 parameters: parameters.clone(),
                 input,
@@ -134,15 +148,15 @@ impl Taken {
 }
 
 /// The buffers of a pass, which places are looked up in.
-pub(super) struct Arenas<'a> {
-    pub(super) kept: &'a mut [f32],
-    pub(super) room: &'a mut [f32],
-    pub(super) output: &'a mut [f32],
+pub(super) struct Arenas<'a, E> {
+    pub(super) kept: &'a mut [E],
+    pub(super) room: &'a mut [E],
+    pub(super) output: &'a mut [E],
 }
 
-impl Arenas<'_> {
+impl<E> Arenas<'_, E> {
     /// The elements at `K` places that do not overlap.
-    pub(super) fn lend<const K: usize>(&mut self, places: [&Place; K]) -> [&mut [f32]; K] {
+    pub(super) fn lend<const K: usize>(&mut self, places: [&Place; K]) -> [&mut [E]; K] {
         let inside = |arena: Arena| places.map(|p| if p.arena == arena { p.range.clone() } else { 0..0 });
         let why = "a layer's places lie inside its unit's buffers and apart from each other";
         let mut kept = self.kept.get_disjoint_mut(inside(Arena::Kept)).expect(why).into_iter();

@@ -1,10 +1,12 @@
 //! What holds for every unit; that passes compute the right thing is shown by the families' tests.
 
+mod precision;
+
 use super::*;
 use crate::buffer::Buffer;
 use crate::gpt2;
 use crate::layer::Tokens;
-use crate::testing::{Batch, config};
+use crate::testing::{Batch, config, segments};
 
 fn layers() -> Vec<Arc<dyn Layer>> {
     gpt2::build(&config()).unwrap().layers.into_iter().map(|layer| layer.layer).collect()
@@ -51,15 +53,15 @@ fn a_segment_keeps_its_input_and_the_room_holds_the_largest() {
     assert_eq!((plain.saved, plain.recompute), (all, 0));
     let block = kept(1) + kept(2) - input(1);
     for (segments, saved, recompute) in [
-        (vec![1..3], all - block, block),
-        (vec![1..3, 3..5], all - 2 * block, block),
-        (vec![1..5], all - 2 * block - input(3), 2 * block + input(3)),
+        (segments([(1, 3)]), all - block, block),
+        (segments([(1, 3), (3, 5)]), all - 2 * block, block),
+        (segments([(1, 5)]), all - 2 * block - input(3), 2 * block + input(3)),
         (
-            vec![1..2, 2..5],
+            segments([(1, 2), (2, 5)]),
             all - 2 * block - input(3) + input(2),
             2 * block + input(3) - kept(1) + input(1) - input(2),
         ),
-        (vec![0..6], kept(6), all - kept(6)),
+        (segments([(0, 6)]), kept(6), all - kept(6)),
     ] {
         let sizes = sizes_with(segments.clone());
         assert_eq!(sizes, UnitSizes { saved, recompute, ..plain }, "{segments:?}");
@@ -69,7 +71,7 @@ fn a_segment_keeps_its_input_and_the_room_holds_the_largest() {
 #[test]
 #[should_panic(expected = "segments [1..3, 2..4] are no ascending ranges of 7 layers")]
 fn overlapping_segments_are_refused() {
-    let _ = Unit::new(layers()).with_checkpoints(vec![1..3, 2..4]);
+    let _ = Unit::new(layers()).with_checkpoints(segments([(1, 3), (2, 4)]));
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn overlapping_segments_are_refused() {
 fn a_unit_with_segments_refuses_half_a_backward() {
     let batch = Batch::random(1, 3, 37, 0);
     let buffer = || Buffer::zeros(0).unwrap();
-    let unit = Unit::new(layers()).with_checkpoints(vec![1..3]);
+    let unit = Unit::new(layers()).with_checkpoints(segments([(1, 3)]));
     unit.backward_weight(
         batch.shape,
         UnitBackwardWeight {
