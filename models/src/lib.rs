@@ -81,6 +81,7 @@ pub mod parameter;
 pub mod shared;
 #[cfg(test)]
 mod testing;
+pub mod timed;
 pub mod unit;
 
 pub use buffer::Buffer;

@@ -81,7 +81,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit of these layers, in order. Every parameter starts at a multiple of [`layout::ALIGNMENT`] elements.
+    /// A unit of these layers, in order. Every parameter starts at a multiple of [`crate::layout::ALIGNMENT`] elements.
     pub fn new(layers: Vec<Arc<dyn Layer>>) -> Self {
         let mut entries: Vec<ParameterEntry> = Vec::new();
         let mut ranges = Vec::with_capacity(layers.len());

@@ -1,7 +1,7 @@
 //! Dropout (arXiv:1207.0580): elements become 0 with a given probability, the others are divided by what is left.
 //!
 //! A mask is a function of the step, the sequence's place in the step's global batch, the place in the model, the head
-//! and the position ([`super::philox`]), and of nothing else. So it is the same on every grid, for every micro-batch
+//! and the position (Philox 4x32-10), and of nothing else. So it is the same on every grid, for every micro-batch
 //! size and number of threads, and it is computed again in the backward and in a recomputation instead of being kept.
 //!
 //! Two levels of keys: the seed's key turns (step, sequence) into the sequence's key, and that one turns
