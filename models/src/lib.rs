@@ -3,6 +3,9 @@
 //! A [`Model`] is a chain of [`Layer`]s. Whoever runs it groups consecutive layers into [`Unit`]s, each with one flat
 //! parameter [`Buffer`], and calls forward and backward on them. Nothing here knows of ranks, stages or shards.
 //!
+//! A unit may store 16-bit values ([`Unit::with_precision`]) and keep only the input of some of its layers
+//! ([`Unit::with_checkpoints`]); what it computes does not change with how layers are grouped.
+//!
 //! ```
 //! use pipezero_models::layer::{MicroBatchShape, Tokens};
 //! use pipezero_models::unit::{UnitBackward, UnitForward};

@@ -10,9 +10,9 @@
 macro_rules! with_element {
     ($unit:ident . $method:ident ($($argument:expr),*)) => {
         match $unit.element {
-            ElementType::F32 => $unit.$method::<f32>($($argument),*),
-            ElementType::Bf16 => $unit.$method::<bf16>($($argument),*),
-            ElementType::F16 => $unit.$method::<f16>($($argument),*),
+            $crate::element::ElementType::F32 => $unit.$method::<f32>($($argument),*),
+            $crate::element::ElementType::Bf16 => $unit.$method::<half::bf16>($($argument),*),
+            $crate::element::ElementType::F16 => $unit.$method::<half::f16>($($argument),*),
         }
     };
 }

@@ -1,11 +1,9 @@
 //! The full backward of a unit, layer by layer from the last.
 
-use half::{bf16, f16};
-
 use super::forward::Forward;
 use super::places::{Arenas, Share};
 use super::{Unit, UnitBackward, rooms, write_both};
-use crate::element::{Element, ElementType};
+use crate::element::Element;
 use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens};
 use crate::layout;
 

@@ -1,10 +1,8 @@
 //! The forward of a unit, and the recomputation of what it did not keep.
 
-use half::{bf16, f16};
-
 use super::places::{Arenas, Share};
 use super::{Unit, UnitForward, UnitRecompute, rooms, write_both};
-use crate::element::{Element, ElementType};
+use crate::element::Element;
 use crate::layer::{ForwardArgs, LossSum, MicroBatchShape, RecomputeArgs, Tokens};
 use crate::layout;
 

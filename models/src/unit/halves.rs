@@ -1,10 +1,8 @@
 //! The two halves of a unit's backward, for schedules that run them apart.
 
-use half::{bf16, f16};
-
 use super::places::Arenas;
 use super::{Unit, UnitBackwardInput, UnitBackwardWeight, rooms, write_both};
-use crate::element::{Element, ElementType};
+use crate::element::Element;
 use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape};
 use crate::layout;
 

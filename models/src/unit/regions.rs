@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use half::{bf16, f16};
-
 use super::{Unit, rooms};
 use crate::buffer::Buffer;
-use crate::element::{Element, ElementType};
+use crate::element::Element;
 use crate::layer::MicroBatchShape;
 
 impl Unit {
