@@ -5,28 +5,42 @@
 //! of its own is reached by the same door.
 
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Storage, Tensor};
+use half::{bf16, f16};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::Deref;
 
+use crate::element::{Element, ElementType};
 use crate::error::ModelError;
+use crate::kernels::convert;
 
-/// A flat, owned run of `f32` elements.
+/// A flat, owned run of elements, `f32` unless made otherwise.
 #[derive(Debug)]
 pub struct Buffer {
     tensor: Tensor,
     len: usize,
+    element_type: ElementType,
 }
 
 impl Buffer {
-    /// A buffer of `len` zeros.
+    /// A buffer of `len` zeros in `f32`.
     pub fn zeros(len: usize) -> Result<Self, ModelError> {
-        Self::from_vec(vec![0.0; len])
+        Self::zeros_of(len, ElementType::F32)
+    }
+
+    /// A buffer of `len` zeros.
+    pub fn zeros_of(len: usize, element_type: ElementType) -> Result<Self, ModelError> {
+        match element_type {
+            ElementType::F32 => Self::from_vec(vec![0.0_f32; len]),
+            ElementType::Bf16 => Self::from_vec(vec![bf16::ZERO; len]),
+            ElementType::F16 => Self::from_vec(vec![f16::ZERO; len]),
+        }
     }
 
     /// A buffer that takes over `values` without a copy.
-    pub fn from_vec(values: Vec<f32>) -> Result<Self, ModelError> {
+    pub fn from_vec<E: Element>(values: Vec<E>) -> Result<Self, ModelError> {
         let len = values.len();
-        Ok(Self { tensor: Tensor::from_vec(values, len, &Device::Cpu)?, len })
+        Ok(Self { tensor: Tensor::from_vec(values, len, &Device::Cpu)?, len, element_type: E::TYPE })
     }
 
     /// Number of elements.
@@ -39,64 +53,162 @@ impl Buffer {
         self.len == 0
     }
 
+    /// What the elements are.
+    pub fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
     /// Size in bytes.
     pub fn num_bytes(&self) -> u64 {
-        4 * self.len as u64
+        self.element_type.num_bytes() as u64 * self.len as u64
     }
 
-    /// The elements, for reading.
+    /// The elements of a buffer of `f32`, for reading.
     ///
     /// # Panics
-    /// If the storage was replaced by one of another kind, which only this file could do.
+    /// As [`Buffer::read_as`].
     pub fn read(&self) -> Elements<'_> {
-        let (storage, _) = self.tensor.storage_and_layout();
-        Elements { storage }
+        self.read_as::<f32>()
     }
 
-    /// Lets `f` write to the elements and returns what it returns.
+    /// The elements, for reading. An empty buffer can be read as any type.
     ///
     /// # Panics
-    /// As [`Buffer::read`].
+    /// If they are of another type.
+    pub fn read_as<E: Element>(&self) -> Elements<'_, E> {
+        self.assert_holds::<E>();
+        let (storage, _) = self.tensor.storage_and_layout();
+        Elements { storage, element: PhantomData }
+    }
+
+    /// Lets `f` write to the elements of a buffer of `f32` and returns what it returns.
+    ///
+    /// # Panics
+    /// As [`Buffer::read_as`].
     pub fn write<R>(&mut self, f: impl FnOnce(&mut [f32]) -> R) -> R {
-        let op = Write { f: Cell::new(Some(f)), result: Cell::new(None) };
+        self.write_as(f)
+    }
+
+    /// Lets `f` write to the elements and returns what it returns. An empty buffer can be written to as any type.
+    ///
+    /// # Panics
+    /// As [`Buffer::read_as`].
+    pub fn write_as<E: Element, R>(&mut self, f: impl FnOnce(&mut [E]) -> R) -> R {
+        self.assert_holds::<E>();
+        let op = Write { f: Cell::new(Some(f)), result: Cell::new(None), element: PhantomData };
         self.tensor.inplace_op1(&op).expect("a CPU buffer always accepts an in-place CPU operation");
         op.result.into_inner().expect("the operation ran exactly once")
+    }
+
+    /// Copies the first `len` elements of `source`, converted where the types differ: exactly to a wider type, to
+    /// nearest even to a narrower one.
+    ///
+    /// # Panics
+    /// If either buffer is shorter.
+    pub fn copy_from(&mut self, source: &Self, len: usize) {
+        match source.element_type {
+            ElementType::F32 => self.copy_from_type::<f32>(source, len),
+            ElementType::Bf16 => self.copy_from_type::<bf16>(source, len),
+            ElementType::F16 => self.copy_from_type::<f16>(source, len),
+        }
+    }
+
+    fn copy_from_type<S: Element>(&mut self, source: &Self, len: usize) {
+        let source = &source.read_as::<S>()[..len];
+        match self.element_type {
+            ElementType::F32 => self.write_as::<f32, _>(|out| convert::convert(source, &mut out[..len])),
+            ElementType::Bf16 => self.write_as::<bf16, _>(|out| convert::convert(source, &mut out[..len])),
+            ElementType::F16 => self.write_as::<f16, _>(|out| convert::convert(source, &mut out[..len])),
+        }
+    }
+
+    fn assert_holds<E: Element>(&self) {
+        assert!(
+            self.is_empty() || self.element_type == E::TYPE,
+            "a buffer of {:?} cannot be used as one of {:?}",
+            self.element_type,
+            E::TYPE
+        );
     }
 }
 
 /// The elements of a [`Buffer`], borrowed for reading.
 #[derive(Debug)]
-pub struct Elements<'a> {
+pub struct Elements<'a, E = f32> {
     storage: candle_core::StorageRef<'a>,
+    element: PhantomData<E>,
 }
 
-impl Deref for Elements<'_> {
-    type Target = [f32];
+impl<E: Element> Deref for Elements<'_, E> {
+    type Target = [E];
 
-    fn deref(&self) -> &[f32] {
+    fn deref(&self) -> &[E] {
         match &*self.storage {
-            Storage::Cpu(CpuStorage::F32(values)) => values,
-            _ => unreachable!("a buffer holds f32 on the CPU"),
+            // Checked when it was borrowed: only an empty buffer is of another type.
+            Storage::Cpu(storage) => E::of(storage).unwrap_or_default(),
+            _ => unreachable!("a buffer lies on the CPU"),
         }
     }
 }
 
 /// The in-place operation behind [`Buffer::write`]; the cells carry a one-shot closure through candle's `&self`.
-struct Write<F, R> {
+struct Write<E, F, R> {
     f: Cell<Option<F>>,
     result: Cell<Option<R>>,
+    element: PhantomData<E>,
 }
 
-impl<R, F: FnOnce(&mut [f32]) -> R> InplaceOp1 for Write<F, R> {
+impl<E: Element, R, F: FnOnce(&mut [E]) -> R> InplaceOp1 for Write<E, F, R> {
     fn name(&self) -> &'static str {
         "write"
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> candle_core::Result<()> {
-        let CpuStorage::F32(values) = storage else { candle_core::bail!("a buffer holds f32 on the CPU") };
         if let Some(f) = self.f.take() {
-            self.result.set(Some(f(values)));
+            self.result.set(Some(f(E::of_mut(storage).unwrap_or_default())));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
+
+    #[test]
+    fn values_that_every_type_has_survive_every_way() {
+        let values = [0.0, 1.0, -2.5, 448.0, f32::INFINITY];
+        let source = Buffer::from_vec(values.to_vec()).unwrap();
+        for (first, second) in TYPES.into_iter().flat_map(|first| TYPES.map(|second| (first, second))) {
+            let [mut a, mut b] = [first, second].map(|of| Buffer::zeros_of(6, of).unwrap());
+            let mut back = Buffer::zeros(6).unwrap();
+            a.copy_from(&source, 5);
+            b.copy_from(&a, 5);
+            back.copy_from(&b, 5);
+            assert_eq!(back.read()[..5], values, "{first:?} {second:?}");
+            assert_eq!(back.read()[5], 0.0);
+            assert_eq!((b.element_type(), b.len()), (second, 6));
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_type() {
+        let bytes = TYPES.map(|of| Buffer::zeros_of(7, of).unwrap().num_bytes());
+        assert_eq!(bytes, [28, 14, 14]);
+    }
+
+    #[test]
+    fn an_empty_buffer_is_of_every_type() {
+        let mut empty = Buffer::zeros(0).unwrap();
+        assert!(empty.read_as::<bf16>().is_empty());
+        assert_eq!(empty.write_as(|elements: &mut [f16]| elements.len()), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a buffer of Bf16 cannot be used as one of F32")]
+    fn elements_of_another_type_are_refused() {
+        let _ = Buffer::zeros_of(1, ElementType::Bf16).unwrap().read();
     }
 }

@@ -20,6 +20,9 @@ pub struct GptConfig {
     pub tie_embeddings: bool,
     /// Standard deviation of the initial weights.
     pub init_std: f64,
+    /// Share of elements that dropout drops, at least 0 and below 1: behind the embeddings, of the attention weights,
+    /// and of what each branch adds to the residual stream.
+    pub dropout: f64,
     /// A part taken out, to show what it is worth.
     pub ablation: Ablation,
 }
@@ -40,7 +43,7 @@ impl GptConfig {
     /// # Errors
     /// [`ModelError::Shape`] with the first value that breaks a rule.
     pub fn check(&self) -> Result<(), ModelError> {
-        let Self { num_layers, hidden_size, seq_length, vocab_size, init_std, .. } = *self;
+        let Self { num_layers, hidden_size, seq_length, vocab_size, init_std, dropout, .. } = *self;
         for (name, value) in [
             ("num_layers", num_layers),
             ("hidden_size", hidden_size),
@@ -58,6 +61,11 @@ impl GptConfig {
             init_std.is_finite() && init_std >= 0.0,
             || format!("init_std = {init_std}"),
             || "must be a finite number of at least 0; GPT-2 has 0.02".into(),
+        )?;
+        require(
+            (0.0..1.0).contains(&dropout),
+            || format!("dropout = {dropout}"),
+            || "must be at least 0 and below 1; 0 drops nothing, GPT-2 has 0.1".into(),
         )?;
         // Twelve C x C weights per block, two tables of V rows and one of T, in f32; ten times that covers gradients,
         // optimizer state and activations.
@@ -90,6 +98,18 @@ impl GptConfig {
             let repair = nearest_divisor(hidden_size, num_heads);
             format!("must divide hidden_size = {hidden_size}; {repair} does")
         })
+    }
+
+    /// Checks that nothing is to be dropped, for a `family` that has no place for it.
+    ///
+    /// # Errors
+    /// As [`GptConfig::check`].
+    pub fn check_no_dropout(&self, family: &str) -> Result<(), ModelError> {
+        require(
+            self.dropout == 0.0,
+            || format!("dropout = {}", self.dropout),
+            || format!("{family} has no dropout; use 0, or the gpt2 family"),
+        )
     }
 
     /// Standard deviation of the weights that write into the residual stream, two per block: GPT-2 divides by the

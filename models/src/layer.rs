@@ -7,11 +7,12 @@
 //!
 //! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
 //! gradient reads weights and leaves what the *weight* gradient needs in a `stash`; the weight gradient reads
-//! saved activations and the stash, never a weight, and adds into the flat gradient. The full backward is one
-//! after the other, so a fused and a split backward give the same bits.
+//! saved activations and the stash, never a weight, and adds into the flat gradient. A full backward is one after the
+//! other, so a fused and a split backward give the same bits.
 
 use std::fmt::Debug;
 
+use crate::kernels::dropout::{Dropout, Masks};
 use crate::parameter::ParameterSpec;
 
 /// The target of a position that carries no loss.
@@ -33,13 +34,33 @@ impl MicroBatchShape {
     }
 }
 
-/// The tokens of one micro-batch, read by the first layer and the loss.
+/// Which random masks a micro-batch gets: the same wherever and however often they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskKey {
+    /// The run's seed.
+    pub seed: u64,
+    /// The step, so that every step has masks of its own.
+    pub step: u64,
+    /// The place of the micro-batch's first sequence in the step's global batch; the others follow.
+    pub first_sequence: u64,
+}
+
+/// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens<'a> {
     /// `[B, T]` token numbers below the vocabulary size.
     pub inputs: &'a [u32],
     /// `[B, T]` next tokens; [`IGNORED_TARGET`] carries no loss.
     pub targets: &'a [u32],
+    /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
+    pub masks: Option<MaskKey>,
+}
+
+impl Tokens<'_> {
+    /// The masks of a place that may drop elements; `None` where nothing is dropped.
+    pub fn masks_of(self, dropout: Option<Dropout>, shape: MicroBatchShape) -> Option<Masks> {
+        Some(dropout?.masks(self.masks?, shape))
+    }
 }
 
 /// The loss of one micro-batch: a sum, so that the mean can be taken once over a whole step.
@@ -60,6 +81,9 @@ pub struct LayerSizes {
     pub output: usize,
     /// Elements kept from forward to backward, beside the input.
     pub saved: usize,
+    /// Of the saved elements, how many at the end stay f32 in every precision: statistics, and what a loss is computed
+    /// from.
+    pub saved_exact: usize,
     /// Elements handed from the input gradient to the weight gradient.
     pub stash: usize,
     /// Scratch elements of the forward; contents are not kept between calls.
@@ -79,6 +103,21 @@ pub struct ForwardArgs<'a> {
     pub input: &'a [f32],
     /// `[output]`, overwritten.
     pub output: &'a mut [f32],
+    /// `[saved]`, overwritten.
+    pub saved: &'a mut [f32],
+    /// `[forward_workspace]`, contents undefined.
+    pub workspace: &'a mut [f32],
+}
+
+/// What a recomputation works on.
+#[derive(Debug)]
+pub struct RecomputeArgs<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The layer's parameters.
+    pub parameters: &'a [f32],
+    /// `[input]` of the forward.
+    pub input: &'a [f32],
     /// `[saved]`, overwritten.
     pub saved: &'a mut [f32],
     /// `[forward_workspace]`, contents undefined.
@@ -147,23 +186,13 @@ pub trait Layer: Debug + Send + Sync {
     /// Computes the output from the input and keeps what the backward needs. A layer that computes the loss returns it.
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum>;
 
+    /// Writes once more what the forward saved, to the bit, and not the output: a backward that was given the saved
+    /// values has no use for it.
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>);
+
     /// Turns the gradient of the output into that of the input.
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>);
 
     /// Adds the gradient of the parameters.
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
-
-    /// The full backward: the input gradient, then the weight gradient.
-    fn backward(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>, parameter_gradients: &mut [f32]) {
-        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed } =
-            args;
-        self.backward_input(
-            shape,
-            BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, loss_seed },
-        );
-        self.backward_weight(
-            shape,
-            BackwardWeightArgs { tokens, input, saved, stash, parameter_gradients, workspace },
-        );
-    }
 }

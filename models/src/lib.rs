@@ -3,6 +3,9 @@
 //! A [`Model`] is a chain of [`Layer`]s. Whoever runs it groups consecutive layers into [`Unit`]s, each with one flat
 //! parameter [`Buffer`], and calls forward and backward on them. Nothing here knows of ranks, stages or shards.
 //!
+//! A unit may store 16-bit values ([`Unit::with_precision`]) and keep only the input of some of its layers
+//! ([`Unit::with_checkpoints`]); what it computes does not change with how layers are grouped.
+//!
 //! ```
 //! use pipezero_models::layer::{MicroBatchShape, Tokens};
 //! use pipezero_models::unit::{UnitBackward, UnitForward};
@@ -16,6 +19,7 @@
 //!     vocab_size: 256,
 //!     tie_embeddings: false,
 //!     init_std: 0.02,
+//!     dropout: 0.0,
 //!     ablation: Ablation::None,
 //! })?;
 //! // One unit of everything; an engine makes several and gathers each when it is its turn.
@@ -28,7 +32,7 @@
 //! let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
 //! let sizes = unit.sizes(shape);
 //! let (inputs, targets) = (b"To be or not to ".map(u32::from), b"o be or not to b".map(u32::from));
-//! let tokens = Tokens { inputs: &inputs, targets: &targets };
+//! let tokens = Tokens { inputs: &inputs, targets: &targets, masks: None };
 //! let mut saved = Buffer::zeros(sizes.saved)?;
 //! let mut workspace = Buffer::zeros(sizes.workspace)?;
 //! let loss = unit.forward(
@@ -39,6 +43,7 @@
 //!         input: &Buffer::zeros(0)?,
 //!         output: &mut Buffer::zeros(0)?,
 //!         saved: &mut saved,
+//!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         workspace: &mut workspace,
 //!     },
 //! );
@@ -54,6 +59,7 @@
 //!         parameters: &parameters,
 //!         gradient: &mut Buffer::zeros(sizes.gradient)?,
 //!         saved: &mut saved,
+//!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         parameter_gradients: &mut gradients,
 //!         workspace: &mut workspace,
 //!         loss_seed: 1.0 / shape.num_tokens() as f32,
@@ -64,6 +70,7 @@
 
 pub mod buffer;
 pub mod config;
+pub mod element;
 pub mod error;
 pub mod gpt2;
 pub mod init;
@@ -77,10 +84,12 @@ pub mod parameter;
 pub mod shared;
 #[cfg(test)]
 mod testing;
+pub mod timed;
 pub mod unit;
 
 pub use buffer::Buffer;
 pub use config::{Ablation, GptConfig};
+pub use element::{Element, ElementType};
 pub use error::ModelError;
 pub use layer::Layer;
 pub use loss::{CrossEntropy, Loss};

@@ -2,20 +2,40 @@
 //!
 //! The saved buffer holds, for each layer, `[input | saved]`. A layer writes its output where the next one reads its
 //! input, so nothing is copied between layers; only the first input is copied in. The gradient runs in place.
+//!
+//! Layers may be checkpointed (arXiv:1604.06174) in *segments*: of a segment only the input is kept, and the backward
+//! runs its forward once more, into a room that all segments share. See [`Unit::with_checkpoints`].
+
+/// Calls a method of a unit with the type that it stores, as its type argument.
+macro_rules! with_element {
+    ($unit:ident . $method:ident ($($argument:expr),*)) => {
+        match $unit.element {
+            $crate::element::ElementType::F32 => $unit.$method::<f32>($($argument),*),
+            $crate::element::ElementType::Bf16 => $unit.$method::<half::bf16>($($argument),*),
+            $crate::element::ElementType::F16 => $unit.$method::<half::f16>($($argument),*),
+        }
+    };
+}
 
 mod args;
+mod backward;
+mod forward;
+mod halves;
+mod places;
 mod regions;
-mod run;
+mod rooms;
 #[cfg(test)]
 mod tests;
 
-pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
+pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::layer::{Layer, LayerSizes, MicroBatchShape};
-use crate::layout::{self, aligned};
+use crate::buffer::Buffer;
+use crate::element::{Element, ElementType};
+use crate::layer::{Layer, MicroBatchShape};
+use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
 
 /// Where one parameter lies in its unit's flat buffer.
@@ -27,20 +47,23 @@ pub struct ParameterEntry {
     pub range: Range<usize>,
 }
 
-/// How many elements a unit needs for one micro-batch.
+/// How many elements a unit needs for one micro-batch: of the unit's type but for what is said to be `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitSizes {
     /// Elements of the input activation; 0 for a unit that begins with tokens.
     pub input: usize,
     /// Elements of the output activation; 0 for a unit that ends with the loss.
     pub output: usize,
-    /// Elements kept from forward to backward: every layer's input and saved values.
+    /// Elements kept from forward to backward: every layer's input and saved values, or of a segment only the input.
     pub saved: usize,
+    /// Elements of the room for what one segment does not keep; 0 without segments.
+    pub recompute: usize,
     /// Elements from input gradient to weight gradient when the two are apart: the sum over the layers.
     pub stash: usize,
-    /// Scratch of forward, full backward and both halves; holds one layer's stash for the full backward.
+    /// Scratch of all passes in `f32`; holds one layer's stash for the full backward, and where the unit's type is
+    /// another, one layer's parameters and activations.
     pub workspace: usize,
-    /// Elements of the gradient that runs through the unit: the widest activation.
+    /// Elements of the gradient that runs through the unit, in `f32`: the widest activation.
     pub gradient: usize,
 }
 
@@ -52,10 +75,13 @@ pub struct Unit {
     ranges: Vec<Range<usize>>,
     entries: Vec<ParameterEntry>,
     num_elements: usize,
+    /// Layers whose saved values are not kept, as indices of `layers`, ascending.
+    segments: Vec<Range<usize>>,
+    element: ElementType,
 }
 
 impl Unit {
-    /// A unit of these layers, in order. Every parameter starts at a multiple of [`layout::ALIGNMENT`] elements.
+    /// A unit of these layers, in order. Every parameter starts at a multiple of [`crate::layout::ALIGNMENT`] elements.
     pub fn new(layers: Vec<Arc<dyn Layer>>) -> Self {
         let mut entries: Vec<ParameterEntry> = Vec::new();
         let mut ranges = Vec::with_capacity(layers.len());
@@ -70,7 +96,40 @@ impl Unit {
             let start = entries.get(num_before).map_or(end, |first| first.range.start);
             ranges.push(start..end);
         }
-        Self { layers, ranges, entries, num_elements: end }
+        let (segments, element) = (Vec::new(), ElementType::F32);
+        Self { layers, ranges, entries, num_elements: end, segments, element }
+    }
+
+    /// The same unit with parameters, activations and what it keeps in `element`, and f32 for workspaces, the gradient
+    /// that runs through it and the gradients of parameters.
+    ///
+    /// Layers compute in f32. What a layer hands on or keeps is rounded, as is the gradient that it hands back and,
+    /// between the two halves of its backward, what the second reads. Statistics and logits stay f32.
+    pub fn with_precision(self, element: ElementType) -> Self {
+        Self { element, ..self }
+    }
+
+    /// The type of parameters, activations and what is kept.
+    pub fn element_type(&self) -> ElementType {
+        self.element
+    }
+
+    /// The same unit, keeping of each segment of layers only the input: what they save goes to a room of
+    /// [`UnitSizes::recompute`] elements in the forward already, and is computed again for the backward. All results
+    /// are the same to the bit.
+    ///
+    /// The backward costs one more forward of the segments, less the output of each segment's last layer.
+    ///
+    /// # Panics
+    /// If a segment is empty, overlaps the one before or ends beyond the unit.
+    pub fn with_checkpoints(self, segments: Vec<Range<usize>>) -> Self {
+        let mut end = 0;
+        for segment in &segments {
+            let fits = end <= segment.start && !segment.is_empty() && segment.end <= self.layers.len();
+            assert!(fits, "segments {segments:?} are no ascending ranges of {} layers", self.layers.len());
+            end = segment.end;
+        }
+        Self { segments, ..self }
     }
 
     /// The layers in order.
@@ -93,90 +152,22 @@ impl Unit {
         self.entries.iter().map(|entry| entry.range.len()).sum()
     }
 
-    /// Whether any layer's input gradient reads the parameters.
+    /// Whether any layer's input gradient reads the parameters, or a recomputation does.
     pub fn backward_reads_weights(&self) -> bool {
-        self.layers.iter().any(|layer| layer.backward_reads_weights())
+        !self.segments.is_empty() || self.layers.iter().any(|layer| layer.backward_reads_weights())
     }
 
     /// [`Layer::forward_flops`], summed over the layers.
     pub fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.layers.iter().map(|layer| layer.forward_flops(shape)).sum()
     }
-
-    /// What the unit needs for a micro-batch of this shape.
-    pub fn sizes(&self, shape: MicroBatchShape) -> UnitSizes {
-        let mut total = UnitSizes::default();
-        for (index, layer) in self.layers.iter().enumerate() {
-            let sizes = layer.sizes(shape);
-            if index == 0 {
-                total.input = sizes.input;
-            }
-            total.output = sizes.output;
-            total.saved += saved_extent(sizes);
-            total.stash += aligned(sizes.stash);
-            let backward = layout::extent([sizes.backward_workspace, sizes.stash]);
-            total.workspace = total.workspace.max(sizes.forward_workspace).max(backward);
-            total.gradient = total.gradient.max(sizes.input).max(sizes.output);
-        }
-        total
-    }
-
-    /// Every layer's share of the unit's buffers, from the first layer on.
-    fn shares(&self, shape: MicroBatchShape) -> impl Iterator<Item = Share<'_>> {
-        let (mut saved, mut stash) = (0, 0);
-        self.layers.iter().zip(&self.ranges).map(move |(layer, range)| {
-            let share = Share::new(layer.as_ref(), shape, range, saved, stash);
-            (saved, stash) = (share.saved.end, share.stash.end);
-            share
-        })
-    }
-
-    /// As [`Unit::shares`], from the last layer on.
-    fn shares_from_the_last(&self, shape: MicroBatchShape) -> impl Iterator<Item = Share<'_>> {
-        let UnitSizes { mut saved, mut stash, .. } = self.sizes(shape);
-        self.layers.iter().zip(&self.ranges).rev().map(move |(layer, range)| {
-            let sizes = layer.sizes(shape);
-            saved -= saved_extent(sizes);
-            stash -= aligned(sizes.stash);
-            Share::new(layer.as_ref(), shape, range, saved, stash)
-        })
-    }
 }
 
-/// A layer and where its own elements lie in its unit's buffers.
-struct Share<'a> {
-    layer: &'a dyn Layer,
-    sizes: LayerSizes,
-    parameters: Range<usize>,
-    saved: Range<usize>,
-    stash: Range<usize>,
-}
-
-impl<'a> Share<'a> {
-    fn new(
-        layer: &'a dyn Layer,
-        shape: MicroBatchShape,
-        parameters: &Range<usize>,
-        saved_start: usize,
-        stash_start: usize,
-    ) -> Self {
-        let sizes = layer.sizes(shape);
-        Self {
-            layer,
-            sizes,
-            parameters: parameters.clone(),
-            saved: saved_start..saved_start + saved_extent(sizes),
-            stash: stash_start..stash_start + aligned(sizes.stash),
-        }
-    }
-
-    /// The layer's parameters, or nothing where its input gradient does not read them: they may be resharded then.
-    fn parameters_for_backward<'p>(&self, parameters: &'p [f32]) -> &'p [f32] {
-        if self.layer.backward_reads_weights() { &parameters[self.parameters.clone()] } else { &[] }
-    }
-}
-
-/// Elements of a layer's `[input | saved]` in its unit's saved buffer.
-fn saved_extent(sizes: LayerSizes) -> usize {
-    aligned(layout::extent([sizes.input, sizes.saved]))
+/// Lets `f` write to two buffers at once.
+fn write_both<A: Element, B: Element, R>(
+    first: &mut Buffer,
+    second: &mut Buffer,
+    f: impl FnOnce(&mut [A], &mut [B]) -> R,
+) -> R {
+    first.write_as(|first| second.write_as(|second| f(first, second)))
 }

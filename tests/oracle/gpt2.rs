@@ -20,6 +20,7 @@ fn training(golden: &Value) -> Training {
         vocab_size: size("vocab_size"),
         tie_embeddings: model["tie_embeddings"].as_bool().expect("tied or not"),
         init_std: 0.02,
+        dropout: 0.0,
         ablation: Ablation::None,
     };
     Training::new(&gpt2::build(&config).expect("the golden model keeps every rule"), golden)

@@ -121,7 +121,8 @@ impl Training {
         }
         let mut outputs = Vec::new();
         for (inputs, targets) in &batch.micro_batches {
-            outputs.push(self.micro_batch(Tokens { inputs, targets }, 1.0 / batch.capacity as f32));
+            outputs
+                .push(self.micro_batch(Tokens { inputs, targets, masks: None }, 1.0 / batch.capacity as f32));
         }
         self.add_tied_gradients();
         outputs
@@ -141,6 +142,7 @@ impl Training {
                     input: &activation,
                     output: &mut output,
                     saved: &mut saved,
+                    recomputed: &mut buffer(0),
                     workspace: &mut buffer(sizes.workspace),
                 },
             );
@@ -158,6 +160,7 @@ impl Training {
                     parameters: &part.parameters,
                     gradient: &mut gradient,
                     saved,
+                    recomputed: &mut buffer(0),
                     parameter_gradients: &mut part.gradients,
                     workspace: &mut buffer(part.unit.sizes(self.shape).workspace),
                     loss_seed,

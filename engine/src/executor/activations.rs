@@ -19,6 +19,8 @@ pub(crate) struct Activations {
     pub(crate) stream: [Tagged; 2],
     /// The gradient that runs down through the units.
     pub(crate) gradient: Tagged,
+    /// What a recomputed segment saves; empty, since no unit is checkpointed yet.
+    pub(crate) recomputed: Tagged,
     /// Scratch of whichever unit runs.
     pub(crate) workspace: Tagged,
 }
@@ -52,6 +54,7 @@ impl Activations {
             slots,
             stream: [zeros(sizes.stream_len)?, zeros(sizes.stream_len)?],
             gradient: zeros(sizes.gradient_len)?,
+            recomputed: zeros(0)?,
             workspace: zeros(sizes.workspace_len)?,
         })
     }
@@ -69,6 +72,7 @@ impl Activations {
             slot: &mut slots[slot],
             stream: &mut self.stream,
             gradient: &mut self.gradient,
+            recomputed: &mut self.recomputed,
             workspace: &mut self.workspace,
         }
     }
@@ -80,5 +84,6 @@ pub(crate) struct Parts<'a> {
     pub(crate) slot: &'a mut Slot,
     pub(crate) stream: &'a mut [Tagged; 2],
     pub(crate) gradient: &'a mut Tagged,
+    pub(crate) recomputed: &'a mut Tagged,
     pub(crate) workspace: &'a mut Tagged,
 }

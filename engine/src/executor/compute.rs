@@ -18,18 +18,19 @@ impl<C: Communicator> Rank<C> {
             let edge = Edge::Up(Stage(stage.0 - 1));
             (edge, self.edges.take_held(edge, micro_batch))
         });
-        let Parts { slot, stream, workspace, .. } =
+        let Parts { slot, stream, recomputed, workspace, .. } =
             self.activations.parts(stage, program.slot(stage, micro_batch));
         let [read, written] = stream;
         let tokens = &self.tokens[micro_batch.index()];
         let loss = planned.unit.forward(
             self.plan.micro_batch_shape(),
             UnitForward {
-                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets },
+                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets, masks: None },
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 input: received.as_ref().map_or(&**read, |(_, message)| message),
                 output: if self.plan.sends_output(unit) { slot.output.get_mut() } else { written },
                 saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
+                recomputed,
                 workspace,
             },
         );
@@ -52,7 +53,7 @@ impl<C: Communicator> Rank<C> {
             copy(&message, &mut self.activations.gradient);
             self.edges.give_back(edge, message);
         }
-        let Parts { slot, gradient, workspace, .. } =
+        let Parts { slot, gradient, recomputed, workspace, .. } =
             self.activations.parts(stage, program.slot(stage, micro_batch));
         let accumulated = self.stores.get_mut(&unit).map(|store| store.gradient.lend());
         let mut accumulated = accumulated.expect("a rank runs only its own units");
@@ -60,10 +61,11 @@ impl<C: Communicator> Rank<C> {
         planned.unit.backward(
             self.plan.micro_batch_shape(),
             UnitBackward {
-                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets },
+                tokens: Tokens { inputs: &tokens.inputs, targets: &tokens.targets, masks: None },
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
+                recomputed,
                 parameter_gradients: fresh.as_mut().unwrap_or(&mut accumulated),
                 workspace,
                 loss_seed: self.plan.loss_seed(),

@@ -69,16 +69,17 @@ impl<C: Communicator> Rank<C> {
         }
         let plan = std::sync::Arc::clone(&self.plan);
         self.run_row(plan.evaluation(), StepInputs { step: 0, learning_rate: 0.0 })?;
-        let Some((head, logits)) = plan.logits_of(self.pipeline_rank) else { return Ok(None) };
+        let Some(head) = plan.head_of(self.pipeline_rank) else { return Ok(None) };
         if self.data_rank > 0 {
             return Ok(None);
         }
         let vocab_size = plan.vocab_size();
-        let row = logits.start + (tokens.len() - 1) * vocab_size;
+        let row = (tokens.len() - 1) * vocab_size;
         let last = pipezero_schedule::MicroBatch(plan.evaluation().num_micro_batches() - 1);
-        let stage = plan.unit(head).stage;
-        let slot = plan.evaluation().slot(stage, last);
-        let saved = &self.activations.slot_mut(stage, slot).saved[&head];
-        Ok(Some(saved.read()[row..row + vocab_size].to_vec()))
+        let planned = plan.unit(head);
+        let slot = plan.evaluation().slot(planned.stage, last);
+        let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
+        let logits = planned.unit.last_saved(plan.micro_batch_shape(), saved, row..row + vocab_size);
+        Ok(Some(logits))
     }
 }

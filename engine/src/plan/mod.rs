@@ -242,13 +242,10 @@ impl Plan {
         (1.0 / self.num_targets_capacity()) as f32
     }
 
-    /// The unit that ends with the loss, and where its logits `[N, V]` lie in what it saves, if `rank` runs it.
-    pub(crate) fn logits_of(&self, rank: PipelineRank) -> Option<(Unit, Range<usize>)> {
+    /// The unit that ends with the loss, if `rank` runs it.
+    pub(crate) fn head_of(&self, rank: PipelineRank) -> Option<Unit> {
         let unit = Unit(self.units.len() as u32 - 1);
-        let planned = self.unit(unit);
-        let start = planned.unit.last_saved(self.shape).start;
-        let logits = start..start + self.shape.num_tokens() * self.vocab_size();
-        (self.pipeline_rank_of(planned.stage) == rank).then_some((unit, logits))
+        (self.rank_of(unit) == rank).then_some(unit)
     }
 
     fn tied(&self) -> Option<(Unit, Unit)> {

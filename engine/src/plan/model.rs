@@ -22,6 +22,7 @@ pub fn gpt_config(sizes: &config::GptConfig) -> GptConfig {
         vocab_size: sizes.vocab_size,
         tie_embeddings: sizes.tie_embeddings,
         init_std: sizes.init_std,
+        dropout: 0.0,
         ablation: Ablation::None,
     }
 }

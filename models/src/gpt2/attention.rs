@@ -3,16 +3,18 @@
 use crate::config::{Ablation, GptConfig};
 use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::bias;
+use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
 
-/// `y = x + proj(attend(qkv(ln_1(x))))`.
+/// `y = x + dropout(proj(attend(qkv(ln_1(x)))))`, with dropout of the attention weights in `attend`.
 ///
 /// Parameters: `ln_1.weight [C]`, `ln_1.bias [C]`, `attn.qkv.weight [3 C, C]` (queries, keys, values; heads in
 /// order within each), `attn.qkv.bias [3 C]`, `attn.proj.weight [C, C]`, `attn.proj.bias [C]`.
@@ -28,6 +30,8 @@ pub struct Attention {
     init_std: f32,
     residual_std: f32,
     ablation: Ablation,
+    weights_dropout: Option<Dropout>,
+    branch_dropout: Option<Dropout>,
 }
 
 impl Attention {
@@ -41,6 +45,8 @@ impl Attention {
             init_std: config.init_std as f32,
             residual_std: config.residual_std(),
             ablation: config.ablation,
+            weights_dropout: Dropout::new(config.dropout, Place::AttentionWeights(index)),
+            branch_dropout: Dropout::new(config.dropout, Place::AttentionBranch(index)),
         }
     }
 
@@ -53,10 +59,16 @@ impl Attention {
     /// Elements of what is saved: qkv, attention's output, log-sum-exp, statistics.
     fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
         let activation = shape.num_tokens() * self.width;
-        [3 * activation, activation, self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
+        let [log_sum_exp, statistics] = self.statistics_lens(shape);
+        [3 * activation, activation, log_sum_exp, statistics]
     }
 
-    /// Elements of the stash: the output's gradient, the norm's output, the gradients of the norm's parameters.
+    /// Elements of log-sum-exp and statistics, the last of what is saved.
+    fn statistics_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
+    }
+
+    /// Elements of the stash: the branch's gradient, the norm's output, the gradients of the norm's parameters.
     fn stash_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
         let activation = shape.num_tokens() * self.width;
         [activation, activation, self.width, self.width]
@@ -114,6 +126,7 @@ impl Layer for Attention {
             input: activation,
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
+            saved_exact: layout::extent(self.statistics_lens(shape)),
             stash: layout::extent(self.stash_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: layout::extent(self.backward_workspace_lens(shape)),
@@ -125,8 +138,30 @@ impl Layer for Attention {
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { parameters, input, output, saved, workspace, .. } = args;
-        let [norm_weight, norm_bias, qkv_weight, qkv_bias, proj_weight, proj_bias] =
+        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved: &mut *saved, workspace };
+        self.recompute(shape, kept);
+        let [.., proj_weight, proj_bias] = layout::split(parameters, self.parameter_lens());
+        let [_, attended, ..] = layout::split(saved, self.saved_lens(shape));
+
+        let projection = self.projection(shape);
+        match tokens.masks_of(self.branch_dropout, shape) {
+            None => {
+                bias::add_to_rows(output, input, proj_bias);
+                linear::forward(projection, attended, proj_weight, output, Store::Add);
+            }
+            Some(masks) => {
+                bias::fill_rows(output, proj_bias);
+                linear::forward(projection, attended, proj_weight, output, Store::Add);
+                dropout::add_residual(masks, input, output, self.width);
+            }
+        }
+        None
+    }
+
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { tokens, parameters, input, saved, workspace } = args;
+        let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] =
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let [normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
@@ -134,17 +169,15 @@ impl Layer for Attention {
         layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
         bias::fill_rows(qkv, qkv_bias);
         linear::forward(self.qkv(shape), normed, qkv_weight, qkv, Store::Add);
-        attention::forward(self.attention(shape), qkv, attended, log_sum_exp, scratch);
+        let masks = tokens.masks_of(self.weights_dropout, shape);
+        attention::forward(self.attention(shape), masks, qkv, attended, log_sum_exp, scratch);
         if self.ablation == Ablation::AttentionOutput {
             attended.fill(0.0);
         }
-        bias::add_to_rows(output, input, proj_bias);
-        linear::forward(self.projection(shape), attended, proj_weight, output, Store::Add);
-        None
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { parameters, input, saved, gradient, stash, workspace, .. } = args;
+        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, .. } = args;
         let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
@@ -152,12 +185,16 @@ impl Layer for Attention {
         let [dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
 
         doutput.copy_from_slice(gradient);
+        if let Some(masks) = tokens.masks_of(self.branch_dropout, shape) {
+            dropout::apply(masks, doutput, self.width);
+        }
         let dattended = &mut *dactivation;
         linear::backward_input(self.projection(shape), doutput, proj_weight, dattended);
         if self.ablation == Ablation::AttentionOutput {
             dattended.fill(0.0);
         }
-        attention::backward(self.attention(shape), qkv, attended, log_sum_exp, dattended, scratch);
+        let masks = tokens.masks_of(self.weights_dropout, shape);
+        attention::backward(self.attention(shape), masks, qkv, attended, log_sum_exp, dattended, scratch);
         let dqkv = &*qkv;
         layer_norm::recompute(input, Affine { weight: norm_weight, bias: norm_bias }, statistics, normed);
         let dnormed = dactivation;

@@ -1,14 +1,16 @@
 //! Token and position embedding in one layer, for models whose head has a weight of its own.
 
 use crate::config::GptConfig;
+use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
 
-/// `y[b, t] = wte[tokens[b, t]] + wpe[t]`.
+/// `y[b, t] = dropout(wte[tokens[b, t]] + wpe[t])`.
 ///
 /// Parameters: `wte.weight [V, C]`, `wpe.weight [T, C]`.
 #[derive(Debug)]
@@ -17,6 +19,7 @@ pub struct Embedding {
     seq_length: usize,
     width: usize,
     init_std: f32,
+    dropout: Option<Dropout>,
 }
 
 impl Embedding {
@@ -27,6 +30,7 @@ impl Embedding {
             seq_length: config.seq_length,
             width: config.hidden_size,
             init_std: config.init_std as f32,
+            dropout: Dropout::new(config.dropout, Place::Embedding),
         }
     }
 
@@ -65,11 +69,20 @@ impl Layer for Embedding {
         let [tokens, positions] = layout::split(args.parameters, self.parameter_lens());
         embedding::forward(args.tokens.inputs, tokens, args.output);
         embedding::add_positions(shape.seq_length, positions, args.output, self.width);
+        if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
+            dropout::apply(masks, args.output, self.width);
+        }
         None
     }
 
-    fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
+    /// Nothing is saved.
+    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
+
+    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         args.stash.copy_from_slice(args.gradient);
+        if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
+            dropout::apply(masks, args.stash, self.width);
+        }
     }
 
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -6,6 +6,7 @@ use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::matmul::Store;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -43,6 +44,7 @@ impl Layer for FinalNorm {
             input: activation,
             output: activation,
             saved: 2 * shape.num_tokens(),
+            saved_exact: 2 * shape.num_tokens(),
             stash: layout::extent([self.width; 2]),
             forward_workspace: 0,
             backward_workspace: activation,
@@ -57,6 +59,10 @@ impl Layer for FinalNorm {
         let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
         layer_norm::forward(args.input, Affine { weight, bias }, args.output, args.saved);
         None
+    }
+
+    fn recompute(&self, _: MicroBatchShape, args: RecomputeArgs<'_>) {
+        layer_norm::statistics(args.input, self.width, args.saved);
     }
 
     fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {

@@ -1,17 +1,19 @@
 //! The feed-forward half of a transformer block.
 
 use crate::config::GptConfig;
+use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::kernels::{bias, gelu};
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
 
-/// `y = x + down(gelu(up(ln_2(x))))`.
+/// `y = x + dropout(down(gelu(up(ln_2(x)))))`.
 ///
 /// Parameters: `ln_2.weight [C]`, `ln_2.bias [C]`, `mlp.up.weight [4 C, C]`, `mlp.up.bias [4 C]`,
 /// `mlp.down.weight [C, 4 C]`, `mlp.down.bias [C]`.
@@ -25,6 +27,7 @@ pub struct Mlp {
     width: usize,
     init_std: f32,
     residual_std: f32,
+    dropout: Option<Dropout>,
 }
 
 impl Mlp {
@@ -36,6 +39,7 @@ impl Mlp {
             width: config.hidden_size,
             init_std: config.init_std as f32,
             residual_std: config.residual_std(),
+            dropout: Dropout::new(config.dropout, Place::MlpBranch(index)),
         }
     }
 
@@ -50,7 +54,7 @@ impl Mlp {
         [4 * shape.num_tokens() * self.width, 2 * shape.num_tokens()]
     }
 
-    /// Elements of the stash: the gradients of the output and of what GELU was given, the norm's output, the
+    /// Elements of the stash: the gradients of the branch and of what GELU was given, the norm's output, the
     /// gradients of the norm's parameters.
     fn stash_lens(&self, shape: MicroBatchShape) -> [usize; 5] {
         let activation = shape.num_tokens() * self.width;
@@ -96,6 +100,7 @@ impl Layer for Mlp {
             input: activation,
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
+            saved_exact: 2 * shape.num_tokens(),
             stash: layout::extent(self.stash_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: activation,
@@ -107,23 +112,43 @@ impl Layer for Mlp {
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { parameters, input, output, saved, workspace, .. } = args;
-        let [norm_weight, norm_bias, up_weight, up_bias, down_weight, down_bias] =
+        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
+        let kept =
+            RecomputeArgs { tokens, parameters, input, saved: &mut *saved, workspace: &mut *workspace };
+        self.recompute(shape, kept);
+        let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
+        let [hidden, _] = layout::split(saved, self.saved_lens(shape));
+        let [_, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+
+        gelu::forward(hidden, active);
+        match tokens.masks_of(self.dropout, shape) {
+            None => {
+                bias::add_to_rows(output, input, down_bias);
+                linear::forward(self.down(shape), active, down_weight, output, Store::Add);
+            }
+            Some(masks) => {
+                bias::fill_rows(output, down_bias);
+                linear::forward(self.down(shape), active, down_weight, output, Store::Add);
+                dropout::add_residual(masks, input, output, self.width);
+            }
+        }
+        None
+    }
+
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { parameters, input, saved, workspace, .. } = args;
+        let [norm_weight, norm_bias, up_weight, up_bias, ..] =
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let [normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
         bias::fill_rows(hidden, up_bias);
         linear::forward(self.up(shape), normed, up_weight, hidden, Store::Add);
-        gelu::forward(hidden, active);
-        bias::add_to_rows(output, input, down_bias);
-        linear::forward(self.down(shape), active, down_weight, output, Store::Add);
-        None
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { parameters, input, saved, gradient, stash, workspace, .. } = args;
+        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, .. } = args;
         let [norm_weight, norm_bias, up_weight, _, down_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
@@ -132,6 +157,9 @@ impl Layer for Mlp {
         let dnormed = workspace;
 
         doutput.copy_from_slice(gradient);
+        if let Some(masks) = tokens.masks_of(self.dropout, shape) {
+            dropout::apply(masks, doutput, self.width);
+        }
         linear::backward_input(self.down(shape), doutput, down_weight, dhidden);
         gelu::backward(hidden, dhidden);
         linear::backward_input(self.up(shape), dhidden, up_weight, dnormed);

@@ -1,13 +1,15 @@
 //! The position embedding as a layer of its own, for models whose token table is tied to the head.
 
 use crate::config::GptConfig;
+use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::parameter::ParameterSpec;
 
-/// `y[b, t] = x[b, t] + wpe[t]`.
+/// `y[b, t] = dropout(x[b, t] + wpe[t])`.
 ///
 /// Parameters: `wpe.weight [T, C]`.
 #[derive(Debug)]
@@ -15,12 +17,18 @@ pub struct PositionEmbedding {
     seq_length: usize,
     width: usize,
     init_std: f32,
+    dropout: Option<Dropout>,
 }
 
 impl PositionEmbedding {
     /// The layer of a model with this configuration.
     pub fn new(config: &GptConfig) -> Self {
-        Self { seq_length: config.seq_length, width: config.hidden_size, init_std: config.init_std as f32 }
+        Self {
+            seq_length: config.seq_length,
+            width: config.hidden_size,
+            init_std: config.init_std as f32,
+            dropout: Dropout::new(config.dropout, Place::Embedding),
+        }
     }
 }
 
@@ -54,12 +62,21 @@ impl Layer for PositionEmbedding {
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
         args.output.copy_from_slice(args.input);
         embedding::add_positions(shape.seq_length, args.parameters, args.output, self.width);
+        if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
+            dropout::apply(masks, args.output, self.width);
+        }
         None
     }
 
-    /// The gradient passes through as it is; what each position gets is summed already here, which makes the stash
+    /// Nothing is saved.
+    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
+
+    /// The gradient passes through as it is, but for what was dropped; what each position gets is summed already here, which makes the stash
     /// smaller by the number of sequences.
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
+            dropout::apply(masks, args.gradient, self.width);
+        }
         args.stash.fill(0.0);
         embedding::backward_positions(shape.seq_length, args.gradient, args.stash, self.width);
     }

@@ -1,14 +1,18 @@
 //! GPT-2 against candle's autograd, against finite differences, and against itself cut in other ways.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::build;
 use crate::config::{Ablation, GptConfig};
 use crate::error::ModelError;
 use crate::init;
+use crate::layer::{LossSum, MaskKey, MicroBatchShape};
 use crate::model::{LayerRole, Tying};
 use crate::testing::{
-    Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, same_on_all_threads,
+    Backward, Batch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
+    same_on_all_threads,
 };
 use crate::unit::Unit;
 
@@ -25,6 +29,53 @@ fn loss_and_every_gradient_equal_autograd_in_f64() {
     check(&GptConfig { hidden_size: 33, num_attention_heads: 3, num_layers: 1, ..config() }, 2, 13, 3);
     check(&GptConfig { tie_embeddings: true, ..config() }, 2, 13, 4);
     check(&GptConfig { ablation: Ablation::AttentionOutput, ..config() }, 2, 13, 0);
+}
+
+/// The masks of a micro-batch in the middle of a step.
+const MASKS: MaskKey = MaskKey { seed: 7, step: 3, first_sequence: 4 };
+
+#[test]
+fn gradients_with_dropout_equal_autograd_under_the_same_masks() {
+    for (tie_embeddings, seq_length) in [(false, 13), (true, 13), (false, 70)] {
+        let config = GptConfig { dropout: 0.2, tie_embeddings, seq_length, ..config() };
+        let batch = Batch { masks: Some(MASKS), ..Batch::random(2, seq_length, config.vocab_size, 5) };
+        check_against_oracle(&config, &build(&config).unwrap(), &batch, Oracle::gpt2_loss);
+        // An evaluation drops nothing.
+        check(&config, 2, 7, 0);
+    }
+}
+
+/// A sequence's share of the loss and of every gradient depends on its place in the step, not on its micro-batch.
+#[test]
+fn dropout_is_the_same_however_a_step_is_cut_into_micro_batches() {
+    let config = GptConfig { dropout: 0.2, ..config() };
+    let model = build(&config).unwrap();
+    let whole = Batch { masks: Some(MASKS), ..Batch::random(3, 13, 37, 5) };
+    let of = |range: std::ops::Range<usize>| {
+        let tokens = range.start * 13..range.end * 13;
+        let mut run = Run::new(&model, 2);
+        let batch = Batch {
+            shape: MicroBatchShape { num_sequences: range.len(), seq_length: 13 },
+            inputs: whole.inputs[tokens.clone()].to_vec(),
+            targets: whole.targets[tokens].to_vec(),
+            masks: Some(MaskKey { first_sequence: 4 + range.start as u64, ..MASKS }),
+        };
+        let loss = run.step(&batch, Backward::Full, 0.03);
+        (loss.sum, run.gradients())
+    };
+    let (want_loss, want) = of(0..3);
+    for cuts in [vec![0, 1, 3], vec![0, 2, 3], vec![0, 1, 2, 3]] {
+        let parts: Vec<_> = cuts.windows(2).map(|cut| of(cut[0]..cut[1])).collect();
+        let loss: f64 = parts.iter().map(|(loss, _)| loss).sum();
+        // The rows of a product may be rounded otherwise in a product of fewer rows.
+        assert!((loss - want_loss).abs() < 1e-6 * want_loss, "{loss} is not {want_loss}");
+        for (name, want) in &want {
+            let sum = |e: usize| parts.iter().map(|(_, gradients)| gradients[name][e]).sum::<f32>();
+            let got: Vec<f32> = (0..want.len()).map(sum).collect();
+            let want: Vec<f64> = want.iter().map(|&x| f64::from(x)).collect();
+            assert_close(name, &got, &want, 1e-5);
+        }
+    }
 }
 
 #[test]
@@ -103,10 +154,10 @@ fn gradients_equal_finite_differences() {
 
 #[test]
 fn how_layers_are_grouped_and_how_the_backward_is_split_cannot_be_seen_in_the_bits() {
-    for tie_embeddings in [false, true] {
-        let config = GptConfig { tie_embeddings, ..config() };
+    for (tie_embeddings, dropout) in [(false, 0.0), (true, 0.0), (false, 0.1), (true, 0.1)] {
+        let config = GptConfig { tie_embeddings, dropout, ..config() };
         let model = build(&config).unwrap();
-        let batch = Batch::random(2, 13, 37, 5);
+        let batch = Batch { masks: Some(MASKS), ..Batch::random(2, 13, 37, 5) };
         let result = |layers_per_unit: usize, backward: Backward| {
             let mut run = Run::new(&model, layers_per_unit);
             let losses = [run.step(&batch, backward, 0.03), run.step(&batch, backward, 0.03)];
@@ -127,11 +178,49 @@ fn how_layers_are_grouped_and_how_the_backward_is_split_cannot_be_seen_in_the_bi
     }
 }
 
+/// Every set of segments of a chain of five layers in the middle, and of whole units.
+#[test]
+fn checkpointing_cannot_be_seen_in_the_bits() {
+    for (tie_embeddings, masks) in [(false, None), (true, Some(MASKS))] {
+        let config = GptConfig { tie_embeddings, dropout: 0.1, num_layers: 3, ..config() };
+        let model = build(&config).unwrap();
+        let batch = Batch { masks, ..Batch::random(2, 13, 37, 5) };
+        let result = |mut run: Run| {
+            let losses = [0; 2].map(|_| run.step(&batch, Backward::Full, 0.03));
+            (losses, run.gradients())
+        };
+        let want = result(Run::new(&model, 100));
+        // Bit `i` of `cuts`: a segment begins with layer `i`; segments end where the next begins, the last one at 6.
+        for cuts in 1_usize..64 {
+            let starts: Vec<usize> = (0..6).filter(|i| cuts >> i & 1 == 1).collect();
+            let ends = starts[1..].iter().copied().chain([6]);
+            let segments: Vec<_> = starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
+            let got = result(Run::new(&model, 100).with_checkpoints(|_| segments.clone()));
+            assert_same_result(&format!("{segments:?}"), &got, &want);
+        }
+        for layers_per_unit in [1, 2, 4, 100] {
+            let run = Run::new(&model, layers_per_unit);
+            let got = result(run.with_checkpoints(|num_layers| std::iter::once(0..num_layers).collect()));
+            assert_same_result(&format!("whole units of {layers_per_unit}"), &got, &want);
+        }
+    }
+}
+
+type StepResult = ([LossSum; 2], BTreeMap<String, Vec<f32>>);
+
+#[track_caller]
+fn assert_same_result(what: &str, got: &StepResult, want: &StepResult) {
+    assert_eq!(got.0, want.0, "{what}");
+    for (name, gradient) in &got.1 {
+        assert_same_bits(&format!("{name}, {what}"), gradient, &want.1[name]);
+    }
+}
+
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let config = GptConfig { hidden_size: 66, seq_length: 90, vocab_size: 301, ..config() };
+    let config = GptConfig { hidden_size: 66, seq_length: 90, vocab_size: 301, dropout: 0.1, ..config() };
     let model = build(&config).unwrap();
-    let batch = Batch::random(3, 90, 301, 7);
+    let batch = Batch { masks: Some(MASKS), ..Batch::random(3, 90, 301, 7) };
     same_on_all_threads("GPT-2", || {
         let mut run = Run::new(&model, 2);
         let loss = run.step(&batch, Backward::Full, 0.03);
@@ -273,6 +362,12 @@ fn values_that_break_a_rule_are_refused_with_the_rule() {
         message(&|c| c.init_std = f64::NAN),
         "init_std = NaN: must be a finite number of at least 0; GPT-2 has 0.02"
     );
+    for dropout in [1.0, -0.1, f64::NAN] {
+        assert_eq!(
+            message(&|c| c.dropout = dropout),
+            format!("dropout = {dropout}: must be at least 0 and below 1; 0 drops nothing, GPT-2 has 0.1")
+        );
+    }
     assert!(message(&|c| c.vocab_size = usize::MAX).contains("must be at most 4294967295"));
     assert!(message(&|c| c.hidden_size = usize::MAX / 2).contains("is more than a machine can address"));
 }

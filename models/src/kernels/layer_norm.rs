@@ -29,14 +29,33 @@ pub fn forward(x: &[f32], affine: Affine<'_>, y: &mut [f32], statistics: &mut [f
         |(y, statistics, x)| {
             let rows = y.elements.chunks_exact_mut(width).zip(x.elements.chunks_exact(width));
             for ((y, x), statistics) in rows.zip(statistics.elements.chunks_exact_mut(2)) {
-                let mean = row::sum(x, |x| x) / width as f32;
-                let variance = row::sum(x, |x| (x - mean) * (x - mean)) / width as f32;
-                let scale = 1.0 / (variance + EPSILON).sqrt();
+                let [mean, scale] = row_statistics(x);
                 statistics.copy_from_slice(&[mean, scale]);
                 normalise_row(x, affine, mean, scale, y);
             }
         },
     );
+}
+
+/// The statistics alone, the same bits as [`forward`] keeps.
+pub fn statistics(x: &[f32], width: usize, statistics: &mut [f32]) {
+    for_blocks(
+        (write(statistics, 2), read(x, width)),
+        #[inline(always)]
+        |(statistics, x)| {
+            let rows = x.elements.chunks_exact(width).zip(statistics.elements.chunks_exact_mut(2));
+            for (x, statistics) in rows {
+                statistics.copy_from_slice(&row_statistics(x));
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn row_statistics(x: &[f32]) -> [f32; 2] {
+    let mean = row::sum(x, |x| x) / x.len() as f32;
+    let variance = row::sum(x, |x| (x - mean) * (x - mean)) / x.len() as f32;
+    [mean, 1.0 / (variance + EPSILON).sqrt()]
 }
 
 /// `y` once more, from the statistics that [`forward`] kept: the same bits for less memory than keeping it.
@@ -164,6 +183,9 @@ mod tests {
         let affine = Affine { weight: &weight, bias: &bias };
         let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * num_rows]);
         forward(&x, affine, &mut y, &mut statistics);
+        let mut statistics_again = vec![f32::NAN; 2 * num_rows];
+        super::statistics(&x, width, &mut statistics_again);
+        assert_same_bits("statistics", &statistics_again, &statistics);
         let mut again = vec![f32::NAN; x.len()];
         recompute(&x, affine, &statistics, &mut again);
         assert_same_bits("recomputed", &again, &y);

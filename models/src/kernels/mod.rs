@@ -11,7 +11,9 @@
 pub mod adamw;
 pub mod attention;
 pub mod bias;
+pub mod convert;
 pub mod cross_entropy;
+pub mod dropout;
 pub mod embedding;
 pub mod gelu;
 pub mod layer_norm;
@@ -23,5 +25,6 @@ pub mod sgd;
 mod columns;
 mod exp;
 mod parallel;
+pub(crate) mod philox;
 mod row;
 mod simd;

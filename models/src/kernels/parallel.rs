@@ -4,6 +4,8 @@
 //! them into blocks and runs the blocks, each compiled for the machine's vector unit. Where blocks are cut cannot be
 //! seen in the result, because a row's result depends on that row alone.
 
+use std::ops::Range;
+
 use super::simd;
 
 /// Elements of a block's widest operand: enough that handing a block out costs nothing beside its work.
@@ -21,14 +23,14 @@ pub(super) trait Rows: Sized + Send {
 
 /// Rows to read: `[num_rows, width]`.
 #[derive(Clone, Copy)]
-pub(super) struct Read<'a> {
-    pub(super) elements: &'a [f32],
+pub(super) struct Read<'a, T = f32> {
+    pub(super) elements: &'a [T],
     pub(super) width: usize,
 }
 
 /// Rows to write: `[num_rows, width]`.
-pub(super) struct Write<'a> {
-    pub(super) elements: &'a mut [f32],
+pub(super) struct Write<'a, T = f32> {
+    pub(super) elements: &'a mut [T],
     pub(super) width: usize,
 }
 
@@ -37,16 +39,16 @@ pub(super) struct Write<'a> {
 pub(super) struct PerRow<'a, T>(pub(super) &'a [T]);
 
 /// `elements` as rows to read.
-pub(super) fn read(elements: &[f32], width: usize) -> Read<'_> {
+pub(super) fn read<T>(elements: &[T], width: usize) -> Read<'_, T> {
     Read { elements, width }
 }
 
 /// `elements` as rows to write.
-pub(super) fn write(elements: &mut [f32], width: usize) -> Write<'_> {
+pub(super) fn write<T>(elements: &mut [T], width: usize) -> Write<'_, T> {
     Write { elements, width }
 }
 
-impl Rows for Read<'_> {
+impl<T: Sync> Rows for Read<'_, T> {
     fn num_rows(&self) -> usize {
         self.elements.len() / self.width
     }
@@ -61,7 +63,7 @@ impl Rows for Read<'_> {
     }
 }
 
-impl Rows for Write<'_> {
+impl<T: Send> Rows for Write<'_, T> {
     fn num_rows(&self) -> usize {
         self.elements.len() / self.width
     }
@@ -88,6 +90,22 @@ impl<T: Sync> Rows for PerRow<'_, T> {
     fn split_at(self, row: usize) -> (Self, Self) {
         let (head, tail) = self.0.split_at(row);
         (Self(head), Self(tail))
+    }
+}
+
+/// The rows' own numbers, for what depends on a row's place.
+impl Rows for Range<usize> {
+    fn num_rows(&self) -> usize {
+        self.len()
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+
+    fn split_at(self, row: usize) -> (Self, Self) {
+        let middle = self.start + row;
+        (self.start..middle, middle..self.end)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::kernels::matmul::Store;
 use crate::kernels::{bias, gelu};
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -65,12 +66,18 @@ impl Layer for Dense {
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
+        let hidden = &mut *saved;
+        self.recompute(shape, RecomputeArgs { tokens, parameters, input, saved: hidden, workspace });
+        gelu::forward(saved, output);
+        None
+    }
+
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let [weight, bias] = layout::split(args.parameters, self.parameter_lens());
         let hidden = args.saved;
         bias::fill_rows(hidden, bias);
         linear::forward(self.linear(shape), args.input, weight, hidden, Store::Add);
-        gelu::forward(hidden, args.output);
-        None
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {

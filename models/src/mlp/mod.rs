@@ -1,6 +1,6 @@
 //! A small family for tests: token embedding, `gelu(x Wᵀ + b)` per token and block, head. No attention, no norms, no
 //! residual, so that a whole grid of runs costs next to nothing, and so that a mistake anywhere in the chain is
-//! seen in every gradient before it.
+//! seen in every gradient before it. It has no place for dropout and refuses it.
 
 mod dense;
 #[cfg(test)]
@@ -32,6 +32,7 @@ pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
 /// As [`build`].
 pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
     config.check()?;
+    config.check_no_dropout("the mlp family")?;
     let (first, last) = match config.tie_embeddings {
         true => (Tying::Embedding, Tying::Head),
         false => (Tying::Untied, Tying::Untied),

@@ -3,7 +3,9 @@
 use super::build;
 use crate::config::GptConfig;
 use crate::model::{LayerRole, Tying};
-use crate::testing::{Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config};
+use crate::testing::{
+    Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, segments,
+};
 
 fn check(config: &GptConfig, num_sequences: usize, seq_length: usize, masked: usize) {
     let batch = Batch::random(num_sequences, seq_length, config.vocab_size, masked);
@@ -32,6 +34,30 @@ fn a_split_backward_gives_the_same_bits() {
     for (name, gradient) in gradients(3, Backward::Split) {
         assert_same_bits(&name, &gradient, &want[&name]);
     }
+}
+
+#[test]
+fn checkpointing_cannot_be_seen_in_the_bits() {
+    let model = build(&config()).unwrap();
+    let batch = Batch::random(2, 13, 37, 5);
+    let gradients = |mut run: Run| {
+        run.step(&batch, Backward::Full, 0.03);
+        run.gradients()
+    };
+    let want = gradients(Run::new(&model, 100));
+    for segments in
+        [segments([(0, 4)]), segments([(1, 3)]), segments([(1, 2), (2, 3)]), segments([(0, 2), (3, 4)])]
+    {
+        for (name, gradient) in gradients(Run::new(&model, 100).with_checkpoints(|_| segments.clone())) {
+            assert_same_bits(&name, &gradient, &want[&name]);
+        }
+    }
+}
+
+#[test]
+fn dropout_is_refused() {
+    let error = build(&GptConfig { dropout: 0.1, ..config() }).unwrap_err();
+    assert_eq!(error.to_string(), "dropout = 0.1: the mlp family has no dropout; use 0, or the gpt2 family");
 }
 
 #[test]

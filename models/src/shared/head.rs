@@ -7,6 +7,7 @@ use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs, Tokens,
 };
 use crate::layout;
 use crate::loss::Loss;
@@ -43,6 +44,19 @@ impl Head {
         [shape.num_tokens() * self.vocab_size, shape.num_tokens()]
     }
 
+    fn logits_and_loss(
+        &self,
+        shape: MicroBatchShape,
+        tokens: Tokens<'_>,
+        weight: &[f32],
+        input: &[f32],
+        saved: &mut [f32],
+    ) -> LossSum {
+        let [logits, per_row] = layout::split_mut(saved, self.saved_lens(shape));
+        linear::forward(self.linear(shape), input, weight, logits, Store::Assign);
+        self.loss.forward(logits, tokens.targets, per_row)
+    }
+
     fn linear(&self, shape: MicroBatchShape) -> LinearShape {
         LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.vocab_size }
     }
@@ -58,9 +72,12 @@ impl Layer for Head {
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let saved = layout::extent(self.saved_lens(shape));
         LayerSizes {
             input: shape.num_tokens() * self.width,
-            saved: layout::extent(self.saved_lens(shape)),
+            saved,
+            // The loss is taken from f32 logits, and so is its gradient.
+            saved_exact: saved,
             ..LayerSizes::default()
         }
     }
@@ -70,9 +87,13 @@ impl Layer for Head {
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let [logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
-        linear::forward(self.linear(shape), args.input, args.parameters, logits, Store::Assign);
-        Some(self.loss.forward(logits, args.tokens.targets, per_row))
+        let ForwardArgs { tokens, parameters, input, saved, .. } = args;
+        Some(self.logits_and_loss(shape, tokens, parameters, input, saved))
+    }
+
+    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { tokens, parameters, input, saved, .. } = args;
+        self.logits_and_loss(shape, tokens, parameters, input, saved);
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {

@@ -4,6 +4,7 @@ use crate::config::GptConfig;
 use crate::kernels::embedding;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
+    RecomputeArgs,
 };
 use crate::parameter::ParameterSpec;
 
@@ -50,6 +51,9 @@ impl Layer for TokenEmbedding {
         embedding::forward(args.tokens.inputs, args.parameters, args.output);
         None
     }
+
+    /// Nothing is saved.
+    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
         args.stash.copy_from_slice(args.gradient);

@@ -9,6 +9,7 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::run::{Batch, Run};
 use crate::config::{Ablation, GptConfig};
+use crate::kernels::philox;
 use crate::layer::IGNORED_TARGET;
 
 /// A model's parameters as candle variables.
@@ -34,18 +35,24 @@ impl Oracle {
     /// GPT-2's summed loss.
     pub(crate) fn gpt2_loss(&self, batch: &Batch) -> Result<Tensor> {
         let positions = self.get("wpe.weight").narrow(0, 0, batch.shape.seq_length)?;
-        let mut x = self.embed(batch)?.broadcast_add(&positions)?;
+        let width = self.config.hidden_size;
+        let x = self.embed(batch)?.broadcast_add(&positions)?;
+        let mut x = (x * self.mask(batch, 0, 0, width)?)?;
         for block in 0..self.config.num_layers {
             let prefix = format!("h.{block}");
+            // The places of a block: attention weights, attention's branch, the feed-forward branch.
+            let place = 1 + 3 * block as u32;
             let h = self.norm(&x, &format!("{prefix}.ln_1"))?;
-            let mut attended = self.attend(&self.linear(&h, &format!("{prefix}.attn.qkv"))?)?;
+            let mut attended = self.attend(&self.linear(&h, &format!("{prefix}.attn.qkv"))?, batch, place)?;
             if self.config.ablation == Ablation::AttentionOutput {
                 attended = (attended * 0.0)?;
             }
-            x = (x + self.linear(&attended, &format!("{prefix}.attn.proj"))?)?;
+            let branch = self.linear(&attended, &format!("{prefix}.attn.proj"))?;
+            x = (x + (branch * self.mask(batch, place + 1, 0, width)?)?)?;
             let h = self.norm(&x, &format!("{prefix}.ln_2"))?;
             let h = gelu(&self.linear(&h, &format!("{prefix}.mlp.up"))?)?;
-            x = (x + self.linear(&h, &format!("{prefix}.mlp.down"))?)?;
+            let branch = self.linear(&h, &format!("{prefix}.mlp.down"))?;
+            x = (x + (branch * self.mask(batch, place + 2, 0, width)?)?)?;
         }
         self.loss(&self.norm(&x, "ln_f")?, batch)
     }
@@ -102,8 +109,8 @@ impl Oracle {
             .broadcast_add(self.get(&format!("{name}.bias")))
     }
 
-    /// `[B, T, 3 C]` to `[B, T, C]`.
-    fn attend(&self, qkv: &Tensor) -> Result<Tensor> {
+    /// `[B, T, 3 C]` to `[B, T, C]`, with the weights masked at `place`.
+    fn attend(&self, qkv: &Tensor, batch: &Batch, place: u32) -> Result<Tensor> {
         let (num_sequences, seq_length, width) = qkv.dims3()?;
         let (width, num_heads) = (width / 3, self.config.num_attention_heads);
         let part = |index: usize| {
@@ -118,7 +125,32 @@ impl Oracle {
             .collect();
         let mask = Tensor::from_vec(mask, (seq_length, seq_length), &Device::Cpu)?;
         let probabilities = log_softmax(&scores.broadcast_add(&mask)?)?.exp()?;
+        let masks = (0..num_heads).map(|head| self.mask(batch, place, head as u32, seq_length));
+        let masks = Tensor::stack(&masks.collect::<Result<Vec<_>>>()?, 1)?;
+        let probabilities = (probabilities * masks)?;
         probabilities.matmul(&v)?.transpose(1, 2)?.reshape((num_sequences, seq_length, width))
+    }
+
+    /// `[B, T, len]`: what dropout multiplies by, number by number from the documented counters; ones without dropout.
+    fn mask(&self, batch: &Batch, place: u32, head: u32, len: usize) -> Result<Tensor> {
+        let p = self.config.dropout;
+        let shape = (batch.shape.num_sequences, batch.shape.seq_length, len);
+        let Some(masks) = batch.masks else { return Tensor::ones(shape, DType::F64, &Device::Cpu) };
+        let low_and_high = |number: u64| [number as u32, (number >> 32) as u32];
+        let mut factors = Vec::new();
+        for row in 0..batch.shape.num_tokens() {
+            let sequence = masks.first_sequence + (row / batch.shape.seq_length) as u64;
+            let ([a, b], [c, d]) = (low_and_high(masks.step), low_and_high(sequence));
+            let [key_a, key_b, ..] = philox::block(low_and_high(masks.seed), [a, b, c, d]);
+            for e in 0..len {
+                let (column, position) = (16 * (e / 64) + e % 16, row % batch.shape.seq_length);
+                let counter = [column as u32, position as u32, head, place];
+                let number = philox::block([key_a, key_b], counter)[e / 16 % 4];
+                let is_dropped = f64::from(number) < (p * 2_f64.powi(32)).round();
+                factors.push(if is_dropped { 0.0 } else { 1.0 / (1.0 - p) });
+            }
+        }
+        Tensor::from_vec(factors, shape, &Device::Cpu)
     }
 
     fn loss(&self, x: &Tensor, batch: &Batch) -> Result<Tensor> {

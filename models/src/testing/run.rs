@@ -1,6 +1,7 @@
 //! Runs of a whole model over units of a given number of layers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{Result, Tensor};
@@ -8,11 +9,12 @@ use candle_core::{Result, Tensor};
 use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::config::{Ablation, GptConfig};
+use crate::element::ElementType;
 use crate::init;
-use crate::layer::{IGNORED_TARGET, LossSum, MicroBatchShape, Tokens};
+use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
-use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward};
+use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 /// A small untied model; tests change what they are about.
 pub(crate) fn config() -> GptConfig {
@@ -24,8 +26,14 @@ pub(crate) fn config() -> GptConfig {
         vocab_size: 37,
         tie_embeddings: false,
         init_std: 0.02,
+        dropout: 0.0,
         ablation: Ablation::None,
     }
+}
+
+/// Ranges as segments are given; a list of one range looks like a slip to clippy.
+pub(crate) fn segments<const K: usize>(ranges: [(usize, usize); K]) -> Vec<Range<usize>> {
+    ranges.map(|(start, end)| start..end).into()
 }
 
 /// Elements behind every buffer's own, as shards need; they are zero where they are parameters or gradients.
@@ -46,6 +54,7 @@ pub(crate) struct Batch {
     pub(crate) shape: MicroBatchShape,
     pub(crate) inputs: Vec<u32>,
     pub(crate) targets: Vec<u32>,
+    pub(crate) masks: Option<MaskKey>,
 }
 
 /// Standard normal values.
@@ -66,11 +75,16 @@ impl Batch {
         if masked > 0 {
             targets.iter_mut().step_by(masked).for_each(|target| *target = IGNORED_TARGET);
         }
-        Self { shape: MicroBatchShape { num_sequences, seq_length }, inputs: tokens("inputs"), targets }
+        Self {
+            shape: MicroBatchShape { num_sequences, seq_length },
+            inputs: tokens("inputs"),
+            targets,
+            masks: None,
+        }
     }
 
     fn tokens(&self) -> Tokens<'_> {
-        Tokens { inputs: &self.inputs, targets: &self.targets }
+        Tokens { inputs: &self.inputs, targets: &self.targets, masks: self.masks }
     }
 }
 
@@ -79,6 +93,19 @@ pub(crate) struct Run {
     pub(crate) units: Vec<Unit>,
     parameters: Vec<Buffer>,
     gradients: Vec<Buffer>,
+    element: ElementType,
+}
+
+/// NaN, which shows whoever reads what was never written.
+fn filled(len: usize, element: ElementType) -> Buffer {
+    let nan = Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
+    converted(&nan, element)
+}
+
+fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
+    let mut converted = Buffer::zeros_of(buffer.len(), element).unwrap();
+    converted.copy_from(buffer, buffer.len());
+    converted
 }
 
 impl Run {
@@ -94,6 +121,7 @@ impl Run {
             parameters: units.iter().map(zeros).collect(),
             gradients: units.iter().map(zeros).collect(),
             units,
+            element: ElementType::F32,
         };
         for (unit, parameters) in run.units.iter().zip(&mut run.parameters) {
             for entry in unit.entries() {
@@ -109,33 +137,64 @@ impl Run {
         run
     }
 
+    /// The same run in another type, its parameters rounded to it.
+    pub(crate) fn with_precision(mut self, element: ElementType) -> Self {
+        self.units = self.units.into_iter().map(|unit| unit.with_precision(element)).collect();
+        self.parameters = self.parameters.iter().map(|parameters| converted(parameters, element)).collect();
+        self.element = element;
+        self
+    }
+
+    /// The same run with the segments that `segments_of` says for a unit, given its number of layers.
+    pub(crate) fn with_checkpoints(mut self, segments_of: impl Fn(usize) -> Vec<Range<usize>>) -> Self {
+        let checkpointed = self.units.into_iter().map(|unit| {
+            let segments = segments_of(unit.layers().len());
+            unit.with_checkpoints(segments)
+        });
+        self.units = checkpointed.collect();
+        self
+    }
+
     /// One micro-batch: the loss, with the gradients added to those before.
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
-        // NaN shows whoever reads what was never written.
-        let filled = |len: usize| Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
-        let mut workspace = filled(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
-        let mut saved: Vec<_> = sizes.iter().map(|sizes| filled(sizes.saved)).collect();
+        let stored = |len: usize| filled(len, self.element);
+        let wide = |len: usize| filled(len, ElementType::F32);
+        let mut workspace = wide(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
+        // One room for all units, as large as the largest needs it.
+        let mut recomputed = stored(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
+        let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
         let (tokens, shape) = (batch.tokens(), batch.shape);
-        let mut input = filled(0);
+        let mut input = stored(0);
         let mut loss = None;
         for ((unit, parameters), (saved, sizes)) in
             self.units.iter().zip(&self.parameters).zip(saved.iter_mut().zip(&sizes))
         {
-            let mut output = filled(sizes.output);
-            let (input_here, workspace) = (&input, &mut workspace);
+            let mut output = stored(sizes.output);
+            let (input, output_here) = (&mut input, &mut output);
             loss = unit.forward(
                 shape,
-                UnitForward { tokens, parameters, input: input_here, output: &mut output, saved, workspace },
+                UnitForward {
+                    tokens,
+                    parameters,
+                    input,
+                    output: output_here,
+                    saved,
+                    recomputed: &mut recomputed,
+                    workspace: &mut workspace,
+                },
             );
-            input = output;
+            *input = output;
         }
-        let mut gradient = filled(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
-        let mut stashes: Vec<_> = sizes.iter().map(|sizes| filled(sizes.stash)).collect();
+        let mut gradient = wide(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
+        let mut stashes: Vec<_> = sizes.iter().map(|sizes| stored(sizes.stash)).collect();
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], &self.parameters[index]);
             let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
             let (gradient, workspace, stash) = (&mut gradient, &mut workspace, &mut stashes[index]);
+            let recomputed = &mut recomputed;
+            recomputed.copy_from(&wide(recomputed.len()), recomputed.len());
+            unit.recompute(shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
             match backward {
                 Backward::Full => unit.backward(
                     shape,
@@ -144,6 +203,7 @@ impl Run {
                         parameters,
                         gradient,
                         saved,
+                        recomputed,
                         parameter_gradients,
                         workspace,
                         loss_seed,
@@ -175,6 +235,7 @@ impl Run {
     pub(crate) fn parameters(&self) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
         let mut all = BTreeMap::new();
         for (unit, parameters) in self.units.iter().zip(&self.parameters) {
+            let parameters = converted(parameters, ElementType::F32);
             for entry in unit.entries() {
                 let values = parameters.read()[entry.range.clone()].to_vec();
                 all.insert(entry.spec.name.clone(), (entry.spec.shape.clone(), values));

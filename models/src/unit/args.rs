@@ -1,4 +1,7 @@
 //! What a unit's passes work on: buffers that the caller owns.
+//!
+//! Workspaces, the gradient that runs through a unit and the gradients of parameters are `f32`; everything else is of
+//! the unit's type.
 
 use crate::buffer::Buffer;
 use crate::layer::Tokens;
@@ -16,6 +19,23 @@ pub struct UnitForward<'a> {
     pub output: &'a mut Buffer,
     /// `[UnitSizes::saved]`, overwritten.
     pub saved: &'a mut Buffer,
+    /// `[UnitSizes::recompute]` or longer, scratch for what segments save.
+    pub recomputed: &'a mut Buffer,
+    /// `[UnitSizes::workspace]` or longer.
+    pub workspace: &'a mut Buffer,
+}
+
+/// What a unit's recomputation works on.
+#[derive(Debug)]
+pub struct UnitRecompute<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The unit's gathered parameters.
+    pub parameters: &'a Buffer,
+    /// `[UnitSizes::saved]` of the forward; stays as it is.
+    pub saved: &'a mut Buffer,
+    /// `[UnitSizes::recompute]` or longer, overwritten.
+    pub recomputed: &'a mut Buffer,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
 }
@@ -31,6 +51,8 @@ pub struct UnitBackward<'a> {
     pub gradient: &'a mut Buffer,
     /// `[UnitSizes::saved]`; its contents are used up.
     pub saved: &'a mut Buffer,
+    /// `[UnitSizes::recompute]` or longer, as [`Unit::recompute`](super::Unit::recompute) left it; its contents are used up.
+    pub recomputed: &'a mut Buffer,
     /// The unit's flat parameter gradient, added to; may be longer (padding).
     pub parameter_gradients: &'a mut Buffer,
     /// `[UnitSizes::workspace]` or longer.

@@ -1,16 +1,28 @@
-//! Where things lie in what a unit saves.
+//! What a unit's last layer saved, for whoever wants more than its loss.
 
 use std::ops::Range;
 
-use super::Unit;
+use super::{Unit, rooms};
+use crate::buffer::Buffer;
+use crate::element::Element;
 use crate::layer::MicroBatchShape;
-use crate::layout;
 
 impl Unit {
-    /// What the last layer saves beside its input, as elements of the unit's saved values. A head's logits `[N, V]`
-    /// come first in it.
-    pub fn last_saved(&self, shape: MicroBatchShape) -> Range<usize> {
-        let last = self.shares(shape).last().expect("a unit has at least one layer");
-        last.saved.start + layout::aligned(last.sizes.input)..last.saved.end
+    /// Some of what the last layer saved in the forward, in f32. A head's logits `[N, V]` come first in it.
+    ///
+    /// # Panics
+    /// If the last layer is in a segment, so that nothing of it is kept, or saves less.
+    pub fn last_saved(&self, shape: MicroBatchShape, saved: &Buffer, range: Range<usize>) -> Vec<f32> {
+        with_element!(self.last_saved_as(shape, saved, range))
+    }
+
+    fn last_saved_as<E: Element>(
+        &self,
+        shape: MicroBatchShape,
+        saved: &Buffer,
+        range: Range<usize>,
+    ) -> Vec<f32> {
+        let last = self.shares(shape).pop().expect("a unit has at least one layer");
+        rooms::read_saved(last.saved.read(&saved.read_as::<E>()), last.sizes, range)
     }
 }

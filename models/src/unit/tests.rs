@@ -1,10 +1,12 @@
 //! What holds for every unit; that passes compute the right thing is shown by the families' tests.
 
+mod precision;
+
 use super::*;
 use crate::buffer::Buffer;
 use crate::gpt2;
 use crate::layer::Tokens;
-use crate::testing::{Batch, config};
+use crate::testing::{Batch, config, segments};
 
 fn layers() -> Vec<Arc<dyn Layer>> {
     gpt2::build(&config()).unwrap().layers.into_iter().map(|layer| layer.layer).collect()
@@ -25,6 +27,7 @@ fn sizes_add_up_over_layers_or_are_their_largest() {
                 input: part[0].input,
                 output: part[part.len() - 1].output,
                 saved: part.iter().map(|sizes| sizes.saved).sum(),
+                recompute: 0,
                 stash: part.iter().map(|sizes| sizes.stash).sum(),
                 workspace: largest(|sizes| sizes.workspace),
                 gradient: largest(|sizes| sizes.gradient),
@@ -35,21 +38,58 @@ fn sizes_add_up_over_layers_or_are_their_largest() {
 }
 
 #[test]
-fn shares_are_the_same_from_both_ends() {
+fn a_segment_keeps_its_input_and_the_room_holds_the_largest() {
     let shape = MicroBatchShape { num_sequences: 2, seq_length: 13 };
-    let unit = Unit::new(layers());
-    let place = |share: Share<'_>| {
-        (share.layer.name().to_string(), share.sizes, share.parameters, share.saved, share.stash)
+    // Embedding, two blocks of two layers, norm, head.
+    let layers = layers();
+    let sizes_with = |segments| Unit::new(layers.clone()).with_checkpoints(segments).sizes(shape);
+    let kept = |index: usize| {
+        let sizes = layers[index].sizes(shape);
+        aligned(sizes.input) + aligned(sizes.saved)
     };
-    let forward: Vec<_> = unit.shares(shape).map(place).collect();
-    let mut backward: Vec<_> = unit.shares_from_the_last(shape).map(place).collect();
-    backward.reverse();
-    assert_eq!(forward, backward);
-    for pair in forward.windows(2) {
-        assert_eq!(pair[0].3.end, pair[1].3.start, "saved regions touch");
-        assert_eq!(pair[0].4.end, pair[1].4.start, "stashes touch");
-        assert!(pair[0].2.end <= pair[1].2.start, "parameters do not overlap");
+    let input = |index: usize| aligned(layers[index].sizes(shape).input);
+    let all: usize = (0..layers.len()).map(kept).sum();
+    let plain = sizes_with(Vec::new());
+    assert_eq!((plain.saved, plain.recompute), (all, 0));
+    let block = kept(1) + kept(2) - input(1);
+    for (segments, saved, recompute) in [
+        (segments([(1, 3)]), all - block, block),
+        (segments([(1, 3), (3, 5)]), all - 2 * block, block),
+        (segments([(1, 5)]), all - 2 * block - input(3), 2 * block + input(3)),
+        (
+            segments([(1, 2), (2, 5)]),
+            all - 2 * block - input(3) + input(2),
+            2 * block + input(3) - kept(1) + input(1) - input(2),
+        ),
+        (segments([(0, 6)]), kept(6), all - kept(6)),
+    ] {
+        let sizes = sizes_with(segments.clone());
+        assert_eq!(sizes, UnitSizes { saved, recompute, ..plain }, "{segments:?}");
     }
+}
+
+#[test]
+#[should_panic(expected = "segments [1..3, 2..4] are no ascending ranges of 7 layers")]
+fn overlapping_segments_are_refused() {
+    let _ = Unit::new(layers()).with_checkpoints(segments([(1, 3), (2, 4)]));
+}
+
+#[test]
+#[should_panic(expected = "runs its backward at once")]
+fn a_unit_with_segments_refuses_half_a_backward() {
+    let batch = Batch::random(1, 3, 37, 0);
+    let buffer = || Buffer::zeros(0).unwrap();
+    let unit = Unit::new(layers()).with_checkpoints(segments([(1, 3)]));
+    unit.backward_weight(
+        batch.shape,
+        UnitBackwardWeight {
+            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
+            saved: &buffer(),
+            stash: &buffer(),
+            parameter_gradients: &mut buffer(),
+            workspace: &mut buffer(),
+        },
+    );
 }
 
 #[test]
@@ -62,10 +102,11 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
     unit.backward(
         batch.shape,
         UnitBackward {
-            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets },
+            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
             parameters: &Buffer::zeros(0).unwrap(),
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),
+            recomputed: &mut Buffer::zeros(0).unwrap(),
             parameter_gradients: &mut parameter_gradients,
             workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
             loss_seed: 1.0,

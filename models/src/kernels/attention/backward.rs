@@ -1,17 +1,19 @@
 //! The backward of causal attention.
 
+use super::super::dropout::Masks;
 use super::super::exp::exp;
 use super::super::matmul::{Store, Threads, matmul};
 use super::super::matrix::{Cut, Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
-use super::{AttentionShape, BLOCK_QUERIES};
+use super::{AttentionShape, BLOCK_QUERIES, second_half_masks};
 
 /// Queries, keys and values turn into their gradients, in place.
 ///
-/// * `out` and `log_sum_exp`: as the forward left them; `dout`: the gradient of `out`.
+/// * `masks`, `out` and `log_sum_exp`: as the forward was given and left them; `dout`: the gradient of `out`.
 /// * `workspace`: [`AttentionShape::backward_workspace`] elements.
 pub fn backward(
     shape: AttentionShape,
+    masks: Option<Masks>,
     qkv: &mut [f32],
     out: &[f32],
     log_sum_exp: &[f32],
@@ -23,6 +25,7 @@ pub fn backward(
     let (k, v) = kv.split(Cut::Column(width));
     let task = Task {
         shape,
+        masks,
         q,
         k,
         v,
@@ -37,6 +40,7 @@ pub fn backward(
 /// Some sequences and heads; every view covers just these.
 struct Task<'a> {
     shape: AttentionShape,
+    masks: Option<Masks>,
     q: MatrixMut<'a>,
     k: MatrixMut<'a>,
     v: MatrixMut<'a>,
@@ -65,9 +69,10 @@ impl Task<'_> {
         let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at(first_half.num_log_sum_exp());
         let (workspace, workspace_rest) = self.workspace.split_at_mut(first_half.backward_workspace());
         (
-            Task { shape: first_half, q, k, v, out, dout, log_sum_exp, workspace },
+            Task { shape: first_half, masks: self.masks, q, k, v, out, dout, log_sum_exp, workspace },
             Task {
                 shape: second_half,
+                masks: self.masks.map(|masks| second_half_masks(masks, first_half, cut)),
                 q: q_rest,
                 k: k_rest,
                 v: v_rest,
@@ -106,7 +111,11 @@ impl Task<'_> {
             matmul(Threads::Caller, scores, Store::Assign, q.as_matrix(), keys.transposed());
             let dprobabilities = MatrixMut::new(dscores, num_queries, num_keys);
             matmul(Threads::Caller, dprobabilities, Store::Assign, dout, values.transposed());
-            softmax_rows_backward(probabilities, dscores, self.shape.scale(), first, log_sum_exp, out, dout);
+            let rows = SoftmaxRows { scale: self.shape.scale(), first, log_sum_exp, out, dout };
+            match self.masks {
+                None => rows.backward(probabilities, dscores),
+                Some(masks) => rows.backward_dropped(masks, probabilities, dscores),
+            }
 
             let probabilities = Matrix::new(probabilities, num_queries, num_keys).transposed();
             let dscores = Matrix::new(dscores, num_queries, num_keys);
@@ -127,37 +136,91 @@ impl Task<'_> {
     }
 }
 
-/// Scores become probabilities `p`, and their gradients `dp` become those of the unscaled scores,
-/// `scale * p (dp - out · dout)`; zero where masked.
-fn softmax_rows_backward(
-    scores: &mut [f32],
-    dprobabilities: &mut [f32],
+/// A block's rows of scores on their way back through the softmax.
+struct SoftmaxRows<'a> {
     scale: f32,
+    /// The first row's query.
     first: usize,
-    log_sum_exp: &[f32],
-    out: Matrix<'_>,
-    dout: Matrix<'_>,
-) {
-    let num_keys = scores.len() / log_sum_exp.len();
-    simd::dispatch(
-        #[inline(always)]
-        || {
-            let rows = scores.chunks_exact_mut(num_keys).zip(dprobabilities.chunks_exact_mut(num_keys));
-            for (index, ((p, dp), log_sum_exp)) in rows.zip(log_sum_exp).enumerate() {
-                let mean_dp = row::sum_pairs(
-                    out.row(index),
-                    dout.row(index),
+    log_sum_exp: &'a [f32],
+    out: Matrix<'a>,
+    dout: Matrix<'a>,
+}
+
+impl SoftmaxRows<'_> {
+    /// Scores become probabilities `p`, and their gradients `dp` become those of the unscaled scores,
+    /// `scale * p (dp - out · dout)`; zero where masked.
+    fn backward(&self, scores: &mut [f32], dprobabilities: &mut [f32]) {
+        simd::dispatch(
+            #[inline(always)]
+            || {
+                self.for_rows(
+                    scores,
+                    dprobabilities,
                     #[inline(always)]
-                    |out, dout| out * dout,
+                    |_, p, dp, log_sum_exp, mean_dp| {
+                        for (p, dp) in p.iter_mut().zip(dp) {
+                            *p = exp(*p * self.scale - log_sum_exp);
+                            *dp = self.scale * *p * (*dp - mean_dp);
+                        }
+                    },
                 );
-                let num_visible = first + index + 1;
-                p[num_visible..].fill(0.0);
-                dp[num_visible..].fill(0.0);
-                for (p, dp) in p[..num_visible].iter_mut().zip(&mut dp[..num_visible]) {
-                    *p = exp(*p * scale - log_sum_exp);
-                    *dp = scale * *p * (*dp - mean_dp);
-                }
-            }
-        },
-    );
+            },
+        );
+    }
+
+    /// As [`SoftmaxRows::backward`] where probabilities were dropped: scores become the dropped probabilities `m p`,
+    /// which the gradient of the values needs, and the gradients of these become `scale * p (m dp - out · dout)`.
+    fn backward_dropped(&self, masks: Masks, scores: &mut [f32], dprobabilities: &mut [f32]) {
+        simd::dispatch(
+            #[inline(always)]
+            || {
+                self.for_rows(
+                    scores,
+                    dprobabilities,
+                    #[inline(always)]
+                    |query, p, dp, log_sum_exp, mean_dp| {
+                        masks.row(query).for_groups(
+                            p.len(),
+                            #[inline(always)]
+                            |range, factors| {
+                                let rows = p[range.clone()].iter_mut().zip(&mut dp[range]);
+                                for ((p, dp), factor) in rows.zip(factors) {
+                                    let probability = exp(*p * self.scale - log_sum_exp);
+                                    *dp = self.scale * probability * (factor * *dp - mean_dp);
+                                    *p = factor * probability;
+                                }
+                            },
+                        );
+                    },
+                );
+            },
+        );
+    }
+
+    /// Calls `f` with each query, its visible scores and their gradients, its log-sum-exp and `out · dout`, which is
+    /// the mean of the gradients weighted with the probabilities, dropped or not. What is masked becomes zero.
+    #[inline(always)]
+    fn for_rows(
+        &self,
+        scores: &mut [f32],
+        dprobabilities: &mut [f32],
+        mut f: impl FnMut(usize, &mut [f32], &mut [f32], f32, f32),
+    ) {
+        let num_keys = scores.len() / self.log_sum_exp.len();
+        let rows = scores.chunks_exact_mut(num_keys).zip(dprobabilities.chunks_exact_mut(num_keys));
+        for (index, ((p, dp), &log_sum_exp)) in rows.zip(self.log_sum_exp).enumerate() {
+            let mean_dp = row::sum_pairs(
+                self.out.row(index),
+                self.dout.row(index),
+                #[inline(always)]
+                |out, dout| out * dout,
+            );
+            let query = self.first + index;
+            let (p, p_masked) = p.split_at_mut(query + 1);
+            let (dp, dp_masked) = dp.split_at_mut(query + 1);
+            p_masked.fill(0.0);
+            dp_masked.fill(0.0);
+            f(query, p, dp, log_sum_exp, mean_dp);
+        }
+    }
 }

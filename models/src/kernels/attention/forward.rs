@@ -1,16 +1,18 @@
 //! The forward of causal attention.
 
+use super::super::dropout::Masks;
 use super::super::exp::exp;
 use super::super::matmul::{Store, Threads, matmul};
 use super::super::matrix::{Cut, Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
-use super::{AttentionShape, BLOCK_QUERIES};
+use super::{AttentionShape, BLOCK_QUERIES, second_half_masks};
 
-/// `out = softmax(q kᵀ / sqrt(D), causal) v` for every head; keeps `log_sum_exp`.
+/// `out = softmax(q kᵀ / sqrt(D), causal) v` for every head, the probabilities dropped by `masks`; keeps `log_sum_exp`.
 ///
 /// * `workspace`: [`AttentionShape::forward_workspace`] elements.
 pub fn forward(
     shape: AttentionShape,
+    masks: Option<Masks>,
     qkv: &[f32],
     out: &mut [f32],
     log_sum_exp: &mut [f32],
@@ -20,6 +22,7 @@ pub fn forward(
     let qkv = Matrix::new(qkv, num_tokens, 3 * width);
     let task = Task {
         shape,
+        masks,
         q: qkv.columns(0, width),
         k: qkv.columns(width, width),
         v: qkv.columns(2 * width, width),
@@ -33,6 +36,7 @@ pub fn forward(
 /// Some sequences and heads; every view covers just these.
 struct Task<'a> {
     shape: AttentionShape,
+    masks: Option<Masks>,
     q: Matrix<'a>,
     k: Matrix<'a>,
     v: Matrix<'a>,
@@ -59,9 +63,10 @@ impl Task<'_> {
         let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at_mut(first_half.num_log_sum_exp());
         let (workspace, workspace_rest) = self.workspace.split_at_mut(first_half.forward_workspace());
         (
-            Task { shape: first_half, q, k, v, out, log_sum_exp, workspace },
+            Task { shape: first_half, masks: self.masks, q, k, v, out, log_sum_exp, workspace },
             Task {
                 shape: second_half,
+                masks: self.masks.map(|masks| second_half_masks(masks, first_half, cut)),
                 q: q_rest,
                 k: k_rest,
                 v: v_rest,
@@ -89,6 +94,9 @@ impl Task<'_> {
             let log_sum_exp = &mut self.log_sum_exp[first..num_keys];
             let mut factors = [0.0; BLOCK_QUERIES];
             softmax_rows(scores, self.shape.scale(), first, log_sum_exp, &mut factors);
+            if let Some(masks) = self.masks {
+                drop_rows(masks, scores, num_keys, first);
+            }
             let mut out = self.out.rows_mut(first, num_queries);
             let scores = Matrix::new(scores, num_queries, num_keys);
             matmul(
@@ -130,6 +138,19 @@ fn softmax_rows(
                 masked.fill(0.0);
                 *factor = 1.0 / sum;
                 *log_sum_exp = max * scale + sum.ln();
+            }
+        },
+    );
+}
+
+/// Drops scores of the queries from `first` on.
+fn drop_rows(masks: Masks, scores: &mut [f32], num_keys: usize, first: usize) {
+    simd::dispatch(
+        #[inline(always)]
+        || {
+            for (index, row) in scores.chunks_exact_mut(num_keys).enumerate() {
+                let query = first + index;
+                masks.row(query).apply(&mut row[..=query]);
             }
         },
     );

@@ -4,6 +4,8 @@
 //! FlashAttention does (arXiv:2205.14135). Queries are taken in blocks of rows, each against the keys up to its own
 //! last row, so that the masked half is mostly not computed and the scores of one block stay in cache.
 //!
+//! Dropout, if any, is of the probabilities: after the softmax, so the sums are those of all of them.
+//!
 //! Legend: B sequences, T tokens each, N = B T, H heads of size D, C = H D. `qkv: [N, 3 C]` holds every token's
 //! queries, keys and values, each `[H, D]`; `out, dout: [N, C]`; `log_sum_exp: [B, H, T]`.
 
@@ -15,6 +17,7 @@ mod tests;
 pub use backward::backward;
 pub use forward::forward;
 
+use super::dropout::Masks;
 use super::matrix::Cut;
 
 /// Queries of a block.
@@ -103,5 +106,13 @@ impl AttentionShape {
     /// What scores are multiplied by: `1 / sqrt(D)`.
     fn scale(self) -> f32 {
         1.0 / (self.head_size as f32).sqrt()
+    }
+}
+
+/// The masks of a second half.
+fn second_half_masks(masks: Masks, first_half: AttentionShape, cut: Cut) -> Masks {
+    match cut {
+        Cut::Row(_) => masks.skip_sequences(first_half.num_sequences),
+        Cut::Column(_) => masks.skip_heads(first_half.num_heads),
     }
 }

@@ -1,4 +1,7 @@
 use super::*;
+use crate::kernels::dropout::{Dropout, Place};
+use crate::kernels::philox;
+use crate::layer::{MaskKey, MicroBatchShape};
 use crate::testing::{assert_close, random, same_on_all_threads};
 
 struct Reference {
@@ -7,8 +10,29 @@ struct Reference {
     dqkv: Vec<f64>,
 }
 
-/// Forward and backward in f64, one query at a time, from the definition.
-fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
+/// Dropout of a quarter, in block 1 of a micro-batch that begins with sequence 6 of step 9.
+fn masks(shape: AttentionShape) -> Masks {
+    let AttentionShape { num_sequences, seq_length, .. } = shape;
+    let key = MaskKey { seed: 2, step: 9, first_sequence: 6 };
+    let dropout = Dropout::new(0.25, Place::AttentionWeights(1)).unwrap();
+    dropout.masks(key, MicroBatchShape { num_sequences, seq_length })
+}
+
+/// What these masks multiply a probability by, from the documented counters, a number at a time.
+fn factor(sequence: usize, head: usize, query: usize, key: usize) -> f64 {
+    let [key_a, key_b, ..] = philox::block([2, 0], [9, 0, 6 + sequence as u32, 0]);
+    let column = 16 * (key / 64) + key % 16;
+    let numbers = philox::block([key_a, key_b], [column as u32, query as u32, head as u32, 4]);
+    if numbers[key / 16 % 4] < 1 << 30 { 0.0 } else { 4.0 / 3.0 }
+}
+
+/// Forward and backward in f64, one query at a time, from the definition, with probabilities multiplied by `factor`.
+fn reference(
+    shape: AttentionShape,
+    factor: impl Fn(usize, usize, usize, usize) -> f64,
+    qkv: &[f32],
+    dout: &[f32],
+) -> Reference {
     let AttentionShape { num_sequences, seq_length, num_heads, head_size } = shape;
     let width = shape.width();
     let scale = 1.0 / (head_size as f64).sqrt();
@@ -30,16 +54,19 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
             log_sum_exp.push(sum.ln());
             let start = (sequence * seq_length + query) * width + head * head_size;
             let dout = |d: usize| f64::from(dout[start + d]);
-            let dp = |key: usize| -> f64 { (0..head_size).map(|d| dout(d) * get(at(2, key), d)).sum() };
+            let factor = |key: usize| factor(sequence, head, query, key);
+            let dp = |key: usize| -> f64 {
+                factor(key) * (0..head_size).map(|d| dout(d) * get(at(2, key), d)).sum::<f64>()
+            };
             let mean_dp: f64 = (0..=query).map(|key| exponentials[key] / sum * dp(key)).sum();
             for key in 0..=query {
                 let p = exponentials[key] / sum;
                 let dscore = scale * p * (dp(key) - mean_dp);
                 for d in 0..head_size {
-                    out[start + d] += p * get(at(2, key), d);
+                    out[start + d] += factor(key) * p * get(at(2, key), d);
                     dqkv[at(0, query) + d] += dscore * get(at(1, key), d);
                     dqkv[at(1, key) + d] += dscore * get(at(0, query), d);
-                    dqkv[at(2, key) + d] += p * dout(d);
+                    dqkv[at(2, key) + d] += factor(key) * p * dout(d);
                 }
             }
         }
@@ -48,14 +75,14 @@ fn reference(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> Reference {
 }
 
 /// Output, log-sum-exp and gradients of the kernels.
-fn run(shape: AttentionShape, qkv: &[f32], dout: &[f32]) -> [Vec<f32>; 3] {
+fn run(shape: AttentionShape, masks: Option<Masks>, qkv: &[f32], dout: &[f32]) -> [Vec<f32>; 3] {
     let mut out = vec![f32::NAN; dout.len()];
     let mut log_sum_exp = vec![f32::NAN; shape.num_log_sum_exp()];
     let mut workspace = vec![f32::NAN; shape.forward_workspace()];
-    forward(shape, qkv, &mut out, &mut log_sum_exp, &mut workspace);
+    forward(shape, masks, qkv, &mut out, &mut log_sum_exp, &mut workspace);
     let mut dqkv = qkv.to_vec();
     let mut workspace = vec![f32::NAN; shape.backward_workspace()];
-    backward(shape, &mut dqkv, &out, &log_sum_exp, dout, &mut workspace);
+    backward(shape, masks, &mut dqkv, &out, &log_sum_exp, dout, &mut workspace);
     [out, log_sum_exp, dqkv]
 }
 
@@ -81,15 +108,18 @@ fn forward_and_backward_equal_the_definition() {
             random("qkv", shape.num_tokens() * 3 * shape.width()),
             random("dout", shape.num_tokens() * shape.width()),
         );
-        let want = reference(shape, &qkv, &dout);
-        let [out, log_sum_exp, dqkv] = run(shape, &qkv, &dout);
-        // Sums of at most 131 terms in f32.
-        assert_close("out", &out, &want.out, 3e-6);
-        assert_close("dqkv", &dqkv, &want.dqkv, 5e-6);
-        // With D = 1 and T = 1 the only value may be near 0.
-        let raised: Vec<f64> = want.log_sum_exp.iter().map(|x| x + 1.0).collect();
-        let got: Vec<f32> = log_sum_exp.iter().map(|x| x + 1.0).collect();
-        assert_close("log-sum-exp", &got, &raised, 2e-6);
+        let kept = reference(shape, |_, _, _, _| 1.0, &qkv, &dout);
+        let dropped = reference(shape, factor, &qkv, &dout);
+        for (masks, want) in [(None, kept), (Some(masks(shape)), dropped)] {
+            let [out, log_sum_exp, dqkv] = run(shape, masks, &qkv, &dout);
+            // Sums of at most 131 terms in f32.
+            assert_close("out", &out, &want.out, 3e-6);
+            assert_close("dqkv", &dqkv, &want.dqkv, 5e-6);
+            // With D = 1 and T = 1 the only value may be near 0.
+            let raised: Vec<f64> = want.log_sum_exp.iter().map(|x| x + 1.0).collect();
+            let got: Vec<f32> = log_sum_exp.iter().map(|x| x + 1.0).collect();
+            assert_close("log-sum-exp", &got, &raised, 2e-6);
+        }
     }
 }
 
@@ -97,7 +127,7 @@ fn forward_and_backward_equal_the_definition() {
 fn large_scores_do_not_overflow() {
     let shape = shape([1, 70, 1, 4]);
     let qkv: Vec<f32> = random("qkv", 70 * 12).iter().map(|x| 100.0 * x).collect();
-    let [out, log_sum_exp, dqkv] = run(shape, &qkv, &random("dout", 70 * 4));
+    let [out, log_sum_exp, dqkv] = run(shape, None, &qkv, &random("dout", 70 * 4));
     assert!([out, log_sum_exp, dqkv].concat().iter().all(|x| x.is_finite()));
 }
 
@@ -105,9 +135,9 @@ fn large_scores_do_not_overflow() {
 fn a_token_does_not_see_what_comes_after_it() {
     let shape = shape([1, 100, 2, 5]);
     let (mut qkv, dout) = (random("qkv", 100 * 30), random("dout", 100 * 10));
-    let before = run(shape, &qkv, &dout)[0].clone();
+    let before = run(shape, None, &qkv, &dout)[0].clone();
     qkv[70 * 30..].fill(3.0);
-    let after = run(shape, &qkv, &dout)[0].clone();
+    let after = run(shape, None, &qkv, &dout)[0].clone();
     assert_eq!(before[..70 * 10], after[..70 * 10]);
     assert_ne!(before[70 * 10..], after[70 * 10..]);
 }
@@ -119,6 +149,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
             random("qkv", shape.num_tokens() * 3 * shape.width()),
             random("dout", shape.num_tokens() * shape.width()),
         );
-        same_on_all_threads("attention", || run(shape, &qkv, &dout).concat());
+        for masks in [None, Some(masks(shape))] {
+            same_on_all_threads("attention", || run(shape, masks, &qkv, &dout).concat());
+        }
     }
 }

@@ -1,0 +1,282 @@
+//! What buffers are made of: f32, or one of the two 16-bit types that models are trained in.
+//!
+//! Conversions are ours and free of branches, so that loops over them vectorise on every machine; the type itself is
+//! the `half` crate's, which candle stores too.
+
+use candle_core::{CpuStorage, WithDType};
+use half::{bf16, f16};
+
+/// The type of a buffer's elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// IEEE 754 binary32.
+    #[default]
+    F32,
+    /// The upper half of an f32: its range, 8 bits of precision.
+    Bf16,
+    /// IEEE 754 binary16: 11 bits of precision, nothing beyond 65504, where it becomes infinite.
+    F16,
+}
+
+impl ElementType {
+    /// Size of an element in bytes.
+    pub const fn num_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// Elements of this type that hold an f32 without loss.
+    pub(crate) const fn num_packed(self) -> usize {
+        ElementType::F32.num_bytes() / self.num_bytes()
+    }
+}
+
+/// A type that a [`Buffer`](crate::Buffer) may hold. The three there are implement it.
+pub trait Element: WithDType + private::Sealed {
+    /// Its name at run time.
+    const TYPE: ElementType;
+
+    /// The value in f32, exactly. A signalling NaN may become a quiet one.
+    fn widen(self) -> f32;
+
+    /// The nearest value of this type, of two the even one; beyond the range infinite, NaN stays NaN.
+    fn narrow(value: f32) -> Self;
+
+    /// Writes the bits of an f32 into as many elements as they take.
+    fn pack(value: f32, packed: &mut [Self]);
+
+    /// The f32 that was packed.
+    fn unpack(packed: &[Self]) -> f32;
+
+    /// The elements, if they are f32 already.
+    fn as_f32(elements: &[Self]) -> Option<&[f32]>;
+
+    /// As [`Element::as_f32`], for writing.
+    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]>;
+
+    /// The elements of a candle storage, if it holds this type.
+    fn of(storage: &CpuStorage) -> Option<&[Self]>;
+
+    /// As [`Element::of`], for writing.
+    fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
+}
+
+mod private {
+    /// Keeps the set of element types closed: units know how to run in each of them.
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for half::bf16 {}
+    impl Sealed for half::f16 {}
+}
+
+impl Element for f32 {
+    const TYPE: ElementType = ElementType::F32;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn narrow(value: f32) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn pack(value: f32, packed: &mut [Self]) {
+        packed[0] = value;
+    }
+
+    #[inline(always)]
+    fn unpack(packed: &[Self]) -> f32 {
+        packed[0]
+    }
+
+    fn as_f32(elements: &[Self]) -> Option<&[f32]> {
+        Some(elements)
+    }
+
+    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]> {
+        Some(elements)
+    }
+
+    fn of(storage: &CpuStorage) -> Option<&[Self]> {
+        if let CpuStorage::F32(values) = storage { Some(values) } else { None }
+    }
+
+    fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
+        if let CpuStorage::F32(values) = storage { Some(values) } else { None }
+    }
+}
+
+macro_rules! half_element {
+    ($half:ident, $name:ident, $storage:ident, $widen:ident, $narrow:ident) => {
+        impl Element for $half {
+            const TYPE: ElementType = ElementType::$name;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                $widen(self.to_bits())
+            }
+
+            #[inline(always)]
+            fn narrow(value: f32) -> Self {
+                Self::from_bits($narrow(value))
+            }
+
+            #[inline(always)]
+            fn pack(value: f32, packed: &mut [Self]) {
+                let bits = value.to_bits();
+                packed[0] = Self::from_bits(bits as u16);
+                packed[1] = Self::from_bits((bits >> 16) as u16);
+            }
+
+            #[inline(always)]
+            fn unpack(packed: &[Self]) -> f32 {
+                f32::from_bits(u32::from(packed[0].to_bits()) | u32::from(packed[1].to_bits()) << 16)
+            }
+
+            fn as_f32(_: &[Self]) -> Option<&[f32]> {
+                None
+            }
+
+            fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+                None
+            }
+
+            fn of(storage: &CpuStorage) -> Option<&[Self]> {
+                if let CpuStorage::$storage(values) = storage { Some(values) } else { None }
+            }
+
+            fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
+                if let CpuStorage::$storage(values) = storage { Some(values) } else { None }
+            }
+        }
+    };
+}
+
+half_element!(bf16, Bf16, BF16, widen_bf16, narrow_bf16);
+half_element!(f16, F16, F16, widen_f16, narrow_f16);
+
+/// Exponent bits of an f32; what is above them but for the sign is NaN.
+const INFINITE: u32 = 0x7f80_0000;
+
+#[inline(always)]
+fn widen_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+#[inline(always)]
+fn narrow_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    // Adding just below half of the last place that stays, and one more where that place is odd, carries into it
+    // whenever the nearest value, of two the even one, is the next; a carry beyond the largest makes infinity.
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    let quiet = bits | 0x40_0000;
+    let is_nan = bits & !(1 << 31) > INFINITE;
+    ((if is_nan { quiet } else { rounded }) >> 16) as u16
+}
+
+/// What an f16's exponent is short of an f32's, in the f32's place.
+const REBIAS: u32 = (127 - 15) << 23;
+
+#[inline(always)]
+fn widen_f16(bits: u16) -> f32 {
+    let sign = u32::from(bits & 0x8000) << 16;
+    let magnitude = u32::from(bits & 0x7fff) << 13;
+    let exponent = magnitude & 0x7c00 << 13;
+    let normal = magnitude + REBIAS;
+    let infinite_or_nan = magnitude | INFINITE;
+    // A subnormal: with the smallest normal exponent put in, it is that power of two too large.
+    let smallest_normal = REBIAS + (1 << 23);
+    let subnormal = f32::from_bits(magnitude + smallest_normal) - f32::from_bits(smallest_normal);
+    let wide = if exponent == 0 { subnormal.to_bits() } else { normal };
+    f32::from_bits(sign | if exponent == 0x7c00 << 13 { infinite_or_nan } else { wide })
+}
+
+#[inline(always)]
+fn narrow_f16(value: f32) -> u16 {
+    let sign = value.to_bits() & 1 << 31;
+    let magnitude = value.to_bits() ^ sign;
+    // As for bf16; a carry beyond 65504 makes infinity.
+    let normal = magnitude.wrapping_sub(REBIAS).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
+    // Below the smallest normal f16, adding a number whose last place is the smallest subnormal rounds to that place.
+    let rounder = (127 - 15 + 23 - 10 + 1) << 23;
+    let sum = f32::from_bits(magnitude) + f32::from_bits(rounder);
+    let subnormal = sum.to_bits().wrapping_sub(rounder);
+    let quiet = 0x7e00 | magnitude >> 13 & 0x3ff;
+    let beyond = if magnitude > INFINITE { quiet } else { 0x7c00 };
+    let finite = if magnitude < 113 << 23 { subnormal } else { normal };
+    let narrow = if magnitude >= (127 + 16) << 23 { beyond } else { finite };
+    (narrow | sign >> 16) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `half`'s conversions are the reference: written apart from ours, and in hardware where there is any.
+    fn check_all_patterns<E: Element>(of: impl Fn(u16) -> E, bits: impl Fn(E) -> u16, to: impl Fn(E) -> f32) {
+        for pattern in 0..=u16::MAX {
+            let element = of(pattern);
+            let (wide, want) = (element.widen(), to(element));
+            assert!(wide.to_bits() == want.to_bits() || wide.is_nan() && want.is_nan(), "{pattern:#x}");
+            assert_eq!(wide.is_sign_negative(), pattern & 0x8000 != 0);
+            let again = bits(E::narrow(wide));
+            assert!(again == pattern || wide.is_nan() && to(of(again)).is_nan(), "{pattern:#x}");
+        }
+    }
+
+    #[test]
+    fn every_pattern_widens_exactly_and_narrows_to_itself() {
+        check_all_patterns(bf16::from_bits, bf16::to_bits, bf16::to_f32);
+        check_all_patterns(f16::from_bits, f16::to_bits, f16::to_f32);
+    }
+
+    /// Each pattern, the middle to the next one, and what is just beside either: where rounding changes its mind.
+    #[test]
+    fn narrowing_rounds_to_nearest_even_everywhere_it_could_go_wrong() {
+        let check = |value: f32| {
+            let (b, h) = (bf16::narrow(value), f16::narrow(value));
+            let (want_b, want_h) = (bf16::from_f32(value), f16::from_f32(value));
+            assert!(b.to_bits() == want_b.to_bits(), "bf16 {:#x}: {b} is not {want_b}", value.to_bits());
+            assert!(h.to_bits() == want_h.to_bits(), "f16 {:#x}: {h} is not {want_h}", value.to_bits());
+        };
+        for pattern in 0..=u16::MAX {
+            let wides = [bf16::from_bits(pattern).to_f32(), f16::from_bits(pattern).to_f32()];
+            for wide in wides.map(f32::to_bits) {
+                for (distance, beside) in
+                    [0, 1 << 11, 1 << 12, 1 << 15].into_iter().flat_map(|d| [(d, -1), (d, 0), (d, 1)])
+                {
+                    check(f32::from_bits(wide.wrapping_add(distance).wrapping_add_signed(beside)));
+                }
+            }
+        }
+        // And a sweep over all of f32, in steps of a prime.
+        (0..=u32::MAX).step_by(65_521).for_each(|bits| check(f32::from_bits(bits)));
+    }
+
+    #[test]
+    fn what_is_too_large_for_f16_becomes_infinite() {
+        assert_eq!(f16::narrow(65_519.0).to_f32(), 65_504.0);
+        assert_eq!(f16::narrow(65_520.0), f16::INFINITY);
+        assert_eq!(f16::narrow(-1e30), f16::NEG_INFINITY);
+        assert_eq!(bf16::narrow(f32::MAX), bf16::INFINITY);
+        assert!(f16::narrow(f32::NAN).is_nan() && bf16::narrow(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn packing_loses_no_bit() {
+        for value in [0.0, -1.5, f32::MIN_POSITIVE / 4.0, f32::INFINITY, 1.234_567_9e-20] {
+            let (mut b, mut h, mut f) = ([bf16::ZERO; 2], [f16::ZERO; 2], [0.0; 1]);
+            bf16::pack(value, &mut b);
+            f16::pack(value, &mut h);
+            f32::pack(value, &mut f);
+            let all = [bf16::unpack(&b), f16::unpack(&h), f32::unpack(&f)];
+            assert_eq!(all.map(f32::to_bits), [value.to_bits(); 3]);
+        }
+        assert_eq!([ElementType::F32, ElementType::Bf16].map(ElementType::num_packed), [1, 2]);
+    }
+}

@@ -1,0 +1,100 @@
+//! From one element type to another, element by element.
+
+use crate::element::Element;
+
+use super::parallel::{for_blocks, read, write};
+
+/// `y = x` in another type: exactly where it is wider, to nearest even where it is narrower.
+pub fn convert<S: Element, D: Element>(x: &[S], y: &mut [D]) {
+    for_blocks(
+        (write(y, 1), read(x, 1)),
+        #[inline(always)]
+        |(y, x)| {
+            for (y, x) in y.elements.iter_mut().zip(x.elements) {
+                *y = D::narrow(x.widen());
+            }
+        },
+    );
+}
+
+/// `x` becomes what is left of it after a way through `E`.
+pub fn round<E: Element>(x: &mut [f32]) {
+    for_blocks(
+        write(x, 1),
+        #[inline(always)]
+        |x| {
+            for x in x.elements.iter_mut() {
+                *x = E::narrow(*x).widen();
+            }
+        },
+    );
+}
+
+/// `packed = x`, each f32 in as many elements as it takes.
+pub fn pack<E: Element>(x: &[f32], packed: &mut [E]) {
+    let num_packed = E::TYPE.num_packed();
+    for_blocks(
+        (write(packed, num_packed), read(x, 1)),
+        #[inline(always)]
+        |(packed, x)| {
+            for (packed, &x) in packed.elements.chunks_exact_mut(num_packed).zip(x.elements) {
+                E::pack(x, packed);
+            }
+        },
+    );
+}
+
+/// The way back from [`pack`].
+pub fn unpack<E: Element>(packed: &[E], x: &mut [f32]) {
+    let num_packed = E::TYPE.num_packed();
+    for_blocks(
+        (write(x, 1), read(packed, num_packed)),
+        #[inline(always)]
+        |(x, packed)| {
+            for (x, packed) in x.elements.iter_mut().zip(packed.elements.chunks_exact(num_packed)) {
+                *x = E::unpack(packed);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::testing::{assert_same_bits, random, same_on_all_threads};
+
+    fn check<E: Element>(reference: impl Fn(f32) -> f32) {
+        let x: Vec<f32> = random("x", 40_001).iter().map(|x| 1e3 * x).collect();
+        let want: Vec<f32> = x.iter().map(|&x| reference(x)).collect();
+        let converted = same_on_all_threads("convert", || {
+            let (mut narrow, mut wide) = (vec![E::zero(); x.len()], vec![f32::NAN; x.len()]);
+            convert(&x, &mut narrow);
+            convert(&narrow, &mut wide);
+            wide
+        });
+        assert_same_bits("converted", &converted, &want);
+        let rounded = same_on_all_threads("round", || {
+            let mut rounded = x.clone();
+            round::<E>(&mut rounded);
+            rounded
+        });
+        assert_same_bits("rounded", &rounded, &want);
+        let unpacked = same_on_all_threads("pack", || {
+            let mut packed = vec![E::zero(); E::TYPE.num_packed() * x.len()];
+            let mut unpacked = vec![f32::NAN; x.len()];
+            pack(&x, &mut packed);
+            unpack(&packed, &mut unpacked);
+            unpacked
+        });
+        assert_same_bits("unpacked", &unpacked, &x);
+    }
+
+    #[test]
+    fn conversions_equal_those_of_the_half_crate_at_every_place() {
+        check::<bf16>(|x| bf16::from_f32(x).to_f32());
+        check::<f16>(|x| f16::from_f32(x).to_f32());
+        check::<f32>(|x| x);
+    }
+}

@@ -1,0 +1,94 @@
+//! The full backward of a unit, layer by layer from the last.
+
+use super::forward::Forward;
+use super::places::{Arenas, Share};
+use super::{Unit, UnitBackward, rooms, write_both};
+use crate::element::Element;
+use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens};
+use crate::layout;
+
+impl Unit {
+    /// The full backward. Where there are segments, [`Unit::recompute`] has run for this micro-batch, and nothing else
+    /// has used the room since.
+    pub fn backward(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
+        with_element!(self.backward_as(shape, args))
+    }
+
+    fn backward_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
+        let UnitBackward {
+            tokens,
+            parameters,
+            gradient,
+            saved,
+            recomputed,
+            parameter_gradients,
+            workspace,
+            loss_seed,
+        } = args;
+        // What no layer reads need not be there: it may be resharded, and of any type.
+        let parameters = self.backward_reads_weights().then(|| parameters.read_as::<E>());
+        let parameters = parameters.as_deref().unwrap_or_default();
+        write_both(saved, recomputed, |kept, room| {
+            write_both(gradient, parameter_gradients, |gradient, parameter_gradients| {
+                workspace.write(|workspace| {
+                    let shares = self.shares(shape);
+                    let mut arenas = Arenas { kept, room, output: &mut [] };
+                    let mut segment_in_room = self.segments.len().checked_sub(1);
+                    for share in shares.iter().rev() {
+                        if let Some(segment) = share.segment
+                            && segment_in_room != Some(segment)
+                        {
+                            let mut run = Forward { shape, tokens, parameters, workspace };
+                            run.recompute_segment(&shares[self.segments[segment].clone()], &mut arenas);
+                            segment_in_room = Some(segment);
+                        }
+                        let mut run = Backward { shape, tokens, parameters, gradient, workspace, loss_seed };
+                        run.layer(share, &mut arenas, &mut parameter_gradients[share.parameters.clone()]);
+                    }
+                });
+            });
+        });
+    }
+}
+
+/// What full backwards of a unit's layers have in common.
+struct Backward<'a, E> {
+    shape: MicroBatchShape,
+    tokens: Tokens<'a>,
+    parameters: &'a [E],
+    gradient: &'a mut [f32],
+    workspace: &'a mut [f32],
+    loss_seed: f32,
+}
+
+impl<E: Element> Backward<'_, E> {
+    /// The input gradient and then the weight gradient, which reads what it would read if the two were apart.
+    fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_, E>, parameter_gradients: &mut [f32]) {
+        let (sizes, tokens) = (share.sizes, self.tokens);
+        let [input, saved] = arenas.lend([&share.input, &share.saved]);
+        let [parameter_room, input_room, saved_room, workspace, stash] =
+            layout::split_mut(self.workspace, share.backward_rooms());
+        let input = rooms::widened(input, input_room);
+        let saved = rooms::widened_saved_mut(saved, sizes, saved_room);
+        share.layer.backward_input(
+            self.shape,
+            BackwardInputArgs {
+                tokens,
+                parameters: rooms::widened(share.parameters_for_backward(self.parameters), parameter_room),
+                input,
+                saved,
+                gradient: &mut self.gradient[..sizes.input.max(sizes.output)],
+                stash,
+                workspace,
+                loss_seed: self.loss_seed,
+            },
+        );
+        rooms::round::<E>(&mut self.gradient[..sizes.input]);
+        rooms::round_saved::<E>(saved, sizes);
+        rooms::round::<E>(stash);
+        share.layer.backward_weight(
+            self.shape,
+            BackwardWeightArgs { tokens, input, saved, stash, parameter_gradients, workspace },
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! Where what a unit's layers read and write lies: in the buffer that is kept from forward to backward, or in the room
+//! of the segment that is being recomputed.
+//!
+//! The kept buffer holds `[input | saved]` of each layer outside segments and the `[input]` of each segment; the room
+//! holds the rest of one segment. A layer writes its output where the next one reads its input, so nothing is copied
+//! between layers.
+
+use std::array;
+use std::ops::Range;
+
+use super::{Unit, UnitSizes, rooms};
+use crate::element::ElementType;
+use crate::layer::{Layer, LayerSizes, MicroBatchShape};
+use crate::layout::{self, aligned};
+
+/// One of the buffers of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arena {
+    Kept,
+    Room,
+    Output,
+}
+
+/// Elements of an arena.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    arena: Arena,
+    range: Range<usize>,
+}
+
+/// A layer and where its own elements lie in its unit's buffers.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    pub(super) layer: &'a dyn Layer,
+    /// What the unit stores.
+    element: ElementType,
+    pub(super) sizes: LayerSizes,
+    pub(super) parameters: Range<usize>,
+    pub(super) input: Place,
+    pub(super) saved: Place,
+    pub(super) output: Place,
+    pub(super) stash: Range<usize>,
+    /// Number of the segment that the layer belongs to, if any.
+    pub(super) segment: Option<usize>,
+}
+
+impl Place {
+    /// The elements, in the kept buffer.
+    ///
+    /// # Panics
+    /// If they are in a segment's room.
+    pub(super) fn read<'a, E>(&self, kept: &'a [E]) -> &'a [E] {
+        assert!(self.arena == Arena::Kept, "a segment keeps nothing but its input");
+        &kept[self.range.clone()]
+    }
+}
+
+impl Share<'_> {
+    /// The layer's parameters, or nothing where its input gradient does not read them: they may be resharded then.
+    pub(super) fn parameters_for_backward<'p, E>(&self, parameters: &'p [E]) -> &'p [E] {
+        if self.layer.backward_reads_weights() { &parameters[self.parameters.clone()] } else { &[] }
+    }
+
+    /// Elements of the rooms that a forward works in.
+    pub(super) fn forward_rooms(&self) -> [usize; 5] {
+        rooms::forward_rooms(self.element, self.parameters.len(), self.sizes)
+    }
+
+    /// Elements of the rooms that a backward works in.
+    pub(super) fn backward_rooms(&self) -> [usize; 5] {
+        let reads_weights = self.layer.backward_reads_weights();
+        let num_parameters = if reads_weights { self.parameters.len() } else { 0 };
+        rooms::backward_rooms(self.element, num_parameters, self.sizes)
+    }
+}
+
+impl Unit {
+    /// What the unit needs for a micro-batch of this shape.
+    pub fn sizes(&self, shape: MicroBatchShape) -> UnitSizes {
+        let mut total = UnitSizes::default();
+        for (index, share) in self.shares(shape).into_iter().enumerate() {
+            let sizes = share.sizes;
+            if index == 0 {
+                total.input = sizes.input;
+            }
+            total.output = sizes.output;
+            for place in [&share.input, &share.saved] {
+                let end = aligned(place.range.end);
+                match place.arena {
+                    Arena::Kept => total.saved = total.saved.max(end),
+                    Arena::Room => total.recompute = total.recompute.max(end),
+                    Arena::Output => unreachable!("an input lies in a buffer of the unit's own"),
+                }
+            }
+            total.stash = aligned(share.stash.end);
+            let rooms = [share.forward_rooms(), share.backward_rooms()].map(layout::extent);
+            total.workspace = total.workspace.max(rooms[0]).max(rooms[1]);
+            total.gradient = total.gradient.max(sizes.input).max(sizes.output);
+        }
+        total
+    }
+
+    /// Every layer's share of the unit's buffers, from the first layer on.
+    pub(super) fn shares(&self, shape: MicroBatchShape) -> Vec<Share<'_>> {
+        let (mut kept, mut room, mut stash) = (Taken(0), Taken(0), Taken(0));
+        let mut shares: Vec<Share<'_>> = Vec::with_capacity(self.layers.len());
+        for (index, (layer, parameters)) in self.layers.iter().zip(&self.ranges).enumerate() {
+            let sizes = layer.sizes(shape);
+            let segment = self.segments.iter().position(|segment| segment.contains(&index));
+            let begins_segment = segment.is_some_and(|segment| self.segments[segment].start == index);
+            if begins_segment {
+                room = Taken(0);
+            }
+            let mut place = |is_kept: bool, len: usize| match is_kept {
+                true => Place { arena: Arena::Kept, range: kept.take(len) },
+                false => Place { arena: Arena::Room, range: room.take(len) },
+            };
+            let input = place(segment.is_none() || begins_segment, sizes.input);
+            let saved = place(segment.is_none(), rooms::num_stored(self.element, sizes));
+            if let Some(before) = shares.last_mut() {
+                before.output = Place { arena: input.arena, range: input.range.clone() };
+            }
+            shares.push(Share {
+                layer: layer.as_ref(),
+                element: self.element,
+                sizes,
+                parameters: parameters.clone(),
+                input,
+                saved,
+                output: Place { arena: Arena::Output, range: 0..sizes.output },
+                stash: stash.take(sizes.stash),
+                segment,
+            });
+        }
+        shares
+    }
+}
+
+/// Elements of an arena that are given away.
+struct Taken(usize);
+
+impl Taken {
+    fn take(&mut self, len: usize) -> Range<usize> {
+        let start = aligned(self.0);
+        self.0 = start + len;
+        start..self.0
+    }
+}
+
+/// The buffers of a pass, which places are looked up in.
+pub(super) struct Arenas<'a, E> {
+    pub(super) kept: &'a mut [E],
+    pub(super) room: &'a mut [E],
+    pub(super) output: &'a mut [E],
+}
+
+impl<E> Arenas<'_, E> {
+    /// The elements at `K` places that do not overlap.
+    pub(super) fn lend<const K: usize>(&mut self, places: [&Place; K]) -> [&mut [E]; K] {
+        let inside = |arena: Arena| places.map(|p| if p.arena == arena { p.range.clone() } else { 0..0 });
+        let why = "a layer's places lie inside its unit's buffers and apart from each other";
+        let mut kept = self.kept.get_disjoint_mut(inside(Arena::Kept)).expect(why).into_iter();
+        let mut room = self.room.get_disjoint_mut(inside(Arena::Room)).expect(why).into_iter();
+        let mut output = self.output.get_disjoint_mut(inside(Arena::Output)).expect(why).into_iter();
+        array::from_fn(|index| {
+            let here = (kept.next(), room.next(), output.next());
+            let elements = match places[index].arena {
+                Arena::Kept => here.0,
+                Arena::Room => here.1,
+                Arena::Output => here.2,
+            };
+            elements.expect("each arena has as many elements to lend as there are places")
+        })
+    }
+}
