@@ -34,6 +34,11 @@ pub enum ChainError {
     },
     /// There are units for fewer stages than the placement has.
     StageWithoutUnit(Stage),
+    /// The two uses of the tied weight differ in whether it stays gathered all step: it is one weight.
+    TiedPersistence {
+        /// The use that is persistent.
+        persistent: Unit,
+    },
     /// The tied weight has not exactly one embedding and, after it, one head.
     Tying {
         /// Units marked as the embedding.
@@ -59,6 +64,11 @@ impl fmt::Display for ChainError {
                     stage.0
                 )
             }
+            Self::TiedPersistence { persistent } => write!(
+                f,
+                "unit {} is persistent, the other use of its tied weight is not: they are one weight; mark both or none",
+                persistent.0
+            ),
             Self::Tying { num_embeddings, num_heads } => write!(
                 f,
                 "{num_embeddings} units are marked as tied embedding and {num_heads} as tied head: a tied weight has \
@@ -74,7 +84,8 @@ impl Chain {
     /// Units in chain order on stages placed so.
     ///
     /// # Errors
-    /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as one embedding before one head.
+    /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as one embedding before one head, both
+    /// persistent or neither.
     pub fn new(placement: Placement, units: Vec<UnitFacts>) -> Result<Self, ChainError> {
         let mut first_units = Vec::with_capacity(placement.num_stages() + 1);
         for (index, facts) in units.iter().enumerate() {
@@ -92,6 +103,12 @@ impl Chain {
         }
         first_units.push(units.len() as u32);
         let tied = tied_pair(&units)?;
+        if let Some((embedding, head)) = tied
+            && units[embedding.index()].is_persistent != units[head.index()].is_persistent
+        {
+            let persistent = if units[head.index()].is_persistent { head } else { embedding };
+            return Err(ChainError::TiedPersistence { persistent });
+        }
         Ok(Self { placement, units, first_units, tied })
     }
 
@@ -236,7 +253,7 @@ mod tests {
     use super::*;
 
     fn unit(stage: u32, tying: Tying) -> UnitFacts {
-        UnitFacts { stage: Stage(stage), forward_reads_weights: true, backward_reads_weights: true, tying }
+        UnitFacts { tying, ..UnitFacts::new(Stage(stage), 1) }
     }
 
     fn chain(num_ranks: u32, units: &[(u32, Tying)]) -> Result<Chain, ChainError> {
@@ -269,6 +286,19 @@ mod tests {
             [&[(0, Embedding)][..], &[(0, Head)], &[(0, Head), (0, Embedding)], &[(0, Head), (0, Head)]]
         {
             assert!(matches!(chain(1, wrong), Err(ChainError::Tying { .. })), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_tied_weight_is_persistent_in_both_uses_or_in_none() {
+        let tied = |persistent: [bool; 2]| {
+            let uses = [(Tying::Embedding, persistent[0]), (Tying::Head, persistent[1])];
+            let units = uses.map(|(tying, is_persistent)| UnitFacts { is_persistent, ..unit(0, tying) });
+            Chain::new(Placement::linear(1).unwrap(), units.to_vec()).map(|_| ())
+        };
+        assert_eq!((tied([false, false]), tied([true, true])), (Ok(()), Ok(())));
+        for (uses, persistent) in [([true, false], Unit(0)), ([false, true], Unit(1))] {
+            assert_eq!(tied(uses), Err(ChainError::TiedPersistence { persistent }));
         }
     }
 

@@ -21,7 +21,7 @@ mod row;
 ///
 /// | Instruction | Waits for |
 /// |---|---|
-/// | `F`, `B`, `I` that reads sharded weights | the `UNSHARD` of the oldest copy held |
+/// | `F`, `R`, `B`, `I` that reads sharded weights | the `UNSHARD` of the oldest copy held |
 /// | `F` of a stage's first unit, `B`/`I` of its last | the `RECV` of its input, if that comes from another rank |
 /// | `F` of a stage's first unit | the `SEND` of the activation that lies in the slot it takes |
 /// | `B`/`I` of a stage's first unit | the `SEND` over its edge whose gradient send buffer it takes: two back, or more |

@@ -81,6 +81,11 @@ pub enum Instruction {
     BackwardInput { unit: Unit, micro_batch: MicroBatch },
     /// `W u m`: weight gradient alone; reads no weights.
     BackwardWeight { unit: Unit, micro_batch: MicroBatch },
+    /// `R u m`: recomputes what the unit's forward would have saved, from its saved input and the gathered weights.
+    ///
+    /// Stands before the unit's `B` and needs no incoming gradient, so it may run while that is on its way. `R` and
+    /// `B` are one use of the weights.
+    Recompute { unit: Unit, micro_batch: MicroBatch },
     /// `UNSHARD u`: all-gathers a unit's weights over the data ranks into a free gather buffer.
     ///
     /// A unit may be gathered while an older gathered copy of it is still in use; uses read the oldest copy.
@@ -104,7 +109,7 @@ pub enum Instruction {
     GradientNorm,
     /// `STEP u`: optimizer step on the part of the unit that this rank owns.
     OptimizerStep { unit: Unit },
-    /// `GATHER_STEP u`: all-gathers the updated weights of a unit that is not sharded during the step.
+    /// `GATHER_STEP u`: all-gathers the updated weights of a unit that is whole during the step.
     GatherAfterStep { unit: Unit },
 }
 
@@ -119,6 +124,8 @@ pub enum InstructionKind {
     BackwardInput,
     /// `W`
     BackwardWeight,
+    /// `R`
+    Recompute,
     /// `UNSHARD`
     Unshard,
     /// `RESHARD`
@@ -151,6 +158,7 @@ impl Instruction {
             Self::Backward { .. } => InstructionKind::Backward,
             Self::BackwardInput { .. } => InstructionKind::BackwardInput,
             Self::BackwardWeight { .. } => InstructionKind::BackwardWeight,
+            Self::Recompute { .. } => InstructionKind::Recompute,
             Self::Unshard { .. } => InstructionKind::Unshard,
             Self::Reshard { .. } => InstructionKind::Reshard,
             Self::Reduce { .. } => InstructionKind::Reduce,
@@ -172,6 +180,7 @@ impl Instruction {
             | Self::Backward { .. }
             | Self::BackwardInput { .. }
             | Self::BackwardWeight { .. }
+            | Self::Recompute { .. }
             | Self::Reshard { .. }
             | Self::AddTied { .. }
             | Self::GradientNorm
@@ -191,6 +200,7 @@ impl fmt::Display for Instruction {
             Self::Backward { unit, micro_batch } => write!(f, "B {unit} {micro_batch}"),
             Self::BackwardInput { unit, micro_batch } => write!(f, "I {unit} {micro_batch}"),
             Self::BackwardWeight { unit, micro_batch } => write!(f, "W {unit} {micro_batch}"),
+            Self::Recompute { unit, micro_batch } => write!(f, "R {unit} {micro_batch}"),
             Self::Unshard { unit } => write!(f, "UNSHARD {unit}"),
             Self::Reshard { unit } => write!(f, "RESHARD {unit}"),
             Self::Reduce { unit, micro_batch } => write!(f, "REDUCE {unit} {micro_batch}"),

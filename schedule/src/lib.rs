@@ -20,8 +20,7 @@
 //! ```
 //! use std::num::NonZeroU32;
 //! use pipezero_schedule::{
-//!     CheckedProgram, InstructionKind, LowerOptions, PipelineRank, Residency, Stage, Tying, UnitFacts, generate, lower,
-//!     render,
+//!     CheckedProgram, InstructionKind, LowerOptions, PipelineRank, Residency, Stage, UnitFacts, generate, lower, render,
 //! };
 //!
 //! let order = generate::one_f_one_b(2, 3)?;
@@ -31,12 +30,7 @@
 //!      rank 1  .. F0 B0 B0 F1 B1 B1 F2 B2 B2 .. ..\n"
 //! );
 //!
-//! let unit = |stage| UnitFacts {
-//!     stage: Stage(stage),
-//!     forward_reads_weights: true,
-//!     backward_reads_weights: true,
-//!     tying: Tying::Untied,
-//! };
+//! let unit = |stage| UnitFacts::new(Stage(stage), 1 << 20);
 //! let units = [unit(0), unit(0), unit(1), unit(1)];
 //! let room = Residency::Units(NonZeroU32::new(2).expect("2 is not 0"));
 //! let program = lower(&order, &units, &LowerOptions::zero_3(room, 1))?;
@@ -45,6 +39,7 @@
 //! let rank = PipelineRank(1);
 //! assert_eq!(program.count(rank, InstructionKind::Reduce), 6);
 //! assert_eq!(program.high_water(rank).gathered_units, 2);
+//! assert_eq!(program.gather_buffers(rank), [1 << 20, 1 << 20]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -67,6 +62,7 @@ pub mod check;
 pub mod closed_form;
 mod csv;
 mod dependencies;
+mod gather_buffers;
 pub mod generate;
 mod id;
 mod instruction;

@@ -3,13 +3,17 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
+use crate::unit_facts::UnitFacts;
+
 /// Which gathered units stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// Every use has its own gather and is resharded right after: at most `1 + prefetch_units` copies are held.
     Strict,
-    /// At most so many units, those in use and prefetched included.
+    /// Room for the so many largest units of the rank, those in use and prefetched included.
     Units(NonZeroU32),
+    /// Every unit is gathered once and stays until its last use.
+    All,
 }
 
 /// Whether weights are whole on every data rank during the step.
@@ -27,15 +31,19 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// The most gathered copies that may be held at once; `None` if nothing is gathered.
-    pub fn budget(self) -> Option<u32> {
-        match self {
-            Self::Replicated => None,
+    /// The most gathered copies that a rank may hold at once, if so many of its units are gathered.
+    ///
+    /// Never more than there are units: a second copy of a unit would buy nothing but a gather that is hidden.
+    pub fn max_copies(self, num_gathered_units: usize) -> usize {
+        let budget = match self {
+            Self::Replicated => 0,
             Self::Sharded { residency: Residency::Strict, prefetch_units } => {
-                Some(prefetch_units.saturating_add(1))
+                (prefetch_units as usize).saturating_add(1)
             }
-            Self::Sharded { residency: Residency::Units(units), .. } => Some(units.get()),
-        }
+            Self::Sharded { residency: Residency::Units(units), .. } => units.get() as usize,
+            Self::Sharded { residency: Residency::All, .. } => num_gathered_units,
+        };
+        budget.min(num_gathered_units)
     }
 }
 
@@ -129,6 +137,12 @@ impl LowerOptions {
             reduction: Reduction::ScatterEvery,
             gather_after_step: false,
         }
+    }
+
+    /// Whether a unit's updated weights are all-gathered after its optimizer step: every unit's where the options say
+    /// so, and those that stay whole although the others are sharded.
+    pub fn gathers_after_step(&self, facts: &UnitFacts) -> bool {
+        self.gather_after_step || (self.weights != Weights::Replicated && facts.is_persistent)
     }
 
     /// Whether the options can go together in a program that trains or, without a backward, one that only evaluates:

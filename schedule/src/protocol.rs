@@ -29,6 +29,19 @@ pub(crate) fn consumed_message(chain: &Chain, compute: Instruction) -> Option<(E
     }
 }
 
+/// The message without which a compute must not hold up its row.
+///
+/// A recompute reads no message. But its backward follows at once, so a receive that were issued after it would be late
+/// by a forward; issued before it, the gradient arrives while it runs.
+pub(crate) fn awaited_message(chain: &Chain, compute: Instruction) -> Option<(Edge, MicroBatch)> {
+    match compute {
+        Instruction::Recompute { unit, micro_batch } => {
+            consumed_message(chain, Instruction::Backward { unit, micro_batch })
+        }
+        _ => consumed_message(chain, compute),
+    }
+}
+
 /// The message that a compute makes, if it goes to another rank.
 pub(crate) fn produced_message(chain: &Chain, compute: Instruction) -> Option<(Edge, MicroBatch)> {
     match compute {
@@ -50,13 +63,16 @@ pub(crate) fn weight_gradient(compute: Instruction) -> Option<(Unit, MicroBatch)
     }
 }
 
-/// The unit whose gathered weights an instruction reads, if it reads any.
+/// The unit whose gathered weights an instruction reads, if it reads any; persistent ones are not gathered for it.
 pub(crate) fn reads_weights(chain: &Chain, instruction: Instruction) -> Option<Unit> {
-    match instruction {
-        Instruction::Forward { unit, .. } => chain.facts(unit).forward_reads_weights.then_some(unit),
-        Instruction::Backward { unit, .. } | Instruction::BackwardInput { unit, .. } => {
-            chain.facts(unit).backward_reads_weights.then_some(unit)
+    let (unit, reads) = match instruction {
+        Instruction::Forward { unit, .. } | Instruction::Recompute { unit, .. } => {
+            (unit, chain.facts(unit).forward_reads_weights)
         }
-        _ => None,
-    }
+        Instruction::Backward { unit, .. } | Instruction::BackwardInput { unit, .. } => {
+            (unit, chain.facts(unit).backward_reads_weights)
+        }
+        _ => return None,
+    };
+    (reads && !chain.facts(unit).is_persistent).then_some(unit)
 }

@@ -17,16 +17,27 @@ use crate::unit_facts::{Tying, UnitFacts};
 pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let facts = |unit| UnitFacts {
-        stage: Stage(unit / per_stage),
-        forward_reads_weights: true,
         backward_reads_weights: !(tied && unit == 0),
         tying: match unit {
             0 if tied => Tying::Embedding,
             _ if tied && unit + 1 == num_units => Tying::Head,
             _ => Tying::Untied,
         },
+        ..UnitFacts::new(Stage(unit / per_stage), 64)
     };
     (0..num_units).map(facts).collect()
+}
+
+/// Units of three sizes, tied; every second one recomputes, the third of every five is persistent.
+pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
+    let num_units = num_stages * per_stage;
+    let mut mixed = units(num_stages, per_stage, num_units > 1);
+    for (index, facts) in mixed.iter_mut().enumerate() {
+        facts.num_bytes = [64, 256, 16][index % 3];
+        facts.recomputes = index % 2 == 1;
+        facts.is_persistent = index % 5 == 2 && facts.tying == Tying::Untied;
+    }
+    mixed
 }
 
 pub(crate) fn resident(units: u32) -> Residency {
@@ -46,6 +57,7 @@ pub(crate) fn all_options() -> Vec<LowerOptions> {
             }
         }
     }
+    all.extend([0, 1].map(|prefetch_units| LowerOptions::zero_3(Residency::All, prefetch_units)));
     all
 }
 
@@ -73,11 +85,13 @@ pub(crate) fn all_programs(
     (1..=num_ranks).flat_map(move |p| {
         (1..=num_micro_batches).flat_map(move |m| {
             (1..=per_stage).flat_map(move |per_stage| {
-                let ties = if p * per_stage > 1 { vec![false, true] } else { vec![false] };
-                ties.into_iter().flat_map(move |tied| {
+                let mut models = vec![units(p, per_stage, false), mixed_units(p, per_stage)];
+                if p * per_stage > 1 {
+                    models.push(units(p, per_stage, true));
+                }
+                models.into_iter().flat_map(move |units| {
                     all_options().into_iter().flat_map(move |options| {
-                        all_orders(p, m)
-                            .map(|order| lower(&order, &units(p, per_stage, tied), &options).unwrap())
+                        all_orders(p, m).map(|order| lower(&order, &units, &options).unwrap())
                     })
                 })
             })

@@ -1,11 +1,13 @@
 //! The program that may run.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::{HighWater, Violation};
 use super::{complete, high_water, liveness, names, order, reduction, residency, tail, transfers};
 use crate::chain::Chain;
 use crate::dependencies::Dependencies;
+use crate::gather_buffers::GatherBuffers;
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction, InstructionKind};
 use crate::options::LowerOptions;
@@ -23,6 +25,8 @@ use crate::unit_facts::UnitFacts;
 pub struct CheckedProgram {
     program: Program,
     dependencies: Dependencies,
+    /// `[rank]`
+    gather_buffers: Vec<GatherBuffers>,
 }
 
 impl CheckedProgram {
@@ -34,14 +38,14 @@ impl CheckedProgram {
         names::check(&program)?;
         complete::check(&program)?;
         order::check(&program)?;
-        residency::check(&program)?;
+        let gather_buffers = residency::check(&program)?;
         reduction::check(&program)?;
         let (slots, send_buffers) = (Slots::assign(&program), SendBuffers::assign(&program));
         transfers::check(&program, &slots, &send_buffers)?;
         tail::check(&program)?;
         let dependencies = Dependencies::derive(&program, slots, send_buffers);
         liveness::check(&program, &dependencies)?;
-        Ok(Self { program, dependencies })
+        Ok(Self { program, dependencies, gather_buffers })
     }
 
     /// The program.
@@ -110,6 +114,22 @@ impl CheckedProgram {
     /// The activation slot of a stage that a micro-batch uses.
     pub fn slot(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
         self.dependencies.slots().slot(stage, micro_batch)
+    }
+
+    /// Bytes of each gather buffer of a rank, descending: what the program uses of what its residency allows.
+    ///
+    /// If c copies may be held, there are c buffers at most, for the rank's c largest gathered units; of these, one that
+    /// is more than half as large as the next larger may grow to its size, so that either unit finds room in either.
+    pub fn gather_buffers(&self, rank: PipelineRank) -> &[u64] {
+        self.gather_buffers[rank.index()].bytes()
+    }
+
+    /// The gather buffer of the rank that the `UNSHARD` at a position of its row fills, until its `RESHARD`.
+    ///
+    /// # Panics
+    /// If another instruction stands there.
+    pub fn gather_buffer(&self, rank: PipelineRank, index: usize) -> usize {
+        self.gather_buffers[rank.index()].buffer(index)
     }
 
     /// Buffers out of which gradients are sent over an edge, down the chain: [`protocol::GRADIENT_SEND_BUFFERS`], or

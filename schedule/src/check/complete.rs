@@ -19,6 +19,9 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
         once(program, rank, units(), InstructionKind::Forward, forward)?;
         if program.purpose == Purpose::Training {
             backwards(program, rank)?;
+            let recomputed = units().filter(|&unit| program.chain.facts(unit).recomputes);
+            let recompute = |unit, micro_batch| Instruction::Recompute { unit, micro_batch };
+            once(program, rank, recomputed, InstructionKind::Recompute, recompute)?;
         }
         let edges = || edges(program).filter(|&edge| program.chain.crosses_ranks(edge));
         let is_here = |stage: Stage| program.chain.placement().rank(stage) == rank;
@@ -112,6 +115,9 @@ fn backwards(program: &Program, rank: PipelineRank) -> Result<(), Box<Violation>
                         step,
                         Rule::BothBackwards { unit, micro_batch },
                     ));
+                }
+                Some((half, step)) if program.chain.facts(unit).recomputes => {
+                    return Err(Violation::new(program, rank, step, Rule::SplitRecompute(half)));
                 }
                 Some(_) => {
                     take_one(program, rank, input, &mut inputs)?;

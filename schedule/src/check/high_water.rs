@@ -14,6 +14,8 @@ use crate::slots::Slots;
 pub struct HighWater {
     /// Gathered copies of units held at once.
     pub gathered_units: usize,
+    /// Bytes of gathered copies held at once: at most those of the gather buffers.
+    pub gathered_bytes: u64,
     /// For each stage of the rank, micro-batches whose activations are held at once.
     pub in_flight: Vec<(Stage, usize)>,
     /// Activations held at once over all stages of the rank, each of one stage and micro-batch. At most the sum of
@@ -26,16 +28,7 @@ pub struct HighWater {
 
 pub(super) fn of_rank(program: &Program, slots: &Slots, rank: PipelineRank) -> HighWater {
     let row = program.row(rank);
-    let mut held = 0usize;
-    let mut gathered_units = 0;
-    for instruction in row {
-        match instruction {
-            Instruction::Unshard { .. } => held += 1,
-            Instruction::Reshard { .. } => held -= 1,
-            _ => {}
-        }
-        gathered_units = gathered_units.max(held);
-    }
+    let (gathered_units, gathered_bytes) = gathered(program, row);
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
     let num_gradients = row.iter().filter(|&&instruction| weight_gradient(instruction).is_some()).count();
@@ -46,5 +39,35 @@ pub(super) fn of_rank(program: &Program, slots: &Slots, rank: PipelineRank) -> H
             program.chain.units_on(rank).count()
         }
     };
-    HighWater { gathered_units, in_flight, activations: slots.in_flight_on(rank), gradient_buffers }
+    HighWater {
+        gathered_units,
+        gathered_bytes,
+        in_flight,
+        activations: slots.in_flight_on(rank),
+        gradient_buffers,
+    }
+}
+
+/// The most gathered copies and the most bytes of them, not necessarily at the same moment.
+fn gathered(program: &Program, row: &[Instruction]) -> (usize, u64) {
+    // Wide, so that no sizes of a hand-written program overflow.
+    let num_bytes = |unit| u128::from(program.chain.facts(unit).num_bytes);
+    let (mut units, mut bytes) = (0usize, 0u128);
+    let (mut most_units, mut most_bytes) = (0, 0);
+    for instruction in row {
+        match *instruction {
+            Instruction::Unshard { unit } => {
+                units += 1;
+                bytes += num_bytes(unit);
+            }
+            Instruction::Reshard { unit } => {
+                units -= 1;
+                bytes -= num_bytes(unit);
+            }
+            _ => {}
+        }
+        most_units = most_units.max(units);
+        most_bytes = most_bytes.max(bytes);
+    }
+    (most_units, u64::try_from(most_bytes).unwrap_or(u64::MAX))
 }

@@ -47,6 +47,7 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
         | Instruction::Backward { unit, micro_batch }
         | Instruction::BackwardInput { unit, micro_batch }
         | Instruction::BackwardWeight { unit, micro_batch }
+        | Instruction::Recompute { unit, micro_batch }
         | Instruction::Reduce { unit, micro_batch } => {
             exists(micro_batch)?;
             of_unit(unit)
@@ -85,12 +86,15 @@ fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
         | Instruction::AddTied { .. }
         | Instruction::GradientNorm
         | Instruction::OptimizerStep { .. } => trains,
-        Instruction::Unshard { .. } | Instruction::Reshard { .. } => {
-            program.options.weights != Weights::Replicated
+        Instruction::Recompute { unit, .. } => trains && program.chain.facts(unit).recomputes,
+        Instruction::Unshard { unit } | Instruction::Reshard { unit } => {
+            program.options.weights != Weights::Replicated && program.chain.facts(unit).is_gathered()
         }
         Instruction::Reduce { .. } => trains && reduction == Reduction::ScatterEvery,
         Instruction::ReduceLast { .. } => trains && reduction == Reduction::ScatterLast,
         Instruction::AllReduce { .. } => trains && reduction == Reduction::AllReduceLast,
-        Instruction::GatherAfterStep { .. } => trains && program.options.gather_after_step,
+        Instruction::GatherAfterStep { unit } => {
+            trains && program.options.gathers_after_step(program.chain.facts(unit))
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Forward before backward, and the units of a stage together and in order.
 //!
-//! A rank has one running activation and one running gradient, so between two units of a stage no other forward or
-//! input gradient may come. Weight gradients have operands of their own and may.
+//! A rank has one running activation, one running gradient and one room for what is recomputed, so between two units
+//! of a stage, and between a recompute and its backward, no other forward, recompute or input gradient may come.
+//! Weight gradients have operands of their own and may.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -36,13 +37,14 @@ struct Walk<'a> {
     input_gradient: Vec<bool>,
     /// `[unit, micro-batch]`
     weight_gradient: Vec<bool>,
-    /// The forward that must be the next, or the input gradient; by unit and micro-batch.
+    /// The forward, recompute or input gradient that must be the next; by unit and micro-batch.
     due: Option<Due>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Due {
     Forward(Unit, MicroBatch),
+    Recompute(Unit, MicroBatch),
     InputGradient(Unit, MicroBatch),
 }
 
@@ -50,6 +52,7 @@ impl Due {
     fn instruction(self) -> Instruction {
         match self {
             Self::Forward(unit, micro_batch) => Instruction::Forward { unit, micro_batch },
+            Self::Recompute(unit, micro_batch) => Instruction::Recompute { unit, micro_batch },
             Self::InputGradient(unit, micro_batch) => Instruction::Backward { unit, micro_batch },
         }
     }
@@ -81,6 +84,7 @@ impl<'a> Walk<'a> {
             Instruction::BackwardInput { unit, micro_batch } => {
                 self.input_gradient(instruction, unit, micro_batch)
             }
+            Instruction::Recompute { unit, micro_batch } => self.recompute(unit, micro_batch),
             Instruction::BackwardWeight { unit, micro_batch } => {
                 if !self.input_gradient[self.of_unit(unit, micro_batch)] {
                     let needed = Instruction::BackwardInput { unit, micro_batch };
@@ -133,7 +137,8 @@ impl<'a> Walk<'a> {
             return Err(Rule::RunsBefore { instruction, needed });
         }
         let is_last = unit == self.chain.last_unit(stage);
-        self.take_turn(Due::InputGradient(unit, micro_batch), instruction, is_last)?;
+        let begins = is_last && !self.chain.facts(unit).recomputes;
+        self.take_turn(Due::InputGradient(unit, micro_batch), instruction, begins)?;
         if is_last
             && stage.index() + 1 < self.chain.num_stages()
             && !self.chain.crosses_ranks(Edge::Down(stage))
@@ -148,8 +153,30 @@ impl<'a> Walk<'a> {
             let at = self.of_stage(stage, micro_batch);
             self.input_gradient_ended[at] = true;
         } else {
-            self.due = Some(Due::InputGradient(Unit(unit.0 - 1), micro_batch));
+            self.due = Some(self.backward_of(Unit(unit.0 - 1), micro_batch));
         }
+        Ok(())
+    }
+
+    /// What the backward of a unit begins with.
+    fn backward_of(&self, unit: Unit, micro_batch: MicroBatch) -> Due {
+        if self.chain.facts(unit).recomputes {
+            Due::Recompute(unit, micro_batch)
+        } else {
+            Due::InputGradient(unit, micro_batch)
+        }
+    }
+
+    /// Fills the room from which the unit's backward, which is due then, reads.
+    fn recompute(&mut self, unit: Unit, micro_batch: MicroBatch) -> Result<(), Rule> {
+        let instruction = Instruction::Recompute { unit, micro_batch };
+        let stage = self.chain.stage(unit);
+        if !self.forward_ended[self.of_stage(stage, micro_batch)] {
+            let needed = Instruction::Forward { unit, micro_batch };
+            return Err(Rule::RunsBefore { instruction, needed });
+        }
+        self.take_turn(Due::Recompute(unit, micro_batch), instruction, unit == self.chain.last_unit(stage))?;
+        self.due = Some(Due::InputGradient(unit, micro_batch));
         Ok(())
     }
 
@@ -162,7 +189,10 @@ impl<'a> Walk<'a> {
             None => {
                 let needed = match turn {
                     Due::Forward(unit, micro_batch) => Due::Forward(Unit(unit.0 - 1), micro_batch),
-                    Due::InputGradient(unit, micro_batch) => {
+                    Due::InputGradient(unit, micro_batch) if self.chain.facts(unit).recomputes => {
+                        Due::Recompute(unit, micro_batch)
+                    }
+                    Due::Recompute(unit, micro_batch) | Due::InputGradient(unit, micro_batch) => {
                         Due::InputGradient(Unit(unit.0 + 1), micro_batch)
                     }
                 };

@@ -1,4 +1,4 @@
-//! Weights are gathered where they are read, within the budget, and never for nothing.
+//! Weights are gathered where they are read, within the budget of copies and of bytes, and never for nothing.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,47 +7,79 @@ use alloc::vec::Vec;
 
 use super::{GatherFault, Rule, Violation};
 use crate::chain::Chain;
+use crate::gather_buffers::{self, GatherBuffers, NoBuffer};
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Instruction, Lane};
+use crate::options::{Residency, Weights};
 use crate::program::Program;
 use crate::protocol::reads_weights;
 
-pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
-    let Some(budget) = program.options.weights.budget() else { return Ok(()) };
-    let mut walk = Walk::new(&program.chain, budget);
+/// Checks every row; the proof that its copies fit is where they lie.
+pub(super) fn check(program: &Program) -> Result<Vec<GatherBuffers>, Box<Violation>> {
+    if program.options.weights == Weights::Replicated {
+        return Ok(vec![GatherBuffers::default(); program.rows.len()]);
+    }
+    let mut buffers = Vec::with_capacity(program.rows.len());
+    let mut walk = Walk::new(program);
     for (rank, row) in program.rows.iter().enumerate() {
-        let fail = |step, rule| Err(Violation::new(program, PipelineRank(rank as u32), step, rule));
+        let rank = PipelineRank(rank as u32);
+        let violation = |step, rule| Violation::new(program, rank, step, rule);
+        let allowed = gather_buffers::allowed(&program.chain, rank, program.options.weights);
+        walk.budget = allowed.len();
         for (step, &instruction) in row.iter().enumerate() {
-            walk.step(step, instruction).or_else(|rule| fail(step, rule))?;
+            walk.step(step, instruction).map_err(|rule| violation(step, rule))?;
         }
         if let Some((unit, gathered_at)) = walk.first_held() {
-            return fail(gathered_at, Rule::Gathering { unit, fault: GatherFault::NeverResharded });
+            let fault = GatherFault::NeverResharded;
+            return Err(violation(gathered_at, Rule::Gathering { unit, fault }));
         }
+        let of_row = GatherBuffers::assign(&program.chain, row, &allowed).map_err(|error| {
+            let NoBuffer { step, unit, held_bytes } = error;
+            let num_bytes = program.chain.facts(unit).num_bytes;
+            let budget_bytes = allowed.iter().copied().fold(0, u64::saturating_add);
+            violation(step, Rule::NoGatherBuffer { unit, num_bytes, held_bytes, budget_bytes })
+        })?;
+        buffers.push(of_row);
     }
-    Ok(())
+    Ok(buffers)
 }
 
 /// A gathered copy.
 #[derive(Clone, Copy)]
 struct Copy {
     gathered_at: usize,
-    last_use: Option<usize>,
+    last_use: Option<(usize, Instruction)>,
 }
 
 struct Walk<'a> {
     chain: &'a Chain,
-    budget: u32,
+    budget: usize,
     /// `[unit]`: copies held, oldest first.
     copies: Vec<VecDeque<Copy>>,
     held: usize,
+    is_strict: bool,
+    /// `[unit]`: whether it has been gathered, where that may be only once.
+    is_gathered: Option<Vec<bool>>,
     /// The last instruction on the compute lane other than a reshard.
     last_compute: Option<usize>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(chain: &'a Chain, budget: u32) -> Self {
-        let copies = vec![VecDeque::new(); chain.num_units()];
-        Self { chain, budget, copies, held: 0, last_compute: None }
+    fn new(program: &'a Program) -> Self {
+        let chain = &program.chain;
+        let residency = match program.options.weights {
+            Weights::Replicated => None,
+            Weights::Sharded { residency, .. } => Some(residency),
+        };
+        Self {
+            chain,
+            budget: 0,
+            copies: vec![VecDeque::new(); chain.num_units()],
+            held: 0,
+            is_strict: residency == Some(Residency::Strict),
+            is_gathered: (residency == Some(Residency::All)).then(|| vec![false; chain.num_units()]),
+            last_compute: None,
+        }
     }
 
     fn step(&mut self, step: usize, instruction: Instruction) -> Result<(), Rule> {
@@ -61,7 +93,11 @@ impl<'a> Walk<'a> {
                 let fault = GatherFault::NotGathered { reader: instruction };
                 return Err(Rule::Gathering { unit, fault });
             };
-            copy.last_use = Some(step);
+            if self.is_strict && copy.last_use.is_some_and(|(_, last)| !is_one_use(last, instruction)) {
+                let fault = GatherFault::UsedAgain { reader: instruction };
+                return Err(Rule::Gathering { unit, fault });
+            }
+            copy.last_use = Some((step, instruction));
         }
         if instruction.lane() == Lane::Compute {
             self.last_compute = Some(step);
@@ -70,8 +106,13 @@ impl<'a> Walk<'a> {
     }
 
     fn unshard(&mut self, step: usize, unit: Unit) -> Result<(), Rule> {
+        if let Some(is_gathered) = &mut self.is_gathered
+            && core::mem::replace(&mut is_gathered[unit.index()], true)
+        {
+            return Err(Rule::Gathering { unit, fault: GatherFault::GatheredAgain });
+        }
         self.held += 1;
-        if self.held as u64 > u64::from(self.budget) {
+        if self.held > self.budget {
             return Err(Rule::OverBudget { held: self.held, budget: self.budget });
         }
         self.copies[unit.index()].push_back(Copy { gathered_at: step, last_use: None });
@@ -84,7 +125,12 @@ impl<'a> Walk<'a> {
         self.held -= 1;
         match copy.last_use {
             None => fault(GatherFault::Unused),
-            Some(last_use) if self.last_compute != Some(last_use) => {
+            Some((_, Instruction::Recompute { unit, micro_batch }))
+                if self.chain.facts(unit).backward_reads_weights =>
+            {
+                fault(GatherFault::RecomputeNotUsed { reader: Instruction::Backward { unit, micro_batch } })
+            }
+            Some((last_use, _)) if self.last_compute != Some(last_use) => {
                 fault(GatherFault::HeldPastLastUse { last_use })
             }
             Some(_) => Ok(()),
@@ -96,5 +142,13 @@ impl<'a> Walk<'a> {
         let held =
             |(unit, copies): (usize, &VecDeque<Copy>)| Some((Unit(unit as u32), copies.front()?.gathered_at));
         self.copies.iter().enumerate().find_map(held)
+    }
+}
+
+/// A recompute and its backward are one use of the weights.
+fn is_one_use(first: Instruction, second: Instruction) -> bool {
+    match first {
+        Instruction::Recompute { unit, micro_batch } => second == Instruction::Backward { unit, micro_batch },
+        _ => false,
     }
 }

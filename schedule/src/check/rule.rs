@@ -38,6 +38,18 @@ pub enum GatherFault {
     },
     /// A copy is never given back.
     NeverResharded,
+    /// Under strict residency, a copy serves a second use.
+    UsedAgain {
+        /// The reader.
+        reader: Instruction,
+    },
+    /// Where every unit stays until its last use, one is gathered a second time.
+    GatheredAgain,
+    /// A copy is given back between a recompute and its backward, which are one use.
+    RecomputeNotUsed {
+        /// The backward that reads the same weights.
+        reader: Instruction,
+    },
 }
 
 /// A rule of programs, with the values that break it.
@@ -82,6 +94,8 @@ pub enum Rule {
         /// The micro-batch.
         micro_batch: MicroBatch,
     },
+    /// A unit that recomputes has full backwards: what is recomputed is there for one instruction.
+    SplitRecompute(Instruction),
     /// An instruction runs after what it needs.
     RunsBefore {
         /// The instruction.
@@ -108,7 +122,18 @@ pub enum Rule {
         /// Copies held with this one.
         held: usize,
         /// Copies allowed.
-        budget: u32,
+        budget: usize,
+    },
+    /// A gathered copy has a buffer of its own that is large enough, from its gather to its reshard.
+    NoGatherBuffer {
+        /// The unit that finds none.
+        unit: Unit,
+        /// Its bytes.
+        num_bytes: u64,
+        /// Bytes of the copies held beside it.
+        held_bytes: u64,
+        /// Bytes of all buffers: of the largest units, as many as the policy allows.
+        budget_bytes: u64,
     },
     /// Reductions after every micro-batch follow their gradients one for one.
     ReducedOutOfTurn {
@@ -178,6 +203,11 @@ impl fmt::Display for Rule {
                 "unit {} has a full backward of micro-batch {} and one of its halves; keep `B`, or `I` and `W`",
                 unit.0, micro_batch.0
             ),
+            Self::SplitRecompute(half) => write!(
+                f,
+                "`{half}` is half a backward of a unit that recomputes its activations, which are there for a full \
+                 `B` alone; write that, or do not recompute"
+            ),
             Self::RunsBefore { instruction, needed } => {
                 write!(f, "`{instruction}` runs before `{needed}`, which it needs")
             }
@@ -185,21 +215,10 @@ impl fmt::Display for Rule {
                 f,
                 "`{instruction}` comes between the units of a stage, which run together; `{expected}` is due"
             ),
-            Self::Gathering { unit, fault } => fault.fmt(f, *unit),
-            Self::OverBudget { held, budget } => write!(
-                f,
-                "{held} gathered units are held here, {budget} are allowed; reshard one first, or allow more"
-            ),
             Self::ReducedOutOfTurn { instruction, expected } => write!(
                 f,
                 "`{instruction}` is out of turn: gradients are reduced in the order of their making; `{expected}` is due"
             ),
-            Self::BufferTaken { instruction, freed_by } => {
-                write!(
-                    f,
-                    "`{instruction}` fills a buffer that is in use until `{freed_by}`, which comes later"
-                )
-            }
             Self::ReceivedOutOfOrder { edge, received, sent } => write!(
                 f,
                 "micro-batch {} is received over {edge} where micro-batch {} is sent; both ends keep one order",
@@ -207,6 +226,36 @@ impl fmt::Display for Rule {
             ),
             Self::Tail { found, expected } => fmt_tail(f, *found, *expected),
             Self::Deadlock(cycle) => fmt_cycle(f, cycle),
+            Self::Gathering { .. }
+            | Self::OverBudget { .. }
+            | Self::NoGatherBuffer { .. }
+            | Self::BufferTaken { .. } => self.fmt_buffers(f),
+        }
+    }
+}
+
+impl Rule {
+    /// The rules about what lies in which buffer.
+    fn fmt_buffers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gathering { unit, fault } => fault.fmt(f, *unit),
+            Self::OverBudget { held, budget } => write!(
+                f,
+                "{held} gathered units are held here, {budget} are allowed; reshard one first, or allow more"
+            ),
+            Self::NoGatherBuffer { unit, num_bytes, held_bytes, budget_bytes } => write!(
+                f,
+                "no gather buffer is free for the {num_bytes} bytes of unit {}: copies of {held_bytes} bytes lie in the \
+                 buffers of {budget_bytes} bytes in all; reshard one first, gather in another order, or allow more",
+                unit.0
+            ),
+            Self::BufferTaken { instruction, freed_by } => {
+                write!(
+                    f,
+                    "`{instruction}` fills a buffer that is in use until `{freed_by}`, which comes later"
+                )
+            }
+            _ => unreachable!("the other rules are not about buffers"),
         }
     }
 }
@@ -236,6 +285,24 @@ impl GatherFault {
             Self::HeldPastLastUse { last_use } => write!(
                 f,
                 "unit {} is held past the last use of this copy at step {last_use}; `RESHARD {unit}` right after it",
+                unit.0
+            ),
+            Self::RecomputeNotUsed { reader } => write!(
+                f,
+                "unit {} is given back between a recompute and `{reader}`, which are one use of its weights; \
+                 `RESHARD {unit}` after both",
+                unit.0
+            ),
+            Self::UsedAgain { reader } => write!(
+                f,
+                "`{reader}` reads a copy of unit {} that another use has read; strict residency gathers for every use: \
+                 `RESHARD {unit}` and `UNSHARD {unit}` before it",
+                unit.0
+            ),
+            Self::GatheredAgain => write!(
+                f,
+                "unit {} is gathered a second time where every unit stays until its last use; drop the gather and the \
+                 reshard before it",
                 unit.0
             ),
             Self::NeverResharded => write!(

@@ -15,7 +15,7 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     for rank in (0..program.rows.len() as u32).map(PipelineRank) {
         let row = program.row(rank);
         let start = row.iter().position(|&instruction| is_of_tail(instruction)).unwrap_or(row.len());
-        let expected = tail(&program.chain, rank, program.options.gather_after_step);
+        let expected = tail(&program.chain, rank, &program.options);
         for offset in 0..expected.len().max(row.len() - start) {
             let (found, expected) = (row.get(start + offset).copied(), expected.get(offset).copied());
             if found != expected {

@@ -105,7 +105,8 @@ impl<'a> Walk<'a> {
             Instruction::Forward { .. }
             | Instruction::Backward { .. }
             | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. } => self.push_compute_waits(instruction, waits),
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. } => self.push_compute_waits(instruction, waits),
             Instruction::Unshard { .. } => waits.extend(self.last_compute),
             Instruction::Reshard { .. } | Instruction::OptimizerStep { .. } => {}
             Instruction::Reduce { .. } => waits.extend(self.gradients.get(self.reductions.len())),
@@ -175,7 +176,8 @@ impl<'a> Walk<'a> {
             Instruction::Forward { .. }
             | Instruction::Backward { .. }
             | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. } => self.remember_compute(index, instruction),
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. } => self.remember_compute(index, instruction),
             Instruction::Unshard { unit } => self.copies[unit.index()].push_back(index),
             Instruction::Reshard { unit } => {
                 self.copies[unit.index()].pop_front();

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::chain::ChainError;
-use crate::id::PipelineRank;
+use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::OptionsError;
 use crate::order::StageAction;
@@ -29,6 +29,13 @@ pub enum LowerError {
         rank: PipelineRank,
         /// The action.
         action: StageAction,
+    },
+    /// The order splits the backward of a unit that recomputes.
+    SplitRecompute {
+        /// The half.
+        action: StageAction,
+        /// A unit of its stage that recomputes.
+        unit: Unit,
     },
     /// The order does not compute every stage's forward of every micro-batch.
     NumForwards {
@@ -72,6 +79,12 @@ impl fmt::Display for LowerError {
                 f,
                 "{action} stands on rank {}: a rank computes its own stages and the step's micro-batches only",
                 rank.0
+            ),
+            Self::SplitRecompute { action, unit } => write!(
+                f,
+                "{action} is half a backward of unit {}, which recomputes its activations: between the halves they would \
+                 fill the room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute",
+                unit.0
             ),
             Self::NumForwards { num_forwards, expected } => write!(
                 f,

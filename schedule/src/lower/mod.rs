@@ -12,6 +12,8 @@ mod transfers;
 mod units;
 
 use crate::chain::Chain;
+use crate::gather_buffers;
+use crate::id::PipelineRank;
 use crate::options::{LowerOptions, Weights};
 use crate::order::ComputeOrder;
 use crate::program::{Program, Purpose};
@@ -42,14 +44,15 @@ pub fn lower(
     let purpose = if has_backward { Purpose::Training } else { Purpose::Evaluation };
     let mut rows = transfers::insert(rows, &chain, order.num_micro_batches, purpose)?;
     if let Weights::Sharded { residency, prefetch_units } = options.weights {
-        for row in &mut rows {
-            *row = residency::insert(row, &chain, residency, prefetch_units);
+        for (rank, row) in rows.iter_mut().enumerate() {
+            let allowed = gather_buffers::allowed(&chain, PipelineRank(rank as u32), options.weights);
+            *row = residency::insert(row, &chain, &allowed, residency, prefetch_units as usize);
         }
     }
     if purpose == Purpose::Training {
         for (rank, row) in rows.iter_mut().enumerate() {
             *row = reduction::insert(row, &chain, options.reduction);
-            tail::append(row, &chain, crate::id::PipelineRank(rank as u32), options.gather_after_step);
+            tail::append(row, &chain, PipelineRank(rank as u32), options);
         }
     }
     Ok(Program { chain, num_micro_batches: order.num_micro_batches, purpose, options: *options, rows })

@@ -5,16 +5,17 @@ use alloc::vec::Vec;
 use crate::chain::Chain;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
+use crate::options::LowerOptions;
 use crate::unit_facts::Tying;
 
 /// Adds a rank's tail to its row.
-pub(super) fn append(row: &mut Vec<Instruction>, chain: &Chain, rank: PipelineRank, gather_after_step: bool) {
-    row.extend(tail(chain, rank, gather_after_step));
+pub(super) fn append(row: &mut Vec<Instruction>, chain: &Chain, rank: PipelineRank, options: &LowerOptions) {
+    row.extend(tail(chain, rank, options));
 }
 
 /// The tail of a rank: the tied gradient's two parts are added, the norm is taken over the whole grid, and each unit
 /// is stepped in chain order and, where it stays whole, gathered.
-pub(crate) fn tail(chain: &Chain, rank: PipelineRank, gather_after_step: bool) -> Vec<Instruction> {
+pub(crate) fn tail(chain: &Chain, rank: PipelineRank, options: &LowerOptions) -> Vec<Instruction> {
     let mut tail = Vec::new();
     if let Some((embedding, head)) = chain.tied()
         && (chain.rank(embedding) == rank || chain.rank(head) == rank)
@@ -24,7 +25,7 @@ pub(crate) fn tail(chain: &Chain, rank: PipelineRank, gather_after_step: bool) -
     tail.push(Instruction::GradientNorm);
     for unit in stepped_units(chain, rank) {
         tail.push(Instruction::OptimizerStep { unit });
-        if gather_after_step {
+        if options.gathers_after_step(chain.facts(unit)) {
             tail.push(Instruction::GatherAfterStep { unit });
         }
     }

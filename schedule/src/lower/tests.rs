@@ -1,5 +1,6 @@
 //! Lowering: known counts, and its errors.
 
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use crate::check::CheckedProgram;
 use crate::closed_form::last_rank_gathers;
 use crate::generate::{forward_only, gpipe, one_f_one_b};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
-use crate::instruction::{Edge, Instruction, InstructionKind};
+use crate::instruction::{Edge, Instruction, InstructionKind, Lane};
 use crate::options::{LowerOptions, OptionsError, Residency, Weights};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
@@ -37,10 +38,8 @@ fn the_48_layer_example_gathers_as_often_as_known() {
 #[test]
 fn units_of_embedding_and_head_break_the_turns() {
     let unit = |stage, backward_reads_weights| UnitFacts {
-        stage: Stage(stage),
-        forward_reads_weights: true,
         backward_reads_weights,
-        tying: Tying::Untied,
+        ..UnitFacts::new(Stage(stage), 1)
     };
     let mut units = vec![unit(0, false)];
     units.extend((0..12).map(|layer| unit(layer / 3, true)));
@@ -208,4 +207,158 @@ fn consuming_out_of_order_with_too_few_buffers_is_an_error() {
     assert!(matches!(lowered([2, 0, 1]), Err(LowerError::Stuck { rank: PipelineRank(1), .. })));
     let one_late = lowered([1, 0, 2]).unwrap();
     CheckedProgram::new(one_late).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// A vocabulary beside small blocks: embedding (whose backward reads no weights) and tied head.
+fn tied_vocabulary() -> Vec<UnitFacts> {
+    let unit = |stage, num_bytes| UnitFacts::new(Stage(stage), num_bytes);
+    let embedding = UnitFacts { backward_reads_weights: false, tying: Tying::Embedding, ..unit(0, 1000) };
+    let head = UnitFacts { tying: Tying::Head, ..unit(1, 1000) };
+    vec![embedding, unit(0, 10), unit(0, 10), unit(1, 10), unit(1, 10), head]
+}
+
+#[test]
+fn a_tied_vocabulary_costs_one_huge_buffer() {
+    let order = one_f_one_b(2, 4).unwrap();
+    for residency in [Residency::Strict, resident(2)] {
+        let options = LowerOptions::zero_3(residency, 1);
+        let program = CheckedProgram::new(lower(&order, &tied_vocabulary(), &options).unwrap()).unwrap();
+        for rank in [PipelineRank(0), PipelineRank(1)] {
+            assert_eq!(program.gather_buffers(rank), [1000, 10]);
+            assert_eq!(program.high_water(rank).gathered_bytes, 1010);
+            let huge = program.chain().units_on(rank).find(|unit| [0, 5].contains(&unit.0));
+            for (index, &instruction) in program.row(rank).iter().enumerate() {
+                if let Instruction::Unshard { unit } = instruction {
+                    let in_huge = program.gather_buffer(rank, index) == 0;
+                    assert!(in_huge || Some(unit) != huge, "{unit} in the small buffer");
+                }
+            }
+        }
+        let gathers = [0, 1].map(|rank| program.count(PipelineRank(rank), InstructionKind::Unshard));
+        match residency {
+            Residency::Strict => assert_eq!(gathers, [2 * 4 * 3 - 4, 2 * 4 * 3]),
+            _ => assert!(gathers[0] < 20 && gathers[1] < 24, "{gathers:?}"),
+        }
+    }
+}
+
+/// The largest of three takes either buffer in turn; were one a little smaller, its gather would often wait.
+#[test]
+fn units_of_nearly_equal_size_take_turns_in_equal_buffers() {
+    let order = one_f_one_b(1, 3).unwrap();
+    let buffers = |sizes: [u64; 3]| {
+        let facts = sizes.map(|num_bytes| UnitFacts::new(Stage(0), num_bytes));
+        let program = lower(&order, &facts, &LowerOptions::zero_3(Residency::Strict, 1)).unwrap();
+        CheckedProgram::new(program).unwrap().gather_buffers(PipelineRank(0)).to_vec()
+    };
+    assert_eq!(buffers([101, 100, 100]), [101, 101]);
+    assert_eq!(buffers([100, 51, 51]), [100, 100]);
+    assert_eq!(buffers([100, 50, 50]), [100, 50]);
+}
+
+#[test]
+fn where_all_stay_each_unit_is_gathered_once_at_its_first_use() {
+    for prefetch_units in 0..=2 {
+        let options = LowerOptions::zero_3(Residency::All, prefetch_units);
+        let program = lower(&one_f_one_b(2, 4).unwrap(), &tied_vocabulary(), &options).unwrap();
+        let program = CheckedProgram::new(program).unwrap();
+        for (rank, first) in [(PipelineRank(0), 0), (PipelineRank(1), 3)] {
+            let gathered: Vec<Unit> = gathered_units(program.row(rank)).collect();
+            assert_eq!(gathered, [first, first + 1, first + 2].map(Unit));
+            assert_eq!(program.gather_buffers(rank), [1000, 10, 10]);
+            let forward = |&of: &Instruction| of.kind() == InstructionKind::Forward;
+            let first_use = program.row(rank).iter().position(forward).unwrap();
+            let ahead = gathered_units(&program.row(rank)[..first_use]).count();
+            assert_eq!(ahead, 1 + prefetch_units as usize);
+        }
+    }
+}
+
+fn gathered_units(row: &[Instruction]) -> impl Iterator<Item = Unit> + '_ {
+    row.iter().filter_map(|&of| if let Instruction::Unshard { unit } = of { Some(unit) } else { None })
+}
+
+#[test]
+fn a_recompute_stands_by_its_backward_and_gathers_nothing_of_its_own() {
+    let saved = units(3, 2, true);
+    let recomputed: Vec<UnitFacts> =
+        saved.iter().map(|&facts| UnitFacts { recomputes: true, ..facts }).collect();
+    for options in crate::testing::all_options() {
+        let order = one_f_one_b(3, 4).unwrap();
+        let plain = lower(&order, &saved, &options).unwrap();
+        let program = lower(&order, &recomputed, &options).unwrap();
+        CheckedProgram::new(program.clone()).unwrap_or_else(|violation| panic!("{violation}"));
+        for (row, plain) in program.rows.iter().zip(&plain.rows) {
+            // The embedding's recompute reads weights, its backward does not: one use more.
+            if !row.contains(&Instruction::Forward { unit: Unit(0), micro_batch: MicroBatch(0) }) {
+                assert!(gathered_units(row).eq(gathered_units(plain)));
+            }
+            for (index, &instruction) in row.iter().enumerate() {
+                let Instruction::Recompute { unit, micro_batch } = instruction else { continue };
+                let is_compute = |of: &&Instruction| {
+                    of.lane() == Lane::Compute && !matches!(of, Instruction::Reshard { .. })
+                };
+                let next = row[index + 1..].iter().find(is_compute);
+                assert_eq!(next, Some(&Instruction::Backward { unit, micro_batch }));
+                if let Some(edge) = program.chain.backward_input(unit) {
+                    let receive = Instruction::Receive { edge, micro_batch };
+                    assert!(
+                        row[..index].contains(&receive),
+                        "the gradient can arrive during `{instruction}`"
+                    );
+                }
+            }
+        }
+        let checked = CheckedProgram::new(program).unwrap();
+        for (index, instruction) in checked.row(PipelineRank(0)).iter().enumerate() {
+            let waits = checked.waits(PipelineRank(0), index);
+            let waits_for_receive = waits
+                .iter()
+                .any(|&wait| checked.row(PipelineRank(0))[wait].kind() == InstructionKind::Receive);
+            assert!(instruction.kind() != InstructionKind::Recompute || !waits_for_receive);
+        }
+    }
+    let evaluation = lower(&forward_only(3, 2).unwrap(), &recomputed, &LowerOptions::ZERO_0).unwrap();
+    assert!(evaluation.rows.iter().flatten().all(|of| of.kind() != InstructionKind::Recompute));
+}
+
+#[test]
+fn splitting_the_backward_of_a_unit_that_recomputes_is_an_error() {
+    let action = |kind| StageAction { kind, stage: Stage(0), micro_batch: MicroBatch(0) };
+    let kinds = [ComputeKind::Forward, ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
+    let rows = vec![kinds.map(action).to_vec()];
+    let order = ComputeOrder { placement: Placement::linear(1).unwrap(), num_micro_batches: 1, rows };
+    let mut units = units(1, 2, false);
+    lower(&order, &units, &LowerOptions::ZERO_0).unwrap();
+    units[1].recomputes = true;
+    let error = lower(&order, &units, &LowerOptions::ZERO_0).unwrap_err();
+    let half = action(ComputeKind::BackwardInput);
+    assert_eq!(error, LowerError::SplitRecompute { action: half, unit: Unit(1) });
+    assert_eq!(
+        error.to_string(),
+        "0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would fill the \
+         room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"
+    );
+}
+
+#[test]
+fn persistent_units_are_gathered_after_the_step_alone() {
+    let mut units = units(2, 2, false);
+    units[1].is_persistent = true;
+    let rows = |options: &LowerOptions| lower(&one_f_one_b(2, 2).unwrap(), &units, options).unwrap().rows;
+    for residency in [Residency::Strict, resident(1), Residency::All] {
+        let rows = rows(&LowerOptions::zero_3(residency, 0));
+        assert!(rows.iter().flatten().all(|&of| of != Instruction::Unshard { unit: Unit(1) }));
+        let tail =
+            [Instruction::OptimizerStep { unit: Unit(1) }, Instruction::GatherAfterStep { unit: Unit(1) }];
+        assert!(rows[0].ends_with(&tail));
+        let num_gathered = |row: &[Instruction]| {
+            row.iter().filter(|of| of.kind() == InstructionKind::GatherAfterStep).count()
+        };
+        assert_eq!((num_gathered(&rows[0]), num_gathered(&rows[1])), (1, 0));
+        let reduces = |&of: &Instruction| matches!(of, Instruction::Reduce { unit: Unit(1), .. });
+        assert_eq!(rows[0].iter().filter(|of| reduces(of)).count(), 2, "reduced like the rest");
+    }
+    let whole = rows(&LowerOptions::ZERO_0);
+    assert!(whole.iter().flatten().all(|of| of.kind() != InstructionKind::GatherAfterStep));
 }

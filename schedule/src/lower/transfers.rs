@@ -15,7 +15,9 @@ use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Purpose;
-use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS, consumed_message, produced_message};
+use crate::protocol::{
+    EVALUATION_SLOTS, RECEIVE_BUFFERS, awaited_message, consumed_message, produced_message,
+};
 
 /// `rows` with sends and receives.
 pub(super) fn insert(
@@ -83,9 +85,9 @@ impl<'a> Play<'a> {
         Self { chain, purpose, edges, played: vec![Vec::new(); num_rows] }
     }
 
-    /// The edge whose message this compute needs and has not got.
+    /// The edge whose message this compute awaits and has not got.
     fn missing_message(&self, compute: Instruction) -> Option<Edge> {
-        let (edge, micro_batch) = consumed_message(self.chain, compute)?;
+        let (edge, micro_batch) = awaited_message(self.chain, compute)?;
         (!self.edges[edge.index()].received[micro_batch.index()]).then_some(edge)
     }
 

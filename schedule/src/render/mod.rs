@@ -6,6 +6,7 @@ mod timing;
 
 pub use grid::{order, program};
 pub use list::instructions;
+pub use timing::idle_share;
 
 #[cfg(test)]
 mod tests;

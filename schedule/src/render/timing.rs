@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::id::Stage;
-use crate::order::{ComputeKind, StageAction};
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
 
 /// Columns that an action takes.
 pub(super) fn columns(kind: ComputeKind) -> usize {
@@ -38,6 +38,22 @@ pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<V
             return starts;
         }
     }
+}
+
+/// The share of a step that a rank idles on average, by the picture's clock: for orders without a closed form. An order
+/// that never ends idles all the time.
+pub fn idle_share(order: &ComputeOrder) -> f64 {
+    let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
+    let starts = start_columns(&rows, order.placement.num_stages());
+    let timed = order.rows.iter().flatten().zip(starts.iter().flatten());
+    let Some((busy, end)) = timed
+        .map(|(action, start)| Some((columns(action.kind), (*start)? + columns(action.kind))))
+        .try_fold((0, 0), |(busy, end), of| of.map(|(columns, ends)| (busy + columns, end.max(ends))))
+    else {
+        return 1.0;
+    };
+    let all = rows.len() * end;
+    if all > 0 { 1.0 - busy as f64 / all as f64 } else { 0.0 }
 }
 
 /// When each stage's forward and input gradient of each micro-batch end.
@@ -85,6 +101,31 @@ impl Ends {
             ComputeKind::Forward => self.forward[at] = Some(end),
             ComputeKind::Backward | ComputeKind::BackwardInput => self.input_gradient[at] = Some(end),
             ComputeKind::BackwardWeight => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_form::{bubble_share, looped_bubble_share};
+    use crate::generate::{bfs, gpipe, one_f_one_b};
+
+    #[test]
+    fn orders_with_a_closed_form_idle_as_it_says() {
+        for p in 1..5 {
+            for m in 1..7 {
+                for order in [gpipe(p, m).unwrap(), one_f_one_b(p, m).unwrap()] {
+                    assert!((idle_share(&order) - bubble_share(p, m)).abs() < 1e-12, "p = {p}, m = {m}");
+                }
+                if p > 1 {
+                    let expected = looped_bubble_share(p, 2, m);
+                    assert!(
+                        (idle_share(&bfs(p, 2, m).unwrap()) - expected).abs() < 1e-12,
+                        "p = {p}, m = {m}"
+                    );
+                }
+            }
         }
     }
 }

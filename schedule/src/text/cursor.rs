@@ -1,6 +1,7 @@
 //! A place in a line of text, word by word.
 
 use alloc::string::String;
+use core::str::FromStr;
 
 use super::{ParseError, Problem};
 
@@ -58,14 +59,23 @@ impl<'a> Cursor<'a> {
     /// Takes a number.
     pub(super) fn number(&mut self, expected: &'static str) -> Result<u32, ParseError> {
         let found = self.word(expected)?;
-        parse_number(found).ok_or_else(|| self.problem(Problem::Number { found: quoted(found), expected }))
+        parse_number(found).ok_or_else(|| self.not_a_number(found, u32::BITS, expected))
+    }
+
+    /// Takes a number that may be as large as the bytes of a buffer.
+    pub(super) fn num_bytes(&mut self, expected: &'static str) -> Result<u64, ParseError> {
+        let found = self.word(expected)?;
+        parse_number(found).ok_or_else(|| self.not_a_number(found, u64::BITS, expected))
     }
 
     /// Takes a number with a letter before it.
     pub(super) fn id(&mut self, prefix: char, expected: &'static str) -> Result<u32, ParseError> {
         let found = self.word(expected)?;
-        parse_id(found, prefix)
-            .ok_or_else(|| self.problem(Problem::Number { found: quoted(found), expected }))
+        parse_id(found, prefix).ok_or_else(|| self.not_a_number(found, u32::BITS, expected))
+    }
+
+    fn not_a_number(&self, found: &str, bits: u32, expected: &'static str) -> ParseError {
+        self.problem(Problem::Number { found: quoted(found), bits, expected })
     }
 
     /// Whether another word follows.
@@ -114,7 +124,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A number in plain decimal: digits, no leading zero.
-fn parse_number(text: &str) -> Option<u32> {
+fn parse_number<T: FromStr>(text: &str) -> Option<T> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if is_plain { text.parse().ok() } else { None }
 }

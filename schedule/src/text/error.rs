@@ -47,10 +47,12 @@ pub enum Problem {
     },
     /// The text goes on after `end`.
     MoreText,
-    /// Not a number in plain decimal below 2^32, with the letter of its kind before it if it has one.
+    /// Not a number in plain decimal of so many bits, with the letter of its kind before it if it has one.
     Number {
         /// The word.
         found: String,
+        /// Bits of the largest number that could stand here.
+        bits: u32,
         /// What could stand here.
         expected: &'static str,
     },
@@ -102,9 +104,9 @@ impl fmt::Display for Problem {
             Self::EndOfText { expected } => write!(f, "the text ends here; write {expected} and a line feed"),
             Self::MoreOnLine { found } => write!(f, "`{found}` follows the end of the line's form; drop it"),
             Self::MoreText => f.write_str("text follows `end`; drop it"),
-            Self::Number { found, expected } => write!(
+            Self::Number { found, bits, expected } => write!(
                 f,
-                "found `{found}`; write {expected}, in plain decimal without leading zeros, below 2^32"
+                "found `{found}`; write {expected}, in plain decimal without leading zeros, below 2^{bits}"
             ),
             Self::Version { found } => {
                 write!(f, "version {found} is not read here; write version {VERSION}")

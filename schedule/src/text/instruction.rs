@@ -7,7 +7,7 @@ use super::{ParseError, Problem};
 use crate::id::{MicroBatch, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 
-const KINDS: &str = "`F`, `B`, `I`, `W`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
+const KINDS: &str = "`F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
                      `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`";
 
 impl FromStr for Instruction {
@@ -30,6 +30,7 @@ pub(super) fn instruction(cursor: &mut Cursor<'_>) -> Result<Instruction, ParseE
         "B" => Instruction::Backward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
         "I" => Instruction::BackwardInput { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
         "W" => Instruction::BackwardWeight { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        "R" => Instruction::Recompute { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
         "UNSHARD" => Instruction::Unshard { unit: unit(cursor)? },
         "RESHARD" => Instruction::Reshard { unit: unit(cursor)? },
         "REDUCE" => Instruction::Reduce { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },

@@ -1,7 +1,7 @@
 //! The text form of programs: versioned, strict, and one text per program.
 //!
 //! ```text
-//! pipezero-program 1
+//! pipezero-program 2
 //! placement p0 p1
 //! micro-batches 2
 //! purpose training
@@ -9,8 +9,8 @@
 //! reduction scatter-every
 //! gather-after-step no
 //! units 2
-//!   u0 s0 reads F embedding
-//!   u1 s1 reads FB head
+//!   u0 s0 bytes 64 reads F embedding
+//!   u1 s1 bytes 64 reads FB head
 //! row p0
 //!   UNSHARD u0
 //!   F u0 m0
@@ -22,10 +22,10 @@
 //! ```
 //!
 //! * `placement`: the rank of each stage. `purpose`: `training` or `evaluation`.
-//! * `weights`: `replicated`, `sharded strict prefetch K` or `sharded units C prefetch K`.
+//! * `weights`: `replicated`, `sharded strict prefetch K`, `sharded units C prefetch K` or `sharded all prefetch K`.
 //! * `reduction`: `all-reduce-last`, `scatter-last` or `scatter-every`.
-//! * A unit's line: its stage; whether forward (`F`) and backward (`B`) read weights (`FB`, `F`, `B`, `none`); and
-//!   `untied`, `embedding` or `head`.
+//! * A unit's line: its stage; its bytes when gathered; whether forward (`F`) and backward (`B`) read weights (`FB`, `F`,
+//!   `B`, `none`); `untied`, `embedding` or `head`; and, where they apply, `persistent` and `recomputes`.
 //! * A row: the rank's instructions in issue order, as [`crate::Instruction`] prints them.
 //!
 //! Strict means: keys in this order, one space between words, two before a unit or instruction, numbers in plain
@@ -44,4 +44,4 @@ pub use error::{ParseError, Problem};
 mod tests;
 
 /// The version that is written and read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

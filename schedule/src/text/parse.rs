@@ -123,9 +123,10 @@ fn weights(cursor: &mut Cursor<'_>) -> Result<Weights, ParseError> {
 }
 
 fn residency(cursor: &mut Cursor<'_>) -> Result<Residency, ParseError> {
-    let expected = "`strict`, or `units` and their number";
+    let expected = "`strict`, `all`, or `units` and their number";
     match cursor.word(expected)? {
         "strict" => Ok(Residency::Strict),
+        "all" => Ok(Residency::All),
         "units" => {
             let units = NonZeroU32::new(cursor.number("the number of resident units")?);
             units.map(Residency::Units).ok_or_else(|| cursor.problem(Problem::NoResidentUnits))
@@ -159,7 +160,7 @@ fn units(lines: &mut Lines<'_>, placement: Placement) -> Result<Chain, ParseErro
     let header_line = lines.number;
     let mut units = Vec::new();
     for index in 0..num_units {
-        let line = lines.next("a unit as in `  u0 s0 reads FB untied`")?;
+        let line = lines.next("a unit as in `  u0 s0 bytes 64 reads FB untied`")?;
         units.push(unit(indented(lines.number, line)?, index)?);
     }
     let wrap = |error| ParseError { line: header_line, column: 1, problem: Problem::Chain(error) };
@@ -181,6 +182,8 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         return Err(cursor.problem(Problem::UnitOutOfOrder { found, expected: index }));
     }
     let stage = Stage(cursor.id(Stage::PREFIX, "a stage as in `s0`")?);
+    cursor.literal("bytes", "`bytes` and those of the gathered unit")?;
+    let num_bytes = cursor.num_bytes("the bytes of the gathered unit")?;
     cursor.literal("reads", "`reads` and who reads the weights")?;
     let expected = "`FB`, `F`, `B` or `none`";
     let (forward_reads_weights, backward_reads_weights) = match cursor.word(expected)? {
@@ -197,8 +200,28 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         "head" => Tying::Head,
         found => return Err(cursor.unexpected(found, expected)),
     };
+    let is_persistent = mark(&mut cursor, "persistent");
+    let recomputes = mark(&mut cursor, "recomputes");
     cursor.end()?;
-    Ok(UnitFacts { stage, forward_reads_weights, backward_reads_weights, tying })
+    Ok(UnitFacts {
+        stage,
+        num_bytes,
+        forward_reads_weights,
+        backward_reads_weights,
+        tying,
+        is_persistent,
+        recomputes,
+    })
+}
+
+/// Takes a word that marks the unit, if it is the next one.
+fn mark(cursor: &mut Cursor<'_>, word: &'static str) -> bool {
+    let mut ahead = *cursor;
+    let is_marked = ahead.literal(word, word).is_ok();
+    if is_marked {
+        *cursor = ahead;
+    }
+    is_marked
 }
 
 /// The rows up to `end`, which ends the text.

@@ -36,7 +36,7 @@ fn small() -> String {
 #[test]
 fn the_form_is_as_documented() {
     expect![[r#"
-        pipezero-program 1
+        pipezero-program 2
         placement p0 p1
         micro-batches 1
         purpose training
@@ -44,8 +44,8 @@ fn the_form_is_as_documented() {
         reduction scatter-every
         gather-after-step no
         units 2
-          u0 s0 reads F embedding
-          u1 s1 reads FB head
+          u0 s0 bytes 64 reads F embedding
+          u1 s1 bytes 64 reads FB head
         row p0
           UNSHARD u0
           F u0 m0
@@ -82,8 +82,8 @@ fn broken(from: &str, to: &str) -> ParseError {
 
 /// What is replaced by what.
 const BREAKS: [(&str, &str); 36] = [
-    ("pipezero-program 1", "pipezero-program 2"),
-    ("pipezero-program 1", "pipezero-program 01"),
+    ("pipezero-program 2", "pipezero-program 1"),
+    ("pipezero-program 2", "pipezero-program 02"),
     ("pipezero-program", "megatron-program"),
     ("placement p0 p1", "placement"),
     ("placement p0 p1", "placement p0 p2"),
@@ -99,8 +99,8 @@ const BREAKS: [(&str, &str); 36] = [
     ("scatter-every", "scatter-sometimes"),
     ("gather-after-step no", "gather-after-step maybe"),
     ("units 2\n", "units 3\n"),
-    ("u1 s1 reads", "u2 s1 reads"),
-    ("u1 s1 reads", "u1 s0 reads"),
+    ("u1 s1 bytes", "u2 s1 bytes"),
+    ("u1 s1 bytes", "u1 s0 bytes"),
     ("reads FB", "reads BF"),
     (" head", " tail"),
     (" head", " untied"),
@@ -125,8 +125,8 @@ fn errors_have_line_column_value_and_repair() {
     let messages: Vec<String> =
         BREAKS.iter().map(|(from, to)| format!("{to:?}: {}\n", broken(from, to))).collect();
     expect![[r#"
-        "pipezero-program 2": line 1, column 18: version 2 is not read here; write version 1
-        "pipezero-program 01": line 1, column 18: found `01`; write the version of the text form, in plain decimal without leading zeros, below 2^32
+        "pipezero-program 1": line 1, column 18: version 1 is not read here; write version 2
+        "pipezero-program 02": line 1, column 18: found `02`; write the version of the text form, in plain decimal without leading zeros, below 2^32
         "megatron-program": line 1, column 1: found `megatron-program`; write `pipezero-program` and the version
         "placement": line 2, column 1: 0 stages: a pipeline has at least one; give its rank
         "placement p0 p2": line 2, column 14: no stage lies on rank 1: every rank needs one; number the ranks without gaps
@@ -137,30 +137,30 @@ fn errors_have_line_column_value_and_repair() {
         "purpose fun": line 4, column 9: found `fun`; write `training` or `evaluation`
         "": line 4, column 1: found `weights`; write `purpose training` or `purpose evaluation`
         "sharded units 0": line 5, column 23: 0 resident units; a unit in use is held, so write at least 1
-        "sharded some 2": line 5, column 17: found `some`; write `strict`, or `units` and their number
+        "sharded some 2": line 5, column 17: found `some`; write `strict`, `all`, or `units` and their number
         "prefetch": line 5, column 33: the line ends here; write how many uses ahead a gather is issued
         "scatter-sometimes": line 6, column 11: found `scatter-sometimes`; write `all-reduce-last`, `scatter-last` or `scatter-every`
         "gather-after-step maybe": line 7, column 19: found `maybe`; write `yes` or `no`
         "units 3\n": line 11, column 1: found `row p0`; write two spaces before it
-        "u2 s1 reads": line 10, column 3: unit 2 is out of order; write units in chain order, here u1
-        "u1 s0 reads": line 8, column 1: stage 1 has no unit: every stage has at least 1; use fewer stages or more units
-        "reads BF": line 10, column 15: found `BF`; write `FB`, `F`, `B` or `none`
-        " tail": line 10, column 18: found `tail`; write `untied`, `embedding` or `head`
+        "u2 s1 bytes": line 10, column 3: unit 2 is out of order; write units in chain order, here u1
+        "u1 s0 bytes": line 8, column 1: stage 1 has no unit: every stage has at least 1; use fewer stages or more units
+        "reads BF": line 10, column 24: found `BF`; write `FB`, `F`, `B` or `none`
+        " tail": line 10, column 27: found `tail`; write `untied`, `embedding` or `head`
         " untied": line 8, column 1: 1 units are marked as tied embedding and 0 as tied head: a tied weight has one embedding and, later in the chain, one head; mark both or none
         "row p0": line 22, column 5: the row of rank 0 is out of order; write rows in rank order, here p1
         "F u0 m0": line 13, column 1: found `F`; write `row` and its rank, or an instruction
-        "   F u0 m0": line 13, column 3: found ` `; write `F`, `B`, `I`, `W`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
+        "   F u0 m0": line 13, column 3: found ` `; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
         "  F u0": line 13, column 7: the line ends here; write a micro-batch as in `m0`
         "  F u0 m0 m1": line 13, column 10: ` m1` follows the end of the line's form; drop it
         "  F m0 u0": line 13, column 5: found `m0`; write a unit as in `u0`, in plain decimal without leading zeros, below 2^32
-        "  f u0 m0": line 13, column 3: found `f`; write `F`, `B`, `I`, `W`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
+        "  f u0 m0": line 13, column 3: found `f`; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
         "SEND s0>s2": line 14, column 8: `s0>s2` joins stages that are not neighbours; write `s0>s1` or `s1>s0`
         "SEND s0-s1": line 14, column 8: found `s0-s1`; write an edge as in `s0>s1`
         "": line 33, column 1: the text ends here; write `end` and a line feed
         "end": line 33, column 4: the text ends here; write `end` and a line feed
         "row p2\nend\n": line 33, column 1: found `row`; write `end`
         "end\n\n": line 34, column 1: text follows `end`; drop it
-        "\r\n": line 1, column 18: found `1\r`; write the version of the text form, in plain decimal without leading zeros, below 2^32
+        "\r\n": line 1, column 18: found `2\r`; write the version of the text form, in plain decimal without leading zeros, below 2^32
     "#]].assert_eq(&messages.concat());
 }
 
@@ -192,7 +192,8 @@ fn instructions() -> impl Strategy<Value = Instruction> {
         3 => Instruction::AllReduce { unit },
         _ => Instruction::GatherAfterStep { unit },
     });
-    let of_both = (unit(), micro_batch(), 0..5).prop_map(|(unit, micro_batch, kind)| match kind {
+    let of_both = (unit(), micro_batch(), 0..6).prop_map(|(unit, micro_batch, kind)| match kind {
+        5 => Instruction::Recompute { unit, micro_batch },
         0 => Instruction::Forward { unit, micro_batch },
         1 => Instruction::Backward { unit, micro_batch },
         2 => Instruction::BackwardInput { unit, micro_batch },

@@ -23,12 +23,24 @@ impl fmt::Display for Program {
             Weights::Sharded { residency: Residency::Units(units), prefetch_units } => {
                 writeln!(f, "weights sharded units {units} prefetch {prefetch_units}")?;
             }
+            Weights::Sharded { residency: Residency::All, prefetch_units } => {
+                writeln!(f, "weights sharded all prefetch {prefetch_units}")?;
+            }
         }
         writeln!(f, "reduction {}", reduction_word(self.options.reduction))?;
         writeln!(f, "gather-after-step {}", if self.options.gather_after_step { "yes" } else { "no" })?;
         writeln!(f, "units {}", self.chain.num_units())?;
         for (unit, facts) in self.chain.units().iter().enumerate() {
-            writeln!(f, "  u{unit} {} reads {} {}", facts.stage, reads_word(facts), tying_word(facts.tying))?;
+            let UnitFacts { stage, num_bytes, .. } = facts;
+            write!(
+                f,
+                "  u{unit} {stage} bytes {num_bytes} reads {} {}",
+                reads_word(facts),
+                tying_word(facts.tying)
+            )?;
+            let words = [(facts.is_persistent, " persistent"), (facts.recomputes, " recomputes")];
+            words.iter().filter(|(applies, _)| *applies).try_for_each(|(_, word)| f.write_str(word))?;
+            writeln!(f)?;
         }
         for (rank, row) in self.rows.iter().enumerate() {
             writeln!(f, "row p{rank}")?;

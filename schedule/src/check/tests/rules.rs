@@ -16,6 +16,7 @@ use crate::options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
 use crate::program::{Program, Purpose};
 use crate::testing::{resident, units};
+use crate::unit_facts::UnitFacts;
 
 fn one_f_one_b_program(p: u32, m: u32, per_stage: u32, options: LowerOptions) -> Program {
     lower(&one_f_one_b(p, m).unwrap(), &units(p, per_stage, false), &options).unwrap()
@@ -238,4 +239,107 @@ fn every_rule_says_value_and_repair() {
     for (rule, message) in rules {
         assert_eq!(rule.to_string(), String::from(message));
     }
+}
+
+fn gathering(unit: u32, fault: GatherFault) -> Rule {
+    Rule::Gathering { unit: Unit(unit), fault }
+}
+
+/// Two copies of the large unit, where there is a large and a small buffer.
+#[test]
+fn gathered_copies_stay_within_the_bytes() {
+    let facts = [256, 16].map(|num_bytes| UnitFacts::new(Stage(0), num_bytes));
+    let lowered =
+        |residency| lower(&one_f_one_b(1, 1).unwrap(), &facts, &LowerOptions::zero_3(residency, 0)).unwrap();
+    let mut program = lowered(Residency::Strict);
+    program.options = LowerOptions::zero_3(Residency::Strict, 1);
+    let large = Instruction::Unshard { unit: Unit(0) };
+    let second = program.rows[0].iter().rposition(|&of| of == large).unwrap();
+    program.rows[0].remove(second);
+    program.rows[0].insert(1, large);
+    let rule = Rule::NoGatherBuffer { unit: Unit(0), num_bytes: 256, held_bytes: 256, budget_bytes: 272 };
+    assert_eq!(
+        rule.to_string(),
+        "no gather buffer is free for the 256 bytes of unit 0: copies of 256 bytes lie in the buffers of 272 bytes in \
+         all; reshard one first, gather in another order, or allow more"
+    );
+    assert_eq!(rule_of(program), rule);
+    let one = lowered(resident(1));
+    assert_eq!(CheckedProgram::new(one).unwrap().gather_buffers(crate::PipelineRank(0)), [256]);
+}
+
+#[test]
+fn strict_copies_serve_one_use_and_all_are_gathered_once() {
+    let reader = Instruction::Backward { unit: Unit(0), micro_batch: MicroBatch(0) };
+    let mut kept = one_f_one_b_program(1, 1, 1, LowerOptions::zero_3(resident(1), 0));
+    kept.options = LowerOptions::zero_3(Residency::Strict, 0);
+    assert_eq!(rule_of(kept), gathering(0, GatherFault::UsedAgain { reader }));
+    let mut again = one_f_one_b_program(1, 1, 1, LowerOptions::zero_3(Residency::Strict, 0));
+    again.options = LowerOptions::zero_3(Residency::All, 0);
+    assert_eq!(rule_of(again), gathering(0, GatherFault::GatheredAgain));
+}
+
+/// Two units that recompute, one micro-batch: ... R u1, B u1, REDUCE u1, R u0, B u0, ...
+fn recomputing() -> Program {
+    let facts = UnitFacts { recomputes: true, ..UnitFacts::new(Stage(0), 64) };
+    lower(&one_f_one_b(1, 1).unwrap(), &[facts; 2], &LowerOptions::zero_3(resident(2), 0)).unwrap()
+}
+
+fn moved(mut program: Program, instruction: Instruction, before: Instruction) -> Program {
+    let row = &mut program.rows[0];
+    row.retain(|&of| of != instruction);
+    let at = row.iter().position(|&of| of == before).unwrap();
+    row.insert(at, instruction);
+    program
+}
+
+#[test]
+fn a_recompute_and_its_backward_stand_together() {
+    let micro_batch = MicroBatch(0);
+    let recompute = |unit| Instruction::Recompute { unit: Unit(unit), micro_batch };
+    let backward = |unit| Instruction::Backward { unit: Unit(unit), micro_batch };
+    let forward = |unit| Instruction::Forward { unit: Unit(unit), micro_batch };
+    // There is one room for what is recomputed.
+    let rule = rule_of(moved(recomputing(), recompute(0), backward(1)));
+    assert_eq!(rule, Rule::Interrupted { instruction: recompute(0), expected: backward(1) });
+    let rule = rule_of(moved(recomputing(), backward(1), recompute(1)));
+    assert_eq!(rule, Rule::RunsBefore { instruction: backward(1), needed: recompute(1) });
+    let rule = rule_of(moved(recomputing(), recompute(1), forward(1)));
+    assert_eq!(rule, Rule::RunsBefore { instruction: recompute(1), needed: forward(1) });
+    let mut missing = recomputing();
+    missing.rows[0].retain(|&of| of != recompute(0));
+    assert_eq!(rule_of(missing), Rule::Missing(recompute(0)));
+    let mut asked_by_none = one_f_one_b_program(1, 1, 2, LowerOptions::ZERO_0);
+    asked_by_none.rows[0].insert(2, recompute(1));
+    assert_eq!(rule_of(asked_by_none), Rule::NotOfPolicy(recompute(1)));
+    let half = Instruction::BackwardInput { unit: Unit(1), micro_batch };
+    let mut split = recomputing();
+    let at = split.rows[0].iter().position(|&of| of == backward(1)).unwrap();
+    split.rows[0].splice(at..=at, [half, Instruction::BackwardWeight { unit: Unit(1), micro_batch }]);
+    assert_eq!(rule_of(split), Rule::SplitRecompute(half));
+}
+
+#[test]
+fn a_recompute_and_its_backward_are_one_use_of_the_weights() {
+    let mut program = recomputing();
+    let unit = Unit(1);
+    let backward = Instruction::Backward { unit, micro_batch: MicroBatch(0) };
+    let at = program.rows[0].iter().position(|&of| of == backward).unwrap();
+    program.rows[0].splice(at..at, [Instruction::Reshard { unit }, Instruction::Unshard { unit }]);
+    assert_eq!(rule_of(program), gathering(1, GatherFault::RecomputeNotUsed { reader: backward }));
+}
+
+#[test]
+fn persistent_units_are_not_gathered_in_the_step_but_after_it() {
+    let facts = UnitFacts { is_persistent: true, ..UnitFacts::new(Stage(0), 64) };
+    let options = LowerOptions::zero_3(Residency::Strict, 0);
+    let lowered = || lower(&one_f_one_b(1, 1).unwrap(), &[facts], &options).unwrap();
+    let gather = Instruction::Unshard { unit: Unit(0) };
+    let mut gathered = lowered();
+    gathered.rows[0].insert(0, gather);
+    assert_eq!(rule_of(gathered), Rule::NotOfPolicy(gather));
+    let mut stale = lowered();
+    let gather_after_step = stale.rows[0].pop();
+    assert_eq!(gather_after_step, Some(Instruction::GatherAfterStep { unit: Unit(0) }));
+    assert_eq!(rule_of(stale), Rule::Tail { found: None, expected: gather_after_step });
 }

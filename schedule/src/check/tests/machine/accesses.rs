@@ -23,6 +23,8 @@ pub(super) enum Buffer {
     ReducedGradient(Unit),
     Copy(PipelineRank, usize),
     Weights(Unit),
+    /// The room of a rank for what one unit recomputes, in which the forward of such a unit works too.
+    Recomputed(PipelineRank),
 }
 
 /// What a buffer holds: a micro-batch, a unit, or both; whatever tells contents apart.
@@ -55,7 +57,7 @@ struct Walk<'a> {
     /// The messages of each edge, in the order of their buffers.
     received: BTreeMap<Edge, Vec<MicroBatch>>,
     made: BTreeMap<Edge, Vec<MicroBatch>>,
-    /// The gathers of the copies held of each unit, oldest first.
+    /// The buffers of the copies held of each unit, oldest first.
     copies: BTreeMap<Unit, VecDeque<usize>>,
     gradients: Vec<Content>,
 }
@@ -75,6 +77,13 @@ impl Walk<'_> {
                 touched
             }
             Instruction::BackwardInput { unit, micro_batch } => self.input_gradient(unit, micro_batch),
+            Instruction::Recompute { unit, micro_batch } => {
+                let [read, _] = self.change_saved(unit, micro_batch);
+                let mut touched = std::vec![read, self.recomputed(unit, micro_batch, Write)];
+                touched
+                    .extend(self.read_weights(unit, self.program.chain().facts(unit).forward_reads_weights));
+                touched
+            }
             Instruction::BackwardWeight { unit, micro_batch } => {
                 let mut touched = self.change_saved(unit, micro_batch).to_vec();
                 touched.push(self.weight_gradient(unit, micro_batch));
@@ -96,7 +105,17 @@ impl Walk<'_> {
 
     fn read_weights(&self, unit: Unit, reads: bool) -> Option<Access> {
         let sharded = self.program.options().weights != Weights::Replicated;
-        (sharded && reads).then(|| Read(Buffer::Copy(self.rank, self.copies[&unit][0]), (unit.0, 0)))
+        let is_gathered = sharded && !self.program.chain().facts(unit).is_persistent;
+        (is_gathered && reads).then(|| Read(Buffer::Copy(self.rank, self.copies[&unit][0]), (unit.0, 0)))
+    }
+
+    fn recomputed(
+        &self,
+        unit: Unit,
+        micro_batch: MicroBatch,
+        access: fn(Buffer, Content) -> Access,
+    ) -> Access {
+        access(Buffer::Recomputed(self.rank), (unit.0, micro_batch.0))
     }
 
     fn read_message(&self, edge: Option<Edge>, micro_batch: MicroBatch) -> Option<Access> {
@@ -124,6 +143,9 @@ impl Walk<'_> {
         }
         touched.extend(self.read_weights(unit, chain.facts(unit).forward_reads_weights));
         touched.extend(self.read_message(chain.forward_input(unit), micro_batch));
+        if chain.facts(unit).recomputes {
+            touched.push(Write(Buffer::Recomputed(self.rank), (u32::MAX, 0)));
+        }
         touched
     }
 
@@ -132,6 +154,9 @@ impl Walk<'_> {
         let mut touched = self.change_saved(unit, micro_batch).to_vec();
         touched.extend(self.read_weights(unit, chain.facts(unit).backward_reads_weights));
         touched.extend(self.read_message(chain.backward_input(unit), micro_batch));
+        if chain.facts(unit).recomputes {
+            touched.push(self.recomputed(unit, micro_batch, Read));
+        }
         if let Some(edge) = chain.backward_output(unit) {
             let made = self.made.entry(edge).or_default();
             let buffer = made.len() % self.program.num_gradient_send_buffers(edge);
@@ -153,8 +178,9 @@ impl Walk<'_> {
     fn gather(&mut self, index: usize, instruction: Instruction) -> Access {
         match instruction {
             Instruction::Unshard { unit } => {
-                self.copies.entry(unit).or_default().push_back(index);
-                Write(Buffer::Copy(self.rank, index), (unit.0, 0))
+                let buffer = self.program.gather_buffer(self.rank, index);
+                self.copies.entry(unit).or_default().push_back(buffer);
+                Write(Buffer::Copy(self.rank, buffer), (unit.0, 0))
             }
             Instruction::Reshard { unit } => {
                 let copy = self.copies.get_mut(&unit).unwrap().pop_front().unwrap();

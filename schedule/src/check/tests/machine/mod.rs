@@ -147,8 +147,8 @@ impl Machine<'_> {
             Instruction::Reshard { .. } if !starts => self.copies_held[rank] -= 1,
             _ => {}
         }
-        let budget = self.program.options().weights.budget().unwrap_or(0);
-        if self.copies_held[rank] > budget as usize {
+        let num_buffers = self.program.gather_buffers(PipelineRank(rank as u32)).len();
+        if self.copies_held[rank] > num_buffers {
             return Err(format!("rank {rank}, step {index}: over budget"));
         }
         self.progress[rank][index] = if starts { Progress::Running } else { Progress::Ended };
@@ -220,6 +220,7 @@ fn every_kind_of_wait_is_needed() {
     // Each row of the table in `Dependencies`, and each of the operands that share a row.
     assert!(is_needed(|of, wait| (of, wait) == (Forward, Unshard)));
     assert!(is_needed(|of, wait| (of, wait) == (Backward, Unshard)));
+    assert!(is_needed(|of, wait| (of, wait) == (Recompute, Unshard)));
     assert!(is_needed(|of, wait| (of, wait) == (Forward, Receive)));
     assert!(is_needed(|of, wait| (of, wait) == (Backward, Receive)));
     assert!(is_needed(|of, wait| (of, wait) == (Forward, Send)));

@@ -13,7 +13,7 @@ use self::messages::{EdgeState, Outgoing};
 use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
-use crate::options::{Reduction, Weights};
+use crate::options::{Reduction, Residency, Weights};
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
 
@@ -48,9 +48,16 @@ struct RankState {
     at: usize,
     /// Gathered copies of each unit and whether each was used, oldest first.
     copies: BTreeMap<Unit, VecDeque<bool>>,
-    held: u32,
+    held: usize,
+    /// Every way in which the copies held can lie in the gather buffers: `[buffer]`, unit and number of the copy.
+    /// Begins with none, which stands for all buffers empty.
+    contents: BTreeSet<Vec<Option<(Unit, usize)>>>,
+    num_gathers: BTreeMap<Unit, usize>,
+    num_reshards: BTreeMap<Unit, usize>,
     running_forward: Option<(Unit, MicroBatch)>,
     running_gradient: Option<(Unit, MicroBatch)>,
+    /// What lies in the room for what one unit recomputes.
+    recomputed: Option<(Unit, MicroBatch)>,
     /// Gradients of the two buffers.
     gradients: Vec<(Unit, MicroBatch)>,
     in_norm: bool,
@@ -200,6 +207,7 @@ impl Reference<'_> {
                 need(self.done.contains(&I::BackwardInput { unit, micro_batch }))?;
                 self.weight_gradient(rank, unit, micro_batch)?;
             }
+            I::Recompute { unit, micro_batch } => self.recompute(rank, unit, micro_batch)?,
             I::Unshard { unit } => self.unshard(rank, unit)?,
             I::Reshard { unit } => self.reshard(rank, unit)?,
             I::Reduce { unit, micro_batch } => {
@@ -228,28 +236,66 @@ impl Reference<'_> {
         Ok(())
     }
 
+    /// Bytes of the buffers for gathered copies: of the largest units.
+    fn buffers(&self, rank: PipelineRank) -> Vec<u64> {
+        let facts = self.program.chain.units_on(rank).map(|unit| self.program.chain.facts(unit));
+        let mut bytes: Vec<u64> =
+            facts.filter(|facts| facts.is_gathered()).map(|facts| facts.num_bytes).collect();
+        bytes.sort_unstable();
+        let num_buffers = match self.program.options.weights {
+            Weights::Replicated => 0,
+            Weights::Sharded { residency: Residency::All, .. } => bytes.len(),
+            Weights::Sharded { residency: Residency::Strict, prefetch_units } => 1 + prefetch_units as usize,
+            Weights::Sharded { residency: Residency::Units(units), .. } => units.get() as usize,
+        };
+        bytes.split_off(bytes.len().saturating_sub(num_buffers))
+    }
+
     fn unshard(&mut self, rank: PipelineRank, unit: Unit) -> Outcome {
+        let buffers = self.buffers(rank);
+        let num_bytes = self.program.chain.facts(unit).num_bytes;
         let state = &mut self.ranks[rank.index()];
-        state.held += 1;
-        if state.held > self.program.options.weights.budget().unwrap() {
+        let number = *state.num_gathers.entry(unit).and_modify(|number| *number += 1).or_insert(1);
+        if state.contents.is_empty() {
+            state.contents.insert(std::vec![None; buffers.len()]);
+        }
+        let mut contents = BTreeSet::new();
+        for content in &state.contents {
+            let fits = |&buffer: &usize| content[buffer].is_none() && buffers[buffer] >= num_bytes;
+            for buffer in (0..buffers.len()).filter(fits) {
+                let mut content = content.clone();
+                content[buffer] = Some((unit, number));
+                contents.insert(content);
+            }
+        }
+        if contents.is_empty() {
             return wrong(Wrong::Overwritten);
         }
+        state.contents = contents;
+        state.held += 1;
         state.copies.entry(unit).or_default().push_back(false);
         Ok(())
     }
 
     fn reshard(&mut self, rank: PipelineRank, unit: Unit) -> Outcome {
         let state = &mut self.ranks[rank.index()];
-        state.held = state.held.saturating_sub(1);
-        match state.copies.entry(unit).or_default().pop_front() {
-            Some(true) => Ok(()),
-            Some(false) => wrong(Wrong::Wasted),
-            None => wrong(Wrong::NoOperand),
+        let was_used = state.copies.entry(unit).or_default().pop_front();
+        match was_used {
+            Some(true) => {}
+            Some(false) => return wrong(Wrong::Wasted),
+            None => return wrong(Wrong::NoOperand),
         }
+        state.held -= 1;
+        let number = *state.num_reshards.entry(unit).and_modify(|number| *number += 1).or_insert(1);
+        let free = |held: Option<(Unit, usize)>| held.filter(|&held| held != (unit, number));
+        let contents = core::mem::take(&mut state.contents).into_iter();
+        state.contents = contents.map(|content| content.into_iter().map(free).collect()).collect();
+        Ok(())
     }
 
     fn read_weights(&mut self, rank: PipelineRank, unit: Unit, reads: bool) -> Outcome {
-        if self.program.options.weights == Weights::Replicated || !reads {
+        let is_whole = self.program.chain.facts(unit).is_persistent;
+        if self.program.options.weights == Weights::Replicated || is_whole || !reads {
             return Ok(());
         }
         match self.ranks[rank.index()].copies.entry(unit).or_default().front_mut() {
@@ -302,6 +348,9 @@ impl Reference<'_> {
             }
         }
         self.ranks[rank.index()].running_forward = Some((unit, micro_batch));
+        if chain.facts(unit).recomputes {
+            self.ranks[rank.index()].recomputed = None;
+        }
         if unit == last {
             let output = chain.crosses_ranks(Edge::Up(stage)).then_some(Outgoing::Unsent(micro_batch));
             self.slots.insert((stage, micro_batch), output);
@@ -309,6 +358,14 @@ impl Reference<'_> {
                 self.free_slot(stage, micro_batch);
             }
         }
+        Ok(())
+    }
+
+    fn recompute(&mut self, rank: PipelineRank, unit: Unit, micro_batch: MicroBatch) -> Outcome {
+        let facts = *self.program.chain.facts(unit);
+        need(facts.recomputes && self.done.contains(&Instruction::Forward { unit, micro_batch }))?;
+        self.read_weights(rank, unit, facts.forward_reads_weights)?;
+        self.ranks[rank.index()].recomputed = Some((unit, micro_batch));
         Ok(())
     }
 
@@ -327,6 +384,9 @@ impl Reference<'_> {
         let chain = &self.program.chain;
         let stage = chain.stage(unit);
         need(self.done.contains(&Instruction::Forward { unit, micro_batch }))?;
+        if chain.facts(unit).recomputes {
+            need(self.ranks[rank.index()].recomputed == Some((unit, micro_batch)))?;
+        }
         let input = chain.backward_input(unit);
         if unit == chain.last_unit(stage) {
             if let Some(edge) = input {

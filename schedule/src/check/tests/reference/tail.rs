@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::{Outcome, RankState, Reference, Stop, Wrong, need, wrong};
 use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
+use crate::options::{Reduction, Weights};
 use crate::program::Purpose;
 
 impl Reference<'_> {
@@ -60,7 +61,10 @@ impl Reference<'_> {
             let one_weight = |(embedding, head)| unit == head && chain.rank(embedding) == chain.rank(head);
             let is_stepped = !chain.tied().is_some_and(one_weight);
             let gather = Instruction::GatherAfterStep { unit };
-            let is_gathered = is_stepped && self.program.options.gather_after_step;
+            let is_whole =
+                self.program.options.weights == Weights::Replicated || chain.facts(unit).is_persistent;
+            let is_split = self.program.options.reduction != Reduction::AllReduceLast;
+            let is_gathered = is_stepped && is_whole && is_split;
             if self.stepped.contains(&unit) != is_stepped || self.done.contains(&gather) != is_gathered {
                 return Err(Wrong::Incomplete);
             }
