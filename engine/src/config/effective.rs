@@ -8,11 +8,13 @@ use super::run_file::RunFile;
 use super::source::{Node, Value};
 
 impl RunFile {
-    /// The file as JSON, every `--set` applied and every path of `data.text` absolute.
+    /// The file as JSON, every `--set` applied and every path absolute.
     pub fn effective_json(&self) -> String {
         let mut json = to_json(self.root());
-        if let Some(text) = json.pointer_mut("/data/text") {
-            make_absolute(text, self.folder());
+        for pointer in ["/data/text", "/parallel/schedule/file"] {
+            if let Some(paths) = json.pointer_mut(pointer) {
+                make_absolute(paths, self.folder());
+            }
         }
         let mut text =
             serde_json::to_string_pretty(&json).expect("a run file has string keys and finite depth");
@@ -35,8 +37,8 @@ fn to_json(node: &Node) -> Json {
     }
 }
 
-fn make_absolute(text: &mut Json, folder: &Path) {
-    match text {
+fn make_absolute(paths: &mut Json, folder: &Path) {
+    match paths {
         Json::String(path) => *path = folder.join(&*path).display().to_string(),
         Json::Array(paths) => paths.iter_mut().for_each(|path| make_absolute(path, folder)),
         _ => {}
@@ -51,12 +53,13 @@ mod tests {
     fn overrides_are_applied_and_paths_made_absolute() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.json");
-        std::fs::write(&path, r#"{"steps": 3, "data": {"text": ["a.txt", "/b.txt"]}}"#).unwrap();
+        std::fs::write(&path, r#"{"steps": 3, "data": {"text": ["a.txt", "/b.txt"]}, "parallel": {"schedule": {"file": "c.csv"}}}"#).unwrap();
         let file = RunFile::load(&path).unwrap().set(&["steps=5".to_owned(), "seed=1e3".to_owned()]).unwrap();
         let json: Json = serde_json::from_str(&file.effective_json()).unwrap();
         assert_eq!(json["steps"], 5);
         assert_eq!(json["seed"], 1000.0);
         assert_eq!(json["data"]["text"][0], folder.path().join("a.txt").display().to_string());
         assert_eq!(json["data"]["text"][1], "/b.txt");
+        assert_eq!(json["parallel"]["schedule"]["file"], folder.path().join("c.csv").display().to_string());
     }
 }

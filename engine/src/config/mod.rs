@@ -4,6 +4,7 @@
 //! what a reader should know although nothing is wrong. Keys are declared once, in `raw`, and from there come reading,
 //! the JSON [`schema()`] and the tables of docs/run-file.md.
 
+mod byte_size;
 mod combination;
 mod effective;
 mod error;
@@ -12,6 +13,7 @@ mod keys;
 mod kind;
 mod nearest;
 mod notice;
+mod partition_method;
 mod raw;
 mod reference;
 mod resolve;
@@ -28,7 +30,7 @@ pub use combination::{CombinationRow, CombinationTable};
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
-pub use resolve::precision::{BothOn, Precision, Switch, precision};
+pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
 pub use run_file::{RunFile, World};
 pub use schema::schema;

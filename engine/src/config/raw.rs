@@ -3,11 +3,13 @@
 //! Where DeepSpeed has a key, it has DeepSpeed's name and meaning. Defaults stand here as text, for the documentation;
 //! `resolve` applies them, and a test holds the two together.
 
+use super::byte_size::ByteSize;
 use super::kind::{Auto, Either, FileName};
+use super::partition_method::PartitionMethod;
 use super::section::section;
 use super::words::{
-    BackendWord, FamilyWord, OptimizerWord, PartitionWord, ReduceWord, ResidencyWord, ScheduleWord,
-    SchedulerWord, UnitWord, WarmupWord,
+    BackendWord, FamilyWord, OptimizerWord, ReduceWord, ResidencyWord, ScheduleWord, SchedulerWord, UnitWord,
+    WarmupWord,
 };
 
 section! {
@@ -28,6 +30,9 @@ section! {
         seed: u64 = "0", "a run repeats unless it is told otherwise";
         /// Threads of each rank. `"auto"` is max(1, cores / ranks).
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
+        /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
+        /// (`"24GB"`). `"balanced"` splits within it, `"resident_units": "auto"` fills it, and a plan beyond it is refused.
+        memory: ByteSize = "what the host has free", "ranks of one host share it";
     }
     sections {
         model: RawModel;
@@ -50,30 +55,46 @@ section! {
     /// The model's family and sizes, under Megatron's names.
     RawModel at "model" {
         /// `"gpt2"`: learned positions, pre-LN, tanh GELU, biases. `"mlp"`: an embedding, one linear layer and GELU per
-        /// layer and token, a head; the smallest model, for tests and studies.
+        /// layer and token, a head; the smallest model, for tests and studies. `"timed"`: layers that hold memory and take
+        /// a given time without using the CPU, to study grids larger than the host; it learns nothing.
         family: FamilyWord = "", "it decides what the sizes mean";
-        /// Transformer blocks.
+        /// Transformer blocks, or layers of the timed family.
         num_layers: usize = "", "the size is the user's choice";
-        /// Width of the residual stream.
-        hidden_size: usize = "", "the size is the user's choice";
-        /// Attention heads; divides `hidden_size`. Needed for `"gpt2"`; `"mlp"` has none.
-        num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";
         /// Tokens of a sequence.
         seq_length: usize = "", "the size is the user's choice";
-        /// Number of tokens; at least 256, since text is read as bytes.
+        /// Width of the residual stream. Not for `"timed"`.
+        hidden_size: usize = "needed for \"gpt2\" and \"mlp\"", "the size is the user's choice";
+        /// Attention heads; divides `hidden_size`. Needed for `"gpt2"`; `"mlp"` has none. Not for `"timed"`.
+        num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";
+        /// Number of tokens; at least 256, since text is read as bytes. Not for `"timed"`.
         vocab_size: usize = "256", "text is read as bytes";
-        /// Whether the head uses the embedding's weight.
+        /// Whether the head uses the embedding's weight. Not for `"timed"`.
         tie_embeddings: bool = "true for \"gpt2\", false for \"mlp\"", "GPT-2 is tied";
-        /// Standard deviation of the initial weights.
+        /// Standard deviation of the initial weights. Not for `"timed"`.
         init_std: f64 = "0.02", "GPT-2's";
+        /// Share of embeddings, attention weights and residual branches that a training step drops, from 0 to below 1. The
+        /// masks depend on seed, step, sequence, layer and position, never on the grid. `"gpt2"` alone.
+        dropout: f64 = "0", "large models see their text once, and do without";
+        /// Parameters of each layer. `"timed"` alone.
+        parameters_per_layer: usize = "needed for \"timed\"", "the size is the user's choice";
+        /// Elements of the activation between two layers for one micro-batch; a layer saves as many again. `"timed"` alone.
+        activation_elements: usize = "needed for \"timed\"", "the size is the user's choice";
+        /// Milliseconds of a layer's forward of one micro-batch. `"timed"` alone.
+        forward_ms: f64 = "needed for \"timed\"", "the time is what is studied";
+        /// Milliseconds of a layer's input gradient. `"timed"` alone.
+        backward_input_ms: f64 = "forward_ms", "a backward has the products of two forwards, half of them here";
+        /// Milliseconds of a layer's weight gradient. `"timed"` alone.
+        backward_weight_ms: f64 = "forward_ms", "a backward has the products of two forwards, half of them here";
+        /// Milliseconds in which a layer's saved values are recomputed. `"timed"` alone.
+        recompute_ms: f64 = "forward_ms", "a recomputation is a forward";
     }
 }
 
 section! {
-    /// Where the text comes from.
+    /// Where the text comes from. A timed model may do without.
     RawData at "data" {
         /// Files, folders and globs of UTF-8 text; relative paths start at the run file's folder.
-        text: Either<String, Vec<String>> = "", "there is nothing to train on without it";
+        text: Either<String, Vec<String>> = "needed, but not for \"timed\"", "there is nothing to train on without it";
         /// Share of the text that is kept for validation, from 0 to 0.5, in interleaved blocks of each file.
         validation: f64 = "0.05", "enough for a steady figure, little lost to training";
     }
@@ -97,11 +118,21 @@ section! {
         /// Data degree d: how many copies of the pipeline train on shares of the batch. `"auto"` is world / p, where the
         /// world is the ranks that a launcher started; the threads backend starts what the file says, so there it is 1.
         data: Auto<usize> = "\"auto\"", "the launcher knows the number of ranks";
-        /// `"gpipe"` or `"1f1b"`.
+        /// `"gpipe"`, `"1f1b"`, `"eager-1f1b"` (more activations, latency hidden), `"interleaved"` and `"bfs"` (several
+        /// stages per rank, smaller bubble), or `{"file": "order.csv"}`: an order of one's own in PyTorch's CSV, a row per
+        /// rank. See docs/schedules.md.
         schedule: Either<ScheduleWord, FileName> = "\"1f1b\"", "gpipe's time with the fewest activations";
-        /// How layers are split into stages: `"uniform"`, or a list with the transformer blocks of each stage. The
-        /// embedding joins the first stage, the head the last.
-        partition: Either<PartitionWord, Vec<usize>> = "\"uniform\"", "blocks are equal";
+        /// v: stages of each rank. At least 2, and needed, for `"interleaved"` and `"bfs"`; 1 for the others; a file says it
+        /// itself.
+        virtual_stages: usize = "1, except where it is needed", "more stages cost more messages and activations";
+        /// Micro-batches that a rank runs through one of its stages before it turns to its next: at least `pipeline`.
+        /// `"interleaved"` alone.
+        group_size: usize = "pipeline", "the fewest that keep every rank busy, and so the fewest activations";
+        /// Which layers each stage gets: `"balanced"` (the slowest stage is as fast as can be, within `memory`),
+        /// `"uniform"` (equal numbers of blocks), `"parameters"` (the largest stage is as small as can be), `"type:REGEX"`
+        /// (equal numbers of the layers whose name matches, whatever the case), or a list with the transformer blocks of each
+        /// stage. The embedding joins the first stage, the head the last.
+        partition: Either<PartitionMethod, Vec<usize>> = "\"balanced\"", "embedding and head cost time too";
     }
 }
 
@@ -110,14 +141,19 @@ section! {
     RawZero at "zero_optimization" {
         /// The ZeRO level: 0 shards nothing, 1 the optimizer, 2 gradients too, 3 parameters too.
         stage: u64 = "0", "DeepSpeed's default";
-        /// Transformer blocks of an FSDP unit, which is gathered and reduced at once; `"stage"` makes one unit of all
-        /// the blocks of a stage.
-        unit_layers: Either<f64, UnitWord> = "1", "the smallest unit gathers the least at once";
-        /// Gathered units that a rank may hold at once, those in use and prefetched included; `"strict"` reshards after
-        /// every use. ZeRO-3 alone.
+        /// Transformer blocks of an FSDP unit, which is gathered and reduced at once; 0.5 is half a block (attention and MLP
+        /// apart, `"gpt2"` alone), `"stage"` makes one unit of all the blocks of a stage.
+        unit_layers: Either<f64, UnitWord> = "1", "the smallest unit of whole blocks gathers the least at once";
+        /// Gathered units that a rank may hold at once, those in use and prefetched included: a budget of so many of its
+        /// largest. `"strict"` reshards after every use, `"all"` never, `"auto"` keeps as many as fit `memory`. ZeRO-3 alone.
         resident_units: Either<usize, ResidencyWord> = "1 + prefetch_units", "the fewest that let prefetching work";
-        /// How many uses ahead a unit's gather is issued: 0 or 1. ZeRO-3 alone. `"auto"` is 1.
+        /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.
         prefetch_units: Auto<usize> = "1", "a gather runs while the unit before it computes";
+        /// Parameters of at most so many elements stay gathered all step, and are gathered once after it; 0 is none. ZeRO-3
+        /// alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
+        stage3_param_persistence_threshold: Auto<u64> = "0", "whole units are gathered, so a small parameter costs no message";
+        /// Most elements that may stay gathered so, over the whole model. ZeRO-3 alone. `"auto"` is no limit.
+        stage3_model_persistence_threshold: Auto<u64> = "no limit", "DeepSpeed's";
         /// When gradients are reduced over the data ranks: `"every"` micro-batch, or after the `"last"`, unsharded until
         /// then. ZeRO-0 and ZeRO-1 reduce after the last, ZeRO-2 after every; ZeRO-3 does either.
         reduce: ReduceWord = "\"every\" for ZeRO-2 and ZeRO-3, else \"last\"", "the level's own memory";
@@ -191,11 +227,49 @@ section! {
         backend: BackendWord = "\"threads\"", "it needs no system package";
         /// Seconds that a rank waits for another before the run stops with a report.
         timeout_s: f64 = "300", "longer than any step of a run that fits one machine";
+    }    sections {
+        links: RawLinks;
     }
 }
 
 section! {
-    /// bf16 computation. One resolver decides precision from this and `fp16`; see docs/numerics.md.
+    /// Links that the threads backend imitates: a message arrives as late as over such a link, and nothing else is slower,
+    /// since nothing is computed to delay it. Absent, messages are as fast as memory.
+    RawLinks at "comm.links" {
+        /// Ranks that share a node; ranks on one node are near each other, others far.
+        ranks_per_node: usize = "all ranks", "one host";
+        /// Whether a rank's gathers and reductions share one link, so that each waits for the other.
+        shared: bool = "false", "lanes are independent";
+    }
+    sections {
+        near: RawNearLink;
+        far: RawFarLink;
+    }
+}
+
+section! {
+    /// A link within a node.
+    RawNearLink at "comm.links.near" {
+        /// Microseconds from the last byte sent to its arrival; they do not occupy the link.
+        latency_us: f64 = "0", "bandwidth is the larger part of a gather";
+        /// Bytes that a rank sends in a second, in units of 10^9.
+        gb_per_s: f64 = "", "there is no usual link";
+    }
+}
+
+section! {
+    /// A link between nodes.
+    RawFarLink at "comm.links.far" {
+        /// As for near links.
+        latency_us: f64 = "near.latency_us", "nodes are alike unless told apart";
+        /// As for near links.
+        gb_per_s: f64 = "near.gb_per_s", "nodes are alike unless told apart";
+    }
+}
+
+section! {
+    /// bf16 parameters and activations; master weights, gradient sums and reductions are f32. One resolver decides precision
+    /// from this and `fp16`; see docs/numerics.md.
     RawBf16 at "bf16" {
         /// Whether to compute in bf16. `"auto"` is: where the device does it natively; the CPU does not.
         enabled: Auto<bool> = "false", "DeepSpeed's";
@@ -203,10 +277,22 @@ section! {
 }
 
 section! {
-    /// fp16 computation.
+    /// fp16 parameters and activations, the rest as for bf16, with a scaled loss. `"auto"` is the default.
     RawFp16 at "fp16" {
-        /// Whether to compute in fp16.
+        /// Whether to compute in fp16. `"auto"` is no.
         enabled: Auto<bool> = "false", "DeepSpeed's";
+        /// What the loss is multiplied by; 0 is a scale that follows overflows.
+        loss_scale: Auto<f64> = "0", "DeepSpeed's";
+        /// The first scale is 2 to this power; at most 127. For `loss_scale` 0, as the keys below.
+        initial_scale_power: Auto<u64> = "16", "DeepSpeed's";
+        /// Steps without overflow until the scale is doubled.
+        loss_scale_window: Auto<u64> = "1000", "DeepSpeed's";
+        /// Overflows until the scale is halved.
+        hysteresis: Auto<u64> = "2", "DeepSpeed's";
+        /// Whether a step without overflow starts that count anew.
+        consecutive_hysteresis: bool = "false", "DeepSpeed's";
+        /// The scale is never below this.
+        min_loss_scale: Auto<f64> = "1", "DeepSpeed's";
     }
 }
 
@@ -216,8 +302,15 @@ section! {
 }
 
 section! {
-    /// Recomputation of activations; not offered yet.
-    RawActivationCheckpointing at "activation_checkpointing" {}
+    /// Which activations of transformer blocks are computed again in the backward instead of kept. DeepSpeed's keys of this
+    /// section, known too, say how and not which: there the model's code decides that.
+    RawActivationCheckpointing at "activation_checkpointing" {
+        /// Whether to recompute: the blocks of each unit from the unit's input, while the unit is gathered for its backward
+        /// anyway.
+        enabled: bool = "true if every_layers is set, else false", "recomputation costs a third more compute";
+        /// Keeps the input of every so many blocks of a unit instead of the unit's alone; at most `unit_layers`.
+        every_layers: usize = "unit_layers", "the fewest activations for one recomputation";
+    }
 }
 
 section! {

@@ -1,10 +1,17 @@
 //! A run, resolved: every default filled in, every rule checked. Nothing below the command line sees the raw file.
 
+mod comm;
+mod learning;
+
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use pipezero_schedule::ComputeOrder;
 use serde::{Serialize, Serializer};
 
+pub use comm::{BackendName, CommConfig, Link, Links};
+pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_partition::{ReductionPolicy, ZeroLevel};
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
@@ -31,6 +38,12 @@ pub struct Run {
     pub scheduler: SchedulerConfig,
     /// Largest norm of all gradients; 0 switches clipping off.
     pub gradient_clipping: f64,
+    /// The type of parameters and activations.
+    pub precision: Precision,
+    /// Which activations are recomputed instead of kept.
+    pub checkpointing: Checkpointing,
+    /// Bytes that each rank may hold; `None` = what the host has free.
+    pub memory_bytes: Option<u64>,
     /// How ranks talk.
     pub comm: CommConfig,
     /// Threads of each rank.
@@ -49,15 +62,55 @@ pub enum ModelConfig {
     Gpt2(GptConfig),
     /// Token embedding, one linear layer and GELU per layer and token, head: the smallest model, for tests and studies.
     Mlp(GptConfig),
+    /// Layers that hold memory and take a given time, and learn nothing: for studies of grids larger than this host.
+    Timed(TimedConfig),
 }
 
 impl ModelConfig {
-    /// The sizes, whatever the family.
-    pub fn sizes(&self) -> &GptConfig {
+    /// L: transformer blocks, or what stands in for them.
+    pub fn num_layers(&self) -> usize {
         match self {
-            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes,
+            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.num_layers,
+            Self::Timed(timed) => timed.num_layers,
         }
     }
+
+    /// T: tokens of a sequence.
+    pub fn seq_length(&self) -> usize {
+        match self {
+            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.seq_length,
+            Self::Timed(timed) => timed.seq_length,
+        }
+    }
+
+    /// The sizes of a model that reads tokens; `None` for the timed family, which has other ones.
+    pub fn gpt(&self) -> Option<&GptConfig> {
+        match self {
+            Self::Gpt2(sizes) | Self::Mlp(sizes) => Some(sizes),
+            Self::Timed(_) => None,
+        }
+    }
+}
+
+/// What the layers of the timed family hold and how long they take; all layers are alike.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TimedConfig {
+    /// Layers.
+    pub num_layers: usize,
+    /// Tokens of a sequence.
+    pub seq_length: usize,
+    /// Parameters of each layer.
+    pub parameters_per_layer: usize,
+    /// Elements of the activation between two layers for one micro-batch, whatever its shape; a layer saves as many again.
+    pub activation_elements: usize,
+    /// Time of a layer's forward of one micro-batch.
+    pub forward: Duration,
+    /// Time of a layer's input gradient of one micro-batch.
+    pub backward_input: Duration,
+    /// Time of a layer's weight gradient of one micro-batch.
+    pub backward_weight: Duration,
+    /// Time in which a layer's saved values of one micro-batch are recomputed.
+    pub recompute: Duration,
 }
 
 /// Sizes, under Megatron's names.
@@ -77,12 +130,15 @@ pub struct GptConfig {
     pub tie_embeddings: bool,
     /// Standard deviation of the initial weights.
     pub init_std: f64,
+    /// Share of embeddings, attention weights and residual branches that training drops; 0 drops none.
+    pub dropout: f64,
 }
 
 /// The text and its split.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataConfig {
-    /// Files, folders and globs, made absolute against the run file's folder.
+    /// Files, folders and globs, made absolute against the run file's folder. Empty where a timed model trains without
+    /// text.
     pub text: Vec<PathBuf>,
     /// Share of the text kept for validation, in interleaved blocks of each file.
     pub validation: f64,
@@ -105,21 +161,59 @@ pub struct ParallelConfig {
     /// Data degree, d.
     pub data: usize,
     /// The pipeline schedule.
-    pub schedule: ScheduleName,
+    pub schedule: ScheduleConfig,
+    /// v: stages of each pipeline rank; 1 unless the schedule is made for more, and the most of a rank where a file
+    /// places the stages.
+    pub virtual_stages: usize,
     /// Which layers each stage gets.
     pub partition: PartitionConfig,
 }
 
-/// A pipeline schedule by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+impl ParallelConfig {
+    /// Stages of the pipeline: p * v, or those of a schedule file.
+    pub fn num_stages(&self) -> usize {
+        self.schedule.num_stages(self.pipeline, self.virtual_stages)
+    }
+}
+
+/// A pipeline schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ScheduleName {
+pub enum ScheduleConfig {
     /// `gpipe`
     #[serde(rename = "gpipe")]
     GPipe,
     /// `1f1b`
     #[serde(rename = "1f1b")]
     OneFOneB,
+    /// `eager-1f1b`
+    #[serde(rename = "eager-1f1b")]
+    EagerOneFOneB,
+    /// `interleaved`, v >= 2.
+    Interleaved {
+        /// Micro-batches that a rank runs through one of its stages before it turns to the next.
+        group_size: usize,
+    },
+    /// `bfs`, v >= 2.
+    Bfs,
+    /// `{"file": ...}`: an order of one's own, in PyTorch's CSV.
+    File {
+        /// Where it was read from.
+        path: PathBuf,
+        /// What it says.
+        #[serde(skip)]
+        order: Arc<ComputeOrder>,
+    },
+}
+
+impl ScheduleConfig {
+    /// Stages on `pipeline` ranks of `virtual_stages` each; a file has its own number.
+    pub(crate) fn num_stages(&self, pipeline: usize, virtual_stages: usize) -> usize {
+        match self {
+            Self::File { order, .. } => order.placement.num_stages(),
+            _ => pipeline * virtual_stages,
+        }
+    }
 }
 
 /// How layers are split into stages.
@@ -130,6 +224,12 @@ pub enum PartitionConfig {
     Uniform,
     /// Transformer blocks of each stage.
     Manual(Vec<usize>),
+    /// The largest stage has as few parameters as can be.
+    Parameters,
+    /// As equal as possible in layers whose name this regular expression matches, whatever the case.
+    Type(String),
+    /// The slowest stage takes as little time as can be, within the memory of a rank.
+    Balanced,
 }
 
 /// Batch sizes; `train_batch_size = micro_batch_size * num_micro_batches * data degree`.
@@ -143,14 +243,41 @@ pub struct BatchConfig {
     pub num_micro_batches: usize,
 }
 
+/// How large units are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitLayersConfig {
+    /// Half a transformer block: attention and MLP apart.
+    Half,
+    /// Transformer blocks of a unit.
+    Layers(usize),
+    /// All layers of a stage.
+    Stage,
+}
+
+impl UnitLayersConfig {
+    /// Transformer blocks that a unit touches in a stage of `stage_layers` blocks.
+    pub(crate) fn blocks_within(self, stage_layers: usize) -> usize {
+        match self {
+            Self::Half => 1,
+            Self::Layers(layers) => layers.min(stage_layers),
+            Self::Stage => stage_layers,
+        }
+    }
+}
+
 /// Which gathered units stay, ZeRO-3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResidencyConfig {
     /// Resharded after every use.
     Strict,
-    /// At most so many units, those in use and prefetched included.
+    /// As much as so many of a rank's largest units, those in use and prefetched included.
     Units(usize),
+    /// All of them, all step.
+    All,
+    /// As many as fit the memory of every rank.
+    Auto,
 }
 
 /// What is sharded.
@@ -159,8 +286,8 @@ pub struct ZeroConfig {
     /// The level.
     #[serde(serialize_with = "level_number")]
     pub level: ZeroLevel,
-    /// Transformer blocks of a unit.
-    pub unit_layers: usize,
+    /// How large units are.
+    pub unit_layers: UnitLayersConfig,
     /// Which gathered units stay.
     pub resident_units: ResidencyConfig,
     /// How many uses ahead a gather is issued.
@@ -168,137 +295,52 @@ pub struct ZeroConfig {
     /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
     #[serde(serialize_with = "policy_name")]
     pub reduce: ReductionPolicy,
+    /// Parameters of at most so many elements stay gathered all step; 0 = none.
+    pub param_persistence_threshold: u64,
+    /// Most elements that may stay gathered so, over the whole model: a parameter that would exceed it is sharded. As in
+    /// DeepSpeed, parameters are taken in the model's order.
+    pub model_persistence_threshold: u64,
 }
 
-/// The optimizer and its hyper-parameters.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The type of parameters and activations. Master weights, gradient accumulation and reduction are f32.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OptimizerConfig {
-    /// AdamW, arXiv:1711.05101; DeepSpeed's `Adam` means it too.
-    #[serde(rename = "AdamW")]
-    AdamW {
-        /// Peak learning rate, unless the scheduler names one.
-        lr: f64,
-        /// Decay rates of the two moments.
-        betas: (f64, f64),
-        /// Added to the root of the second moment.
-        eps: f64,
-        /// Decoupled weight decay.
-        weight_decay: f64,
-        /// Which parameters are not decayed.
-        no_decay: NoDecay,
-    },
-    /// Stochastic gradient descent with momentum, as in PyTorch.
-    #[serde(rename = "SGD")]
-    Sgd {
-        /// Learning rate.
-        lr: f64,
-        /// Momentum; 0 keeps no state.
-        momentum: f64,
-        /// Weight decay, added to the gradient.
-        weight_decay: f64,
-        /// Which parameters are not decayed.
-        no_decay: NoDecay,
-    },
+pub enum Precision {
+    /// f32, and no second copy of the weights.
+    F32,
+    /// bf16.
+    Bf16,
+    /// fp16, with a scaled loss.
+    Fp16(LossScaling),
 }
 
-impl OptimizerConfig {
-    /// The learning rate, unless a scheduler sets another.
-    pub fn lr(&self) -> f64 {
-        match *self {
-            Self::AdamW { lr, .. } | Self::Sgd { lr, .. } => lr,
-        }
-    }
-
-    /// Which parameters are not decayed.
-    pub fn no_decay(&self) -> &NoDecay {
-        match self {
-            Self::AdamW { no_decay, .. } | Self::Sgd { no_decay, .. } => no_decay,
-        }
-    }
+/// How the loss is scaled in fp16: DeepSpeed's parameters, with its meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LossScaling {
+    /// The scale of the first step.
+    pub initial_scale: f64,
+    /// Whether it changes: halved on overflow, doubled after `window` steps without.
+    pub is_dynamic: bool,
+    /// Steps without overflow until the scale doubles.
+    pub window: u64,
+    /// Overflows until the scale is halved, the one that halves it included.
+    pub hysteresis: u32,
+    /// Whether a step without overflow restores the hysteresis.
+    pub consecutive_hysteresis: bool,
+    /// The scale is never below this.
+    pub min_scale: f64,
 }
 
-/// Which parameters are left out of weight decay.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NoDecay {
-    /// One-dimensional parameters: biases and norms.
-    OneDimensional,
-    /// Parameters whose name contains one of these.
-    Patterns(Vec<String>),
-}
-
-/// DeepSpeed's learning rate schedules, equal to its `lr_schedules.py` step for step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SchedulerConfig {
-    /// The optimizer's rate at every step.
-    Constant,
-    /// Warm-up, then constant.
-    #[serde(rename = "WarmupLR")]
-    WarmupLr(Warmup),
-    /// Warm-up, then linear to 0 at `total_num_steps`.
-    #[serde(rename = "WarmupDecayLR")]
-    WarmupDecayLr {
-        /// The warm-up.
-        warmup: Warmup,
-        /// Steps until 0.
-        total_num_steps: u64,
-    },
-    /// Linear warm-up by ratio, then cosine; ratios of the optimizer's rate.
-    #[serde(rename = "WarmupCosineLR")]
-    WarmupCosineLr {
-        /// Steps until the minimum.
-        total_num_steps: u64,
-        /// Ratio at the first step.
-        warmup_min_ratio: f64,
-        /// Steps of the warm-up.
-        warmup_num_steps: u64,
-        /// Ratio at the end.
-        cos_min_ratio: f64,
-        /// Form of the warm-up.
-        warmup_type: WarmupType,
-    },
-}
-
-/// A warm-up between two rates.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Warmup {
-    /// Rate at the first step.
-    pub warmup_min_lr: f64,
-    /// Rate at its end.
-    pub warmup_max_lr: f64,
-    /// Its steps.
-    pub warmup_num_steps: u64,
-    /// Its form.
-    pub warmup_type: WarmupType,
-}
-
-/// The form of a warm-up.
+/// Which activations are recomputed in the backward instead of kept: those of transformer blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WarmupType {
-    /// Logarithmic, DeepSpeed's default.
-    Log,
-    /// Linear.
-    Linear,
-}
-
-/// How ranks talk.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CommConfig {
-    /// The backend.
-    pub backend: BackendName,
-    /// Every wait is bounded by this.
-    pub timeout: Duration,
-}
-
-/// A communication backend by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BackendName {
-    /// Ranks are threads of this process.
-    Threads,
+pub enum Checkpointing {
+    /// None.
+    Off,
+    /// The blocks of a unit from the unit's input.
+    Unit,
+    /// Every so many blocks of a unit from the input of the first of them; no more than a unit's.
+    Layers(usize),
 }
 
 // The words of `partition`, which knows nothing of files, as the run file spells them.

@@ -14,7 +14,25 @@ pub fn schema() -> Schema {
     let mut schema = section(&RawRun::spec());
     schema.insert("$schema".to_owned(), json!(schemars::consts::meta_schemas::DRAFT2020_12));
     schema.insert("title".to_owned(), json!("pipezero run file"));
+    schema.insert("anyOf".to_owned(), json!([reads_text(), is_timed()]));
     schema
+}
+
+/// What the families need that read tokens.
+fn reads_text() -> Value {
+    json!({
+        "properties": {
+            "model": { "properties": { "family": { "enum": ["gpt2", "mlp"] } }, "required": ["hidden_size"] },
+            "data": { "required": ["text"] }
+        },
+        "required": ["data"]
+    })
+}
+
+/// What the timed family needs.
+fn is_timed() -> Value {
+    let needed = ["parameters_per_layer", "activation_elements", "forward_ms"];
+    json!({ "properties": { "model": { "properties": { "family": { "const": "timed" } }, "required": needed } } })
 }
 
 fn section(spec: &SectionSpec) -> Schema {

@@ -47,17 +47,18 @@ macro_rules! words {
 
 words! {
     /// Model families.
-    FamilyWord { Gpt2 = "gpt2", Mlp = "mlp", }
+    FamilyWord { Gpt2 = "gpt2", Mlp = "mlp", Timed = "timed", }
 }
 
 words! {
     /// Pipeline schedules.
-    ScheduleWord { GPipe = "gpipe", OneFOneB = "1f1b", }
-}
-
-words! {
-    /// Ways to split layers into stages.
-    PartitionWord { Uniform = "uniform", }
+    ScheduleWord {
+        GPipe = "gpipe",
+        OneFOneB = "1f1b",
+        EagerOneFOneB = "eager-1f1b",
+        Interleaved = "interleaved",
+        Bfs = "bfs",
+    }
 }
 
 words! {
@@ -72,7 +73,7 @@ words! {
 
 words! {
     /// What `resident_units` may say beside a number.
-    ResidencyWord { Strict = "strict", }
+    ResidencyWord { Strict = "strict", All = "all", Auto = "auto", }
 }
 
 words! {
@@ -107,7 +108,7 @@ pub(crate) fn one_of(words: &[&str]) -> String {
 
 /// Words of a key that are known and have no effect yet.
 pub(crate) struct Unoffered {
-    /// Words that come later; a final `:` stands for any continuation.
+    /// Words that come later.
     pub(crate) later: &'static [&'static str],
     /// Words that DeepSpeed knows and that do not come.
     pub(crate) never: &'static [&'static str],
@@ -123,9 +124,7 @@ pub(crate) fn refuse(
 ) {
     let value = format!("\"{}\"", shorten(word));
     let repair = format!("use {}", one_of(offered));
-    let is = |known: &&str| {
-        known.eq_ignore_ascii_case(word) || known.ends_with(':') && word.to_lowercase().starts_with(*known)
-    };
+    let is = |known: &&str| known.eq_ignore_ascii_case(word);
     if unoffered.later.iter().any(is) {
         findings.not_yet(place, &value, "that", repair);
     } else if unoffered.never.iter().any(is) {

@@ -143,8 +143,8 @@ fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
         &[("\"stage\": 3", "\"stage\": 3, \"unit_layers\": 2")],
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything
-              | would be gathered for every micro-batch, and the peak memory is that of no sharding
+              x `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the smallest stage, which
+              | has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
                 ,-[run.json:12:53]
              11 |   "parallel": { "pipeline": 2, "data": 2 },
              12 |   "zero_optimization": { "stage": 3, "unit_layers": 2 },
@@ -158,6 +158,91 @@ fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
                       ZeRO-1, pipeline 2 x data 2                                 42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
                       ZeRO-3, pipeline 2 x data 2, units of 1 layer               21.3 KiB  32.0 KiB   53.3 KiB   42.6 KiB  149.2 KiB      127.9 KiB
                       ZeRO-2, pipeline 1 x data 4                                 68.4 KiB       0 B   70.3 KiB   34.2 KiB  172.9 KiB      102.6 KiB
+        "#]],
+    );
+}
+
+#[test]
+fn a_schedule_says_how_many_stages_it_runs_on_a_rank() {
+    refused(
+        &[("\"pipeline\": 2", "\"pipeline\": 2, \"schedule\": \"interleaved\"")],
+        expect![[r#"
+            error: not a valid run, 1 mistake:
+              x `parallel.virtual_stages` is missing: "interleaved" runs several stages on each rank
+                ,-[run.json:11:3]
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+             11 |   "parallel": { "pipeline": 2, "schedule": "interleaved", "data": 2 },
+                :   ^^^^^^^^^^
+             12 |   "zero_optimization": { "stage": 3 },
+                `----
+              help: add 2 or more, or use the schedule "1f1b"
+        "#]],
+    );
+    refused(
+        &[("\"pipeline\": 2", "\"pipeline\": 2, \"virtual_stages\": 2")],
+        expect![[r#"
+            error: not a valid run, 1 mistake:
+              x `parallel.virtual_stages` is 2, but "1f1b" runs one stage on each rank
+                ,-[run.json:11:50]
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+             11 |   "parallel": { "pipeline": 2, "virtual_stages": 2, "data": 2 },
+                :                                                  ^
+             12 |   "zero_optimization": { "stage": 3 },
+                `----
+              help: set 1, or use "interleaved" or "bfs"
+        "#]],
+    );
+}
+
+#[test]
+fn a_schedule_file_is_shown_with_its_mistake() {
+    let home =
+        Home::with(&[("\"pipeline\": 2", "\"pipeline\": 2, \"schedule\": { \"file\": \"order.csv\" }")]);
+    home.write("order.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B2\n");
+    home.refuses(&["check", "run.json"], 2, expect![[r#"
+        error: not a valid run, 1 mistake:
+          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 5: `0F2` is missing: every stage runs every micro-batch, forward and backward; add it
+            ,-[run.json:11:44]
+         10 |   "evaluation": { "every": 2, "batches": 1 },
+         11 |   "parallel": { "pipeline": 2, "schedule": { "file": "order.csv" }, "data": 2 },
+            :                                            ^^^^^^^^^^^^^^^^^^^^^^^
+         12 |   "zero_optimization": { "stage": 3 },
+            `----
+          help: name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
+    "#]]);
+    home.write("order.csv", "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+    home.refuses(
+        &["check", "run.json"],
+        2,
+        expect![[r#"
+            error: not a valid run, 1 mistake:
+              x `parallel.schedule` is file "order.csv", but it has 3 micro-batches and a step of this run has 2
+                ,-[run.json:11:44]
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+             11 |   "parallel": { "pipeline": 2, "schedule": { "file": "order.csv" }, "data": 2 },
+                :                                            ^^^^^^^^^^^^^^^^^^^^^^^
+             12 |   "zero_optimization": { "stage": 3 },
+                `----
+              help: set `gradient_accumulation_steps` to 3
+        "#]],
+    );
+}
+
+#[test]
+fn offload_is_refused_by_name() {
+    let offload = "\"stage\": 3, \"offload_optimizer\": { \"device\": \"cpu\", \"pin_memory\": true }";
+    refused(
+        &[("\"stage\": 3", offload)],
+        expect![[r#"
+            error: not a valid run, 1 mistake:
+              x `zero_optimization.offload_optimizer` is an object, but offload of the optimizer is not offered
+                ,-[run.json:12:59]
+             11 |   "parallel": { "pipeline": 2, "data": 2 },
+             12 |   "zero_optimization": { "stage": 3, "offload_optimizer": { "device": "cpu", "pin_memory": true } },
+                :                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+             13 |   "train_batch_size": 8,
+                `----
+              help: remove it; more data ranks shard the optimizer further
         "#]],
     );
 }

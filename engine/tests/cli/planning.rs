@@ -33,16 +33,16 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     );
     expect![[r#"
         pipeline rank  parts  units  parameters  in flight     first     last
-        0                  6      3      10.9 k          2       wte  h.1.mlp
-        1                  6      3      10.7 k          1  h.2.attn  lm_head"#]]
+        0                  8      4      14.2 k          2       wte  h.2.mlp
+        1                  4      2       7.4 k          1  h.3.attn  lm_head"#]]
     .assert_eq(stages);
     // A table as wide as the terminal is not for machines; the bytes are tested as JSON.
     let rows: Vec<&str> = memory.lines().map(|line| line.split("  ").next().unwrap()).collect();
     assert_eq!(rows, ["memory per rank", "pipeline rank 0", "pipeline rank 1"]);
     expect![[r#"
-        sent per rank and step      all-gather  reduce-scatter     all-reduce           send
-        pipeline rank 0         6 x, 42.75 KiB  6 x, 42.75 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
-        pipeline rank 1         6 x, 41.81 KiB  6 x, 41.88 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
+        sent per rank and step       all-gather  reduce-scatter     all-reduce           send
+        pipeline rank 0         12 x, 82.38 KiB  8 x, 55.62 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
+        pipeline rank 1          2 x, 14.50 KiB  4 x, 29.00 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
     "#]]
     .assert_eq(traffic);
 }

@@ -41,6 +41,7 @@ fn a_run_leaves_its_file_metrics_weights_and_summary() {
         "tflops",
         "mfu",
         "exposed_comm_s",
+        "idle_s",
         "loss_scale",
         "skipped",
     ];

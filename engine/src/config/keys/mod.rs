@@ -115,8 +115,6 @@ impl Off {
 pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
     match path {
         "" => top::TOP,
-        "model" => top::MODEL,
-        "parallel" => top::PARALLEL,
         "comm" => top::COMM,
         "optimizer" => top::OPTIMIZER,
         "optimizer.params" => top::OPTIMIZER_PARAMS,

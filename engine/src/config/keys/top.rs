@@ -7,6 +7,7 @@ const TIMES: &str = "measured times are in the run's metrics";
 
 pub(super) const TOP: &[ForeignKey] = &[
     ForeignKey { name: "$schema", meaning: Meaning::Silent },
+    hint("aio", "nothing is offloaded, so nothing is read from or written to disk during a step"),
     hint("comet", METRICS),
     hint("comms_logger", "messages and bytes are always counted by kind and rank"),
     hint("csv_monitor", METRICS),
@@ -87,34 +88,19 @@ pub(super) const TOP: &[ForeignKey] = &[
         "remove it; `parallel.pipeline` and ZeRO-3 split the model instead",
     ),
     not_offered("torch_autocast", Off::Disabled, "autocast", "remove it; `bf16` selects precision"),
-    not_yet(
-        "memory",
-        Off::Never,
-        "planning within a memory budget",
-        "remove it; `pipezero plan` shows the memory",
-    ),
 ];
 
-pub(super) const MODEL: &[ForeignKey] =
-    &[not_yet("dropout", Off::Number(0.0), "dropout", "remove it, or set 0")];
-
-pub(super) const PARALLEL: &[ForeignKey] = &[
-    not_yet("group_size", Off::Never, "the group size of interleaved schedules", "remove it"),
-    not_yet("virtual_stages", Off::Number(1.0), "more than one stage per rank", "remove it, or set 1"),
-];
-
-pub(super) const COMM: &[ForeignKey] = &[
-    not_yet("links", Off::Never, "link shaping", "remove it"),
-    not_yet(
-        "port",
-        Off::Never,
-        "a side channel between processes",
-        "remove it: ranks are threads of one process",
-    ),
-];
+pub(super) const COMM: &[ForeignKey] = &[not_yet(
+    "port",
+    Off::Never,
+    "a side channel between processes",
+    "remove it: ranks are threads of one process",
+)];
 
 pub(super) const OPTIMIZER: &[ForeignKey] =
     &[hint("legacy_fusion", "gradients and weights are flat buffers per unit; the update is one pass")];
+
+const ONE_BIT: &str = "compressed communication (1-bit optimizers)";
 
 pub(super) const OPTIMIZER_PARAMS: &[ForeignKey] = &[
     hint("foreach", "the update is one pass over flat buffers"),
@@ -124,6 +110,9 @@ pub(super) const OPTIMIZER_PARAMS: &[ForeignKey] = &[
     not_offered("amsgrad", Off::False, "AMSGrad", "remove it, or set false"),
     not_offered("bias_correction", Off::True, "Adam without bias correction", "remove it, or set true"),
     not_offered("dampening", Off::Number(0.0), "dampening", "remove it, or set 0"),
+    not_offered("comm_backend_name", Off::Never, ONE_BIT, "remove it; `comm.backend` names the backend"),
+    not_offered("cuda_aware", Off::Never, ONE_BIT, "remove it"),
+    not_offered("freeze_step", Off::Never, ONE_BIT, "remove it"),
     not_offered(
         "max_grad_norm",
         Off::Never,
@@ -141,23 +130,30 @@ pub(super) const SCHEDULER_PARAMS: &[ForeignKey] = &[not_offered(
     "remove it, or set -1",
 )];
 
-const LOSS_SCALE: &str = "loss scaling belongs to fp16 computation, which is off";
-
 pub(super) const FP16: &[ForeignKey] = &[
-    hint("auto_cast", LOSS_SCALE),
-    hint("consecutive_hysteresis", LOSS_SCALE),
-    hint("fp16_master_weights_and_grads", "weights and gradients are f32"),
-    hint("hysteresis", LOSS_SCALE),
-    hint("initial_scale_power", LOSS_SCALE),
-    hint("loss_scale", LOSS_SCALE),
-    hint("loss_scale_window", LOSS_SCALE),
-    hint("min_loss_scale", LOSS_SCALE),
+    hint("auto_cast", "a model's inputs are tokens; activations have the type of the parameters"),
+    not_offered(
+        "fp16_master_weights_and_grads",
+        Off::False,
+        "keeping master weights and gradients in fp16",
+        "remove it, or set false",
+    ),
     not_offered("fp16_opt_level", Off::Never, "an apex amp level", "remove it"),
 ];
 
 pub(super) const BF16: &[ForeignKey] = &[
-    hint("bf16_master_weights_and_grads", "master weights and gradients are f32"),
-    hint("bf16_optimizer_states", "optimizer state is f32"),
+    not_offered(
+        "bf16_master_weights_and_grads",
+        Off::False,
+        "keeping master weights and gradients in bf16",
+        "remove it, or set false",
+    ),
+    not_offered(
+        "bf16_optimizer_states",
+        Off::False,
+        "keeping optimizer state in bf16",
+        "remove it, or set false",
+    ),
     hint("check_grad_overflow", "bf16 has the range of f32"),
     hint("immediate_grad_update", "`zero_optimization.reduce` decides when gradients are reduced"),
 ];
@@ -177,22 +173,19 @@ pub(super) const DATA_TYPES: &[ForeignKey] = &[
     ),
     not_offered(
         "param_dtype",
-        Off::Word("fp32"),
-        "another type than f32 here",
-        "remove it; `bf16` selects precision",
+        Off::Never,
+        "a second way to choose the parameters' type",
+        "remove it; `bf16` and `fp16` select precision",
     ),
 ];
 
-const LATER: &str = "recomputing activations";
-
 pub(super) const ACTIVATION_CHECKPOINTING: &[ForeignKey] = &[
     hint("contiguous_memory_optimization", "saved activations come from one arena per rank"),
+    hint("number_checkpoints", "buffers are sized from the plan; `every_layers` sets how much is kept"),
     hint("profile", TIMES),
     hint("synchronize_checkpoint_boundary", "the program orders compute and communication"),
     not_offered("cpu_checkpointing", Off::False, "offload of activations", "remove it, or set false"),
     not_offered("partition_activations", Off::False, "tensor parallelism", "remove it, or set false"),
-    not_yet("enabled", Off::False, LATER, "remove it, or set false"),
-    not_yet("number_checkpoints", Off::Number(0.0), LATER, "remove it, or set null"),
 ];
 
 const RESUME: &str = "a checkpoint to resume from";

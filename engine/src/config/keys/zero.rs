@@ -14,7 +14,7 @@ pub(super) const ZERO: &[ForeignKey] = &[
     hint("ignore_unused_parameters", "every parameter is used, so every one has a gradient"),
     hint("leaf_module", "`unit_layers` sets what is gathered at once"),
     hint("legacy_stage1", "there is one ZeRO-1"),
-    hint("load_from_fp32_weights", "weights are f32"),
+    hint("load_from_fp32_weights", "weights are saved and loaded in f32"),
     hint("log_trace_cache_warnings", "gathers follow a checked program, so there is no trace to invalidate"),
     hint("memory_efficient_linear", "saved activations never hold weights"),
     hint(
@@ -25,6 +25,7 @@ pub(super) const ZERO: &[ForeignKey] = &[
     hint("reduce_bucket_size", COLLECTIVES),
     hint("reduce_scatter", "gradients are always reduce-scattered where they are sharded"),
     hint("round_robin_gradients", "each data rank owns one contiguous shard of each unit"),
+    hint("stage3_gather_fp16_weights_on_model_save", "weights are always saved whole, gathered unit by unit"),
     hint(
         "stage3_gather_16bit_weights_on_model_save",
         "weights are always saved whole, gathered unit by unit",
@@ -103,16 +104,4 @@ pub(super) const ZERO: &[ForeignKey] = &[
         "remove it; every parameter is sharded",
     ),
     not_yet("include", Off::Empty, "sharding parameters by pattern", "remove it; every parameter is sharded"),
-    not_yet(
-        "stage3_model_persistence_threshold",
-        Off::Number(0.0),
-        "keeping small parameters gathered",
-        "remove it, or set 0",
-    ),
-    not_yet(
-        "stage3_param_persistence_threshold",
-        Off::Number(0.0),
-        "keeping small parameters gathered",
-        "remove it, or set 0",
-    ),
 ];

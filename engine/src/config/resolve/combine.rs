@@ -8,9 +8,16 @@ use crate::config::error::Problem;
 use crate::config::findings::{Findings, Place};
 use crate::config::notice::Notice;
 use crate::config::raw::RawRun;
-use crate::config::resolved::{BatchConfig, ModelConfig, OptimizerConfig, ZeroConfig, ZeroLevel};
+use crate::config::resolved::{
+    BatchConfig, ModelConfig, OptimizerConfig, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig,
+    ZeroConfig, ZeroLevel,
+};
 
 use super::parallel::{Grid, counted};
+use super::stages::LoneStage;
+
+/// Stages beyond which nothing is said of them: no program has so many, and that is said already.
+const MAX_STAGES: usize = 1 << 22;
 
 /// What is resolved when combinations are judged; any of it may be missing where the file has other mistakes.
 pub(super) struct Parts<'a> {
@@ -19,6 +26,7 @@ pub(super) struct Parts<'a> {
     pub(super) batch: Option<&'a BatchConfig>,
     pub(super) zero: Option<&'a ZeroConfig>,
     pub(super) optimizer: Option<&'a OptimizerConfig>,
+    pub(super) precision: Option<Precision>,
 }
 
 pub(super) fn check(raw: &RawRun, parts: &Parts<'_>, findings: &mut Findings) {
@@ -43,32 +51,33 @@ fn refuse_zero2(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut
     findings.error(&raw.zero_optimization.stage.place, problem);
 }
 
-/// ZeRO-3 whose unit holds a whole stage saves nothing at its peak; with a pipeline it even pays for every micro-batch.
+/// ZeRO-3 whose unit holds all layers of a rank saves nothing at its peak; with a pipeline it even pays for every
+/// micro-batch. A rank with several stages has several units, whatever their size.
 fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut Findings) {
-    let (Some(grid), Some(zero)) = (parts.grid, parts.zero) else { return };
-    let (stage, layers) = grid.smallest_stage();
-    if zero.unit_layers < layers {
-        return warn_of_break_even(raw, grid, zero, findings);
-    }
+    let (Some(grid), Some(zero)) = (parts.countable_grid(), parts.zero) else { return };
+    let lone = grid.smallest_lone_stage().filter(|lone| {
+        zero.unit_layers != UnitLayersConfig::Half
+            && zero.unit_layers.blocks_within(lone.layers) == lone.layers
+    });
+    let Some(LoneStage { stage, layers }) = lone else {
+        return warn_of_what_is_gathered(raw, grid, zero, findings);
+    };
     let place = unit_place(raw);
-    let unit =
-        format!("a unit of {} holds all {layers} of stage {stage}", counted(zero.unit_layers, "layer"));
+    let unit_layers = match zero.unit_layers {
+        UnitLayersConfig::Layers(unit) => unit,
+        UnitLayersConfig::Stage | UnitLayersConfig::Half => layers,
+    };
+    let whole = match stage {
+        Some(stage) => format!("all {layers} of stage {stage}"),
+        None => format!("all of the smallest stage, which has at most {layers}"),
+    };
+    let unit = format!("a unit of {} holds {whole}", counted(unit_layers, "layer"));
     if pipeline == 1 {
         let message =
             format!("{unit}: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak");
         findings.notices.push(Notice::warning(place, message));
         return;
     }
-    let repair = if layers > 1 {
-        format!("use `unit_layers` below {layers}, or write \"stage\": 1")
-    } else if grid.num_layers / 2 >= grid.pipeline {
-        "give every stage at least 2 layers, or write \"stage\": 1".to_owned()
-    } else {
-        let stages = (grid.num_layers / 2).max(1);
-        format!(
-            "use a pipeline of at most {stages}, so that every stage has two units, or write \"stage\": 1"
-        )
-    };
     let problem = Problem::Refused {
         headline: format!(
             "ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is \
@@ -77,29 +86,87 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
         reason:
             "everything would be gathered for every micro-batch, and the peak memory is that of no sharding"
                 .to_owned(),
-        table: parts.table(|study| study.of_whole_stages()),
-        repair,
+        table: parts.table(|study| study.of_whole_stages(layers)),
+        repair: smaller_units(parts.model, grid, layers),
     };
     findings.error(place, problem);
 }
 
-/// Units that are too large for their stage hold more weights, gathered and at rest, than no sharding would.
-fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, findings: &mut Findings) {
-    let (layers, data) = (grid.largest_stage_layers(), grid.data);
-    let gathered = zero.unit_layers.saturating_mul(1 + zero.prefetch_units);
-    // In whole numbers: unit * (1 + prefetch) < layers * (1 - 1/d).
-    if data == 1 || gathered as u128 * (data as u128) < layers as u128 * (data as u128 - 1) {
+/// How a rank whose smallest stage has `layers` layers gets a second unit.
+fn smaller_units(model: Option<&ModelConfig>, grid: &Grid, layers: usize) -> String {
+    let change = if layers > 1 {
+        format!("use `unit_layers` below {layers}")
+    } else if let Some(ModelConfig::Gpt2(_)) = model {
+        "use `unit_layers` 0.5".to_owned()
+    } else if grid.num_layers / 2 >= grid.pipeline {
+        "give every stage at least 2 layers".to_owned()
+    } else {
+        let stages = (grid.num_layers / 2).max(1);
+        format!("use a pipeline of at most {stages}, so that every stage has two units")
+    };
+    format!("{change}, or write \"stage\": 1")
+}
+
+/// Warns of gathered weights that are no fewer than without sharding.
+fn warn_of_what_is_gathered(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, findings: &mut Findings) {
+    if grid.data == 1 {
         return;
     }
-    let shard = layers as f64 / data as f64;
+    match zero.resident_units {
+        ResidencyConfig::All if zero.reduce == ReductionPolicy::Every => {
+            let message = "every unit stays gathered all step, and gradients are reduced after every micro-batch: that \
+                           is the weights of no sharding with the reductions of ZeRO-3; ZeRO-1 reduces once";
+            findings.notices.push(Notice::warning(&raw.zero_optimization.resident_units.place, message));
+        }
+        ResidencyConfig::All => {
+            let message = "every unit stays gathered all step, and gradients are reduced once: that is ZeRO-1 with its \
+                           gathers before the step instead of after it, and a second copy of each shard";
+            findings.notices.push(Notice::warning(&raw.zero_optimization.resident_units.place, message));
+        }
+        // The plan picks a number that fits.
+        ResidencyConfig::Auto => {}
+        ResidencyConfig::Strict => {
+            warn_of_break_even(raw, grid, zero, 1 + zero.prefetch_units, findings);
+        }
+        ResidencyConfig::Units(units) => warn_of_break_even(raw, grid, zero, units, findings),
+    }
+}
+
+/// Units that are too large for their rank, or too many at once, hold more weights, gathered and at rest, than no
+/// sharding would.
+fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, units: usize, findings: &mut Findings) {
+    let ranks = grid.rank_layers();
+    let layers = ranks.iter().map(|rank| rank.layers).max().unwrap_or(0);
+    let largest_stage = ranks.iter().map(|rank| rank.largest_stage).max().unwrap_or(0);
+    let (unit, unit_name) = match zero.unit_layers {
+        UnitLayersConfig::Half => (0.5, "half a layer".to_owned()),
+        other => {
+            let layers = other.blocks_within(largest_stage);
+            (layers as f64, counted(layers, "layer"))
+        }
+    };
+    let is_budget = units > 1 + zero.prefetch_units;
+    // A budget beyond what the rank has is no more than that; a prefetched unit may be a second copy of one in use.
+    let gathered = unit * units as f64;
+    let gathered = if is_budget { gathered.min(layers as f64) } else { gathered };
+    let shard = layers as f64 / grid.data as f64;
+    let pays_below = layers as f64 - shard;
+    // Exact up to the division, whose rounding must not turn equality into a gain: both sides times d are whole.
+    if (gathered * 2.0 * grid.data as f64) < 2.0 * layers as f64 * (grid.data as f64 - 1.0) {
+        return;
+    }
+    let (place, keys, factor) = if is_budget {
+        let place = &raw.zero_optimization.resident_units.place;
+        (place, format!("`resident_units` {units}"), "resident_units")
+    } else {
+        let keys = format!("`prefetch_units` {}", zero.prefetch_units);
+        (unit_place(raw), keys, "(1 + prefetch_units)")
+    };
     let message = format!(
-        "units of {} with `prefetch_units` {} hold {gathered} layers gathered and {shard:.1} at rest, no fewer than the \
-         {layers} of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = {:.1}",
-        counted(zero.unit_layers, "layer"),
-        zero.prefetch_units,
-        layers as f64 - shard,
+        "units of {unit_name} with {keys} hold {gathered} layers gathered and {shard:.1} at rest, no fewer than the \
+         {layers} of no sharding; units pay where unit_layers x {factor} < layers x (1 - 1 / data) = {pays_below:.1}"
     );
-    findings.notices.push(Notice::warning(unit_place(raw), message));
+    findings.notices.push(Notice::warning(place, message));
 }
 
 /// Sharding over one data rank shards nothing.
@@ -122,17 +189,30 @@ fn unit_place(raw: &RawRun) -> &Place {
     if zero.unit_layers.is_written() { &zero.unit_layers.place } else { &zero.stage.place }
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    /// The grid, unless it is too large for any statement about its stages.
+    fn countable_grid(&self) -> Option<&'a Grid> {
+        self.grid.filter(|grid| grid.num_stages() <= MAX_STAGES)
+    }
+
     fn table(&self, rows: impl Fn(&Study<'_>) -> CombinationTable) -> Option<Box<CombinationTable>> {
-        let (grid, zero) = (self.grid?, self.zero?);
+        let (grid, zero) = (self.countable_grid()?, self.zero?);
         let study = Study {
             model: self.model?,
-            partition: &grid.partition,
-            pipeline: grid.pipeline,
+            ranks: &grid.rank_layers(),
             data: grid.data,
             num_micro_batches: self.batch?.num_micro_batches,
             unit_layers: zero.unit_layers,
-            prefetch_units: zero.prefetch_units,
+            gathered_units: match zero.resident_units {
+                ResidencyConfig::Units(units) => units,
+                ResidencyConfig::Strict | ResidencyConfig::All | ResidencyConfig::Auto => {
+                    1 + zero.prefetch_units
+                }
+            },
+            parameter_bytes: match self.precision? {
+                Precision::F32 => 4,
+                Precision::Bf16 | Precision::Fp16(_) => 2,
+            },
             optimizer_states: match self.optimizer? {
                 OptimizerConfig::AdamW { .. } => 2,
                 OptimizerConfig::Sgd { momentum, .. } => u128::from(*momentum > 0.0),

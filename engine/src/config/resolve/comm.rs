@@ -1,4 +1,4 @@
-//! `comm`: backend and time limit.
+//! `comm`: backend, time limit and imitated links.
 
 use std::time::Duration;
 
@@ -7,9 +7,12 @@ use crate::config::raw::RawComm;
 use crate::config::resolved::{BackendName, CommConfig};
 use crate::config::words::{BackendWord, Unoffered, refuse};
 
+use super::links;
+use super::parallel::Grid;
+
 const UNOFFERED: Unoffered = Unoffered { later: &["mpi", "nccl"], never: &["gloo", "ccl", "hccl"] };
 
-pub(super) fn resolve(raw: &RawComm, findings: &mut Findings) -> Option<CommConfig> {
+pub(super) fn resolve(raw: &RawComm, grid: Option<&Grid>, findings: &mut Findings) -> Option<CommConfig> {
     let backend = match raw.backend.or(BackendWord::Threads) {
         Some(BackendWord::Threads) => Some(BackendName::Threads),
         Some(BackendWord::Other(word)) => {
@@ -26,5 +29,6 @@ pub(super) fn resolve(raw: &RawComm, findings: &mut Findings) -> Option<CommConf
         }
         timeout
     });
-    Some(CommConfig { backend: backend?, timeout: timeout? })
+    let links = links::resolve(&raw.links, grid, timeout, findings);
+    Some(CommConfig { backend: backend?, timeout: timeout?, links: links? })
 }

@@ -8,8 +8,17 @@ use crate::config::raw::{RawData, RawEvaluation};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
 
 /// `data`. Whether the files exist is for the reader of the text to say: they may appear between `check` and `train`.
-pub(super) fn resolve(raw: &RawData, folder: &Path, findings: &mut Findings) -> Option<DataConfig> {
+/// A model that `reads_text` needs it.
+pub(super) fn resolve(
+    raw: &RawData,
+    reads_text: bool,
+    folder: &Path,
+    findings: &mut Findings,
+) -> Option<DataConfig> {
     if !raw.head.is_written {
+        if !reads_text {
+            return Some(DataConfig { text: Vec::new(), validation: 0.0 });
+        }
         let repair = "add a `data` with `text`: files, folders or globs";
         findings.missing(&raw.head.place, "there is nothing to train on", repair);
         return None;

@@ -36,6 +36,8 @@ fn zero(raw: &RawRun, findings: &mut Findings) {
     let own = [
         ("resident_units", zero.resident_units.is_written()),
         ("prefetch_units", zero.prefetch_units.is_written()),
+        ("stage3_param_persistence_threshold", zero.stage3_param_persistence_threshold.is_written()),
+        ("stage3_model_persistence_threshold", zero.stage3_model_persistence_threshold.is_written()),
     ];
     idle.extend(own.iter().filter(|(_, written)| lower && *written).map(|(name, _)| format!("`{name}`")));
     if let (Some(level), false) = (level, idle.is_empty()) {

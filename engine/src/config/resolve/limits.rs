@@ -5,7 +5,7 @@
 
 use crate::config::findings::Findings;
 use crate::config::raw::RawRun;
-use crate::config::resolved::{BatchConfig, GptConfig, ModelConfig};
+use crate::config::resolved::{BatchConfig, ModelConfig};
 
 use super::parallel::{Grid, counted};
 use super::rules::{MAX_COUNT, micro_batch_fits};
@@ -34,21 +34,21 @@ pub(super) fn check(
         findings.broken(&raw.parallel.data.place, grid.data, rule, "use a smaller grid");
     }
     let (Some(batch), Some(model)) = (batch, model) else { return };
-    let sizes = model.sizes();
-    let forwards = sizes.num_layers as f64 * batch.num_micro_batches as f64;
+    let num_layers = model.num_layers();
+    let forwards = num_layers as f64 * batch.num_micro_batches as f64;
     if forwards > MAX_FORWARDS {
         let rule = format!(
             "with {} that is more than {MAX_FORWARDS} forwards of a layer in a step, too many for a program",
-            micro_batches(batch)
+            counted(batch.num_micro_batches, "micro-batch")
         );
-        findings.broken(&raw.model.num_layers.place, sizes.num_layers, rule, "use fewer of either");
+        findings.broken(&raw.model.num_layers.place, num_layers, rule, "use fewer of either");
     } else if micro_batch_fits(raw, batch, model, findings)
         && forwards * layer_elements(model, batch) > MAX_COUNT
     {
-        let GptConfig { num_layers, seq_length, .. } = sizes;
+        let seq_length = model.seq_length();
         let rule = format!(
             "what {num_layers} layers save of {} x {} of that length is more than 2^53 elements",
-            micro_batches(batch),
+            counted(batch.num_micro_batches, "micro-batch"),
             counted(batch.micro_batch_size, "sequence")
         );
         findings.broken(&raw.model.seq_length.place, seq_length, rule, "use shorter or fewer sequences");
@@ -58,13 +58,16 @@ pub(super) fn check(
 /// Elements that one layer may save of a micro-batch, rounded up generously: 32 values of the layer's width for each
 /// token, and the attention of each head between all pairs of tokens.
 fn layer_elements(model: &ModelConfig, batch: &BatchConfig) -> f64 {
-    let sizes = model.sizes();
-    let (tokens, width) = (sizes.seq_length as f64, sizes.hidden_size as f64);
-    let attention = match model {
-        ModelConfig::Gpt2(_) => tokens * sizes.num_attention_heads as f64,
-        ModelConfig::Mlp(_) => 0.0,
+    let tokens = model.seq_length() as f64;
+    let per_token = match model {
+        ModelConfig::Gpt2(sizes) => {
+            32.0 * sizes.hidden_size as f64 + tokens * sizes.num_attention_heads as f64
+        }
+        ModelConfig::Mlp(sizes) => 32.0 * sizes.hidden_size as f64,
+        // Its activations are given for a micro-batch of any shape.
+        ModelConfig::Timed(timed) => return 2.0 * timed.activation_elements as f64,
     };
-    batch.micro_batch_size as f64 * tokens * (32.0 * width + attention)
+    batch.micro_batch_size as f64 * tokens * per_token
 }
 
 /// Refuses more threads than any host has cores for.
@@ -76,11 +79,4 @@ pub(super) fn threads(raw: &RawRun, threads: Option<usize>, findings: &mut Findi
         return None;
     }
     Some(threads)
-}
-
-fn micro_batches(batch: &BatchConfig) -> String {
-    match batch.num_micro_batches {
-        1 => "1 micro-batch".to_owned(),
-        count => format!("{count} micro-batches"),
-    }
 }

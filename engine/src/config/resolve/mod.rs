@@ -4,16 +4,23 @@
 //! means that a value could not be had and that the reason is already among the findings.
 
 mod batch;
+mod checkpointing;
 mod combine;
 mod comm;
 mod data;
 mod foreign;
 mod limits;
+mod links;
 mod model;
 mod optimizer;
 mod parallel;
+mod partition;
 mod rules;
+mod schedule;
+mod schedule_file;
 mod scheduler;
+mod stages;
+mod timed;
 mod zero;
 
 pub(crate) mod precision;
@@ -24,31 +31,39 @@ use super::findings::Findings;
 use super::raw::RawRun;
 use super::resolved::Run;
 use super::run_file::World;
+use super::words::FamilyWord;
 
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut Findings) -> Option<Run> {
     foreign::check(raw, findings);
-    precision::check(&raw.bf16, &raw.fp16, findings);
+    let precision = precision::resolve(&raw.bf16, &raw.fp16, findings);
+    let memory_bytes = rules::memory(&raw.memory, findings);
     let model = model::resolve(&raw.model, findings);
-    let data = data::resolve(&raw.data, folder, findings);
+    let reads_text = raw.model.family.given() != Some(FamilyWord::Timed);
+    let data = data::resolve(&raw.data, reads_text, folder, findings);
     let evaluation = data::resolve_evaluation(&raw.evaluation, findings);
-    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, world, findings);
+    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, world, findings);
     let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data), findings);
     let optimizer = optimizer::resolve(&raw.optimizer, findings);
-    let zero = zero::resolve(&raw.zero_optimization, grid.as_ref(), findings);
+    let zero = zero::resolve(raw, model.as_ref(), findings);
+    let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref(), findings);
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref(), findings);
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps, findings);
-    let comm = comm::resolve(&raw.comm, findings);
+    let comm = comm::resolve(&raw.comm, grid.as_ref(), findings);
     let gradient_clipping = rules::gradient_clipping(&raw.gradient_clipping, findings);
     let threads = rules::threads(&raw.threads, grid.as_ref(), world, findings);
     let threads = limits::threads(raw, threads, findings);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref(), findings);
+    if let Some(grid) = &grid {
+        schedule_file::check(raw, grid, batch.as_ref(), findings);
+    }
     let parts = combine::Parts {
         model: model.as_ref(),
         grid: grid.as_ref(),
         batch: batch.as_ref(),
         zero: zero.as_ref(),
         optimizer: optimizer.as_ref(),
+        precision,
     };
     combine::check(raw, &parts, findings);
     Some(Run {
@@ -61,6 +76,9 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut 
         optimizer: optimizer?,
         scheduler: scheduler?,
         gradient_clipping: gradient_clipping?,
+        precision: precision?,
+        checkpointing: checkpointing?,
+        memory_bytes: memory_bytes?,
         comm: comm?,
         threads: threads?,
         steps: steps?,

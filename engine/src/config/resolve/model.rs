@@ -7,7 +7,8 @@ use crate::config::resolved::{GptConfig, ModelConfig};
 use crate::config::section::Field;
 use crate::config::words::{FamilyWord, Unoffered, refuse};
 
-use super::rules::{MAX_COUNT, at_least_one};
+use super::rules::{MAX_COUNT, at_least_one, below_one};
+use super::timed;
 
 const UNOFFERED: Unoffered = Unoffered { later: &["llama"], never: &[] };
 
@@ -20,28 +21,56 @@ pub(super) fn resolve(raw: &RawModel, findings: &mut Findings) -> Option<ModelCo
         );
         return None;
     }
-    let family = raw.family.required(findings, "it decides what the sizes mean", "add \"gpt2\" or \"mlp\"");
+    let family =
+        raw.family.required(findings, "it decides what the sizes mean", "add \"gpt2\", \"mlp\" or \"timed\"");
     let family = family.and_then(|family| offered(family, raw, findings));
     let num_layers = size(&raw.num_layers, findings);
-    let hidden_size = size(&raw.hidden_size, findings);
     let seq_length = size(&raw.seq_length, findings);
+    let model = match family {
+        Some(FamilyWord::Timed) => {
+            timed::resolve(raw, num_layers, seq_length, findings).map(ModelConfig::Timed)
+        }
+        family => gpt(raw, family, num_layers, seq_length, findings),
+    };
+    countable(model?, raw, findings)
+}
+
+/// A family that reads tokens; where the family is not known, only its sizes are checked.
+fn gpt(
+    raw: &RawModel,
+    family: Option<FamilyWord>,
+    num_layers: Option<usize>,
+    seq_length: Option<usize>,
+    findings: &mut Findings,
+) -> Option<ModelConfig> {
+    let hidden_size = size(&raw.hidden_size, findings);
     let vocab_size = vocab_size(raw, findings);
     let num_attention_heads = heads(raw, family.as_ref(), hidden_size, findings);
     let init_std = init_std(raw, findings);
+    let dropout = dropout(raw, family.as_ref(), findings);
+    let family = family?;
+    let own = [
+        not_of_family(&raw.parameters_per_layer, "\"timed\"", findings),
+        not_of_family(&raw.activation_elements, "\"timed\"", findings),
+        not_of_family(&raw.forward_ms, "\"timed\"", findings),
+        not_of_family(&raw.backward_input_ms, "\"timed\"", findings),
+        not_of_family(&raw.backward_weight_ms, "\"timed\"", findings),
+        not_of_family(&raw.recompute_ms, "\"timed\"", findings),
+    ];
+    if own.contains(&None) {
+        return None;
+    }
     let config = GptConfig {
         num_layers: num_layers?,
         hidden_size: hidden_size?,
         num_attention_heads: num_attention_heads?,
         seq_length: seq_length?,
         vocab_size: vocab_size?,
-        tie_embeddings: raw.tie_embeddings.or(family == Some(FamilyWord::Gpt2))?,
+        tie_embeddings: raw.tie_embeddings.or(family == FamilyWord::Gpt2)?,
         init_std: init_std?,
+        dropout: dropout?,
     };
-    let model = match family? {
-        FamilyWord::Mlp => ModelConfig::Mlp(config),
-        FamilyWord::Gpt2 | FamilyWord::Other(_) => ModelConfig::Gpt2(config),
-    };
-    countable(model, raw, findings)
+    Some(if family == FamilyWord::Mlp { ModelConfig::Mlp(config) } else { ModelConfig::Gpt2(config) })
 }
 
 fn offered(family: FamilyWord, raw: &RawModel, findings: &mut Findings) -> Option<FamilyWord> {
@@ -52,7 +81,8 @@ fn offered(family: FamilyWord, raw: &RawModel, findings: &mut Findings) -> Optio
     Some(family)
 }
 
-fn size(field: &Field<usize>, findings: &mut Findings) -> Option<usize> {
+/// A size that the user chooses: needed, and at least 1.
+pub(super) fn size(field: &Field<usize>, findings: &mut Findings) -> Option<usize> {
     let value = field.required(findings, "the model's size is yours to choose", "add it");
     at_least_one(field, value, findings)
 }
@@ -107,6 +137,25 @@ fn init_std(raw: &RawModel, findings: &mut Findings) -> Option<f64> {
         return None;
     }
     Some(value)
+}
+
+/// The share that is dropped. The MLP family is for studies that compare bits and drops nothing.
+fn dropout(raw: &RawModel, family: Option<&FamilyWord>, findings: &mut Findings) -> Option<f64> {
+    let value = below_one(&raw.dropout, raw.dropout.or(0.0), 0.1, findings)?;
+    if family == Some(&FamilyWord::Mlp) && value > 0.0 {
+        let rule = "family \"mlp\" has no dropout";
+        findings.broken(&raw.dropout.place, value, rule, "use 0, or family \"gpt2\"");
+        return None;
+    }
+    Some(value)
+}
+
+/// Reports a size that belongs to another family.
+pub(super) fn not_of_family<T: Clone>(field: &Field<T>, owners: &str, findings: &mut Findings) -> Option<()> {
+    if field.given().is_some() {
+        findings.broken(&field.place, "set", format!("it belongs to family {owners}"), "remove it");
+    }
+    (!field.is_written()).then_some(())
 }
 
 /// Refuses models whose parameters could not be counted, so that no later product of sizes overflows.

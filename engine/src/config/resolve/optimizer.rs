@@ -46,7 +46,7 @@ pub(super) fn resolve(raw: &RawOptimizer, findings: &mut Findings) -> Option<Opt
             })
         }
         OptimizerWord::Sgd => {
-            let momentum = below_one(&params.momentum, value(&params.momentum, 0.0), findings);
+            let momentum = below_one(&params.momentum, value(&params.momentum, 0.0), 0.9, findings);
             let betas = not_of(&params.betas, "AdamW", "SGD has one `momentum`", findings);
             let eps = not_of(&params.eps, "AdamW", "SGD divides by nothing", findings);
             betas.and(eps)?;
@@ -71,8 +71,8 @@ fn value<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
 
 fn betas(params: &RawOptimizerParams, findings: &mut Findings) -> Option<(f64, f64)> {
     let (first, second) = value(&params.betas, (0.9, 0.999))?;
-    let first = below_one(&params.betas, Some(first), findings)?;
-    let second = below_one(&params.betas, Some(second), findings)?;
+    let first = below_one(&params.betas, Some(first), 0.9, findings)?;
+    let second = below_one(&params.betas, Some(second), 0.9, findings)?;
     Some((first, second))
 }
 

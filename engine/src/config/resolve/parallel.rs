@@ -1,38 +1,19 @@
-//! `parallel`: the grid of pipeline degree x data degree, and which layers each stage gets.
+//! `parallel`: the grid of pipeline degree x data degree, and how many stages it has.
+
+use std::path::Path;
 
 use crate::config::findings::Findings;
-use crate::config::kind::{Auto, Either};
+use crate::config::kind::Auto;
 use crate::config::raw::RawParallel;
-use crate::config::resolved::{ParallelConfig, PartitionConfig, ScheduleName};
+use crate::config::resolved::{ParallelConfig, PartitionConfig, ScheduleConfig};
 use crate::config::run_file::World;
 use crate::config::section::Field;
-use crate::config::words::{PartitionWord, ScheduleWord, Unoffered, refuse};
 
+use super::partition;
 use super::rules::at_least_one;
+use super::schedule::{self, Scheduled, file_value};
 
-/// Schedules that the design knows and that are not there yet.
-const LATER_SCHEDULES: Unoffered = Unoffered {
-    later: &[
-        "eager-1f1b",
-        "interleaved",
-        "bfs",
-        "zb-h1",
-        "zb-h2",
-        "zb-1p",
-        "zb-2p",
-        "zb-v",
-        "v-half",
-        "v-min",
-        "dualpipe-v",
-    ],
-    never: &[],
-};
-
-/// Partitions that are not there yet, and DeepSpeed's that are not its own either.
-const LATER_PARTITIONS: Unoffered =
-    Unoffered { later: &["balanced", "parameters", "type:"], never: &["profile", "best"] };
-
-/// The grid with the layers of its stages.
+/// The grid with its schedule and its split, as far as the file alone says them.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     /// p.
@@ -41,8 +22,10 @@ pub(super) struct Grid {
     pub(super) data: usize,
     /// L.
     pub(super) num_layers: usize,
+    pub(super) schedule: ScheduleConfig,
+    /// v.
+    pub(super) virtual_stages: usize,
     pub(super) partition: PartitionConfig,
-    schedule: ScheduleName,
 }
 
 impl Grid {
@@ -51,24 +34,9 @@ impl Grid {
         self.pipeline * self.data
     }
 
-    /// The first stage with the fewest layers, and its layers.
-    pub(super) fn smallest_stage(&self) -> (usize, usize) {
-        match &self.partition {
-            // The remainder goes to the first stages.
-            PartitionConfig::Uniform => (self.num_layers % self.pipeline, self.num_layers / self.pipeline),
-            PartitionConfig::Manual(layers) => {
-                let smallest = layers.iter().enumerate().min_by_key(|(_, layers)| **layers);
-                smallest.map_or((0, self.num_layers), |(stage, layers)| (stage, *layers))
-            }
-        }
-    }
-
-    /// The most layers of a stage.
-    pub(super) fn largest_stage_layers(&self) -> usize {
-        match &self.partition {
-            PartitionConfig::Uniform => self.num_layers.div_ceil(self.pipeline),
-            PartitionConfig::Manual(layers) => layers.iter().copied().max().unwrap_or(self.num_layers),
-        }
+    /// Stages of the pipeline; that they are no more than layers is checked when the grid is made.
+    pub(super) fn num_stages(&self) -> usize {
+        self.schedule.num_stages(self.pipeline, self.virtual_stages)
     }
 
     pub(super) fn into_config(self) -> ParallelConfig {
@@ -76,6 +44,7 @@ impl Grid {
             pipeline: self.pipeline,
             data: self.data,
             schedule: self.schedule,
+            virtual_stages: self.virtual_stages,
             partition: self.partition,
         }
     }
@@ -84,36 +53,69 @@ impl Grid {
 pub(super) fn resolve(
     raw: &RawParallel,
     num_layers: &Field<usize>,
+    folder: &Path,
     world: World,
     findings: &mut Findings,
 ) -> Option<Grid> {
     let pipeline = at_least_one(&raw.pipeline, raw.pipeline.or(1), findings);
     let data = data(raw, pipeline, world, findings);
-    let schedule = schedule(raw, findings);
+    let schedule = schedule::resolve(raw, pipeline, folder, findings);
     let num_layers = num_layers.given().filter(|&layers| layers > 0);
-    let pipeline = pipeline.and_then(|pipeline| stages(pipeline, num_layers, raw, findings));
-    let partition = partition(raw, pipeline, num_layers, findings);
+    let num_stages = match (pipeline, &schedule) {
+        (Some(pipeline), Some(schedule)) => stages(pipeline, schedule, num_layers, raw, findings),
+        _ => None,
+    };
+    let partition = partition::resolve(raw, num_stages, num_layers, findings);
+    num_stages?;
+    let Scheduled { schedule, virtual_stages } = schedule?;
     Some(Grid {
         pipeline: pipeline?,
         data: data?,
         num_layers: num_layers?,
+        schedule,
+        virtual_stages,
         partition: partition?,
-        schedule: schedule?,
     })
 }
 
+/// The number of stages, of which each needs a layer.
 fn stages(
     pipeline: usize,
+    scheduled: &Scheduled,
     num_layers: Option<usize>,
     raw: &RawParallel,
     findings: &mut Findings,
 ) -> Option<usize> {
-    if let Some(layers) = num_layers.filter(|&layers| pipeline > layers) {
-        let rule = format!("the model has {}: every stage needs at least one", counted(layers, "layer"));
-        findings.broken(&raw.pipeline.place, pipeline, rule, format!("use at most {layers}"));
+    let Scheduled { schedule, virtual_stages } = scheduled;
+    let Some(layers) = num_layers else {
+        return pipeline.checked_mul(*virtual_stages);
+    };
+    let model = format!("the model has {}: every stage needs at least one", counted(layers, "layer"));
+    if let ScheduleConfig::File { order, .. } = schedule {
+        let stages = order.placement.num_stages();
+        if stages > layers {
+            let rule = format!("it has {}, and {model}", counted(stages, "stage"));
+            let repair = "use a schedule of fewer stages, or a deeper model";
+            findings.broken(&raw.schedule.place, file_value(raw), rule, repair);
+            return None;
+        }
+        return Some(stages);
+    }
+    if pipeline > layers {
+        findings.broken(&raw.pipeline.place, pipeline, model, format!("use at most {layers}"));
         return None;
     }
-    Some(pipeline)
+    let stages = pipeline.checked_mul(*virtual_stages).filter(|&stages| stages <= layers);
+    if stages.is_none() {
+        let stages = pipeline as u128 * *virtual_stages as u128;
+        let rule = format!("with `parallel.pipeline` {pipeline} that is {stages} stages, and {model}");
+        let repair = match layers / pipeline {
+            1 => format!("use a pipeline of at most {}", layers / virtual_stages.min(&layers)),
+            most => format!("use at most {most}"),
+        };
+        findings.broken(&raw.virtual_stages.place, virtual_stages, rule, repair);
+    }
+    stages
 }
 
 /// The data degree. A launcher's number of ranks must be p * d exactly: a rank left over would wait for ever.
@@ -151,65 +153,11 @@ fn data(raw: &RawParallel, pipeline: Option<usize>, world: World, findings: &mut
     Some(data)
 }
 
-fn schedule(raw: &RawParallel, findings: &mut Findings) -> Option<ScheduleName> {
-    let place = &raw.schedule.place;
-    match raw.schedule.or(Either::First(ScheduleWord::OneFOneB))? {
-        Either::First(ScheduleWord::GPipe) => Some(ScheduleName::GPipe),
-        Either::First(ScheduleWord::OneFOneB) => Some(ScheduleName::OneFOneB),
-        Either::First(ScheduleWord::Other(word)) => {
-            refuse(findings, place, &word, ScheduleWord::OFFERED, &LATER_SCHEDULES);
-            None
-        }
-        Either::Second(file) => {
-            findings.not_yet(
-                place,
-                format!("file \"{}\"", file.0),
-                "a schedule of one's own",
-                "use \"gpipe\" or \"1f1b\"",
-            );
-            None
-        }
-    }
-}
-
-fn partition(
-    raw: &RawParallel,
-    pipeline: Option<usize>,
-    num_layers: Option<usize>,
-    findings: &mut Findings,
-) -> Option<PartitionConfig> {
-    let place = &raw.partition.place;
-    let layers = match raw.partition.or(Either::First(PartitionWord::Uniform))? {
-        Either::First(PartitionWord::Uniform) => return Some(PartitionConfig::Uniform),
-        Either::First(PartitionWord::Other(word)) => {
-            refuse(findings, place, &word, PartitionWord::OFFERED, &LATER_PARTITIONS);
-            return None;
-        }
-        Either::Second(layers) => layers,
-    };
-    let spelled = format!("{layers:?}");
-    let value = crate::config::source::shorten(&spelled);
-    if let Some(pipeline) = pipeline.filter(|&pipeline| pipeline != layers.len()) {
-        let rule = format!("`parallel.pipeline` is {pipeline}: the list has one number per stage");
-        findings.broken(place, value, rule, format!("write {}", counted(pipeline, "number")));
-        return None;
-    }
-    if let Some(stage) = layers.iter().position(|&layers| layers == 0) {
-        let rule = format!("stage {stage} would have no layer: every stage needs at least one");
-        findings.broken(place, value, rule, "use 1 or more for each");
-        return None;
-    }
-    let sum = layers.iter().try_fold(0_usize, |sum, &layers| sum.checked_add(layers));
-    if let Some(num_layers) = num_layers.filter(|&num_layers| sum != Some(num_layers)) {
-        let sum = sum.map_or_else(|| "more than 2^64".to_owned(), |sum| sum.to_string());
-        let rule = format!("its sum is {sum} and `model.num_layers` is {num_layers}");
-        findings.broken(place, value, rule, format!("use numbers with sum {num_layers}"));
-        return None;
-    }
-    Some(PartitionConfig::Manual(layers))
-}
-
-/// `1 layer`, `4 layers`.
+/// `1 layer`, `4 layers`, `2 micro-batches`.
 pub(super) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+    match count {
+        1 => format!("1 {noun}"),
+        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
+        _ => format!("{count} {noun}s"),
+    }
 }

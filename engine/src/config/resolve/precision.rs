@@ -1,17 +1,20 @@
-//! Which type a run computes in, from the two keys that users set.
+//! Which type a run computes in, from the two keys that users set, and how fp16 scales its loss.
 
 use crate::config::findings::Findings;
 use crate::config::kind::Auto;
+use crate::config::notice::Notice;
 use crate::config::raw::{RawBf16, RawFp16};
+use crate::config::resolved::{LossScaling, Precision};
+use crate::config::section::Field;
 
 /// What `bf16.enabled` and `fp16.enabled` say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
+pub enum ComputeType {
     /// f32 parameters, activations and computation.
     F32,
     /// bf16 parameters and activations, f32 master weights, accumulation and reduction.
     Bf16,
-    /// fp16 parameters and activations, the rest as for bf16, with dynamic loss scaling.
+    /// fp16 parameters and activations, the rest as for bf16, with a scaled loss.
     Fp16,
 }
 
@@ -39,46 +42,156 @@ pub struct BothOn;
 /// | true | error | bf16 | bf16 |
 /// | auto | fp16 | bf16 if native, else f32 | bf16 if native, else f32 |
 /// | false | fp16 | f32 | f32 |
-pub fn precision(bf16: Switch, fp16: Switch, native_bf16: bool) -> Result<Precision, BothOn> {
+pub fn precision(bf16: Switch, fp16: Switch, native_bf16: bool) -> Result<ComputeType, BothOn> {
     match (bf16, fp16) {
         (Switch::On, Switch::On) => Err(BothOn),
-        (Switch::On, Switch::Auto | Switch::Off) => Ok(Precision::Bf16),
-        (Switch::Auto | Switch::Off, Switch::On) => Ok(Precision::Fp16),
-        (Switch::Auto, Switch::Auto | Switch::Off) if native_bf16 => Ok(Precision::Bf16),
-        (Switch::Auto | Switch::Off, Switch::Auto | Switch::Off) => Ok(Precision::F32),
+        (Switch::On, Switch::Auto | Switch::Off) => Ok(ComputeType::Bf16),
+        (Switch::Auto | Switch::Off, Switch::On) => Ok(ComputeType::Fp16),
+        (Switch::Auto, Switch::Auto | Switch::Off) if native_bf16 => Ok(ComputeType::Bf16),
+        (Switch::Auto | Switch::Off, Switch::Auto | Switch::Off) => Ok(ComputeType::F32),
     }
 }
 
 /// CPUs multiply in f32; bf16 would be converted back and forth.
 const CPU_NATIVE_BF16: bool = false;
 
-/// Checks the two keys. Only f32 computation is offered for now.
-pub(super) fn check(bf16: &RawBf16, fp16: &RawFp16, findings: &mut Findings) {
+/// The largest power of two that f32 holds.
+const MAX_SCALE_POWER: u64 = 127;
+
+/// The type that a run computes in.
+pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, findings: &mut Findings) -> Option<Precision> {
     let switch = |enabled: Option<Auto<bool>>| match enabled {
         Some(Auto::Value(true)) => Switch::On,
         Some(Auto::Value(false)) | None => Switch::Off,
         Some(Auto::Auto) => Switch::Auto,
     };
-    let (bf16, fp16) = (&bf16.enabled, &fp16.enabled);
-    let repair = "set it to false; computation is in f32";
-    match precision(switch(bf16.given()), switch(fp16.given()), CPU_NATIVE_BF16) {
+    let scaling = loss_scaling(fp16, findings);
+    let precision = precision(switch(bf16.enabled.given()), switch(fp16.enabled.given()), CPU_NATIVE_BF16);
+    match precision {
         Err(BothOn) => {
             let rule = "`bf16.enabled` is true too, and a run computes in one type";
-            findings.broken(&fp16.place, "true", rule, "set one of the two to false");
+            findings.broken(&fp16.enabled.place, "true", rule, "set one of the two to false");
+            None
         }
-        Ok(Precision::Bf16) => findings.not_yet(&bf16.place, "true", "computing in bf16", repair),
-        Ok(Precision::Fp16) => findings.not_yet(&fp16.place, "true", "computing in fp16", repair),
-        Ok(Precision::F32) => {}
+        Ok(ComputeType::Fp16) => {
+            if scaling.is_some_and(|scaling| !scaling.is_dynamic) {
+                hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed", findings);
+            }
+            scaling.map(Precision::Fp16)
+        }
+        Ok(ComputeType::Bf16) => {
+            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in bf16", findings);
+            Some(Precision::Bf16)
+        }
+        Ok(ComputeType::F32) => {
+            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32", findings);
+            Some(Precision::F32)
+        }
     }
+}
+
+/// The keys that shape loss scaling, each with whether it is written.
+fn scaling_keys(fp16: &RawFp16) -> Vec<(&'static str, bool)> {
+    let mut keys = vec![("loss_scale", fp16.loss_scale.is_written())];
+    keys.extend(adaptive_keys(fp16));
+    keys
+}
+
+/// Those of a scale that adapts.
+fn adaptive_keys(fp16: &RawFp16) -> [(&'static str, bool); 5] {
+    [
+        ("initial_scale_power", fp16.initial_scale_power.is_written()),
+        ("loss_scale_window", fp16.loss_scale_window.is_written()),
+        ("hysteresis", fp16.hysteresis.is_written()),
+        ("consecutive_hysteresis", fp16.consecutive_hysteresis.is_written()),
+        ("min_loss_scale", fp16.min_loss_scale.is_written()),
+    ]
+}
+
+/// One line for all keys that are passed over; most DeepSpeed files have them, whatever they compute in.
+fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str, findings: &mut Findings) {
+    let written: Vec<String> =
+        keys.iter().filter(|(_, written)| *written).map(|(name, _)| format!("`{name}`")).collect();
+    if !written.is_empty() {
+        let message = format!("{why}, so these keys have no effect: {}", written.join(", "));
+        findings.notices.push(Notice::hint(&fp16.head.place, message));
+    }
+}
+
+fn loss_scaling(raw: &RawFp16, findings: &mut Findings) -> Option<LossScaling> {
+    let scale = value(&raw.loss_scale, 0.0).filter(|&scale| {
+        // Written so that a scale beyond f32 fails too.
+        let holds = scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
+        if !holds {
+            let rule =
+                "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
+            findings.broken(&raw.loss_scale.place, scale, rule, "use a value such as 1024, or 0");
+        }
+        holds
+    });
+    let power = value(&raw.initial_scale_power, 16).filter(|&power| {
+        if power > MAX_SCALE_POWER {
+            let rule = "2 to that power is beyond f32";
+            findings.broken(&raw.initial_scale_power.place, power, rule, "use a value such as 16");
+        }
+        power <= MAX_SCALE_POWER
+    });
+    let window = positive(&raw.loss_scale_window, 1000, findings);
+    let hysteresis = positive(&raw.hysteresis, 2, findings);
+    let min_scale = min_scale(raw, scale, power, findings);
+    let scale = scale?;
+    Some(LossScaling {
+        initial_scale: if scale == 0.0 { 2_f64.powi(power? as i32) } else { scale },
+        is_dynamic: scale == 0.0,
+        window: window?,
+        hysteresis: u32::try_from(hysteresis?).unwrap_or(u32::MAX),
+        consecutive_hysteresis: raw.consecutive_hysteresis.or(false)?,
+        min_scale: min_scale?,
+    })
+}
+
+/// A scale that adapts starts at or above its least value; a fixed one has no other.
+fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>, findings: &mut Findings) -> Option<f64> {
+    let min = value(&raw.min_loss_scale, 1.0)?;
+    let place = &raw.min_loss_scale.place;
+    if min <= 0.0 {
+        let rule = "a scale is positive, and so is the least one";
+        findings.broken(place, min, rule, "use a value such as 1");
+        return None;
+    }
+    if scale? != 0.0 {
+        return scale;
+    }
+    let initial = 2_f64.powi(power? as i32);
+    if min > initial {
+        let rule = format!("the first scale is {initial} and is never below it");
+        findings.broken(place, min, rule, "use a smaller one, or a larger `initial_scale_power`");
+        return None;
+    }
+    Some(min)
+}
+
+/// The written value, or `default` where none is written or it is `"auto"`.
+fn value<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
+    Some(field.or(Auto::Auto)?.value().unwrap_or(default))
+}
+
+fn positive(field: &Field<Auto<u64>>, default: u64, findings: &mut Findings) -> Option<u64> {
+    let value = value(field, default)?;
+    if value == 0 {
+        findings.broken(&field.place, value, "it must be at least 1", "use 1 or more");
+        return None;
+    }
+    Some(value)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BothOn, Precision, Switch, precision};
+    use super::{BothOn, ComputeType, Switch, precision};
 
     #[test]
     fn all_nine_cells() {
-        use Precision::{Bf16, F32, Fp16};
+        use ComputeType::{Bf16, F32, Fp16};
         use Switch::{Auto, Off, On};
         // Each row: bf16, fp16, on a device without native bf16, on one with it.
         let cells = [

@@ -1,5 +1,6 @@
 //! Rules that many keys share, and those of the top level.
 
+use crate::config::byte_size::ByteSize;
 use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::raw::RawRun;
@@ -36,11 +37,17 @@ pub(super) fn not_negative<T>(field: &Field<T>, value: Option<f64>, findings: &m
     Some(value)
 }
 
-/// The value, if it lies in `0..1`.
-pub(super) fn below_one<T>(field: &Field<T>, value: Option<f64>, findings: &mut Findings) -> Option<f64> {
+/// The value, if it lies in `0..1`, as `example` does.
+pub(super) fn below_one<T>(
+    field: &Field<T>,
+    value: Option<f64>,
+    example: f64,
+    findings: &mut Findings,
+) -> Option<f64> {
     let value = value?;
     if !(0.0..1.0).contains(&value) {
-        findings.broken(&field.place, value, "it must be at least 0 and below 1", "use a value such as 0.9");
+        let repair = format!("use a value such as {example}");
+        findings.broken(&field.place, value, "it must be at least 0 and below 1", repair);
         return None;
     }
     Some(value)
@@ -65,6 +72,19 @@ pub(super) fn threads(
     }
 }
 
+/// `memory` of a rank.
+pub(super) fn memory(field: &Field<ByteSize>, findings: &mut Findings) -> Option<Option<u64>> {
+    if !field.is_written() {
+        return Some(None);
+    }
+    let ByteSize(bytes) = field.given()?;
+    if bytes == 0 {
+        findings.broken(&field.place, bytes, "a rank holds something", "use a size such as \"80GiB\"");
+        return None;
+    }
+    Some(Some(bytes))
+}
+
 /// `steps`; the number of tokens of the whole run must be countable.
 pub(super) fn steps(
     raw: &RawRun,
@@ -78,12 +98,12 @@ pub(super) fn steps(
         return None;
     }
     if let (Some(batch), Some(model)) = (batch, model) {
-        let tokens = steps as f64 * batch.train_batch_size as f64 * model.sizes().seq_length as f64;
+        let tokens = steps as f64 * batch.train_batch_size as f64 * model.seq_length() as f64;
         if tokens > MAX_COUNT {
             let rule = format!(
                 "with {} sequences of {} tokens a step that is more than 2^53 tokens, which cannot be counted exactly",
                 batch.train_batch_size,
-                model.sizes().seq_length
+                model.seq_length()
             );
             findings.broken(&raw.steps.place, steps, rule, "use fewer");
             return None;
@@ -99,20 +119,21 @@ pub(super) fn micro_batch_fits(
     model: &ModelConfig,
     findings: &mut Findings,
 ) -> bool {
-    let sizes = model.sizes();
-    let width = sizes.vocab_size.max(sizes.hidden_size.saturating_mul(4));
-    let elements = batch.micro_batch_size as f64 * sizes.seq_length as f64 * width as f64;
+    let width = match model {
+        ModelConfig::Gpt2(sizes) | ModelConfig::Mlp(sizes) => {
+            sizes.vocab_size.max(sizes.hidden_size.saturating_mul(4))
+        }
+        // Its activations are given for a micro-batch of any shape; only tokens have this one.
+        ModelConfig::Timed(_) => 1,
+    };
+    let seq_length = model.seq_length();
+    let elements = batch.micro_batch_size as f64 * seq_length as f64 * width as f64;
     if elements > MAX_COUNT {
         let rule = format!(
             "a micro-batch of {} sequences x {} tokens x {width} values is more than 2^53 elements",
-            batch.micro_batch_size, sizes.seq_length
+            batch.micro_batch_size, seq_length
         );
-        findings.broken(
-            &raw.model.seq_length.place,
-            sizes.seq_length,
-            rule,
-            "use shorter or fewer sequences",
-        );
+        findings.broken(&raw.model.seq_length.place, seq_length, rule, "use shorter or fewer sequences");
     }
     elements <= MAX_COUNT
 }

@@ -1,37 +1,54 @@
-//! `zero_optimization`: the level, and for ZeRO-3 its units, residency, prefetching and reduction.
+//! `zero_optimization`: the level, and for ZeRO-3 its units, residency, prefetching, persistence and reduction.
 
 use crate::config::findings::Findings;
 use crate::config::kind::{Auto, Either};
-use crate::config::raw::RawZero;
-use crate::config::resolved::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use crate::config::raw::{RawRun, RawZero};
+use crate::config::resolved::{
+    ModelConfig, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
+};
 use crate::config::words::{ReduceWord, ResidencyWord, UnitWord, Unoffered, refuse};
 
-use super::parallel::Grid;
-
-const LATER_RESIDENCY: Unoffered = Unoffered { later: &["all", "auto"], never: &[] };
 const NONE: Unoffered = Unoffered { later: &[], never: &[] };
 
 /// The default of `prefetch_units`.
 const PREFETCH_UNITS: usize = 1;
 
-pub(super) fn resolve(raw: &RawZero, grid: Option<&Grid>, findings: &mut Findings) -> Option<ZeroConfig> {
-    let level = level(raw, findings);
-    let unit_layers = unit_layers(raw, grid, findings);
-    let reduce = level.and_then(|level| reduce(raw, level, findings));
+/// Units gathered ahead at most: each is memory, and one suffices to overlap a gather with the unit before it.
+const MAX_PREFETCH_UNITS: usize = 256;
+
+pub(super) fn resolve(
+    raw: &RawRun,
+    model: Option<&ModelConfig>,
+    findings: &mut Findings,
+) -> Option<ZeroConfig> {
+    let zero = &raw.zero_optimization;
+    let level = level(zero, findings);
+    let unit_layers = unit_layers(zero, model, findings);
+    let reduce = level.and_then(|level| reduce(zero, level, findings));
     let level = level?;
-    let prefetch_units =
-        if level == ZeroLevel::Zero3 { prefetch(raw, findings) } else { Some(PREFETCH_UNITS) };
-    let resident_units = match prefetch_units {
-        Some(prefetch) if level == ZeroLevel::Zero3 => residency(raw, prefetch, findings),
-        Some(prefetch) => Some(ResidencyConfig::Units(1 + prefetch)),
-        None => None,
-    };
+    if level < ZeroLevel::Zero3 {
+        return Some(ZeroConfig {
+            level,
+            unit_layers: unit_layers?,
+            resident_units: ResidencyConfig::Units(1 + PREFETCH_UNITS),
+            prefetch_units: PREFETCH_UNITS,
+            reduce: reduce?,
+            param_persistence_threshold: 0,
+            model_persistence_threshold: u64::MAX,
+        });
+    }
+    let prefetch_units = prefetch(zero, findings);
+    let resident_units = prefetch_units.and_then(|prefetch| residency(raw, prefetch, findings));
+    let param_persistence_threshold = param_persistence(zero, model, findings);
+    let model_persistence_threshold = zero.stage3_model_persistence_threshold.or(Auto::Auto);
     Some(ZeroConfig {
         level,
         unit_layers: unit_layers?,
         resident_units: resident_units?,
         prefetch_units: prefetch_units?,
         reduce: reduce?,
+        param_persistence_threshold: param_persistence_threshold?,
+        model_persistence_threshold: model_persistence_threshold?.value().unwrap_or(u64::MAX),
     })
 }
 
@@ -48,64 +65,99 @@ fn level(raw: &RawZero, findings: &mut Findings) -> Option<ZeroLevel> {
     }
 }
 
-fn unit_layers(raw: &RawZero, grid: Option<&Grid>, findings: &mut Findings) -> Option<usize> {
+fn unit_layers(
+    raw: &RawZero,
+    model: Option<&ModelConfig>,
+    findings: &mut Findings,
+) -> Option<UnitLayersConfig> {
     let place = &raw.unit_layers.place;
     let layers = match raw.unit_layers.or(Either::First(1.0))? {
         Either::First(layers) => layers,
-        Either::Second(UnitWord::Stage) => return grid.map(Grid::largest_stage_layers),
+        Either::Second(UnitWord::Stage) => return Some(UnitLayersConfig::Stage),
         Either::Second(UnitWord::Other(word)) => {
             refuse(findings, place, &word, UnitWord::OFFERED, &NONE);
             return None;
         }
     };
-    if layers <= 0.0 {
-        findings.broken(place, layers, "a unit holds at least one layer", "use 1 or more");
-        return None;
+    if layers == 0.5 {
+        if let Some(ModelConfig::Mlp(_) | ModelConfig::Timed(_)) = model {
+            let rule = "only the blocks of family \"gpt2\" have halves: attention and MLP";
+            findings.broken(place, layers, rule, "use 1 or more");
+            return None;
+        }
+        return Some(UnitLayersConfig::Half);
     }
-    if layers.fract() != 0.0 {
-        findings.not_yet(place, layers, "a unit of a part of a layer", "use a whole number");
+    if layers < 1.0 || layers.fract() != 0.0 {
+        let rule = "a unit is half a block or whole blocks";
+        findings.broken(place, layers, rule, "use 0.5, 1 or a larger whole number");
         return None;
     }
     // Saturates, which is as good as any number beyond the stage's layers.
-    Some(layers as usize)
+    Some(UnitLayersConfig::Layers(layers as usize))
 }
 
 fn prefetch(raw: &RawZero, findings: &mut Findings) -> Option<usize> {
     let prefetch = raw.prefetch_units.or(Auto::Auto)?.value().unwrap_or(PREFETCH_UNITS);
-    if prefetch > 1 {
-        findings.not_yet(
-            &raw.prefetch_units.place,
-            prefetch,
-            "gathering more than one use ahead",
-            "use 0 or 1",
-        );
+    if prefetch > MAX_PREFETCH_UNITS {
+        let rule = format!("each unit gathered ahead takes memory: it is at most {MAX_PREFETCH_UNITS}");
+        let repair = "use a small number such as 1, or `resident_units` to keep what was gathered";
+        findings.broken(&raw.prefetch_units.place, prefetch, rule, repair);
         return None;
     }
     Some(prefetch)
 }
 
-fn residency(raw: &RawZero, prefetch: usize, findings: &mut Findings) -> Option<ResidencyConfig> {
-    let place = &raw.resident_units.place;
+fn residency(raw: &RawRun, prefetch: usize, findings: &mut Findings) -> Option<ResidencyConfig> {
+    let field = &raw.zero_optimization.resident_units;
+    let place = &field.place;
     let least = 1 + prefetch;
-    match raw.resident_units.or(Either::First(least))? {
-        Either::First(units) if units == least => Some(ResidencyConfig::Units(units)),
+    match field.or(Either::First(least))? {
         Either::First(units) if units < least => {
-            let rule = format!(
-                "the unit in use and {prefetch} prefetched ones must fit, so it must be at least {least}"
-            );
+            let ahead = if prefetch == 1 {
+                "1 prefetched one".to_owned()
+            } else {
+                format!("{prefetch} prefetched ones")
+            };
+            let rule = format!("the unit in use and {ahead} must fit, so it must be at least {least}");
             findings.broken(place, units, rule, format!("use {least}, or fewer `prefetch_units`"));
             None
         }
-        Either::First(units) => {
-            let what = "keeping more units than those in use and prefetched";
-            findings.not_yet(place, units, what, format!("use {least} or \"strict\""));
+        Either::First(units) if u32::try_from(units).is_err() => {
+            findings.broken(place, units, "no rank has so many units", "use \"all\"");
             None
         }
+        Either::First(units) => Some(ResidencyConfig::Units(units)),
         Either::Second(ResidencyWord::Strict) => Some(ResidencyConfig::Strict),
+        Either::Second(ResidencyWord::All) => Some(ResidencyConfig::All),
+        Either::Second(ResidencyWord::Auto) => {
+            if !raw.memory.is_written() {
+                let rule = "it keeps as many units as fit `memory`, which is not set";
+                let repair = "set `memory` to what a rank may hold, such as \"80GiB\", or use a number";
+                findings.broken(place, "\"auto\"", rule, repair);
+                return None;
+            }
+            Some(ResidencyConfig::Auto)
+        }
         Either::Second(ResidencyWord::Other(word)) => {
-            refuse(findings, place, &word, ResidencyWord::OFFERED, &LATER_RESIDENCY);
+            refuse(findings, place, &word, ResidencyWord::OFFERED, &NONE);
             None
         }
+    }
+}
+
+/// Parameters smaller than this persist; `"auto"` is Hugging Face's formula, which needs a width.
+fn param_persistence(raw: &RawZero, model: Option<&ModelConfig>, findings: &mut Findings) -> Option<u64> {
+    let field = &raw.stage3_param_persistence_threshold;
+    match field.or(Auto::Value(0))? {
+        Auto::Value(elements) => Some(elements),
+        Auto::Auto => match model?.gpt() {
+            Some(sizes) => Some(10 * sizes.hidden_size as u64),
+            None => {
+                let rule = "it is 10 x `model.hidden_size`, which family \"timed\" does not have";
+                findings.broken(&field.place, "\"auto\"", rule, "use a number of elements");
+                None
+            }
+        },
     }
 }
 

@@ -4,7 +4,6 @@ use expect_test::expect;
 
 use super::{check, run};
 use crate::config::combination::num_parameters;
-use crate::config::resolved::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
 
 const MLP: &str = r#"{"family": "mlp", "num_layers": 8, "hidden_size": 100, "seq_length": 16}"#;
 
@@ -50,7 +49,7 @@ fn zero_2_is_refused_even_where_sizes_are_wrong() {
 
 #[test]
 fn zero_3_needs_several_units_per_stage() {
-    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
+    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2, "partition": "uniform"}"#);
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
         expect![[r#"
@@ -70,28 +69,63 @@ fn zero_3_needs_several_units_per_stage() {
               refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  103.2 KiB  169.9 KiB  133.2 KiB  473.0 KiB      199.9 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  459.2 KiB  116.4 KiB  808.3 KiB      349.1 KiB
+        "#]],
+    );
+    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
+    check(
+        &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
+        expect![[r#"
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the smallest stage, which has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use `unit_layers` below 2, or write "stage": 1
+              per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
+              ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  103.2 KiB  169.9 KiB  133.2 KiB  473.0 KiB      199.9 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  260.7 KiB  116.4 KiB  609.8 KiB      349.1 KiB
         "#]],
     );
     let parallel = ("parallel", r#"{"pipeline": 4, "data": 2}"#);
+    let mlp = ("model", r#"{"family": "mlp", "num_layers": 4, "hidden_size": 8, "seq_length": 16}"#);
+    check(
+        &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
+        expect![[r#"
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all of the smallest stage, which has at most 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use a pipeline of at most 2, so that every stage has two units, or write "stage": 1
+              per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
+              refused: ZeRO-3, pipeline 4 x data 2, one unit per stage     4.1 KiB   8.3 KiB   20.7 KiB    8.3 KiB  41.4 KiB       12.4 KiB
+              ZeRO-1, pipeline 4 x data 2                                  8.3 KiB       0 B    8.3 KiB    8.3 KiB  24.8 KiB        8.3 KiB
+              ZeRO-2, pipeline 1 x data 8                                 17.1 KiB       0 B   18.7 KiB    4.3 KiB  40.1 KiB       30.0 KiB
+        "#]],
+    );
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all 1 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use a pipeline of at most 2, so that every stage has two units, or write "stage": 1
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all of the smallest stage, which has at most 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use `unit_layers` 0.5, or write "stage": 1
               per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit per stage    41.8 KiB  83.6 KiB  209.1 KiB   83.6 KiB  418.1 KiB      125.4 KiB
               ZeRO-1, pipeline 4 x data 2                                 83.6 KiB       0 B   83.6 KiB   83.6 KiB  250.9 KiB       83.6 KiB
+              ZeRO-3, pipeline 4 x data 2, units of half a layer          41.8 KiB  69.8 KiB  111.6 KiB   83.6 KiB  306.8 KiB      125.4 KiB
               ZeRO-2, pipeline 1 x data 8                                232.8 KiB       0 B  132.3 KiB   58.2 KiB  423.3 KiB      407.3 KiB
         "#]],
     );
     let parallel = ("parallel", r#"{"pipeline": 2, "data": 2, "partition": [3, 1]}"#);
     check(
-        &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
+        &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; give every stage at least 2 layers, or write "stage": 1
+              per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
+              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage     4.4 KiB   8.8 KiB   22.1 KiB    8.8 KiB  44.2 KiB       13.3 KiB
+              ZeRO-1, pipeline 2 x data 2                                  8.8 KiB       0 B    8.8 KiB    8.8 KiB  26.5 KiB        8.8 KiB
+              ZeRO-2, pipeline 1 x data 4                                 17.1 KiB       0 B   20.8 KiB    8.6 KiB  46.5 KiB       25.7 KiB
+        "#]],
+    );
+    check(
+        &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
+        expect![[r#"
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use `unit_layers` 0.5, or write "stage": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    91.4 KiB  182.9 KiB  457.2 KiB  182.9 KiB  914.4 KiB      274.3 KiB
               ZeRO-1, pipeline 2 x data 2                                182.9 KiB        0 B  182.9 KiB  182.9 KiB  548.6 KiB      182.9 KiB
+              ZeRO-3, pipeline 2 x data 2, units of half a layer          91.4 KiB   69.8 KiB  161.2 KiB  182.9 KiB  505.2 KiB      274.3 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  161.4 KiB  116.4 KiB  510.6 KiB      349.1 KiB
         "#]],
     );
@@ -138,6 +172,94 @@ fn units_that_cannot_pay_are_warned_of() {
     }
 }
 
+/// 12 layers a stage at data degree 2: break-even is 6 layers gathered, in units of any size and any number.
+#[test]
+fn budgets_and_half_layers_have_the_same_break_even() {
+    let model = r#"{"family": "gpt2", "num_layers": 48, "hidden_size": 8, "num_attention_heads": 1, "seq_length": 16}"#;
+    let warns = |zero: &str| {
+        let changes =
+            [("model", model), ("parallel", r#"{"pipeline": 4, "data": 2}"#), ("zero_optimization", zero)];
+        let outcome = super::outcome(&super::file(&changes), &[], super::WORLD);
+        assert!(outcome == "valid\n" || outcome.contains("warning: `zero_optimization"), "{outcome}");
+        outcome != "valid\n"
+    };
+    for units in 2..16 {
+        assert_eq!(warns(&format!(r#"{{"stage": 3, "resident_units": {units}}}"#)), units >= 6);
+        assert_eq!(
+            warns(&format!(r#"{{"stage": 3, "unit_layers": 0.5, "resident_units": {units}}}"#)),
+            units >= 12
+        );
+    }
+    let zero = r#"{"stage": 3, "unit_layers": 2, "resident_units": 4}"#;
+    let changes =
+        [("model", model), ("parallel", r#"{"pipeline": 4, "data": 2}"#), ("zero_optimization", zero)];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:7:73: warning: `zero_optimization.resident_units`: units of 2 layers with `resident_units` 4 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 6.0
+        "#]],
+    );
+}
+
+#[test]
+fn a_budget_gathers_no_more_than_a_rank_has() {
+    let zero = r#"{"stage": 3, "resident_units": 1000}"#;
+    check(
+        &[("parallel", r#"{"data": 2}"#), ("zero_optimization", zero)],
+        expect![[r#"
+            run.json:7:55: warning: `zero_optimization.resident_units`: units of 1 layer with `resident_units` 1000 hold 4 layers gathered and 2.0 at rest, no fewer than the 4 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 2.0
+        "#]],
+    );
+}
+
+/// Two stages on each rank are two units at least: nothing is refused, and break-even counts the layers of a rank.
+#[test]
+fn several_stages_on_a_rank_are_several_units() {
+    let model = r#"{"family": "gpt2", "num_layers": 24, "hidden_size": 8, "num_attention_heads": 1, "seq_length": 16}"#;
+    let outcome = |zero: &str| {
+        let parallel = r#"{"pipeline": 2, "data": 8, "schedule": "interleaved", "virtual_stages": 4}"#;
+        let changes = [("model", model), ("parallel", parallel), ("zero_optimization", zero)];
+        super::outcome(&super::file(&changes), &[], super::WORLD)
+    };
+    // 12 layers on a rank, in stages of 3: break-even at data degree 8 is 10.5 layers.
+    expect![[r#"
+        valid
+    "#]]
+    .assert_eq(&outcome(r#"{"stage": 3, "unit_layers": "stage"}"#));
+    expect![[r#"
+        valid
+    "#]]
+    .assert_eq(&outcome(r#"{"stage": 3, "unit_layers": "stage", "resident_units": 3}"#));
+    expect![[r#"
+        run.json:7:79: warning: `zero_optimization.resident_units`: units of 3 layers with `resident_units` 4 hold 12 layers gathered and 1.5 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 10.5
+    "#]].assert_eq(&outcome(r#"{"stage": 3, "unit_layers": "stage", "resident_units": 4}"#));
+}
+
+/// By hand as above, in bf16: parameters and gathers of 2 bytes, gradients of 4, and a master copy in the optimizer's state:
+/// parameters 132,000, gathered 142,800, optimizer 3 x 132,000, G = 66,000 and R = 132,000.
+#[test]
+fn half_precision_halves_what_is_gathered() {
+    let changes = [
+        ("model", MLP),
+        ("parallel", r#"{"pipeline": 2, "data": 2, "partition": "uniform"}"#),
+        ("gradient_accumulation_steps", "4"),
+        ("zero_optimization", r#"{"stage": 2}"#),
+        ("bf16", r#"{"enabled": true}"#),
+    ];
+    check(
+        &changes,
+        expect![[r#"
+            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+              per rank                                                         parameters   gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-2, pipeline 2 x data 2, reduced once per step       128.9 KiB        0 B  257.8 KiB  386.7 KiB  773.4 KiB      193.4 KiB
+              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   128.9 KiB        0 B  407.8 KiB  386.7 KiB  923.4 KiB      580.1 KiB
+              ZeRO-1, pipeline 2 x data 2                                       128.9 KiB        0 B  257.8 KiB  386.7 KiB  773.4 KiB      193.4 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer                      64.5 KiB  139.5 KiB  407.8 KiB  386.7 KiB  998.4 KiB        1.0 MiB
+              ZeRO-2, pipeline 1 x data 4                                       257.8 KiB        0 B  407.8 KiB  386.7 KiB    1.0 MiB      966.8 KiB
+        "#]],
+    );
+}
+
 #[test]
 fn one_data_rank_leaves_nothing_to_shard() {
     check(
@@ -150,124 +272,6 @@ fn one_data_rank_leaves_nothing_to_shard() {
         &[("zero_optimization", r#"{"stage": 1}"#)],
         expect![[r#"
             run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
-        "#]],
-    );
-}
-
-#[test]
-fn reduction_follows_the_level() {
-    let zero = |zero: &str| run(&[("zero_optimization", zero)]).zero.reduce;
-    assert_eq!(zero(r#"{}"#), ReductionPolicy::Last);
-    assert_eq!(zero(r#"{"stage": 1, "reduce": "last"}"#), ReductionPolicy::Last);
-    assert_eq!(zero(r#"{"stage": 2}"#), ReductionPolicy::Every);
-    assert_eq!(zero(r#"{"stage": 3}"#), ReductionPolicy::Every);
-    assert_eq!(zero(r#"{"stage": 3, "reduce": "last"}"#), ReductionPolicy::Last);
-    check(
-        &[("zero_optimization", r#"{"stage": 1, "reduce": "every"}"#)],
-        expect![[r#"
-            run.json:6:47: `zero_optimization.reduce` is "every", but ZeRO-1 keeps whole gradients, which are reduced once per step; use "last", or ZeRO-2 or ZeRO-3
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 2, "reduce": "last"}"#)],
-        expect![[r#"
-            run.json:6:47: `zero_optimization.reduce` is "last", but gradients that are reduced once accumulate unsharded, which is ZeRO-1; use "every", or write "stage": 1
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "reduce": "always"}"#)],
-        expect![[r#"
-            run.json:6:47: `zero_optimization.reduce` is "always", but it must be "every" or "last"; use "every" or "last"
-        "#]],
-    );
-}
-
-#[test]
-fn residency_and_prefetch() {
-    let data = ("parallel", r#"{"data": 2}"#);
-    let zero = |zero: &str| run(&[data, ("zero_optimization", zero)]).zero;
-    let resident_units = ResidencyConfig::Strict;
-    let strict = zero(r#"{"stage": 3, "resident_units": "strict", "prefetch_units": "auto"}"#);
-    let expected = ZeroConfig {
-        level: ZeroLevel::Zero3,
-        unit_layers: 1,
-        resident_units,
-        prefetch_units: 1,
-        reduce: ReductionPolicy::Every,
-    };
-    assert_eq!(strict, expected);
-    assert_eq!(zero(r#"{"stage": 3}"#).resident_units, ResidencyConfig::Units(2));
-    assert_eq!(zero(r#"{"stage": 3, "prefetch_units": 0}"#).resident_units, ResidencyConfig::Units(1));
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "resident_units": 1}"#)],
-        expect![[r#"
-            run.json:6:55: `zero_optimization.resident_units` is 1, but the unit in use and 1 prefetched ones must fit, so it must be at least 2; use 2, or fewer `prefetch_units`
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "resident_units": 5}"#)],
-        expect![[r#"
-            run.json:6:55: `zero_optimization.resident_units` is 5, but keeping more units than those in use and prefetched is not offered yet; use 2 or "strict"
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "resident_units": "all"}"#)],
-        expect![[r#"
-            run.json:6:55: `zero_optimization.resident_units` is "all", but that is not offered yet; use "strict"
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "resident_units": "strickt"}"#)],
-        expect![[r#"
-            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict"; did you mean "strict"?
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "prefetch_units": 2}"#)],
-        expect![[r#"
-            run.json:6:55: `zero_optimization.prefetch_units` is 2, but gathering more than one use ahead is not offered yet; use 0 or 1
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "unit_layers": 0.5}"#)],
-        expect![[r#"
-            run.json:6:52: `zero_optimization.unit_layers` is 0.5, but a unit of a part of a layer is not offered yet; use a whole number
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "unit_layers": 0}"#)],
-        expect![[r#"
-            run.json:6:52: `zero_optimization.unit_layers` is 0, but a unit holds at least one layer; use 1 or more
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "unit_layers": -1}"#)],
-        expect![[r#"
-            run.json:6:52: `zero_optimization.unit_layers` is -1, but a unit holds at least one layer; use 1 or more
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 4}"#)],
-        expect![[r#"
-            run.json:6:34: `zero_optimization.stage` is 4, but ZeRO has the levels 0, 1, 2 and 3; use one of them
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": true}"#)],
-        expect![[r#"
-            run.json:6:34: `zero_optimization.stage` must be a whole number, but is true
-        "#]],
-    );
-}
-
-#[test]
-fn keys_of_a_higher_level_are_named_in_one_warning() {
-    let zero = r#"{"stage": 1, "stage3_param_persistence_threshold": 1e5, "prefetch_units": 7,
-        "stage3_max_live_parameters": 1e9, "resident_units": "all"}"#;
-    check(
-        &[("parallel", r#"{"data": 2}"#), ("zero_optimization", zero)],
-        expect![[r#"
-            run.json:7:3: warning: `zero_optimization`: ZeRO-1 keeps every parameter gathered, so these keys of ZeRO-3 have no effect: `stage3_param_persistence_threshold`, `stage3_max_live_parameters`, `resident_units`, `prefetch_units`
         "#]],
     );
 }

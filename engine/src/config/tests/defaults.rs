@@ -13,6 +13,7 @@ const FILES: &[&[(&str, &str)]] = &[
     &[("scheduler", r#"{"type": "WarmupLR"}"#)],
     &[("scheduler", r#"{"type": "WarmupCosineLR"}"#)],
     &[("zero_optimization", r#"{"stage": 3}"#), ("parallel", r#"{"data": 2}"#)],
+    &[("comm", r#"{"links": {"near": {"gb_per_s": 25}}}"#)],
 ];
 
 fn resolve(changes: &[(&str, &str)], arguments: &[String]) -> Option<Run> {

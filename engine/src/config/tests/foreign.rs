@@ -34,14 +34,16 @@ fn what_is_not_offered_is_named() {
         ("tensor_parallel", r#"{"autotp_size": 4}"#),
         ("communication_data_type", "\"bf16\""),
         ("gradient_predivide_factor", "2.0"),
-        ("memory", "\"80GiB\""),
         (
             "zero_optimization",
             r#"{"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"},
           "zero_quantized_weights": true, "zero_hpz_partition_size": 8, "mics_shard_size": 4,
-          "stage3_param_persistence_threshold": "auto", "include": ["h.0"]}"#,
+          "stage3_gather_fp16_weights_on_model_save": true, "include": ["h.0"]}"#,
         ),
-        ("activation_checkpointing", r#"{"partition_activations": true, "enabled": true, "profile": true}"#),
+        (
+            "activation_checkpointing",
+            r#"{"partition_activations": true, "cpu_checkpointing": true, "profile": true}"#,
+        ),
         ("checkpoint", r#"{"every": 100, "tag_validation": "Warn"}"#),
         ("data_types", r#"{"grad_accum_dtype": "bf16"}"#),
         ("elasticity", r#"{"enabled": true}"#),
@@ -53,19 +55,17 @@ fn what_is_not_offered_is_named() {
             run.json:7:22: `tensor_parallel` is an object, but tensor parallelism is not offered; remove it; `parallel.pipeline` and ZeRO-3 split the model instead
             run.json:8:30: `communication_data_type` is the string "bf16", but reduction in another type than f32 is not offered; remove it, or write "fp32"
             run.json:9:32: `gradient_predivide_factor` is 2.0, but dividing gradients before the reduction is not offered; remove it: gradients are reduced in f32 and cannot overflow there
-            run.json:10:13: `memory` is the string "80GiB", but planning within a memory budget is not offered yet; remove it; `pipezero plan` shows the memory
-            run.json:11:54: `zero_optimization.offload_param` is an object, but offload of parameters is not offered; remove it; ZeRO-3 with smaller units gathers less at once
-            run.json:11:94: `zero_optimization.offload_optimizer` is an object, but offload of the optimizer is not offered; remove it; more data ranks shard the optimizer further
-            run.json:12:37: `zero_optimization.zero_quantized_weights` is true, but quantised gathering (ZeRO++) is not offered; remove it, or set false
-            run.json:12:70: `zero_optimization.zero_hpz_partition_size` is 8, but a secondary copy of the weights in each host (ZeRO++ hpZ) is not offered; remove it, or set 1
-            run.json:12:92: `zero_optimization.mics_shard_size` is 4, but MiCS (sharding over a part of the data ranks) is not offered; remove it, or set -1
-            run.json:13:49: `zero_optimization.stage3_param_persistence_threshold` is the string "auto", but keeping small parameters gathered is not offered yet; remove it, or set 0
-            run.json:13:68: `zero_optimization.include` is a list, but sharding parameters by pattern is not offered yet; remove it; every parameter is sharded
-            run.json:14:57: `activation_checkpointing.partition_activations` is true, but tensor parallelism is not offered; remove it, or set false
-            run.json:14:74: `activation_checkpointing.enabled` is true, but recomputing activations is not offered yet; remove it, or set false
-            run.json:15:27: `checkpoint.every` is 100, but a checkpoint to resume from is not offered yet; remove it; the final weights are always saved
-            run.json:16:38: `data_types.grad_accum_dtype` is the string "bf16", but accumulation in another type than f32 is not offered; remove it, or write "fp32"
-            run.json:17:17: `elasticity` is an object, but elasticity is not offered; remove it and write the batch keys
+            run.json:10:54: `zero_optimization.offload_param` is an object, but offload of parameters is not offered; remove it; ZeRO-3 with smaller units gathers less at once
+            run.json:10:94: `zero_optimization.offload_optimizer` is an object, but offload of the optimizer is not offered; remove it; more data ranks shard the optimizer further
+            run.json:11:37: `zero_optimization.zero_quantized_weights` is true, but quantised gathering (ZeRO++) is not offered; remove it, or set false
+            run.json:11:70: `zero_optimization.zero_hpz_partition_size` is 8, but a secondary copy of the weights in each host (ZeRO++ hpZ) is not offered; remove it, or set 1
+            run.json:11:92: `zero_optimization.mics_shard_size` is 4, but MiCS (sharding over a part of the data ranks) is not offered; remove it, or set -1
+            run.json:12:72: `zero_optimization.include` is a list, but sharding parameters by pattern is not offered yet; remove it; every parameter is sharded
+            run.json:13:57: `activation_checkpointing.partition_activations` is true, but tensor parallelism is not offered; remove it, or set false
+            run.json:13:84: `activation_checkpointing.cpu_checkpointing` is true, but offload of activations is not offered; remove it, or set false
+            run.json:14:27: `checkpoint.every` is 100, but a checkpoint to resume from is not offered yet; remove it; the final weights are always saved
+            run.json:15:38: `data_types.grad_accum_dtype` is the string "bf16", but accumulation in another type than f32 is not offered; remove it, or write "fp32"
+            run.json:16:17: `elasticity` is an object, but elasticity is not offered; remove it and write the batch keys
         "#]],
     );
 }
@@ -82,7 +82,7 @@ fn what_is_switched_off_is_accepted_in_silence() {
             "zero_optimization",
             r#"{"offload_param": {"device": "none"}, "offload_optimizer": null, "mics_shard_size": -1}"#,
         ),
-        ("activation_checkpointing", r#"{"partition_activations": false, "number_checkpoints": null}"#),
+        ("activation_checkpointing", r#"{"partition_activations": false, "cpu_checkpointing": null}"#),
         ("data_types", r#"{"grad_accum_dtype": "fp32"}"#),
     ];
     check(

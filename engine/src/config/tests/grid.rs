@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{check, run};
-use crate::config::resolved::{PartitionConfig, ScheduleName};
+use crate::config::resolved::PartitionConfig;
 
 #[test]
 fn the_grid() {
@@ -25,38 +25,6 @@ fn the_grid() {
             run.json:6:24: `parallel.data` is 0, but it must be at least 1; use 1 or more
         "#]],
     );
-    check(
-        &[("parallel", r#"{"schedule": "zb-h1"}"#)],
-        expect![[r#"
-            run.json:6:28: `parallel.schedule` is "zb-h1", but that is not offered yet; use "gpipe" or "1f1b"
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"schedule": "1f2b"}"#)],
-        expect![[r#"
-            run.json:6:28: `parallel.schedule` is "1f2b", but it must be "gpipe" or "1f1b"; did you mean "1f1b"?
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"schedule": {"file": "a.csv"}}"#)],
-        expect![[r#"
-            run.json:6:28: `parallel.schedule` is file "a.csv", but a schedule of one's own is not offered yet; use "gpipe" or "1f1b"
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"virtual_stages": 2, "group_size": 4}"#)],
-        expect![[r#"
-            run.json:6:34: `parallel.virtual_stages` is 2, but more than one stage per rank is not offered yet; remove it, or set 1
-            run.json:6:51: `parallel.group_size` is 4, but the group size of interleaved schedules is not offered yet; remove it
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"virtual_stages": 1}"#)],
-        expect![[r#"
-            valid
-        "#]],
-    );
-    assert_eq!(run(&[("parallel", r#"{"schedule": "gpipe"}"#)]).parallel.schedule, ScheduleName::GPipe);
 }
 
 #[test]
@@ -71,7 +39,7 @@ fn the_partition() {
     check(
         &[("parallel", &partition("[4]"))],
         expect![[r#"
-            run.json:6:44: `parallel.partition` is [4], but `parallel.pipeline` is 2: the list has one number per stage; write 2 numbers
+            run.json:6:44: `parallel.partition` is [4], but the pipeline has 2 stages: the list has one number for each; write 2 numbers
         "#]],
     );
     check(
@@ -86,32 +54,88 @@ fn the_partition() {
             run.json:6:44: `parallel.partition` is [18446744073709551615, 5], but its sum is more than 2^64 and `model.num_layers` is 4; use numbers with sum 4
         "#]],
     );
+    for (word, expected) in [
+        ("balanced", PartitionConfig::Balanced),
+        ("uniform", PartitionConfig::Uniform),
+        ("parameters", PartitionConfig::Parameters),
+        ("type:block|h[.]", PartitionConfig::Type("block|h[.]".to_owned())),
+    ] {
+        let found = run(&[("parallel", &partition(&format!("\"{word}\"")))]).parallel.partition;
+        assert_eq!(found, expected);
+    }
+    assert_eq!(run(&[]).parallel.partition, PartitionConfig::Balanced);
     check(
-        &[("parallel", &partition("\"balanced\""))],
+        &[("parallel", &partition("\"type:\""))],
         expect![[r#"
-            run.json:6:44: `parallel.partition` is "balanced", but that is not offered yet; use "uniform"
+            run.json:6:44: `parallel.partition` is "type:", but it names no layers: a regular expression follows the colon; use one such as "type:block"
         "#]],
     );
     check(
-        &[("parallel", &partition("\"type:block\""))],
+        &[("parallel", &partition("\"type:h[\""))],
         expect![[r#"
-            run.json:6:44: `parallel.partition` is "type:block", but that is not offered yet; use "uniform"
+            run.json:6:44: `parallel.partition` is "type:h[", but that is no regular expression: unclosed character class; correct it, or use "balanced"
+        "#]],
+    );
+    check(
+        &[("parallel", &partition("\"type:(?<=a)b\""))],
+        expect![[r#"
+            run.json:6:44: `parallel.partition` is "type:(?<=a)b", but that is no regular expression: look-around, including look-ahead and look-behind, is not supported; correct it, or use "balanced"
+        "#]],
+    );
+    check(
+        &[("parallel", &partition("\"Type:block\""))],
+        expect![[r#"
+            run.json:6:44: `parallel.partition` is "Type:block", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; use "balanced", "uniform", "parameters" or "type:REGEX"
+        "#]],
+    );
+    check(
+        &[("parallel", &partition("\"profile\""))],
+        expect![[r#"
+            run.json:6:44: `parallel.partition` is "profile", but that is not offered; use "balanced", "uniform", "parameters" or "type:REGEX"
+        "#]],
+    );
+    check(
+        &[("parallel", &partition("\"best\""))],
+        expect![[r#"
+            run.json:6:44: `parallel.partition` is "best", but that is not offered; use "balanced", "uniform", "parameters" or "type:REGEX"
+        "#]],
+    );
+    check(
+        &[("parallel", &partition("\"balance\""))],
+        expect![[r#"
+            run.json:6:44: `parallel.partition` is "balance", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; did you mean "balanced"?
         "#]],
     );
     check(
         &[("parallel", &partition("\"equal\""))],
         expect![[r#"
-            run.json:6:44: `parallel.partition` is "equal", but it must be "uniform"; use "uniform"
+            run.json:6:44: `parallel.partition` is "equal", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; use "balanced", "uniform", "parameters" or "type:REGEX"
         "#]],
     );
     check(
         &[("parallel", &partition("[\"2\", 2]"))],
         expect![[r#"
-            run.json:6:44: `parallel.partition` must be "uniform" or a list, each element a whole number, but is a list
+            run.json:6:44: `parallel.partition` must be "balanced", "uniform", "parameters" or "type:REGEX" or a list, each element a whole number, but is a list
         "#]],
     );
     assert_eq!(
         run(&[("parallel", &partition("[1, 3]"))]).parallel.partition,
         PartitionConfig::Manual(vec![1, 3])
     );
+}
+
+/// A list has a number for each stage, of which a rank may have several.
+#[test]
+fn a_list_counts_stages() {
+    let parallel = |list: &str| {
+        format!(r#"{{"pipeline": 2, "virtual_stages": 2, "schedule": "interleaved", "partition": {list}}}"#)
+    };
+    check(
+        &[("parallel", &parallel("[2, 2]"))],
+        expect![[r#"
+            run.json:6:92: `parallel.partition` is [2, 2], but the pipeline has 4 stages: the list has one number for each; write 4 numbers
+        "#]],
+    );
+    let found = run(&[("parallel", &parallel("[1, 1, 1, 1]"))]).parallel;
+    assert_eq!((found.num_stages(), found.partition), (4, PartitionConfig::Manual(vec![1; 4])));
 }

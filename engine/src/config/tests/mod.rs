@@ -1,16 +1,23 @@
 //! The whole path from text to run: what a valid file becomes, and the exact words for every mistake.
 
 mod batch;
+mod checkpointing;
 mod combination;
+mod deepspeed;
 mod defaults;
 mod documents;
 mod foreign;
 mod grid;
 mod learning;
 mod limits;
+mod links;
+mod precision;
 mod robust;
+mod schedules;
 mod sections;
 mod syntax;
+mod timed;
+mod zero;
 
 use expect_test::Expect;
 

@@ -63,8 +63,13 @@ fn leaf() -> impl Strategy<Value = Value> {
         "auto",
         "gpt2",
         "mlp",
+        "timed",
         "1f1b",
+        "interleaved",
+        "type:h[",
+        "1.5GiB",
         "strict",
+        "all",
         "stage",
         "AdamW",
         "SGD",
@@ -79,6 +84,7 @@ fn leaf() -> impl Strategy<Value = Value> {
         prop_oneof![Just(u64::MAX), Just(u64::from(u32::MAX)), Just(1_u64 << 53)].prop_map(Value::from),
         prop_oneof![any::<f64>(), -1.0..2.0].prop_map(Value::from),
         proptest::sample::select(words.to_vec()).prop_map(Value::from),
+        Just(json!({ "file": "no.csv" })),
         ".{0,12}".prop_map(Value::from),
     ]
 }
@@ -120,7 +126,7 @@ fn exercise(text: &str, ranks: Option<usize>) {
         Ok((run, notices)) => {
             let (batch, grid) = (run.batch, &run.parallel);
             assert_eq!(batch.train_batch_size, batch.micro_batch_size * batch.num_micro_batches * grid.data);
-            assert!(run.threads >= 1 && grid.pipeline <= run.model.sizes().num_layers);
+            assert!(run.threads >= 1 && grid.num_stages() <= run.model.num_layers());
             notices.iter().for_each(|notice| assert!(!notice.to_string().is_empty()));
         }
         Err(errors) => {

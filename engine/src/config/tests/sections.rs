@@ -19,10 +19,10 @@ fn the_model() {
     check(
         &[("model", "{}")],
         expect![[r#"
-            run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2" or "mlp"
+            run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2", "mlp" or "timed"
             run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.hidden_size` is missing: the model's size is yours to choose; add it
             run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
+            run.json:2:3: `model.hidden_size` is missing: the model's size is yours to choose; add it
             run.json:2:3: `model.num_attention_heads` is missing: the model's size is yours to choose; add it
         "#]],
     );
@@ -38,7 +38,7 @@ fn the_model() {
             r#"{"family": "llama", "num_layers": 1, "hidden_size": 3, "num_attention_heads": 1, "seq_length": 1}"#,
         )],
         expect![[r#"
-            run.json:2:23: `model.family` is "llama", but that is not offered yet; use "gpt2" or "mlp"
+            run.json:2:23: `model.family` is "llama", but that is not offered yet; use "gpt2", "mlp" or "timed"
         "#]],
     );
     check(
@@ -47,7 +47,7 @@ fn the_model() {
             r#"{"family": "bert", "num_layers": 1, "hidden_size": 3, "num_attention_heads": 1, "seq_length": 1}"#,
         )],
         expect![[r#"
-            run.json:2:23: `model.family` is "bert", but it must be "gpt2" or "mlp"; use "gpt2" or "mlp"
+            run.json:2:23: `model.family` is "bert", but it must be "gpt2", "mlp" or "timed"; use "gpt2", "mlp" or "timed"
         "#]],
     );
     check(
@@ -93,26 +93,66 @@ fn the_model() {
             run.json:2:122: `model.init_std` is 0, but equal weights never grow apart: it must be positive; use a value such as 0.02
         "#]],
     );
+}
+
+#[test]
+fn dropout() {
+    let model = |dropout: &str| {
+        model(&format!(
+            r#""num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 8, "dropout": {dropout}"#
+        ))
+    };
+    for (text, share) in [("0", 0.0), ("0.1", 0.1), ("0.999", 0.999)] {
+        assert_eq!(run(&[("model", &model(text))]).model.gpt().unwrap().dropout, share);
+    }
     check(
-        &[(
-            "model",
-            &model(
-                r#""num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 8, "dropout": 0.1"#,
-            ),
-        )],
+        &[("model", &model("1"))],
         expect![[r#"
-            run.json:2:121: `model.dropout` is 0.1, but dropout is not offered yet; remove it, or set 0
+            run.json:2:121: `model.dropout` is 1, but it must be at least 0 and below 1; use a value such as 0.1
         "#]],
     );
     check(
-        &[(
-            "model",
-            &model(
-                r#""num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 8, "dropout": 0.0"#,
-            ),
-        )],
+        &[("model", &model("-0.1"))],
         expect![[r#"
-            valid
+            run.json:2:121: `model.dropout` is -0.1, but it must be at least 0 and below 1; use a value such as 0.1
+        "#]],
+    );
+    let mlp = |dropout: &str| {
+        format!(
+            r#"{{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1, "dropout": {dropout}}}"#
+        )
+    };
+    check(
+        &[("model", &mlp("0.1"))],
+        expect![[r#"
+            run.json:2:93: `model.dropout` is 0.1, but family "mlp" has no dropout; use 0, or family "gpt2"
+        "#]],
+    );
+    assert_eq!(run(&[("model", &mlp("0"))]).model.gpt().unwrap().dropout, 0.0);
+}
+
+#[test]
+fn memory_of_a_rank() {
+    assert_eq!(run(&[]).memory_bytes, None);
+    for (text, bytes) in [("1073741824", 1 << 30), ("\"80GiB\"", 80 << 30), ("\"24GB\"", 24_000_000_000)] {
+        assert_eq!(run(&[("memory", text)]).memory_bytes, Some(bytes), "{text}");
+    }
+    check(
+        &[("memory", "0")],
+        expect![[r#"
+            run.json:6:13: `memory` is 0, but a rank holds something; use a size such as "80GiB"
+        "#]],
+    );
+    check(
+        &[("memory", "\"80G\"")],
+        expect![[r#"
+            run.json:6:13: `memory` must be a number of bytes or a string such as "80GiB", but is the string "80G"
+        "#]],
+    );
+    check(
+        &[("memory", "-1")],
+        expect![[r#"
+            run.json:6:13: `memory` must be a number of bytes or a string such as "80GiB", but is -1
         "#]],
     );
 }
@@ -188,10 +228,9 @@ fn communication_threads_and_clipping() {
         "#]],
     );
     check(
-        &[("comm", r#"{"port": 5000, "links": {}}"#)],
+        &[("comm", r#"{"port": 5000}"#)],
         expect![[r#"
             run.json:6:20: `comm.port` is 5000, but a side channel between processes is not offered yet; remove it: ranks are threads of one process
-            run.json:6:35: `comm.links` is an object, but link shaping is not offered yet; remove it
         "#]],
     );
     check(
@@ -210,56 +249,4 @@ fn communication_threads_and_clipping() {
     assert_eq!(run(&[("threads", "3"), ("gradient_clipping", "0")]).threads, 3);
     assert_eq!(run(&[("parallel", r#"{"pipeline": 3}"#)]).threads, 2);
     assert_eq!(run(&[("gradient_clipping", "\"auto\"")]).gradient_clipping, 1.0);
-}
-
-#[test]
-fn precision() {
-    let check = |bf16: &str, fp16: &str, expected| {
-        let bf16 = format!(r#"{{"enabled": {bf16}}}"#);
-        let fp16 = format!(r#"{{"enabled": {fp16}}}"#);
-        check(&[("bf16", &bf16), ("fp16", &fp16)], expected);
-    };
-    check(
-        "true",
-        "true",
-        expect![[r#"
-            run.json:7:23: `fp16.enabled` is true, but `bf16.enabled` is true too, and a run computes in one type; set one of the two to false
-        "#]],
-    );
-    check(
-        "true",
-        "false",
-        expect![[r#"
-            run.json:6:23: `bf16.enabled` is true, but computing in bf16 is not offered yet; set it to false; computation is in f32
-        "#]],
-    );
-    check(
-        "\"auto\"",
-        "true",
-        expect![[r#"
-            run.json:7:23: `fp16.enabled` is true, but computing in fp16 is not offered yet; set it to false; computation is in f32
-        "#]],
-    );
-    check(
-        "\"auto\"",
-        "\"auto\"",
-        expect![[r#"
-            valid
-        "#]],
-    );
-    check(
-        "false",
-        "\"auto\"",
-        expect![[r#"
-            valid
-        "#]],
-    );
-    check(
-        "1",
-        "\"yes\"",
-        expect![[r#"
-            run.json:6:23: `bf16.enabled` must be true or false or "auto", but is 1
-            run.json:7:23: `fp16.enabled` must be true or false or "auto", but is the string "yes"
-        "#]],
-    );
 }

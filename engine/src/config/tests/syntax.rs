@@ -188,7 +188,7 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
         &changes,
         expect![[r#"
             run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
-            run.json:2:23: `model.family` is "gpt3", but it must be "gpt2" or "mlp"; did you mean "gpt2"?
+            run.json:2:23: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
             run.json:2:45: `model.num_layers` must be a whole number, but is the string "four"
             run.json:2:95: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
@@ -196,7 +196,7 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
             run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
             run.json:6:11: `seed` must be a whole number, but is -1
             run.json:7:28: `parallel.pipeline` is 0, but it must be at least 1; use 1 or more
-            run.json:7:43: `parallel.schedule` is "1F1B", but it must be "gpipe" or "1f1b"; did you mean "1f1b"?
+            run.json:7:43: `parallel.schedule` is "1F1B", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"; did you mean "1f1b"?
             run.json:8:3: unknown key `extra`; remove it; docs/run-file.md lists every key
         "#]],
     );
@@ -225,7 +225,7 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
     check_set(
         &["model.family=gpt3"],
         expect![[r#"
-            --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2" or "mlp"; did you mean "gpt2"?
+            --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
         "#]],
     );
     check_set(

@@ -1,0 +1,40 @@
+//! `activation_checkpointing`: which activations are recomputed.
+
+use crate::config::findings::Findings;
+use crate::config::notice::Notice;
+use crate::config::raw::RawActivationCheckpointing;
+use crate::config::resolved::{Checkpointing, UnitLayersConfig, ZeroConfig};
+
+use super::rules::at_least_one;
+
+/// A recomputation reads the weights of its unit, which is gathered for its backward at that moment. Across units it
+/// would have to gather each a third time, so it never does.
+pub(super) fn resolve(
+    raw: &RawActivationCheckpointing,
+    zero: Option<&ZeroConfig>,
+    findings: &mut Findings,
+) -> Option<Checkpointing> {
+    let every = &raw.every_layers;
+    let enabled = raw.enabled.or(every.is_written())?;
+    if !every.is_written() {
+        return Some(if enabled { Checkpointing::Unit } else { Checkpointing::Off });
+    }
+    let layers = at_least_one(every, every.given(), findings)?;
+    if !enabled {
+        let message = "no effect here: `enabled` is false, so nothing is recomputed";
+        findings.notices.push(Notice::hint(&every.place, message));
+        return Some(Checkpointing::Off);
+    }
+    let (unit, repair) = match zero?.unit_layers {
+        UnitLayersConfig::Stage => return Some(Checkpointing::Layers(layers)),
+        UnitLayersConfig::Layers(unit) if layers <= unit => return Some(Checkpointing::Layers(layers)),
+        UnitLayersConfig::Layers(unit) => (unit.to_string(), format!("use at most {unit}, or larger units")),
+        UnitLayersConfig::Half => ("0.5".to_owned(), "remove it: each half is recomputed".to_owned()),
+    };
+    let rule = format!(
+        "`zero_optimization.unit_layers` is {unit}: recomputation never crosses a unit, which it would have to gather \
+         once more"
+    );
+    findings.broken(&every.place, layers, rule, repair);
+    None
+}

@@ -1,0 +1,135 @@
+//! `parallel.schedule` with `virtual_stages` and `group_size`: the order of compute, and how many stages it runs on each
+//! rank.
+
+use std::path::Path;
+
+use crate::config::findings::Findings;
+use crate::config::kind::Either;
+use crate::config::raw::RawParallel;
+use crate::config::resolved::ScheduleConfig;
+use crate::config::source::shorten;
+use crate::config::words::{ScheduleWord, Unoffered, refuse};
+
+use super::rules::at_least_one;
+use super::schedule_file;
+
+/// Schedules that the design knows and that are not there yet.
+const LATER: Unoffered = Unoffered {
+    later: &["zb-h1", "zb-h2", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe-v"],
+    never: &[],
+};
+
+/// A schedule and v.
+#[derive(Clone, Debug)]
+pub(super) struct Scheduled {
+    pub(super) schedule: ScheduleConfig,
+    pub(super) virtual_stages: usize,
+}
+
+pub(super) fn resolve(
+    raw: &RawParallel,
+    pipeline: Option<usize>,
+    folder: &Path,
+    findings: &mut Findings,
+) -> Option<Scheduled> {
+    let place = &raw.schedule.place;
+    match raw.schedule.or(Either::First(ScheduleWord::OneFOneB))? {
+        Either::First(ScheduleWord::GPipe) => one_stage(ScheduleConfig::GPipe, "\"gpipe\"", raw, findings),
+        Either::First(ScheduleWord::OneFOneB) => {
+            one_stage(ScheduleConfig::OneFOneB, "\"1f1b\"", raw, findings)
+        }
+        Either::First(ScheduleWord::EagerOneFOneB) => {
+            one_stage(ScheduleConfig::EagerOneFOneB, "\"eager-1f1b\"", raw, findings)
+        }
+        Either::First(ScheduleWord::Interleaved) => {
+            let virtual_stages = several_stages("\"interleaved\"", "\"1f1b\"", raw, findings);
+            let group_size = group_size(raw, pipeline, findings);
+            let schedule = ScheduleConfig::Interleaved { group_size: group_size? };
+            Some(Scheduled { schedule, virtual_stages: virtual_stages? })
+        }
+        Either::First(ScheduleWord::Bfs) => {
+            let virtual_stages = several_stages("\"bfs\"", "\"gpipe\"", raw, findings);
+            no_group_size(raw, findings)?;
+            Some(Scheduled { schedule: ScheduleConfig::Bfs, virtual_stages: virtual_stages? })
+        }
+        Either::First(ScheduleWord::Other(word)) => {
+            refuse(findings, place, &word, ScheduleWord::OFFERED, &LATER);
+            None
+        }
+        Either::Second(file) => {
+            no_group_size(raw, findings)?;
+            if raw.virtual_stages.is_written() {
+                let value = raw.virtual_stages.given()?;
+                let rule = "a schedule file says itself which stages each rank has";
+                findings.broken(&raw.virtual_stages.place, value, rule, "remove it");
+                return None;
+            }
+            schedule_file::read(raw, folder.join(&file.0), pipeline?, findings)
+        }
+    }
+}
+
+/// How messages name the file that is to be the schedule.
+pub(super) fn file_value(raw: &RawParallel) -> String {
+    match raw.schedule.given() {
+        Some(Either::Second(file)) => format!("file \"{}\"", shorten(&file.0)),
+        _ => "a file".to_owned(),
+    }
+}
+
+/// A schedule of one stage per rank.
+fn one_stage(
+    schedule: ScheduleConfig,
+    name: &str,
+    raw: &RawParallel,
+    findings: &mut Findings,
+) -> Option<Scheduled> {
+    let no_group = no_group_size(raw, findings);
+    let value = at_least_one(&raw.virtual_stages, raw.virtual_stages.or(1), findings)?;
+    if value > 1 {
+        let rule = format!("{name} runs one stage on each rank");
+        let repair = "set 1, or use \"interleaved\" or \"bfs\"";
+        findings.broken(&raw.virtual_stages.place, value, rule, repair);
+        return None;
+    }
+    no_group?;
+    Some(Scheduled { schedule, virtual_stages: 1 })
+}
+
+/// v of a schedule that is made for more than one stage per rank, and is `plain` with one.
+fn several_stages(name: &str, plain: &str, raw: &RawParallel, findings: &mut Findings) -> Option<usize> {
+    let field = &raw.virtual_stages;
+    let rule = format!("{name} runs several stages on each rank");
+    let repair = format!("add 2 or more, or use the schedule {plain}");
+    let value = field.required(findings, &rule, &repair)?;
+    if value < 2 {
+        let rule = format!("{name} runs at least 2 stages on each rank");
+        findings.broken(&field.place, value, rule, format!("use 2 or more, or the schedule {plain}"));
+        return None;
+    }
+    Some(value)
+}
+
+/// Micro-batches of a group; by default as many as there are ranks.
+fn group_size(raw: &RawParallel, pipeline: Option<usize>, findings: &mut Findings) -> Option<usize> {
+    let pipeline = pipeline?;
+    let size = raw.group_size.or(pipeline)?;
+    if size < pipeline {
+        let rule = format!(
+            "`parallel.pipeline` is {pipeline}: a rank would come to its next stage before the first micro-batch has gone \
+             round, and wait for it for ever"
+        );
+        findings.broken(&raw.group_size.place, size, rule, format!("use {pipeline} or more"));
+        return None;
+    }
+    Some(size)
+}
+
+fn no_group_size(raw: &RawParallel, findings: &mut Findings) -> Option<()> {
+    let field = &raw.group_size;
+    if let Some(size) = field.given() {
+        let rule = "only \"interleaved\" runs micro-batches in groups";
+        findings.broken(&field.place, size, rule, "remove it");
+    }
+    (!field.is_written()).then_some(())
+}

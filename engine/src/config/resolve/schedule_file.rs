@@ -1,0 +1,128 @@
+//! `parallel.schedule` as `{"file": ...}`: an order of one's own, in PyTorch's pipelining CSV.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pipezero_schedule::{ComputeOrder, CsvError, PipelineRank};
+
+use crate::config::findings::Findings;
+use crate::config::notice::Notice;
+use crate::config::raw::{RawParallel, RawRun};
+use crate::config::resolved::{BatchConfig, ScheduleConfig};
+
+use super::parallel::{Grid, counted};
+use super::schedule::{Scheduled, file_value};
+
+/// Bytes of a file at most; the largest program that is planned has four million forwards, of ten bytes each.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Reads the file at `path`, an order for `pipeline` ranks.
+pub(super) fn read(
+    raw: &RawParallel,
+    path: PathBuf,
+    pipeline: usize,
+    findings: &mut Findings,
+) -> Option<Scheduled> {
+    let repair = "name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`";
+    let text = match text(&path) {
+        Ok(text) => text,
+        Err(reason) => {
+            findings.broken(
+                &raw.schedule.place,
+                file_value(raw),
+                format!("it cannot be read: {reason}"),
+                repair,
+            );
+            return None;
+        }
+    };
+    let order = match schedule_file(&text) {
+        Ok(order) => order,
+        Err(error) => {
+            findings.broken(
+                &raw.schedule.place,
+                file_value(raw),
+                format!("it is no schedule: {error}"),
+                repair,
+            );
+            return None;
+        }
+    };
+    scheduled(raw, path, order, pipeline, findings)
+}
+
+fn text(path: &PathBuf) -> Result<String, String> {
+    // A folder or a device is refused before it is read.
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    if metadata.len() > MAX_BYTES {
+        return Err(format!("it has {} bytes, of at most {MAX_BYTES}", metadata.len()));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// The order that a CSV says.
+fn schedule_file(text: &str) -> Result<ComputeOrder, CsvError> {
+    ComputeOrder::from_csv(text)
+}
+
+fn scheduled(
+    raw: &RawParallel,
+    path: PathBuf,
+    order: ComputeOrder,
+    pipeline: usize,
+    findings: &mut Findings,
+) -> Option<Scheduled> {
+    let ranks = order.placement.num_ranks();
+    if ranks != pipeline {
+        let rule = format!("it has {} and `parallel.pipeline` is {pipeline}", counted(ranks, "row"));
+        findings.broken(
+            &raw.schedule.place,
+            file_value(raw),
+            rule,
+            format!("set `parallel.pipeline` to {ranks}"),
+        );
+        return None;
+    }
+    if !order.has_backward() {
+        let repair = "add the backwards";
+        findings.broken(
+            &raw.schedule.place,
+            file_value(raw),
+            "it has forwards alone, and learns nothing",
+            repair,
+        );
+        return None;
+    }
+    let stages = (0..ranks).map(|rank| {
+        let rank = PipelineRank(rank as u32);
+        order.placement.stages(rank).count()
+    });
+    let virtual_stages = stages.max().unwrap_or(1);
+    let schedule = ScheduleConfig::File { path, order: Arc::new(order) };
+    Some(Scheduled { schedule, virtual_stages })
+}
+
+/// What can be said of a file once the batch is known: its micro-batches are those of the run, and it may cost the
+/// promise of equal bits.
+pub(super) fn check(raw: &RawRun, grid: &Grid, batch: Option<&BatchConfig>, findings: &mut Findings) {
+    let ScheduleConfig::File { order, .. } = &grid.schedule else { return };
+    let place = &raw.parallel.schedule.place;
+    let in_file = order.num_micro_batches as usize;
+    if let Some(batch) = batch.filter(|batch| batch.num_micro_batches != in_file) {
+        let rule = format!(
+            "it has {} and a step of this run has {}",
+            counted(in_file, "micro-batch"),
+            batch.num_micro_batches
+        );
+        let repair = format!("set `gradient_accumulation_steps` to {in_file}");
+        findings.broken(place, file_value(&raw.parallel), rule, repair);
+    }
+    if !order.is_ascending() {
+        let message = "it runs backwards of a stage in another order than that of the micro-batches, so gradients are \
+                       added in another order: results are close to those of other schedules, and not bit-identical";
+        findings.notices.push(Notice::warning(place, message));
+    }
+}

@@ -1,0 +1,274 @@
+//! Schedules: how many stages each runs on a rank, and files of one's own.
+
+use std::path::PathBuf;
+
+use expect_test::{Expect, expect};
+use pipezero_schedule::generate::one_f_one_b;
+
+use super::{WORLD, check, file, run};
+use crate::config::RunFile;
+use crate::config::resolved::{ParallelConfig, ScheduleConfig};
+
+/// What `parallel` becomes.
+fn parallel(keys: &str) -> ParallelConfig {
+    run(&[("parallel", keys)]).parallel
+}
+
+#[test]
+fn every_name_is_its_schedule() {
+    for (name, expected) in [
+        ("gpipe", ScheduleConfig::GPipe),
+        ("1f1b", ScheduleConfig::OneFOneB),
+        ("eager-1f1b", ScheduleConfig::EagerOneFOneB),
+    ] {
+        let found = parallel(&format!(r#"{{"pipeline": 2, "schedule": "{name}", "virtual_stages": 1}}"#));
+        assert_eq!((found.schedule, found.virtual_stages), (expected, 1), "{name}");
+    }
+    let bfs = parallel(r#"{"pipeline": 2, "schedule": "bfs", "virtual_stages": 2}"#);
+    assert_eq!((bfs.num_stages(), bfs.schedule, bfs.virtual_stages), (4, ScheduleConfig::Bfs, 2));
+    let interleaved = |group: &str| {
+        parallel(&format!(r#"{{"pipeline": 2, "schedule": "interleaved", "virtual_stages": 2{group}}}"#))
+            .schedule
+    };
+    assert_eq!(interleaved(""), ScheduleConfig::Interleaved { group_size: 2 });
+    assert_eq!(interleaved(r#", "group_size": 3"#), ScheduleConfig::Interleaved { group_size: 3 });
+    assert_eq!(parallel("{}").schedule, ScheduleConfig::OneFOneB);
+}
+
+#[test]
+fn a_name_that_is_none() {
+    check(
+        &[("parallel", r#"{"schedule": "zb-h1"}"#)],
+        expect![[r#"
+            run.json:6:28: `parallel.schedule` is "zb-h1", but that is not offered yet; use "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": "1f2b"}"#)],
+        expect![[r#"
+            run.json:6:28: `parallel.schedule` is "1f2b", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"; did you mean "1f1b"?
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": "interleave"}"#)],
+        expect![[r#"
+            run.json:6:28: `parallel.schedule` is "interleave", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"; did you mean "interleaved"?
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": {"files": "a.csv"}}"#)],
+        expect![[r#"
+            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs" or {"file": "..."}, but is an object
+        "#]],
+    );
+}
+
+#[test]
+fn virtual_stages_belong_to_schedules_that_are_made_for_them() {
+    check(
+        &[("parallel", r#"{"pipeline": 2, "schedule": "interleaved"}"#)],
+        expect![[r#"
+            run.json:6:3: `parallel.virtual_stages` is missing: "interleaved" runs several stages on each rank; add 2 or more, or use the schedule "1f1b"
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"pipeline": 2, "schedule": "bfs"}"#)],
+        expect![[r#"
+            run.json:6:3: `parallel.virtual_stages` is missing: "bfs" runs several stages on each rank; add 2 or more, or use the schedule "gpipe"
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": "interleaved", "virtual_stages": 1}"#)],
+        expect![[r#"
+            run.json:6:61: `parallel.virtual_stages` is 1, but "interleaved" runs at least 2 stages on each rank; use 2 or more, or the schedule "1f1b"
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": "bfs", "virtual_stages": 0}"#)],
+        expect![[r#"
+            run.json:6:53: `parallel.virtual_stages` is 0, but "bfs" runs at least 2 stages on each rank; use 2 or more, or the schedule "gpipe"
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"virtual_stages": 2}"#)],
+        expect![[r#"
+            run.json:6:34: `parallel.virtual_stages` is 2, but "1f1b" runs one stage on each rank; set 1, or use "interleaved" or "bfs"
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": "gpipe", "virtual_stages": 0}"#)],
+        expect![[r#"
+            run.json:6:55: `parallel.virtual_stages` is 0, but it must be at least 1; use 1 or more
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"schedule": "eager-1f1b", "virtual_stages": 3}"#)],
+        expect![[r#"
+            run.json:6:60: `parallel.virtual_stages` is 3, but "eager-1f1b" runs one stage on each rank; set 1, or use "interleaved" or "bfs"
+        "#]],
+    );
+}
+
+#[test]
+fn every_stage_has_a_layer() {
+    let stages = |pipeline: usize, stages: &str| {
+        format!(r#"{{"pipeline": {pipeline}, "schedule": "bfs", "virtual_stages": {stages}}}"#)
+    };
+    check(
+        &[("parallel", &stages(2, "3"))],
+        expect![[r#"
+            run.json:6:68: `parallel.virtual_stages` is 3, but with `parallel.pipeline` 2 that is 6 stages, and the model has 4 layers: every stage needs at least one; use at most 2
+        "#]],
+    );
+    check(
+        &[("parallel", &stages(3, "2"))],
+        expect![[r#"
+            run.json:6:68: `parallel.virtual_stages` is 2, but with `parallel.pipeline` 3 that is 6 stages, and the model has 4 layers: every stage needs at least one; use a pipeline of at most 2
+        "#]],
+    );
+    check(
+        &[("parallel", &stages(5, "2"))],
+        expect![[r#"
+            run.json:6:28: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
+        "#]],
+    );
+    check(
+        &[("parallel", &stages(1, "5"))],
+        expect![[r#"
+            run.json:6:68: `parallel.virtual_stages` is 5, but with `parallel.pipeline` 1 that is 5 stages, and the model has 4 layers: every stage needs at least one; use at most 4
+        "#]],
+    );
+    check(
+        &[("parallel", &stages(2, "18446744073709551615"))],
+        expect![[r#"
+            run.json:6:68: `parallel.virtual_stages` is 18446744073709551615, but with `parallel.pipeline` 2 that is 36893488147419103230 stages, and the model has 4 layers: every stage needs at least one; use at most 2
+        "#]],
+    );
+    assert_eq!(parallel(&stages(1, "4")).num_stages(), 4);
+}
+
+#[test]
+fn groups_belong_to_interleaved_and_are_no_shorter_than_the_pipeline() {
+    let interleaved = r#"{"pipeline": 2, "schedule": "interleaved", "virtual_stages": 2, "group_size": 1}"#;
+    check(
+        &[("parallel", interleaved)],
+        expect![[r#"
+            run.json:6:93: `parallel.group_size` is 1, but `parallel.pipeline` is 2: a rank would come to its next stage before the first micro-batch has gone round, and wait for it for ever; use 2 or more
+        "#]],
+    );
+    check(
+        &[("parallel", r#"{"pipeline": 2, "group_size": 2}"#)],
+        expect![[r#"
+            run.json:6:45: `parallel.group_size` is 2, but only "interleaved" runs micro-batches in groups; remove it
+        "#]],
+    );
+    let bfs = r#"{"pipeline": 2, "schedule": "bfs", "virtual_stages": 2, "group_size": 2}"#;
+    check(
+        &[("parallel", bfs)],
+        expect![[r#"
+            run.json:6:85: `parallel.group_size` is 2, but only "interleaved" runs micro-batches in groups; remove it
+        "#]],
+    );
+}
+
+/// A folder with a run file of two ranks whose schedule is `order.csv`.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(csv: &str) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        std::fs::write(home.path("order.csv"), csv).unwrap();
+        std::fs::write(home.path("run.json"), file(&[("gradient_accumulation_steps", "2")])).unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn load(&self, parallel: &str) -> RunFile {
+        let argument = format!("parallel={parallel}");
+        RunFile::load(&self.path("run.json")).unwrap().set(&[argument]).unwrap()
+    }
+
+    /// What is said of a schedule: errors, or notices.
+    fn check(&self, parallel: &str, expected: Expect) {
+        let found = match self.load(parallel).resolve(WORLD) {
+            Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
+            Err(errors) => format!("{errors}\n"),
+        };
+        expected.assert_eq(&found);
+    }
+}
+
+const FROM_FILE: &str = r#"{"pipeline":2,"schedule":{"file":"order.csv"}}"#;
+
+#[test]
+fn a_file_is_read_from_the_run_files_folder() {
+    let order = one_f_one_b(2, 2).unwrap();
+    let home = Home::new(&order.to_csv());
+    let (run, notices) = home.load(FROM_FILE).resolve(WORLD).unwrap();
+    assert!(notices.is_empty(), "{notices:?}");
+    let ScheduleConfig::File { path, order: found } = &run.parallel.schedule else {
+        panic!("{:?}", run.parallel.schedule)
+    };
+    assert_eq!((path, found.as_ref()), (&home.path("order.csv"), &order));
+    assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (2, 1));
+}
+
+/// A V: rank 0 has the first stage and the last.
+#[test]
+fn a_file_places_its_stages() {
+    let home = Home::new("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
+    let (run, _) = home.load(FROM_FILE).resolve(WORLD).unwrap();
+    assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (4, 2));
+    // Of four layers each rank has two, one in each of its stages: two units, so ZeRO-3 is not refused.
+    let argument = ["zero_optimization.stage=3".to_owned()];
+    home.load(FROM_FILE).set(&argument).unwrap().resolve(WORLD).unwrap();
+}
+
+#[test]
+fn a_file_has_the_runs_ranks_and_micro_batches() {
+    let home = Home::new(&one_f_one_b(2, 3).unwrap().to_csv());
+    home.check(FROM_FILE, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has 3 micro-batches and a step of this run has 2; set `gradient_accumulation_steps` to 3
+    "#]]);
+    home.check(r#"{"pipeline":4,"schedule":{"file":"order.csv"}}"#, expect![[r#"
+        --set parallel={"pipeline":4,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has 2 rows and `parallel.pipeline` is 4; set `parallel.pipeline` to 2
+    "#]]);
+    home.check(r#"{"pipeline":2,"schedule":{"file":"order.csv"},"virtual_stages":1}"#, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.virtual_stages` is 1, but a schedule file says itself which stages each rank has; remove it
+    "#]]);
+    home.check(r#"{"pipeline":2,"schedule":{"file":"order.csv"},"group_size":2}"#, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.group_size` is 2, but only "interleaved" runs micro-batches in groups; remove it
+    "#]]);
+    let stages = "0F0,2F0,4F0,4B0,2B0,0B0\n1F0,3F0,5F0,5B0,3B0,1B0\n";
+    Home::new(stages).check(FROM_FILE, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has 6 stages, and the model has 4 layers: every stage needs at least one; use a schedule of fewer stages, or a deeper model
+    "#]]);
+}
+
+#[test]
+fn a_file_that_is_no_schedule() {
+    let home = Home::new("0F0,0X0\n");
+    home.check(FROM_FILE, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
+    "#]]);
+    home.check(r#"{"schedule":{"file":"other.csv"}}"#, expect![[r#"
+        --set parallel={"schedule":{"file":"other.csv"...: `parallel.schedule` is file "other.csv", but it cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
+    "#]]);
+    home.check(r#"{"schedule":{"file":"."}}"#, expect![[r#"
+        --set parallel={"schedule":{"file":"."}}: `parallel.schedule` is file ".", but it cannot be read: it is no file; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
+    "#]]);
+    Home::new("0F0,0F1\n1F0,1F1\n").check(FROM_FILE, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has forwards alone, and learns nothing; add the backwards
+    "#]]);
+}
+
+/// It trains; bits differ, and that is said.
+#[test]
+fn backwards_in_another_order_are_warned_of() {
+    Home::new("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n").check(FROM_FILE, expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
+    "#]]);
+}

@@ -1,0 +1,123 @@
+//! The timed family.
+
+use std::time::Duration;
+
+use expect_test::expect;
+
+use super::{check, run};
+use crate::config::resolved::{ModelConfig, TimedConfig};
+
+const TIMED: &str = r#"{"family": "timed", "num_layers": 48, "seq_length": 128, "parameters_per_layer": 1e6,
+    "activation_elements": 512, "forward_ms": 2.5}"#;
+
+#[test]
+fn its_layers_hold_memory_and_take_time_and_need_no_text() {
+    let run = run(&[("model", TIMED), ("data", "")]);
+    let tenths = |tenths: u64| Duration::from_micros(100 * tenths);
+    let expected = TimedConfig {
+        num_layers: 48,
+        seq_length: 128,
+        parameters_per_layer: 1_000_000,
+        activation_elements: 512,
+        forward: tenths(25),
+        backward_input: tenths(25),
+        backward_weight: tenths(25),
+        recompute: tenths(25),
+    };
+    assert_eq!(run.model, ModelConfig::Timed(expected));
+    assert_eq!((run.model.num_layers(), run.model.seq_length()), (48, 128));
+    assert!(run.model.gpt().is_none() && run.data.text.is_empty());
+}
+
+#[test]
+fn each_time_may_be_given() {
+    let times = TIMED
+        .replace("2.5", "2, \"backward_input_ms\": 0, \"backward_weight_ms\": 0.25, \"recompute_ms\": 3");
+    let ModelConfig::Timed(timed) = run(&[("model", &times)]).model else { panic!("the family is timed") };
+    let found = [timed.forward, timed.backward_input, timed.backward_weight, timed.recompute];
+    assert_eq!(found, [2000, 0, 250, 3000].map(Duration::from_micros));
+}
+
+#[test]
+fn each_family_has_its_own_sizes() {
+    check(
+        &[("model", r#"{"family": "timed"}"#)],
+        expect![[r#"
+            run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
+            run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
+            run.json:2:3: `model.parameters_per_layer` is missing: the model's size is yours to choose; add it
+            run.json:2:3: `model.activation_elements` is missing: the model's size is yours to choose; add it
+            run.json:2:3: `model.forward_ms` is missing: its layers take the time that they are given; add it
+        "#]],
+    );
+    let width = TIMED.replace("\"seq_length\"", "\"hidden_size\": 4, \"dropout\": 0, \"seq_length\"");
+    check(
+        &[("model", &width)],
+        expect![[r#"
+            run.json:2:65: `model.hidden_size` is set, but it belongs to family "gpt2" and "mlp"; remove it
+            run.json:2:79: `model.dropout` is set, but it belongs to family "gpt2" and "mlp"; remove it
+        "#]],
+    );
+    check(
+        &[(
+            "model",
+            r#"{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1, "forward_ms": 1, "parameters_per_layer": 9}"#,
+        )],
+        expect![[r#"
+            run.json:2:96: `model.forward_ms` is set, but it belongs to family "timed"; remove it
+            run.json:2:123: `model.parameters_per_layer` is set, but it belongs to family "timed"; remove it
+        "#]],
+    );
+    let times = TIMED.replace("2.5", "-1, \"backward_input_ms\": 1e9, \"backward_weight_ms\": 0");
+    check(
+        &[("model", &times)],
+        expect![[r#"
+            run.json:3:47: `model.forward_ms` is -1, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
+            run.json:3:72: `model.backward_input_ms` is 1000000000, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
+        "#]],
+    );
+}
+
+/// 12 layers on each of 4 ranks: 12 million parameters, of which a unit has a twelfth.
+#[test]
+fn it_is_held_to_the_same_rules() {
+    let parallel = ("parallel", r#"{"pipeline": 4, "data": 2}"#);
+    let timed = ("model", TIMED);
+    check(
+        &[timed, parallel, ("zero_optimization", r#"{"stage": 2}"#)],
+        expect![[r#"
+            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 4): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+              per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-2, pipeline 4 x data 2, reduced once per step        45.8 MiB       0 B   45.8 MiB   45.8 MiB  137.3 MiB       45.8 MiB
+              refused: ZeRO-2, pipeline 4 x data 2, reduced every micro-batch    45.8 MiB       0 B   30.5 MiB   45.8 MiB  122.1 MiB       45.8 MiB
+              ZeRO-1, pipeline 4 x data 2                                        45.8 MiB       0 B   45.8 MiB   45.8 MiB  137.3 MiB       45.8 MiB
+              ZeRO-3, pipeline 4 x data 2, units of 1 layer                      22.9 MiB   7.6 MiB   30.5 MiB   45.8 MiB  106.8 MiB       68.7 MiB
+              ZeRO-2, pipeline 1 x data 8                                       183.1 MiB       0 B   30.5 MiB   45.8 MiB  259.4 MiB      320.4 MiB
+        "#]],
+    );
+    check(
+        &[timed, parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 0.5}"#)],
+        expect![[r#"
+            run.json:8:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of family "gpt2" have halves: attention and MLP; use 1 or more
+        "#]],
+    );
+    let auto = r#"{"stage": 3, "stage3_param_persistence_threshold": "auto"}"#;
+    check(
+        &[timed, parallel, ("zero_optimization", auto)],
+        expect![[r#"
+            run.json:8:75: `zero_optimization.stage3_param_persistence_threshold` is "auto", but it is 10 x `model.hidden_size`, which family "timed" does not have; use a number of elements
+        "#]],
+    );
+    check(
+        &[("model", &TIMED.replace("48", "49")), ("parallel", r#"{"pipeline": 50}"#)],
+        expect![[r#"
+            run.json:7:28: `parallel.pipeline` is 50, but the model has 49 layers: every stage needs at least one; use at most 49
+        "#]],
+    );
+    check(
+        &[("model", &TIMED.replace("1e6", "1e15"))],
+        expect![[r#"
+            run.json:2:3: `model` is 4.8e16 parameters large, but a model may have at most 2^53 parameters; use smaller sizes
+        "#]],
+    );
+}
