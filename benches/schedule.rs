@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use pipezero_schedule::{CheckedProgram, LowerOptions, Residency, Stage, Tying, UnitFacts, generate, lower};
+use pipezero_schedule::{CheckedProgram, LowerOptions, Residency, Stage, UnitFacts, generate, lower};
 
 /// Ranks, stages per rank, micro-batches, units per stage.
 const LARGEST: [u32; 4] = [64, 4, 512, 8];
@@ -46,12 +46,7 @@ fn measure([p, v, m, units_per_stage]: [u32; 4]) -> Result<(), Box<dyn Error>> {
     let num_actions: usize = order.rows.iter().map(Vec::len).sum();
     println!("{p} ranks of {v} stages, {m} micro-batches, {units_per_stage} units per stage");
     println!("{:<12}{num_actions:>14} actions{generated_s:>9.3} s", "generated");
-    let unit = |unit| UnitFacts {
-        stage: Stage(unit / units_per_stage),
-        forward_reads_weights: true,
-        backward_reads_weights: true,
-        tying: Tying::Untied,
-    };
+    let unit = |unit| UnitFacts::new(Stage(unit / units_per_stage), 1 << 20);
     let units: Vec<UnitFacts> = (0..p * v * units_per_stage).map(unit).collect();
     let room_for_two = Residency::Units(NonZeroU32::new(2).ok_or("2 is not 0")?);
     for (name, residency) in [("strict", Residency::Strict), ("2 resident", room_for_two)] {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::comm::{Communicator, Group, ThreadCommunicator, ThreadWorld};
+use pipezero::comm::{Communicator, Group, LinkShape, Shaping, ThreadCommunicator, ThreadWorld};
 use pipezero::memory::{Category, Ledger, Tagged};
+use pipezero_models::ElementType;
 
 /// A backend under test.
 pub(super) trait Backend {
@@ -24,17 +25,43 @@ impl Backend for Threads {
     type Comm = ThreadCommunicator;
 
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
-        let world = ThreadWorld::new(world_size, timeout);
-        std::thread::scope(|scope| {
-            for rank in 0..world_size {
-                let (world, body) = (&world, &body);
-                scope.spawn(move || {
-                    let _guard = StopOnPanic(world);
-                    body(world.communicator(rank), &|| world.stop());
-                });
-            }
-        });
+        run(&ThreadWorld::new(world_size, timeout), world_size, body);
     }
+}
+
+/// Ranks are threads of this process, and every message is a little late.
+#[derive(Debug)]
+pub(super) struct Shaped;
+
+impl Backend for Shaped {
+    type Comm = ThreadCommunicator;
+
+    fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
+        let shaping = Shaping {
+            ranks_per_node: 2,
+            near: LinkShape { latency: Duration::from_micros(3), bytes_per_s: 1e9 },
+            far: LinkShape { latency: Duration::from_micros(30), bytes_per_s: 1e8 },
+            shared: true,
+        };
+        run(&ThreadWorld::shaped(world_size, timeout, shaping), world_size, body);
+    }
+}
+
+/// Runs `body` on every rank of a world.
+pub(super) fn run(
+    world: &Arc<ThreadWorld>,
+    world_size: usize,
+    body: impl Fn(ThreadCommunicator, &dyn Fn()) + Sync,
+) {
+    std::thread::scope(|scope| {
+        for rank in 0..world_size {
+            let body = &body;
+            scope.spawn(move || {
+                let _guard = StopOnPanic(world);
+                body(world.communicator(rank), &|| world.stop());
+            });
+        }
+    });
 }
 
 /// A rank whose assertion fails takes the others with it, so that they do not wait for it.
@@ -79,6 +106,29 @@ pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> Tagged {
     let mut buffer = Tagged::zeros(values.len(), Category::Communication, ledger).expect("memory");
     buffer.write(|elements| elements.copy_from_slice(values));
     buffer
+}
+
+pub(super) const ELEMENT_TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
+
+/// A buffer of a type with these elements, rounded to it.
+pub(super) fn buffer_of(element_type: ElementType, values: &[f32]) -> Tagged {
+    let ledger = Arc::default();
+    let mut narrow =
+        Tagged::zeros_of(values.len(), element_type, Category::Communication, &ledger).expect("memory");
+    narrow.copy_from(0, &buffer(values), 0..values.len());
+    narrow
+}
+
+/// The elements of a buffer of any type.
+pub(super) fn widened(narrow: &Tagged) -> Vec<f32> {
+    let mut wide = buffer(&vec![0.0; narrow.len()]);
+    wide.copy_from(0, narrow, 0..narrow.len());
+    wide.read().to_vec()
+}
+
+/// `len` elements of a rank that every type holds exactly.
+pub(super) fn marks(rank: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|index| ((rank * 53 + index * 7) % 251) as f32).collect()
 }
 
 /// `len` elements of a rank. Their magnitudes range over eight decades, so that a sum in another order has other bits.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use pipezero::comm::{Channel, Communicator, Counting, Group, Pending, Traffic, TrafficCount};
 use pipezero::memory::{Category, Ledger};
+use pipezero_models::ElementType;
 
 use super::backend::{
-    Backend, LONG, barrier, bits, buffer, charged, on_every_world, sum_in_rank_order, values, world,
+    Backend, ELEMENT_TYPES, LONG, barrier, bits, buffer, buffer_of, charged, marks, on_every_world,
+    sum_in_rank_order, values, widened, world,
 };
 
 /// Elements of a part: fewer and more than a backend would handle at a time.
@@ -39,6 +41,37 @@ pub(super) fn an_all_gather_fills_the_other_parts_and_touches_nothing_else<B: Ba
                 expected[part.clone()].copy_from_slice(&values(owner, mine.len())[part]);
             }
             assert_eq!(bits(&gathered.read()), bits(&expected));
+        }
+    });
+}
+
+pub(super) fn elements_of_every_type_are_gathered_and_sent<B: Backend>() {
+    on_every_world::<B>(|mut comm| {
+        let (group, rank) = (world(&comm), comm.rank());
+        let size = group.size();
+        for (element_type, part_len) in
+            ELEMENT_TYPES.into_iter().flat_map(|of| PART_LENS.map(|len| (of, len)))
+        {
+            let end = MARGIN + part_len * size;
+            let len = end + MARGIN;
+            let mut expected = marks(rank, len);
+            for owner in 0..size {
+                let part = part(owner, part_len);
+                expected[part.clone()].copy_from_slice(&marks(owner, len)[part]);
+            }
+            let mine = buffer_of(element_type, &marks(rank, len));
+            let gathered = comm.start_all_gather(&group, mine, MARGIN..end).unwrap().wait().unwrap();
+            assert_eq!((gathered.element_type(), widened(&gathered)), (element_type, expected));
+            if size > 1 {
+                let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+                let mine = buffer_of(element_type, &marks(rank, part_len));
+                let empty = buffer_of(element_type, &vec![0.0; part_len]);
+                let sent = comm.start_send(next, rank as u32, mine).unwrap();
+                let received = comm.start_receive(previous, previous as u32, empty).unwrap().wait().unwrap();
+                assert_eq!(received.element_type(), element_type);
+                assert_eq!(widened(&received), marks(previous, part_len));
+                sent.wait().unwrap();
+            }
         }
     });
 }
@@ -238,5 +271,30 @@ pub(super) fn counts_are_those_of_the_direct_exchange<B: Backend>() {
         let expected = if size > 1 { expected } else { Traffic::default() };
         assert_eq!(comm.take_traffic(), expected);
         assert_eq!(comm.take_traffic(), Traffic::default());
+    });
+}
+
+pub(super) fn narrow_elements_are_half_the_bytes<B: Backend>() {
+    B::run(2, LONG, |comm, _| {
+        let mut comm = Counting::new(comm);
+        let rank = comm.rank();
+        for (element_type, element_bytes) in
+            [(ElementType::F32, 4), (ElementType::Bf16, 2), (ElementType::F16, 2)]
+        {
+            let elements = || buffer_of(element_type, &[0.0; 10]);
+            let gathered = comm.start_all_gather(&world(&comm), elements(), 2..10).unwrap();
+            let moved = match rank {
+                0 => comm.start_send(1, 0, elements()).unwrap(),
+                _ => comm.start_receive(0, 0, elements()).unwrap(),
+            };
+            [gathered, moved].into_iter().for_each(|pending| drop(pending.wait().unwrap()));
+            let sent = TrafficCount { count: 1, bytes: 10 * element_bytes };
+            let expected = Traffic {
+                all_gather: TrafficCount { count: 1, bytes: 4 * element_bytes },
+                send: if rank == 0 { sent } else { TrafficCount::default() },
+                ..Traffic::default()
+            };
+            assert_eq!(comm.take_traffic(), expected);
+        }
     });
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pipezero::comm::{Channel, CommError, Communicator, Group, Pending};
 use pipezero::memory::Tagged;
+use pipezero_models::ElementType;
 
 use super::backend::{
-    Backend, LONG, barrier, bits, buffer, on_every_world, sum_in_rank_order, values, world,
+    Backend, LONG, barrier, bits, buffer, buffer_of, on_every_world, sum_in_rank_order, values, world,
 };
 
 /// A sum over the world that every rank joins: it goes wrong if a refused operation left a trace.
@@ -57,6 +58,24 @@ pub(super) fn what_reaches_beyond_its_buffer_is_refused_before_any_traffic<B: Ba
             }
         }
         assert_unharmed(&mut comm, Channel::Gather);
+        assert_unharmed(&mut comm, Channel::Reduce);
+    });
+}
+
+pub(super) fn sums_of_narrow_elements_are_refused_before_any_traffic<B: Backend>() {
+    on_every_world::<B>(|mut comm| {
+        let (group, len) = (world(&comm), comm.world_size());
+        if comm.rank() == 0 {
+            for element_type in [ElementType::Bf16, ElementType::F16] {
+                let elements = || buffer_of(element_type, &vec![1.0; len]);
+                for error in [
+                    error(comm.start_reduce_scatter(&group, elements(), 0..len)),
+                    error(comm.start_all_reduce(&group, Channel::Reduce, elements(), 0..len)),
+                ] {
+                    assert_eq!(error, CommError::NotSummed { element_type });
+                }
+            }
+        }
         assert_unharmed(&mut comm, Channel::Reduce);
     });
 }
@@ -118,6 +137,18 @@ pub(super) fn members_that_disagree_are_all_told<B: Backend>() {
         |comm| comm.start_send(1, 0, zeros(3)),
         |comm| comm.start_receive(0, 0, zeros(5)),
         ["a transfer of 3 elements", "a transfer of 5 elements"],
+    );
+    let halves = |len: usize| buffer_of(ElementType::Bf16, &vec![0.0; len]);
+    assert_mismatch::<B>(
+        |comm| comm.start_all_gather(&both(), zeros(8), 0..4),
+        |comm| comm.start_all_gather(&both(), halves(8), 0..4),
+        ["an all-gather of elements 0..4", "an all-gather of bf16 elements 0..4"],
+    );
+    // As many bytes, but not the same elements.
+    assert_mismatch::<B>(
+        |comm| comm.start_send(1, 0, halves(6)),
+        |comm| comm.start_receive(0, 0, zeros(3)),
+        ["a transfer of 6 bf16 elements", "a transfer of 3 elements"],
     );
 }
 

@@ -59,7 +59,7 @@ impl<C: Communicator> Counting<C> {
 }
 
 /// Bytes that one member sends so that every part of `num_elements` of `element_bytes` reaches its peers.
-fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
+pub(super) fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
     ((group_size - 1) * num_elements.div_ceil(group_size) * element_bytes) as u64
 }
 
@@ -80,7 +80,7 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        let num_bytes = part_bytes(range.len(), group.size(), 4);
+        let num_bytes = part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
         let pending = self.inner.start_all_gather(group, buffer, range)?;
         self.count(group.size(), num_bytes, |traffic| &mut traffic.all_gather);
         Ok(pending)
@@ -92,7 +92,7 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        let num_bytes = part_bytes(range.len(), group.size(), 4);
+        let num_bytes = part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
         let pending = self.inner.start_reduce_scatter(group, buffer, range)?;
         self.count(group.size(), num_bytes, |traffic| &mut traffic.reduce_scatter);
         Ok(pending)
@@ -105,7 +105,7 @@ impl<C: Communicator> Communicator for Counting<C> {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
-        let num_bytes = 2 * part_bytes(range.len(), group.size(), 4);
+        let num_bytes = 2 * part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
         let pending = self.inner.start_all_reduce(group, channel, buffer, range)?;
         self.count(group.size(), num_bytes, |traffic| &mut traffic.all_reduce);
         Ok(pending)
@@ -124,7 +124,7 @@ impl<C: Communicator> Communicator for Counting<C> {
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
         self.inner.all_reduce_words(group, words)?;
-        let num_bytes = 2 * part_bytes(words.len(), group.size(), 8);
+        let num_bytes = 2 * part_bytes(words.len(), group.size(), size_of::<u64>());
         self.count(group.size(), num_bytes, |traffic| &mut traffic.all_reduce);
         Ok(())
     }

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use pipezero_models::ElementType;
+
+use super::exchange::plural;
+
 /// An error of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +51,12 @@ pub enum CommError {
         /// Elements of the buffer.
         len: usize,
     },
+    /// A sum of elements that are not f32 would lose digits at every addition.
+    #[error("{} cannot be summed between ranks: sums are taken in f32; widen the buffer first", plural(*element_type))]
+    NotSummed {
+        /// What the buffer holds.
+        element_type: ElementType,
+    },
     /// A rank that is not there.
     #[error("rank {rank} is not in a world of {world_size} ranks")]
     UnknownRank {
@@ -70,6 +80,19 @@ pub enum CommError {
         operation: String,
         /// Ranks that have not joined.
         missing: Vec<usize>,
+    },
+    /// An imitated link delivers later than a wait may last.
+    #[error(
+        "{operation} arrives {arrives_in:.1?} after the wait for it began, but no wait is longer than {timeout:.1?}: raise the \
+         time-out or the bandwidth of the links"
+    )]
+    TooSlow {
+        /// What is under way.
+        operation: String,
+        /// From the start of the wait.
+        arrives_in: Duration,
+        /// The longest wait.
+        timeout: Duration,
     },
     /// A wait ended because another rank failed.
     #[error("stopped while it waited for {} in {operation}", Ranks(missing))]

@@ -3,14 +3,15 @@
 //! Operations of one group and channel are rounds, numbered by each member in the order of its starts. A member
 //! leaves its contribution in the round and goes on; whoever completes the round carries the exchange out, outside
 //! the lock, and the members collect their buffers when they wait. So nothing needs a thread of its own, and a start
-//! never blocks.
+//! never blocks. Where links are imitated, whoever completes the round also works out when it arrives.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::CommError;
 use super::exchange::{Operation, Payload, exchange};
+use super::shaping::{Arrival, Link};
 
 #[derive(Debug)]
 struct Round {
@@ -28,10 +29,18 @@ struct Round {
 enum State {
     /// Somebody has not joined, or the exchange runs.
     Open,
-    /// Everybody can collect.
-    Exchanged,
+    /// Everybody can collect, once it has arrived where that takes time.
+    Exchanged { arrival: Option<Arrival> },
     /// The members do not agree; all of them are told.
     Broken(CommError),
+}
+
+/// A wait under way.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    waited: Duration,
+    timeout: Duration,
+    is_stopped: bool,
 }
 
 #[derive(Debug, Default)]
@@ -45,14 +54,16 @@ struct Rounds {
 #[derive(Debug)]
 pub(super) struct Meeting {
     members: Vec<usize>,
+    /// The link that its operations occupy, if links are imitated.
+    link: Option<Arc<Link>>,
     rounds: Mutex<Rounds>,
     /// A round was exchanged or broken, or the world was stopped.
     changed: Condvar,
 }
 
 impl Meeting {
-    pub(super) fn new(members: Vec<usize>) -> Self {
-        Self { members, rounds: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(members: Vec<usize>, link: Option<Arc<Link>>) -> Self {
+        Self { members, link, rounds: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Joins round `number` as member `position`; carries the exchange out if nobody is missing any more.
@@ -76,6 +87,8 @@ impl Meeting {
         if !round.joined.iter().all(|&joined| joined) {
             return Ok(());
         }
+        // With the lock held, so that the rounds occupy the link in order.
+        let arrival = self.link.as_ref().map(|link| link.carry(operation.sent_bytes(self.members.len())));
         let mut payloads: Vec<Payload> = std::mem::take(&mut round.payloads).into_iter().flatten().collect();
         drop(rounds);
         exchange(&operation, &mut payloads);
@@ -84,13 +97,14 @@ impl Meeting {
         // A member that has left takes nothing home.
         let taken = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
         round.payloads = taken.collect();
-        round.state = State::Exchanged;
+        round.state = State::Exchanged { arrival };
         drop(rounds);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until round `number` has been exchanged and takes this member's payload home.
+    /// Waits until round `number` has been exchanged and has arrived, and takes this member's payload home. A stop cuts
+    /// the imitated delay short: the payload is there.
     pub(super) fn collect(
         &self,
         number: u64,
@@ -102,24 +116,11 @@ impl Meeting {
         let mut rounds = self.lock();
         loop {
             let round = rounds.get(number);
-            match &round.state {
-                State::Exchanged => {
-                    return Ok(round.payloads[position].take().expect("a member collects a round once"));
-                }
-                State::Broken(error) => return Err(error.clone()),
-                State::Open => {}
-            }
-            if is_stopped() {
-                let operation = round.operation.to_string();
-                return Err(CommError::Interrupted { operation, missing: round.missing(&self.members) });
-            }
-            let waited = start.elapsed();
-            if waited >= timeout {
-                let operation = round.operation.to_string();
-                return Err(CommError::Timeout { waited, operation, missing: round.missing(&self.members) });
-            }
-            (rounds, _) =
-                self.changed.wait_timeout(rounds, timeout - waited).unwrap_or_else(PoisonError::into_inner);
+            let wait = Wait { waited: start.elapsed(), timeout, is_stopped: is_stopped() };
+            let Some(left) = round.outlook(wait, &self.members)? else {
+                return Ok(round.payloads[position].take().expect("a member collects a round once"));
+            };
+            (rounds, _) = self.changed.wait_timeout(rounds, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -178,6 +179,34 @@ impl Round {
         Ok(())
     }
 
+    /// How much longer a wait may have to last; `None` when its member can collect.
+    fn outlook(&self, wait: Wait, members: &[usize]) -> Result<Option<Duration>, CommError> {
+        let Wait { waited, timeout, is_stopped } = wait;
+        let operation = || self.operation.to_string();
+        match &self.state {
+            State::Exchanged { arrival } => {
+                let delay = arrival.map_or(Duration::ZERO, Arrival::remaining);
+                if delay.is_zero() || is_stopped {
+                    return Ok(None);
+                }
+                let arrives_in = waited + delay;
+                if arrives_in > timeout {
+                    return Err(CommError::TooSlow { operation: operation(), arrives_in, timeout });
+                }
+                Ok(Some(delay))
+            }
+            State::Broken(error) => Err(error.clone()),
+            State::Open if is_stopped => {
+                Err(CommError::Interrupted { operation: operation(), missing: self.missing(members) })
+            }
+            State::Open if waited >= timeout => {
+                let missing = self.missing(members);
+                Err(CommError::Timeout { waited, operation: operation(), missing })
+            }
+            State::Open => Ok(Some(timeout - waited)),
+        }
+    }
+
     fn missing(&self, members: &[usize]) -> Vec<usize> {
         let missing = members.iter().zip(&self.joined).filter(|&(_, &joined)| !joined);
         missing.map(|(&rank, _)| rank).collect()
@@ -207,7 +236,7 @@ impl Rounds {
     fn leave(&mut self, number: u64, position: usize) {
         let round = self.get(number);
         round.left[position] = true;
-        if matches!(round.state, State::Exchanged) {
+        if matches!(round.state, State::Exchanged { .. }) {
             round.payloads[position] = None;
         }
         while self.queue.front().is_some_and(|round| round.left.iter().all(|&left| left)) {

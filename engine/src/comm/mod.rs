@@ -12,12 +12,14 @@ mod counting;
 mod error;
 mod exchange;
 mod meeting;
+mod shaping;
 mod threads;
 
 use std::ops::Range;
 
 pub use counting::{Counting, Traffic, TrafficCount};
 pub use error::CommError;
+pub use shaping::{LinkShape, Shaping};
 pub use threads::{ThreadCommunicator, ThreadWorld};
 
 use crate::memory::Tagged;
@@ -74,8 +76,9 @@ pub trait Pending {
     /// Blocks until the operation has ended, at most the communicator's time-out, and returns the buffer.
     ///
     /// # Errors
-    /// [`CommError::Timeout`] when the time runs out, [`CommError::Interrupted`] when another rank failed,
-    /// [`CommError::Mismatch`] when the members do not agree on what they do.
+    /// [`CommError::Timeout`] when the time runs out, [`CommError::TooSlow`] as soon as it is known that it will,
+    /// [`CommError::Interrupted`] when another rank failed, [`CommError::Mismatch`] when the members do not agree on what
+    /// they do.
     fn wait(self) -> Result<Tagged, CommError>;
 }
 
@@ -95,6 +98,7 @@ pub trait Communicator {
     fn world_size(&self) -> usize;
 
     /// All-gather in place: of the range's `group.size()` equal parts, this rank's is given and all others are filled.
+    /// Elements may be of any type, the same on every member; likewise for a transfer.
     ///
     /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
     /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
@@ -108,7 +112,8 @@ pub trait Communicator {
     /// Reduce-scatter in place: this rank's part of the range becomes the sum; the other parts are unspecified.
     ///
     /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
-    /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
+    /// * Errors: [`CommError::NotSummed`] unless the elements are f32, [`CommError::Indivisible`] and
+    ///   [`CommError::OutOfRange`], all before any traffic.
     /// * Source: ZeRO, arXiv:1910.02054, section 5 (gradient partitioning).
     fn start_reduce_scatter(
         &mut self,
@@ -120,7 +125,7 @@ pub trait Communicator {
     /// All-reduce in place: the whole range becomes the sum on every member.
     ///
     /// * Cost: a reduce-scatter and an all-gather.
-    /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
+    /// * Errors: as for a reduce-scatter.
     fn start_all_reduce(
         &mut self,
         group: &Group,
@@ -134,7 +139,7 @@ pub trait Communicator {
     /// * Errors: [`CommError::ToItself`] before any traffic; likewise for a receive.
     fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<Self::Pending, CommError>;
 
-    /// Receives into a buffer of the same length as the sender's.
+    /// Receives into a buffer of the same length and type as the sender's.
     fn start_receive(&mut self, from: usize, edge: u32, buffer: Tagged) -> Result<Self::Pending, CommError>;
 
     /// Adds words over the group (wrapping), blocking; every member gets the sum.

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pipezero_models::ElementType;
+
 use super::exchange::{Operation, Payload};
 use super::meeting::Meeting;
+use super::shaping::{Links, Place, Shaping};
 use super::{Channel, CommError, Communicator, Group, Pending, part};
 use crate::memory::Tagged;
 
@@ -18,15 +21,23 @@ pub struct ThreadWorld {
     timeout: Duration,
     stopped: AtomicBool,
     meetings: Mutex<BTreeMap<Place, Arc<Meeting>>>,
+    /// The links that are imitated, if any.
+    links: Option<Links>,
 }
 
-/// Members and channel; for a stage edge the members are sender and receiver.
-type Place = (Vec<usize>, Channel);
-
 impl ThreadWorld {
-    /// A world of `size` ranks in which no wait is longer than `timeout`.
+    /// A world of `size` ranks in which no wait is longer than `timeout` and messages are as fast as memory.
     pub fn new(size: usize, timeout: Duration) -> Arc<Self> {
-        Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), meetings: Mutex::default() })
+        Self::with_links(size, timeout, None)
+    }
+
+    /// A world of `size` ranks in which no wait is longer than `timeout` and messages take as long as on such links.
+    pub fn shaped(size: usize, timeout: Duration, shaping: Shaping) -> Arc<Self> {
+        Self::with_links(size, timeout, Some(Links::new(shaping)))
+    }
+
+    fn with_links(size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
+        Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), meetings: Mutex::default(), links })
     }
 
     /// The communicator of one rank; each rank has exactly one.
@@ -35,7 +46,7 @@ impl ThreadWorld {
     }
 
     /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
-    /// [`CommError::Stopped`]. What has been exchanged can still be collected.
+    /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         // Meetings that are made after this look are made by ranks that see the flag.
@@ -45,8 +56,11 @@ impl ThreadWorld {
 
     fn meeting(&self, place: Place) -> Arc<Meeting> {
         let mut meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
-        let members = place.0.clone();
-        Arc::clone(meetings.entry(place).or_insert_with(|| Arc::new(Meeting::new(members))))
+        let meeting = |place: &Place| {
+            let link = self.links.as_ref().and_then(|links| links.link(place));
+            Arc::new(Meeting::new(place.0.clone(), link))
+        };
+        Arc::clone(meetings.entry(place).or_insert_with_key(meeting))
     }
 }
 
@@ -103,12 +117,27 @@ impl ThreadCommunicator {
         self.start(group.ranks(), channel, operation, Payload::Elements(buffer))
     }
 
+    fn sum(
+        &mut self,
+        group: &Group,
+        channel: Channel,
+        operation: Operation,
+        range: &Range<usize>,
+        buffer: Tagged,
+    ) -> Result<ThreadPending, CommError> {
+        match buffer.element_type() {
+            ElementType::F32 => self.collective(group, channel, operation, range, buffer),
+            element_type => Err(CommError::NotSummed { element_type }),
+        }
+    }
+
     /// From the first rank to the second.
     fn transfer(&mut self, ends: [usize; 2], edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
         if ends[0] == ends[1] {
             return Err(CommError::ToItself { rank: self.rank });
         }
-        let operation = Operation::Transfer { num_elements: buffer.len() };
+        let operation =
+            Operation::Transfer { num_elements: buffer.len(), element_type: buffer.element_type() };
         self.start(&ends, Channel::Edge(edge), operation, Payload::Elements(buffer))
     }
 }
@@ -130,7 +159,8 @@ impl Communicator for ThreadCommunicator {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        self.collective(group, Channel::Gather, Operation::AllGather { range: range.clone() }, &range, buffer)
+        let operation = Operation::AllGather { range: range.clone(), element_type: buffer.element_type() };
+        self.collective(group, Channel::Gather, operation, &range, buffer)
     }
 
     fn start_reduce_scatter(
@@ -139,13 +169,8 @@ impl Communicator for ThreadCommunicator {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        self.collective(
-            group,
-            Channel::Reduce,
-            Operation::ReduceScatter { range: range.clone() },
-            &range,
-            buffer,
-        )
+        let operation = Operation::ReduceScatter { range: range.clone() };
+        self.sum(group, Channel::Reduce, operation, &range, buffer)
     }
 
     fn start_all_reduce(
@@ -155,7 +180,7 @@ impl Communicator for ThreadCommunicator {
         buffer: Tagged,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        self.collective(group, channel, Operation::AllReduce { range: range.clone() }, &range, buffer)
+        self.sum(group, channel, Operation::AllReduce { range: range.clone() }, &range, buffer)
     }
 
     fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {

@@ -1,0 +1,267 @@
+//! Imitated links: when a message would arrive on hardware that is not there.
+//!
+//! Ranks that are threads hand their buffers over as fast as memory is. With a [`Shaping`] every message is late by
+//! what a link of its class would cost, and whoever waits for it sleeps meanwhile, so that the overlap of computes and
+//! messages can be studied on a machine with few cores. Nobody keeps the time: the arrival follows from when the last
+//! member joined and when the link was free, so whoever completes a meeting works it out once for all members, and it
+//! does not depend on who waits or when. Rejected: a thread that delivers messages (it takes turns with the computes
+//! that it should not disturb), and sleeping in the start (then nothing overlaps).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Channel;
+
+/// Links that a world of threads imitates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shaping {
+    /// Ranks `n k` to `n k + n - 1` share a node; 0 puts all ranks on one.
+    pub ranks_per_node: usize,
+    /// Links of ranks that share a node.
+    pub near: LinkShape,
+    /// Links of ranks on several nodes.
+    pub far: LinkShape,
+    /// Whether gathers and reductions of the same ranks occupy one link in turn, instead of one each.
+    pub shared: bool,
+}
+
+/// One class of links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkShape {
+    /// How much later than its last byte is sent a message arrives; the next message need not wait for that.
+    pub latency: Duration,
+    /// Bytes that a rank sends in a second. Infinity leaves the latency alone; 0 lets nothing through.
+    pub bytes_per_s: f64,
+}
+
+/// Members and channel; for a stage edge the members are sender and receiver.
+pub(super) type Place = (Vec<usize>, Channel);
+
+impl Shaping {
+    /// The class of the links between these ranks: far if they lie on more than one node.
+    fn shape(&self, ranks: &[usize]) -> LinkShape {
+        let mut nodes = ranks.iter().map(|rank| rank.checked_div(self.ranks_per_node));
+        let first = nodes.next();
+        if nodes.all(|node| Some(node) == first) { self.near } else { self.far }
+    }
+
+    /// The place whose link the operations of a place occupy.
+    fn lane(&self, (members, channel): &Place) -> Place {
+        let channel = match channel {
+            Channel::Reduce if self.shared => Channel::Gather,
+            &own => own,
+        };
+        (members.clone(), channel)
+    }
+}
+
+/// A message on its link, in nanoseconds since the world began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Passage {
+    /// The link is free again.
+    frees_ns: u64,
+    /// The message is there.
+    arrives_ns: u64,
+}
+
+impl LinkShape {
+    /// A message that its members have joined at `joined_ns`, over a link that is free from `free_ns` on: it starts when
+    /// both are past, occupies the link for its bytes, to the nearest nanosecond, and arrives a latency later.
+    fn passage(self, joined_ns: u64, free_ns: u64, num_bytes: u64) -> Passage {
+        // Casts to integers saturate, and NaN is not the maximum: a link that lets nothing through is busy for ever.
+        let occupied_ns = match num_bytes {
+            0 => 0,
+            _ => (num_bytes as f64 * 1e9 / self.bytes_per_s.max(0.0)).round() as u64,
+        };
+        let frees_ns = joined_ns.max(free_ns).saturating_add(occupied_ns);
+        Passage { frees_ns, arrives_ns: frees_ns.saturating_add(nanoseconds(self.latency)) }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// All links of a world, made when they are first used.
+#[derive(Debug)]
+pub(super) struct Links {
+    shaping: Shaping,
+    /// When the world began.
+    epoch: Instant,
+    lanes: Mutex<BTreeMap<Place, Arc<Link>>>,
+}
+
+impl Links {
+    pub(super) fn new(shaping: Shaping) -> Self {
+        Self { shaping, epoch: Instant::now(), lanes: Mutex::default() }
+    }
+
+    /// The link of a place; none within a rank.
+    pub(super) fn link(&self, place: &Place) -> Option<Arc<Link>> {
+        let members = &place.0;
+        if members.len() < 2 {
+            return None;
+        }
+        let link =
+            || Link { shape: self.shaping.shape(members), epoch: self.epoch, free_ns: Mutex::default() };
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(lanes.entry(self.shaping.lane(place)).or_insert_with(|| Arc::new(link()))))
+    }
+}
+
+/// One link, which messages occupy one after the other.
+#[derive(Debug)]
+pub(super) struct Link {
+    shape: LinkShape,
+    epoch: Instant,
+    free_ns: Mutex<u64>,
+}
+
+impl Link {
+    /// Sends a message whose last member has joined just now.
+    pub(super) fn carry(&self, num_bytes: u64) -> Arrival {
+        let mut free_ns = self.free_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read with the lock held, so that messages occupy the link in the order in which they came.
+        let joined_ns = nanoseconds(self.epoch.elapsed());
+        let passage = self.shape.passage(joined_ns, *free_ns, num_bytes);
+        *free_ns = passage.frees_ns;
+        Arrival { epoch: self.epoch, arrives_ns: passage.arrives_ns }
+    }
+}
+
+/// When a message is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    epoch: Instant,
+    arrives_ns: u64,
+}
+
+impl Arrival {
+    /// How long it takes from now on; zero once it is there.
+    pub(super) fn remaining(self) -> Duration {
+        Duration::from_nanos(self.arrives_ns).saturating_sub(self.epoch.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEVER: u64 = u64::MAX;
+
+    fn link(latency_ns: u64, bytes_per_s: f64) -> LinkShape {
+        LinkShape { latency: Duration::from_nanos(latency_ns), bytes_per_s }
+    }
+
+    #[test]
+    fn a_message_starts_when_it_is_joined_and_the_link_is_free() {
+        // 4 bytes a nanosecond.
+        let link = link(100, 4e9);
+        for (joined_ns, free_ns, num_bytes, frees_ns, arrives_ns) in [
+            (0, 0, 0, 0, 100),
+            (0, 0, 4000, 1000, 1100),
+            (50, 0, 4000, 1050, 1150),
+            (50, 50, 4000, 1050, 1150),
+            (50, 700, 4000, 1700, 1800),
+            (50, 700, 0, 700, 800),
+            (50, 700, 5, 701, 801),
+            (50, 700, 7, 702, 802),
+        ] {
+            let passage = link.passage(joined_ns, free_ns, num_bytes);
+            assert_eq!(passage, Passage { frees_ns, arrives_ns });
+        }
+    }
+
+    /// Against the quotient of integers, to the nearest.
+    #[test]
+    fn the_occupation_is_exact_to_the_nanosecond() {
+        for bytes_per_s in [1_u64, 3, 1000, 12_345_678, 999_999_937, 25_000_000_000] {
+            for num_bytes in [1_u64, 2, 3, 1023, 4096, 1_000_003, 8_388_608] {
+                let (numerator, denominator) =
+                    (u128::from(num_bytes) * 1_000_000_000, u128::from(bytes_per_s));
+                let expected = (numerator + denominator / 2) / denominator;
+                let passage = link(0, bytes_per_s as f64).passage(7, 5, num_bytes);
+                assert_eq!(u128::from(passage.frees_ns), 7 + expected, "{num_bytes} B at {bytes_per_s} B/s");
+            }
+        }
+    }
+
+    #[test]
+    fn back_to_back_messages_pay_the_latency_once() {
+        let link = link(1_000_000, 1e9);
+        let mut free_ns = 0;
+        let arrivals: Vec<u64> = [500, 0, 20, 1]
+            .map(|num_bytes| {
+                let passage = link.passage(10, free_ns, num_bytes);
+                free_ns = passage.frees_ns;
+                passage.arrives_ns
+            })
+            .into();
+        assert_eq!(arrivals, [1_000_510, 1_000_510, 1_000_530, 1_000_531]);
+    }
+
+    #[test]
+    fn no_bandwidth_lets_nothing_through_and_no_bound_leaves_the_latency() {
+        for bytes_per_s in [0.0, -1.0, f64::NAN] {
+            let passage = link(5, bytes_per_s).passage(3, 0, 1);
+            assert_eq!(passage, Passage { frees_ns: NEVER, arrives_ns: NEVER });
+            // What comes after it waits for ever too.
+            assert_eq!(link(5, bytes_per_s).passage(3, NEVER, 0).arrives_ns, NEVER);
+            assert_eq!(link(5, bytes_per_s).passage(3, 0, 0).arrives_ns, 8);
+        }
+        assert_eq!(link(5, f64::INFINITY).passage(3, 0, u64::MAX).arrives_ns, 8);
+        assert_eq!(LinkShape { latency: Duration::MAX, bytes_per_s: 1.0 }.passage(3, 0, 1).arrives_ns, NEVER);
+    }
+
+    #[test]
+    fn ranks_are_near_when_they_share_a_node() {
+        let (near, far) = (link(1, 1.0), link(2, 2.0));
+        for (ranks_per_node, ranks, expected) in [
+            (2, &[0, 1][..], near),
+            (2, &[2, 3], near),
+            (2, &[3, 2], near),
+            (2, &[1, 2], far),
+            (2, &[0, 1, 2, 3], far),
+            (2, &[1, 0, 5], far),
+            (3, &[0, 1, 2], near),
+            (1, &[0, 1], far),
+            (8, &[1, 5, 7], near),
+            (0, &[1, 500], near),
+        ] {
+            let shaping = Shaping { ranks_per_node, near, far, shared: false };
+            assert_eq!(shaping.shape(ranks), expected, "{ranks:?} with {ranks_per_node} ranks per node");
+        }
+    }
+
+    #[test]
+    fn gathers_and_reductions_of_the_same_ranks_alone_share_a_link() {
+        let channels = [
+            Channel::Gather,
+            Channel::Reduce,
+            Channel::Tied,
+            Channel::Words,
+            Channel::Edge(0),
+            Channel::Edge(1),
+        ];
+        let places: Vec<Place> = [vec![0, 1], vec![0, 2]]
+            .iter()
+            .flat_map(|ranks| channels.map(|channel| (ranks.clone(), channel)))
+            .collect();
+        for shared in [false, true] {
+            let links =
+                Links::new(Shaping { ranks_per_node: 2, near: link(1, 1.0), far: link(2, 2.0), shared });
+            let of = |place: &Place| links.link(place).expect("two ranks have a link");
+            for one in &places {
+                for other in &places {
+                    let both_bulk = [one, other]
+                        .iter()
+                        .all(|(_, channel)| matches!(channel, Channel::Gather | Channel::Reduce));
+                    let expected = one == other || shared && one.0 == other.0 && both_bulk;
+                    assert_eq!(Arc::ptr_eq(&of(one), &of(other)), expected, "{one:?} and {other:?}");
+                }
+            }
+            assert!(links.link(&(vec![3], Channel::Gather)).is_none());
+        }
+    }
+}
