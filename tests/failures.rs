@@ -16,17 +16,17 @@ use pipezero::config::{
 use pipezero::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::engine::{Engine, EngineError, Report};
 use pipezero::plan::Plan;
-use tests::{Case, Mask, RandomBatches, small_run};
+use tests::{Case, Mask, NO_ZERO, RandomBatches, small_run};
 
 /// Two stages on two data ranks: world ranks 0 and 1 run the first stage, 2 and 3 the second. Gathers, reductions and
 /// both directions of transfers are at work.
 fn run() -> Run {
     let zero = ZeroConfig {
         level: ZeroLevel::Zero3,
-        unit_layers: 1,
         resident_units: ResidencyConfig::Units(2),
         prefetch_units: 1,
         reduce: ReductionPolicy::Every,
+        ..NO_ZERO
     };
     small_run(Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK })
 }

@@ -6,6 +6,7 @@ mod custom_loss; // A loss of the user's own.
 mod evaluation; // Evaluating, saving and sampling leave training alone, on every grid alike.
 mod examples; // Run files in pages load.
 mod failures; // A rank that fails stops all, with one report.
+mod features; // Features, pair by pair, give the same bits.
 mod ignored_targets; // A step without a target.
 mod memory; // What ranks hold, against the plan and the process.
 mod mlp; // The small family on grids.

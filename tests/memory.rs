@@ -125,6 +125,7 @@ mod process {
             vocab_size: 512,
             tie_embeddings: false,
             init_std: 0.02,
+            dropout: 0.0,
         });
         Run { model, ..small_run(case) }
     }

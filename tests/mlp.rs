@@ -7,7 +7,7 @@ fn mlp(pipeline: usize, data: usize, tied: bool, level: ZeroLevel) -> Run {
     let zero = zero(level, ResidencyConfig::Units(2), 1);
     let case = Case { pipeline, data, num_micro_batches: 3, zero, tied, ..Case::ONE_RANK };
     let run = small_run(case);
-    Run { model: ModelConfig::Mlp(run.model.sizes().clone()), ..run }
+    Run { model: ModelConfig::Mlp(run.model.gpt().unwrap().clone()), ..run }
 }
 
 #[test]

@@ -3,22 +3,23 @@
 //! A rank that prefetches issues the gather of its next use before its current use begins, and does not wait for it
 //! before that one has ended: the whole compute lies between. Without prefetch nothing does.
 
-use pipezero::config::{ResidencyConfig, Run, ScheduleName, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::engine::Engine;
-use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run, zero};
+use tests::{Case, Mask, Schedule, WeightOrder, plan_and_batches, small_run, zero};
 
 fn zero3(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
     zero(ZeroLevel::Zero3, resident_units, prefetch_units)
 }
 
 /// The recorded weights of every rank in the second step of runs on several grids, one, several and fewer micro-batches
-/// than stages.
+/// than stages. Every stage has two units at least: a rank of a single one has nothing to fetch ahead.
 fn orders(zero: ZeroConfig) -> Vec<(String, WeightOrder)> {
     let mut orders = Vec::new();
     for (pipeline, data, num_micro_batches) in [(1, 2, 3), (2, 2, 1), (2, 2, 5), (4, 2, 3), (4, 1, 8)] {
-        for schedule in [ScheduleName::GPipe, ScheduleName::OneFOneB] {
+        for schedule in [Schedule::GPipe, Schedule::OneFOneB] {
             for tied in [false, true] {
-                let case = Case { pipeline, data, num_micro_batches, schedule, zero, tied, ..Case::ONE_RANK };
+                let grid = Case { pipeline, data, num_micro_batches, schedule, ..Case::ONE_RANK };
+                let case = Case { zero, tied, num_layers: 2 * pipeline.max(3), ..grid };
                 orders.extend(recorded(small_run(case), &format!("{case:?}")));
             }
         }

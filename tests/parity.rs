@@ -4,9 +4,12 @@
 use std::collections::HashMap;
 
 use pipezero::config::{
-    NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroConfig, ZeroLevel,
+    NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
-use tests::{Case, GRADIENT_CLIPPING, Mask, Trained, assert_bit_identical, assert_close, small_run, train};
+use tests::{
+    Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, assert_close, small_run,
+    train,
+};
 
 /// How a unit is cut, kept and fetched, and whether the head is tied. Every pair of values of two columns occurs in a row.
 const PAIRWISE: [(usize, Residency, usize, bool); 8] = [
@@ -32,7 +35,8 @@ fn zero(level: ZeroLevel, reduce: ReductionPolicy, row: usize) -> ZeroConfig {
         Residency::Strict => ResidencyConfig::Strict,
         Residency::OneMoreThanPrefetch => ResidencyConfig::Units(1 + prefetch_units),
     };
-    ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce }
+    let unit_layers = UnitLayersConfig::Layers(unit_layers);
+    ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
 
 /// One pipeline rank that shards as little as the policy allows.
@@ -54,11 +58,11 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
     for data in [1, 2, 3] {
         for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero3, Every), (Zero3, Last)] {
             for pipeline in [1, 2, 4] {
-                for schedule in [ScheduleName::GPipe, ScheduleName::OneFOneB] {
+                for schedule in [Schedule::GPipe, Schedule::OneFOneB] {
                     for (row, &(.., tied)) in PAIRWISE.iter().enumerate() {
                         let zero = zero(level, reduce, row);
-                        let case =
-                            Case { pipeline, data, num_micro_batches: 3, schedule, zero, tied, threads: 1 };
+                        let grid = Case { pipeline, data, num_micro_batches: 3, ..Case::ONE_RANK };
+                        let case = Case { schedule, zero, tied, ..grid };
                         let trained = train(small_run(case), Mask::Uneven);
                         let wanted = references
                             .entry((data, reduce == Every, tied))

@@ -42,7 +42,7 @@ fn gain(summary: &Summary) -> f64 {
 #[test]
 fn the_quickstart_beats_counting_pairs_and_without_attention_it_does_not() {
     let run = quickstart();
-    let sizes = GptConfig { ablation: Ablation::AttentionOutput, ..gpt_config(run.model.sizes()) };
+    let sizes = GptConfig { ablation: Ablation::AttentionOutput, ..gpt_config(run.model.gpt().unwrap()) };
     let without_attention = gpt2::build(&sizes).expect("the quickstart's sizes");
     let ablated = train(Plan::with_model(run.clone(), without_attention).expect("a valid run"));
     let whole = train(Plan::new(run).expect("a valid run"));

@@ -5,7 +5,9 @@
 //! costs `2 * 8 * 3 = 48` all-gathers. With one unit that may stay, two uses in a row share a gather:
 //! `docs/zero.md` derives 39, 37, 35 and 33.
 
-use pipezero::config::{GptConfig, ModelConfig, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero::config::{
+    GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
+};
 use pipezero::engine::{Engine, StepReport};
 use pipezero::memory::Category;
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
@@ -16,7 +18,10 @@ const NUM_UNITS: usize = 3;
 
 /// The example at a width that runs in a moment. Embedding and head are untied: they join the first and the last unit.
 fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
-    let zero = ZeroConfig { unit_layers: 4, ..zero(ZeroLevel::Zero3, resident_units, prefetch_units) };
+    let zero = ZeroConfig {
+        unit_layers: UnitLayersConfig::Layers(4),
+        ..zero(ZeroLevel::Zero3, resident_units, prefetch_units)
+    };
     let num_micro_batches = NUM_MICRO_BATCHES as usize;
     let case = Case { pipeline: 4, data: 2, num_micro_batches, zero, ..Case::ONE_RANK };
     let model = ModelConfig::Gpt2(GptConfig {
@@ -27,6 +32,7 @@ fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
         vocab_size: 11,
         tie_embeddings: false,
         init_std: 0.02,
+        dropout: 0.0,
     });
     Run { model, ..small_run(case) }
 }

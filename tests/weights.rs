@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel};
 use pipezero::engine::Engine;
 use tests::{Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, weights_of, zero};
 
@@ -11,7 +11,10 @@ use tests::{Case, Mask, Weights, assert_same_weights, plan_and_batches, small_ru
 fn run(pipeline: usize, data: usize, level: ZeroLevel, tied: bool) -> Run {
     // Units of other sizes, so that a parameter lies elsewhere in its unit and is cut into shards elsewhere.
     let unit_layers = 1 + pipeline % 2;
-    let zero = ZeroConfig { unit_layers, ..zero(level, ResidencyConfig::Units(2), 1) };
+    let zero = ZeroConfig {
+        unit_layers: UnitLayersConfig::Layers(unit_layers),
+        ..zero(level, ResidencyConfig::Units(2), 1)
+    };
     let case = Case { pipeline, data, num_micro_batches: 6 / data, zero, tied, ..Case::ONE_RANK };
     small_run(case)
 }

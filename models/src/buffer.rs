@@ -8,7 +8,7 @@ use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Storage, Tensor};
 use half::{bf16, f16};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use crate::element::{Element, ElementType};
 use crate::error::ModelError;
@@ -100,25 +100,29 @@ impl Buffer {
         op.result.into_inner().expect("the operation ran exactly once")
     }
 
-    /// Copies the first `len` elements of `source`, converted where the types differ: exactly to a wider type, to
-    /// nearest even to a narrower one.
+    /// Copies a range of another buffer to the elements from `start` on: bit for bit where the types are equal, otherwise
+    /// converted, exactly to a wider type and to nearest even to a narrower one.
     ///
     /// # Panics
-    /// If either buffer is shorter.
-    pub fn copy_from(&mut self, source: &Self, len: usize) {
+    /// If the range, or as many elements from `start` on, reach beyond a buffer.
+    pub fn copy_from(&mut self, start: usize, source: &Self, range: Range<usize>) {
         match source.element_type {
-            ElementType::F32 => self.copy_from_type::<f32>(source, len),
-            ElementType::Bf16 => self.copy_from_type::<bf16>(source, len),
-            ElementType::F16 => self.copy_from_type::<f16>(source, len),
+            ElementType::F32 => self.copy_from_type::<f32>(start, source, range),
+            ElementType::Bf16 => self.copy_from_type::<bf16>(start, source, range),
+            ElementType::F16 => self.copy_from_type::<f16>(start, source, range),
         }
     }
 
-    fn copy_from_type<S: Element>(&mut self, source: &Self, len: usize) {
-        let source = &source.read_as::<S>()[..len];
+    fn copy_from_type<S: Element>(&mut self, start: usize, source: &Self, range: Range<usize>) {
+        let here = start..start + range.len();
+        let source = &source.read_as::<S>()[range];
+        if self.element_type == S::TYPE {
+            return self.write_as(|out: &mut [S]| out[here].copy_from_slice(source));
+        }
         match self.element_type {
-            ElementType::F32 => self.write_as::<f32, _>(|out| convert::convert(source, &mut out[..len])),
-            ElementType::Bf16 => self.write_as::<bf16, _>(|out| convert::convert(source, &mut out[..len])),
-            ElementType::F16 => self.write_as::<f16, _>(|out| convert::convert(source, &mut out[..len])),
+            ElementType::F32 => self.write_as::<f32, _>(|out| convert::convert(source, &mut out[here])),
+            ElementType::Bf16 => self.write_as::<bf16, _>(|out| convert::convert(source, &mut out[here])),
+            ElementType::F16 => self.write_as::<f16, _>(|out| convert::convert(source, &mut out[here])),
         }
     }
 
@@ -184,13 +188,37 @@ mod tests {
         for (first, second) in TYPES.into_iter().flat_map(|first| TYPES.map(|second| (first, second))) {
             let [mut a, mut b] = [first, second].map(|of| Buffer::zeros_of(6, of).unwrap());
             let mut back = Buffer::zeros(6).unwrap();
-            a.copy_from(&source, 5);
-            b.copy_from(&a, 5);
-            back.copy_from(&b, 5);
+            a.copy_from(0, &source, 0..5);
+            b.copy_from(0, &a, 0..5);
+            back.copy_from(0, &b, 0..5);
             assert_eq!(back.read()[..5], values, "{first:?} {second:?}");
             assert_eq!(back.read()[5], 0.0);
             assert_eq!((b.element_type(), b.len()), (second, 6));
         }
+    }
+
+    #[test]
+    fn a_range_goes_to_its_place_and_nowhere_else() {
+        for (first, second) in TYPES.into_iter().flat_map(|first| TYPES.map(|second| (first, second))) {
+            let source = Buffer::from_vec(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0]).unwrap();
+            let [mut a, mut b] = [first, second].map(|of| Buffer::zeros_of(6, of).unwrap());
+            a.copy_from(1, &source, 0..5);
+            b.copy_from(3, &a, 2..4);
+            let mut wide = Buffer::zeros(6).unwrap();
+            wide.copy_from(0, &b, 0..6);
+            assert_eq!(wide.read()[..], [0.0, 0.0, 0.0, 2.0, 3.0, 0.0], "{first:?} {second:?}");
+        }
+    }
+
+    /// Other values may lie in a buffer, packed, so even a signalling NaN is moved as it is.
+    #[test]
+    fn a_copy_between_equal_types_keeps_every_bit() {
+        let patterns: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        let source = Buffer::from_vec(patterns.clone()).unwrap();
+        let mut copy = Buffer::zeros_of(patterns.len(), ElementType::Bf16).unwrap();
+        copy.copy_from(0, &source, 0..patterns.len());
+        let bits = |values: &[bf16]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&copy.read_as::<bf16>()), bits(&patterns));
     }
 
     #[test]

@@ -136,6 +136,7 @@ mod tests {
             stages: vec![StageFacts {
                 num_activation_slots: 1,
                 input_cut_elements: 0,
+                num_gradient_send_buffers: 2,
                 output_cut_elements: 0,
                 local_output_elements: 0,
                 units: units.map(unit).to_vec(),

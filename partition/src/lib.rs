@@ -95,5 +95,5 @@ pub use role::{LayerRole, Tying};
 pub use split::{Split, SplitError};
 pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume};
 pub use uniform::uniform;
-pub use units::{Unit, UnitError, UnitLayers, UnitSplit};
+pub use units::{Unit, UnitError, UnitLayers, UnitSplit, units_of_stage};
 pub use zero::{ReductionPolicy, Sharding, ZeroLevel};

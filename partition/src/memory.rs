@@ -18,7 +18,7 @@
 //! | | `+ b_a * max recompute` | room for what one checkpointed segment recomputes |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
-//! | | `+ b_a * sum over stages of 2 * input cut` | two gradient send buffers |
+//! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
 //!
 //! A tied weight whose two uses are on one rank has its parameters and optimizer state once and its gradients twice,
 //! an accumulator for each use, so that the sum does not depend on the grid. A persistent unit is whole between uses
@@ -70,6 +70,8 @@ pub struct StageFacts {
     /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
     /// this rank too.
     pub input_cut_elements: u64,
+    /// g: buffers out of which the gradient of that activation is sent.
+    pub num_gradient_send_buffers: u64,
     /// Elements of the activation sent for a micro-batch; 0 on the last stage, and where the next stage lies on this
     /// rank too.
     pub output_cut_elements: u64,
@@ -178,8 +180,12 @@ impl RankFacts {
         let inputs = sum(self.stages.iter().map(|stage| stage.input_cut_elements));
         let outputs = sum(self.stages.iter().map(|stage| stage.output_cut_elements));
         let received = 2 * (inputs + outputs);
-        let gradients_sent = 2 * inputs;
-        product(self.element_bytes.activation, received + gradients_sent)
+        let sent = self
+            .stages
+            .iter()
+            .map(|stage| product(stage.num_gradient_send_buffers, stage.input_cut_elements.into()))
+            .fold(0, u128::saturating_add);
+        product(self.element_bytes.activation, received.saturating_add(sent))
     }
 
     fn units(&self) -> impl Iterator<Item = &UnitFacts> {

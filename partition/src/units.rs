@@ -95,12 +95,7 @@ impl UnitSplit {
         let units = split
             .stages()
             .enumerate()
-            .flat_map(|(stage, layers)| {
-                let cuts = unit_starts(graph, layers.clone(), unit_layers);
-                let ends = cuts.clone().into_iter().skip(1).chain([layers.end]);
-                let unit = |(start, end)| Unit { stage, layers: start..end, tying: graph.layer(start).tying };
-                cuts.into_iter().zip(ends).map(unit).collect::<Vec<_>>()
-            })
+            .flat_map(|(stage, layers)| units_of_stage(graph, stage, layers, unit_layers))
             .collect();
         Ok(Self { units })
     }
@@ -130,6 +125,24 @@ impl<'a> IntoIterator for &'a UnitSplit {
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
+}
+
+/// The units that a stage of these layers would have: what a splitter asks for stages that may yet be.
+///
+/// Blocks that [`UnitLayers::Half`] cannot cut stay whole here; [`UnitSplit::new`] refuses them.
+///
+/// # Panics
+/// If there are no such layers.
+pub fn units_of_stage(
+    graph: &LayerGraph,
+    stage: usize,
+    layers: Range<usize>,
+    unit_layers: UnitLayers,
+) -> Vec<Unit> {
+    let starts = unit_starts(graph, layers.clone(), unit_layers);
+    let ends = starts.clone().into_iter().skip(1).chain([layers.end]);
+    let unit = |(start, end)| Unit { stage, layers: start..end, tying: graph.layer(start).tying };
+    starts.into_iter().zip(ends).map(unit).collect()
 }
 
 /// Whether every block can be cut.

@@ -2,6 +2,7 @@
 
 import gpt2
 import learning_rates
+import loss_scales
 import optimizers
 
 
@@ -10,6 +11,7 @@ def main() -> None:
         gpt2.make(tied)
     optimizers.make()
     learning_rates.make()
+    loss_scales.make()
 
 
 if __name__ == "__main__":

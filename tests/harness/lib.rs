@@ -3,12 +3,14 @@
 mod batches;
 mod recorded;
 mod runs;
+mod schedule;
 mod spread;
 mod trained;
 
 pub use batches::{Mask, RandomBatches};
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
-pub use runs::{Case, GRADIENT_CLIPPING, small_gpt, small_run, zero};
+pub use runs::{Case, GRADIENT_CLIPPING, NO_ZERO, small_gpt, small_run, zero};
+pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{
     Trained, Weights, assert_bit_identical, assert_close, assert_same_weights, plan_and_batches, train,

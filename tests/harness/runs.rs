@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use pipezero::config::*;
 
+use crate::Schedule;
+
 /// What differs between the runs of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
     /// Pipeline degree.
     pub pipeline: usize,
@@ -14,13 +16,21 @@ pub struct Case {
     /// Micro-batches of a step and data rank.
     pub num_micro_batches: usize,
     /// Schedule.
-    pub schedule: ScheduleName,
+    pub schedule: Schedule,
     /// ZeRO.
     pub zero: ZeroConfig,
     /// Whether the head uses the embedding's weight.
     pub tied: bool,
     /// Threads of a rank.
     pub threads: usize,
+    /// Transformer blocks.
+    pub num_layers: usize,
+    /// Type of parameters and activations.
+    pub precision: Precision,
+    /// What is recomputed.
+    pub checkpointing: Checkpointing,
+    /// What is dropped.
+    pub dropout: f64,
 }
 
 impl Case {
@@ -29,18 +39,27 @@ impl Case {
         pipeline: 1,
         data: 1,
         num_micro_batches: 2,
-        schedule: ScheduleName::OneFOneB,
-        zero: ZeroConfig {
-            level: ZeroLevel::Zero0,
-            unit_layers: 1,
-            resident_units: ResidencyConfig::Units(1),
-            prefetch_units: 0,
-            reduce: ReductionPolicy::Last,
-        },
+        schedule: Schedule::OneFOneB,
+        zero: NO_ZERO,
         tied: false,
         threads: 1,
+        num_layers: 5,
+        precision: Precision::F32,
+        checkpointing: Checkpointing::Off,
+        dropout: 0.0,
     };
 }
+
+/// ZeRO-0, for what does not matter to be filled in.
+pub const NO_ZERO: ZeroConfig = ZeroConfig {
+    level: ZeroLevel::Zero0,
+    unit_layers: UnitLayersConfig::Layers(1),
+    resident_units: ResidencyConfig::Units(1),
+    prefetch_units: 0,
+    reduce: ReductionPolicy::Last,
+    param_persistence_threshold: 0,
+    model_persistence_threshold: u64::MAX,
+};
 
 /// ZeRO at `level` with units of one block, reducing gradients when the run file's defaults do.
 pub fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
@@ -48,7 +67,7 @@ pub fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: u
         ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
         ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
     };
-    ZeroConfig { level, unit_layers: 1, resident_units, prefetch_units, reduce }
+    ZeroConfig { level, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
 
 /// The limit of the gradient norm, low enough to bite at every step.
@@ -64,6 +83,7 @@ pub fn small_gpt(tied: bool) -> GptConfig {
         vocab_size: 17,
         tie_embeddings: tied,
         init_std: 0.2,
+        dropout: 0.0,
     }
 }
 
@@ -72,13 +92,18 @@ pub fn small_gpt(tied: bool) -> GptConfig {
 pub fn small_run(case: Case) -> Run {
     let micro_batch_size = 2;
     Run {
-        model: ModelConfig::Gpt2(small_gpt(case.tied)),
+        model: ModelConfig::Gpt2(GptConfig {
+            num_layers: case.num_layers,
+            dropout: case.dropout,
+            ..small_gpt(case.tied)
+        }),
         data: DataConfig { text: Vec::new(), validation: 0.0 },
         evaluation: EvaluationConfig { every: 0, batches: 1 },
         parallel: ParallelConfig {
             pipeline: case.pipeline,
             data: case.data,
-            schedule: case.schedule,
+            schedule: case.schedule.config(case.pipeline),
+            virtual_stages: case.schedule.virtual_stages(),
             partition: PartitionConfig::Uniform,
         },
         batch: BatchConfig {
@@ -101,7 +126,10 @@ pub fn small_run(case: Case) -> Run {
             warmup_type: WarmupType::Linear,
         }),
         gradient_clipping: GRADIENT_CLIPPING,
-        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60) },
+        precision: case.precision,
+        checkpointing: case.checkpointing,
+        memory_bytes: None,
+        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60), links: None },
         threads: case.threads,
         steps: 5,
         seed: 7,

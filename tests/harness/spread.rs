@@ -1,11 +1,11 @@
 //! Runs that differ in everything that shapes what ranks hold and send.
 
 use pipezero::config::{
-    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroConfig,
-    ZeroLevel,
+    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig,
+    ZeroConfig, ZeroLevel,
 };
 
-use crate::{Case, small_run};
+use crate::{Case, NO_ZERO, Schedule, small_run};
 
 /// One run, and what it is, for messages.
 #[derive(Clone, Debug)]
@@ -42,7 +42,8 @@ const fn zero(
     prefetch_units: usize,
     unit_layers: usize,
 ) -> ZeroConfig {
-    ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce }
+    let unit_layers = UnitLayersConfig::Layers(unit_layers);
+    ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
 
 /// What differs beside the grid and ZeRO.
@@ -50,7 +51,7 @@ const fn zero(
 struct Work {
     num_micro_batches: usize,
     micro_batch_size: usize,
-    schedule: ScheduleName,
+    schedule: Schedule,
     optimizer: Optimizer,
     family: Family,
 }
@@ -72,7 +73,7 @@ enum Family {
 const WORK: [Work; 7] = {
     use Family::{Gpt2, Mlp};
     use Optimizer::{AdamW, Sgd};
-    use ScheduleName::{GPipe, OneFOneB};
+    use Schedule::{GPipe, OneFOneB};
     [
         work(1, 2, OneFOneB, AdamW, Gpt2),
         work(2, 1, GPipe, Sgd { momentum: 0.9 }, Gpt2),
@@ -87,7 +88,7 @@ const WORK: [Work; 7] = {
 const fn work(
     num_micro_batches: usize,
     micro_batch_size: usize,
-    schedule: ScheduleName,
+    schedule: Schedule,
     optimizer: Optimizer,
     family: Family,
 ) -> Work {
@@ -126,7 +127,7 @@ fn run(case: Case, work: Work) -> Run {
     run.batch.micro_batch_size = work.micro_batch_size;
     run.batch.train_batch_size = work.micro_batch_size * work.num_micro_batches * case.data;
     if let Family::Mlp = work.family {
-        run.model = ModelConfig::Mlp(run.model.sizes().clone());
+        run.model = ModelConfig::Mlp(run.model.gpt().unwrap().clone());
     }
     if let Optimizer::Sgd { momentum } = work.optimizer {
         let no_decay = NoDecay::OneDimensional;

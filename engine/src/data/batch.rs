@@ -27,6 +27,28 @@ impl TokenBatch {
     }
 }
 
+/// Micro-batches of zeros: for models that read no tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Zeros;
+
+impl BatchSource for Zeros {
+    fn micro_batch(
+        &self,
+        _step: u64,
+        _data_rank: usize,
+        _micro_batch: usize,
+        batch: &mut TokenBatch,
+    ) -> Result<(), BatchError> {
+        batch.inputs.fill(0);
+        batch.targets.fill(0);
+        Ok(())
+    }
+
+    fn epoch(&self, _step: u64) -> f64 {
+        0.0
+    }
+}
+
 /// What is wrong with a micro-batch that a source gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -14,7 +14,7 @@ mod sampler;
 mod split;
 mod text;
 
-pub use batch::{BatchError, BatchFault, BatchLayout, BatchSource, TextBatches, TokenBatch};
+pub use batch::{BatchError, BatchFault, BatchLayout, BatchSource, TextBatches, TokenBatch, Zeros};
 pub use corpus::{Corpus, DataError, NoBatches};
 pub use ngram::{NgramCrossEntropy, VOCAB_SIZE, ngram_cross_entropy};
 pub use sampler::Permutation;

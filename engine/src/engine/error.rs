@@ -40,6 +40,17 @@ pub enum EngineError {
         /// What the system can give.
         available_bytes: u64,
     },
+    /// fp16 overflowed although the loss scale was already the least.
+    #[error(
+        "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \
+         `fp16.min_loss_scale` or learning rate, or use bf16"
+    )]
+    LossScale {
+        /// The step.
+        step: u64,
+        /// Its scale.
+        scale: f64,
+    },
     /// A prompt with a token that the model does not know.
     #[error("the prompt has token {token}, but the model knows tokens below vocab_size {vocab_size}")]
     PromptToken {

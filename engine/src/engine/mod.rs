@@ -20,7 +20,7 @@ use worker::{Answer, Command};
 use crate::data::BatchSource;
 use crate::executor::{Event, StepInputs};
 use crate::memory::{self, Category, Ledger};
-use crate::optimizer::LearningRate;
+use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::plan::Plan;
 use crate::shard::Purpose;
 
@@ -33,8 +33,11 @@ pub struct Engine {
     plan: Arc<Plan>,
     ranks: Ranks,
     learning_rate: LearningRate,
+    loss_scaler: Option<LossScaler>,
     /// Steps done.
     step: u64,
+    /// Steps done that did not overflow.
+    update: u64,
 }
 
 impl Engine {
@@ -74,7 +77,8 @@ impl Engine {
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, recording)?;
-        let mut engine = Self { plan, ranks, learning_rate, step: 0 };
+        let loss_scaler = LossScaler::new(plan.run().precision);
+        let mut engine = Self { plan, ranks, learning_rate, loss_scaler, step: 0, update: 0 };
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
     }
@@ -87,16 +91,41 @@ impl Engine {
     /// One optimizer step on the next batch of the source.
     ///
     /// # Errors
-    /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
+    /// When a rank stops; the report names every rank's instruction. [`EngineError::LossScale`] where fp16 overflows at
+    /// the least loss scale. No step is half done on disk, but the weights in
     /// memory are lost.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
-        let step = self.step + 1;
-        let learning_rate = self.learning_rate.at(step);
-        let answers = self.ranks.ask(&Command::Train(StepInputs { step, learning_rate }))?;
+        let (step, update) = (self.step + 1, self.update + 1);
+        let learning_rate = self.learning_rate.at(update);
+        let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
+        let inputs = StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0) };
+        let outcomes = outcomes(self.ranks.ask(&Command::Train(inputs))?);
+        let overflowed = outcomes.first().is_some_and(|first| first.overflowed);
         self.step = step;
-        let report = StepReport::new(step, learning_rate, outcomes(answers));
+        self.update += u64::from(!overflowed);
+        let report = StepReport::new(inputs, loss_scale, outcomes);
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
+        self.update_loss_scale(step, overflowed)?;
         Ok(report)
+    }
+
+    /// Takes note of whether a step overflowed, and tells of every step that was left out.
+    fn update_loss_scale(&mut self, step: u64, overflowed: bool) -> Result<(), EngineError> {
+        let Some(scaler) = &mut self.loss_scaler else { return Ok(()) };
+        let scale = scaler.scale();
+        let change = scaler.update(overflowed);
+        match (overflowed, change) {
+            (_, ScaleChange::Exhausted) => return Err(EngineError::LossScale { step, scale }),
+            (true, ScaleChange::To(next)) => {
+                tracing::warn!(step, scale, next, "a gradient overflowed: step left out, loss scale lowered");
+            }
+            (true, ScaleChange::Kept) => {
+                tracing::warn!(step, scale, "a gradient overflowed: step left out, loss scale kept");
+            }
+            (false, ScaleChange::To(next)) => tracing::info!(step, scale, next, "loss scale raised"),
+            (false, ScaleChange::Kept) => {}
+        }
+        Ok(())
     }
 
     /// The loss of batch `batch` (from 1) of `source`, without gradients; the weights stay as they are.

@@ -1,9 +1,11 @@
 //! What a step and an evaluation tell.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::comm::Traffic;
-use crate::executor::RankOutcome;
+use crate::executor::{RankOutcome, StepInputs, Waited};
 use crate::memory::{Ledger, RankMemory};
 
 /// What came out of one training step.
@@ -11,7 +13,7 @@ use crate::memory::{Ledger, RankMemory};
 pub struct StepReport {
     /// The step, from 1.
     pub step: u64,
-    /// Mean loss of the step before the update, nats per target; `None` if no target carries loss.
+    /// Mean loss of the step before the update, nats per target; `None` if no target carries loss or fp16 overflowed.
     pub loss: Option<f64>,
     /// Norm of all gradients before clipping.
     pub gradient_norm: f64,
@@ -19,29 +21,39 @@ pub struct StepReport {
     pub learning_rate: f64,
     /// Targets that carry loss.
     pub num_targets: u64,
-    /// Whether the weights were left as they are, since no target carries loss.
+    /// What the loss was multiplied by; `None` but in fp16.
+    pub loss_scale: Option<f64>,
+    /// Whether the weights were left as they are: a gradient overflowed in fp16, or no target carries loss.
     pub skipped: bool,
     /// The longest rank's time, seconds.
     pub step_s: f64,
-    /// Mean seconds that a rank waited for others: transfers that nothing hid, and the pipeline's bubble.
+    /// Mean seconds that a rank waited for gathers and reductions of the step that nothing hid.
     pub exposed_comm_s: f64,
+    /// Mean seconds that a rank waited for others in all: those, the pipeline's bubble, exposed transfers between stages
+    /// and the end of the step.
+    pub idle_s: f64,
     pub(crate) ranks: Vec<RankOutcome>,
 }
 
 impl StepReport {
-    pub(super) fn new(step: u64, learning_rate: f64, ranks: Vec<RankOutcome>) -> Self {
+    pub(super) fn new(inputs: StepInputs, loss_scale: Option<f64>, ranks: Vec<RankOutcome>) -> Self {
         let first = ranks.first().expect("a grid has at least one rank");
         let num_targets = first.record.num_targets();
-        let waited: f64 = ranks.iter().map(|rank| rank.waited.as_secs_f64()).sum();
+        let mean = |waited: fn(Waited) -> Duration| {
+            let sum: f64 = ranks.iter().map(|rank| waited(rank.waited).as_secs_f64()).sum();
+            sum / ranks.len() as f64
+        };
         Self {
-            step,
-            loss: (num_targets > 0).then(|| first.record.mean_loss()),
+            step: inputs.step,
+            loss: first.record.mean_loss(),
             gradient_norm: first.gradient_norm,
-            learning_rate,
+            learning_rate: inputs.learning_rate,
             num_targets,
-            skipped: num_targets == 0,
+            loss_scale,
+            skipped: num_targets == 0 || first.overflowed,
             step_s: ranks.iter().map(|rank| rank.elapsed.as_secs_f64()).fold(0.0, f64::max),
-            exposed_comm_s: waited / ranks.len() as f64,
+            exposed_comm_s: mean(Waited::exposed),
+            idle_s: mean(Waited::total),
             ranks,
         }
     }
@@ -53,7 +65,7 @@ impl StepReport {
 
     /// Share of the step that ranks spent waiting for others, mean over the ranks: bubble and exposed transfers.
     pub fn idle_share(&self) -> f64 {
-        if self.step_s > 0.0 { self.exposed_comm_s / self.step_s } else { 0.0 }
+        if self.step_s > 0.0 { self.idle_s / self.step_s } else { 0.0 }
     }
 }
 
@@ -69,8 +81,7 @@ pub struct EvalReport {
 impl EvalReport {
     pub(super) fn new(ranks: &[RankOutcome]) -> Self {
         let record = &ranks.first().expect("a grid has at least one rank").record;
-        let num_targets = record.num_targets();
-        Self { loss: (num_targets > 0).then(|| record.mean_loss()), num_targets }
+        Self { loss: record.mean_loss(), num_targets: record.num_targets() }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pipezero_models::ModelError;
+use pipezero_models::{ElementType, ModelError};
 use pipezero_schedule::{Stage, Unit};
 
 use crate::memory::{Category, Ledger, Tagged};
@@ -17,11 +17,11 @@ pub(crate) struct Activations {
     slots: BTreeMap<Stage, Vec<Slot>>,
     /// Activations between units: one is read, the other written, then they swap.
     pub(crate) stream: [Tagged; 2],
-    /// The gradient that runs down through the units.
+    /// The gradient that runs down through the units, f32.
     pub(crate) gradient: Tagged,
-    /// What a recomputed segment saves; empty, since no unit is checkpointed yet.
+    /// Room for what checkpointed layers recompute.
     pub(crate) recomputed: Tagged,
-    /// Scratch of whichever unit runs.
+    /// Scratch of whichever unit runs, f32.
     pub(crate) workspace: Tagged,
 }
 
@@ -30,13 +30,19 @@ pub(crate) struct Activations {
 pub(crate) struct Slot {
     /// What each unit saved.
     pub(crate) saved: BTreeMap<Unit, Tagged>,
-    /// The stage's output, lent while it is sent; empty in a stage that sends nothing.
+    /// The stage's output, lent while it is sent; empty in a stage that sends nothing. Where the next stage lies on the
+    /// same rank, it holds the output's gradient once that stage has made it.
     pub(crate) output: Loan<Tagged>,
 }
 
 impl Activations {
-    pub(crate) fn new(sizes: &RankSizes, ledger: &Arc<Ledger>) -> Result<Self, ModelError> {
-        let zeros = |len| Tagged::zeros(len, Category::Activations, ledger);
+    pub(crate) fn new(
+        sizes: &RankSizes,
+        element_type: ElementType,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self, ModelError> {
+        let zeros = |len| Tagged::zeros_of(len, element_type, Category::Activations, ledger);
+        let wide = |len| Tagged::zeros(len, Category::Activations, ledger);
         let mut slots = BTreeMap::new();
         for stage in &sizes.stages {
             let stage_slots = (0..stage.num_slots)
@@ -53,9 +59,9 @@ impl Activations {
         Ok(Self {
             slots,
             stream: [zeros(sizes.stream_len)?, zeros(sizes.stream_len)?],
-            gradient: zeros(sizes.gradient_len)?,
-            recomputed: zeros(0)?,
-            workspace: zeros(sizes.workspace_len)?,
+            gradient: wide(sizes.gradient_len)?,
+            recomputed: zeros(sizes.recompute_len)?,
+            workspace: wide(sizes.workspace_len)?,
         })
     }
 

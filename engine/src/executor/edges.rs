@@ -1,13 +1,14 @@
-//! The buffers of a rank's stage edges: two to receive into for each incoming edge, two to send gradients from.
+//! The buffers of a rank's stage edges: two to receive into for each incoming edge, and as many to send gradients from as
+//! the program needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pipezero_models::ModelError;
+use pipezero_models::{ElementType, ModelError};
 use pipezero_schedule::{Edge, MicroBatch};
 
 use crate::memory::{Category, Ledger, Tagged};
-use crate::plan::{BUFFERS_PER_EDGE, RankSizes};
+use crate::plan::{EdgeBuffers, RankSizes};
 
 /// The edges that this rank has an end of.
 #[derive(Debug, Default)]
@@ -18,11 +19,16 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    pub(crate) fn new(sizes: &RankSizes, ledger: &Arc<Ledger>) -> Result<Self, ModelError> {
+    pub(crate) fn new(
+        sizes: &RankSizes,
+        element_type: ElementType,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self, ModelError> {
         let mut free: BTreeMap<Edge, Vec<Tagged>> = BTreeMap::new();
-        for &(edge, len) in &sizes.edge_buffers {
-            for _ in 0..BUFFERS_PER_EDGE {
-                free.entry(edge).or_default().push(Tagged::zeros(len, Category::Communication, ledger)?);
+        for &EdgeBuffers { edge, num_buffers, len } in &sizes.edge_buffers {
+            for _ in 0..num_buffers {
+                let buffer = Tagged::zeros_of(len, element_type, Category::Communication, ledger)?;
+                free.entry(edge).or_default().push(buffer);
             }
         }
         Ok(Self { free, held: BTreeMap::new() })
@@ -33,7 +39,7 @@ impl Edges {
         self.free
             .get_mut(&edge)
             .and_then(Vec::pop)
-            .expect("a checked program uses two buffers of an edge at most")
+            .expect("a checked program uses no more buffers of an edge than it says")
     }
 
     pub(crate) fn give_back(&mut self, edge: Edge, buffer: Tagged) {

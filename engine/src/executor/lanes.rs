@@ -10,7 +10,7 @@ use super::rank::Rank;
 use super::recorder::EventKind;
 use crate::comm::{Channel, Communicator, Pending};
 use crate::memory::Tagged;
-use crate::shard::Weights;
+use crate::shard::{GatheredCopy, Weights};
 
 /// An operation under way, and what becomes of its buffer.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct InFlight<P> {
 
 #[derive(Clone, Copy, Debug)]
 enum Landing {
-    Unshard { unit: Unit },
+    Unshard { unit: Unit, place: usize },
     Reduce { unit: Unit },
     ReduceLast { unit: Unit },
     GatherAfterStep { unit: Unit },
@@ -44,24 +44,27 @@ impl Landing {
 }
 
 impl<C: Communicator> Rank<C> {
-    pub(super) fn unshard(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
+    pub(super) fn unshard(
+        &mut self,
+        program: &CheckedProgram,
+        index: usize,
+        unit: Unit,
+    ) -> Result<(), Cause> {
         let layout = self.stores[&unit].layout;
-        let mut buffer =
-            self.gather_buffers.pop().expect("a checked program gathers no more units than its budget holds");
+        let place = program.gather_buffer(self.pipeline_rank, index);
+        let mut buffer = self.gather_buffers[place].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
         let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };
-        let shard = shard.read();
-        buffer.write(|values| values[layout.shard(self.data_rank)].copy_from_slice(&shard));
-        drop(shard);
+        buffer.copy_from(layout.shard(self.data_rank).start, shard, 0..layout.shard_len());
         let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
-        self.fly(index, pending, Landing::Unshard { unit });
+        self.fly(index, pending, Landing::Unshard { unit, place });
         Ok(())
     }
 
     pub(super) fn reshard(&mut self, unit: Unit) {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
-        let buffer = store.gathered.pop_front().expect("a checked program reshards what is gathered");
-        self.gather_buffers.push(buffer);
+        let copy = store.gathered.pop_front().expect("a checked program reshards what is gathered");
+        self.gather_buffers[copy.place].give_back(copy.buffer);
     }
 
     pub(super) fn reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
@@ -145,7 +148,7 @@ impl<C: Communicator> Rank<C> {
             self.positions.set(self.comm.rank(), here(row[first.index]));
             let start = Instant::now();
             let buffer = first.pending.wait()?;
-            self.waited += start.elapsed();
+            self.waited.add(lane, start.elapsed());
             self.land(first.landing, buffer);
             self.recorder.record(first.index, EventKind::Ended);
         }
@@ -165,7 +168,9 @@ impl<C: Communicator> Rank<C> {
 
     fn land(&mut self, landing: Landing, mut buffer: Tagged) {
         match landing {
-            Landing::Unshard { unit } => self.store_mut(unit).gathered.push_back(buffer),
+            Landing::Unshard { unit, place } => {
+                self.store_mut(unit).gathered.push_back(GatheredCopy { buffer, place });
+            }
             Landing::Reduce { unit } => {
                 let shard = self.stores[&unit].layout.shard(self.data_rank);
                 let sum = self.store_mut(unit).gradient.get_mut();

@@ -15,9 +15,11 @@ mod rank;
 mod record;
 mod recorder;
 mod tail;
+mod waited;
 
 pub use error::{Cause, RankFailure};
 pub use position::Position;
 pub(crate) use position::Positions;
 pub(crate) use rank::{Rank, RankOutcome, StepInputs};
 pub use recorder::{Event, EventKind};
+pub(crate) use waited::Waited;

@@ -1,12 +1,16 @@
 //! What can be done with a rank's parameters outside a step: fill them, read a whole unit, read logits.
 
+use std::sync::Arc;
+
+use pipezero_models::Buffer;
 use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
-use super::rank::{Rank, StepInputs};
+use super::rank::Rank;
 use crate::comm::{Communicator, Pending};
+use crate::memory::{Category, Tagged};
 use crate::shard::Weights;
 
 impl<C: Communicator> Rank<C> {
@@ -20,43 +24,44 @@ impl<C: Communicator> Rank<C> {
             if matches!(store.weights, Weights::Tied) {
                 continue;
             }
-            let held = match store.weights {
-                Weights::Sharded(_) => store.owned.clone(),
-                Weights::Replicated(_) | Weights::Tied => 0..store.layout.padded_len(),
-            };
-            let entries = self.plan.unit(id).unit.entries();
-            store.parameters_mut().write(|values| {
-                for entry in entries {
-                    let start = entry.range.start.max(held.start);
-                    let end = entry.range.end.min(held.end);
-                    if start < end {
-                        let here = start - held.start..end - held.start;
-                        fill(entry, start - entry.range.start, &mut values[here])?;
-                    }
+            let held = store.held();
+            for entry in self.plan.unit(id).unit.entries() {
+                let start = entry.range.start.max(held.start);
+                let end = entry.range.end.min(held.end);
+                if start < end {
+                    let first = start - entry.range.start;
+                    store.fill(start..end, |values| fill(entry, first, values))?;
                 }
-                Ok::<_, Cause>(())
-            })?;
+            }
         }
         Ok(())
     }
 
-    /// A unit's whole flat parameters, from data rank 0 of the ranks that hold it; the others help and return nothing.
+    /// A unit's whole flat parameters in f32, from data rank 0 of the ranks that hold it; the others help and return
+    /// nothing. Where there is a master copy, it is what is returned.
     pub(crate) fn whole_unit(&mut self, unit: Unit) -> Result<Option<Vec<f32>>, Cause> {
         let Some(store) = self.stores.get(&unit) else { return Ok(None) };
-        let sharded = matches!(store.weights, Weights::Sharded(_));
         let padded_len = store.layout.padded_len();
-        let shard = store.layout.shard(self.data_rank);
-        if !sharded {
-            return Ok((self.data_rank == 0).then(|| store.parameters().read().to_vec()));
+        let source = store.master.as_ref().unwrap_or_else(|| store.parameters());
+        if source.len() == padded_len {
+            return (self.data_rank == 0).then(|| to_f32(source, padded_len)).transpose();
         }
-        let mut buffer = self.gather_buffers.pop().expect("between steps every gather buffer is free");
-        let own = self.stores[&unit].parameters().read();
-        buffer.write(|values| values[shard].copy_from_slice(&own));
-        drop(own);
+        let element_type = source.element_type();
+        let place = self.gather_buffers.iter().position(|buffer| {
+            buffer.get().element_type() == element_type && buffer.get().len() >= padded_len
+        });
+        // Between steps every gather buffer is free, but a master copy is wider than they are.
+        let mut buffer = match place {
+            Some(place) => self.gather_buffers[place].lend(),
+            None => Tagged::zeros_of(padded_len, element_type, Category::Gathered, &Arc::default())?,
+        };
+        buffer.copy_from(store.layout.shard(self.data_rank).start, source, 0..source.len());
         let buffer = self.comm.start_all_gather(&self.groups.data, buffer, 0..padded_len)?.wait()?;
-        let whole = (self.data_rank == 0).then(|| buffer.read()[..padded_len].to_vec());
-        self.gather_buffers.push(buffer);
-        Ok(whole)
+        let whole = (self.data_rank == 0).then(|| to_f32(&buffer, padded_len)).transpose();
+        if let Some(place) = place {
+            self.gather_buffers[place].give_back(buffer);
+        }
+        whole
     }
 
     /// The logits `[V]` after `tokens`, from the rank that runs the head at data rank 0; the others help and return
@@ -67,8 +72,8 @@ impl<C: Communicator> Rank<C> {
             batch.inputs[..tokens.len()].copy_from_slice(tokens);
             batch.targets.fill(IGNORED_TARGET);
         }
-        let plan = std::sync::Arc::clone(&self.plan);
-        self.run_row(plan.evaluation(), StepInputs { step: 0, learning_rate: 0.0 })?;
+        let plan = Arc::clone(&self.plan);
+        self.run_row(plan.evaluation(), None)?;
         let Some(head) = plan.head_of(self.pipeline_rank) else { return Ok(None) };
         if self.data_rank > 0 {
             return Ok(None);
@@ -82,4 +87,11 @@ impl<C: Communicator> Rank<C> {
         let logits = planned.unit.last_saved(plan.micro_batch_shape(), saved, row..row + vocab_size);
         Ok(Some(logits))
     }
+}
+
+/// The first `len` elements, widened.
+fn to_f32(buffer: &Buffer, len: usize) -> Result<Vec<f32>, Cause> {
+    let mut values = Buffer::zeros(len)?;
+    values.copy_from(0, buffer, 0..len);
+    Ok(values.read().to_vec())
 }

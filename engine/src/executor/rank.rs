@@ -15,11 +15,12 @@ use super::position::{Position, Positions};
 use super::record::StepRecord;
 use super::recorder::{Event, EventKind, Recorder};
 use super::tail::Tail;
+use super::waited::Waited;
 use crate::comm::{Communicator, Counting, Group, Traffic};
 use crate::data::{BatchSource, DataError, TokenBatch};
 use crate::memory::{Category, Ledger, Tagged};
 use crate::plan::Plan;
-use crate::shard::{Purpose, StoreOptions, UnitStore};
+use crate::shard::{Loan, Purpose, StoreOptions, StoredUnit, UnitStore};
 
 /// The groups that a rank talks in.
 #[derive(Debug)]
@@ -39,7 +40,8 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) comm: Counting<C>,
     pub(crate) groups: Groups,
     pub(crate) stores: BTreeMap<Unit, UnitStore>,
-    pub(crate) gather_buffers: Vec<Tagged>,
+    /// Where units are gathered into, lent while they hold one.
+    pub(crate) gather_buffers: Vec<Loan<Tagged>>,
     pub(crate) gradient_buffers: Vec<Tagged>,
     pub(crate) activations: Activations,
     pub(crate) edges: Edges,
@@ -51,16 +53,20 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) ledger: Arc<Ledger>,
     pub(super) positions: Arc<Positions>,
     pub(super) recorder: Recorder,
-    pub(super) waited: Duration,
+    pub(super) waited: Waited,
 }
 
-/// What a rank needs to know of the step that it runs.
+/// What a rank needs to know of the training step that it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepInputs {
-    /// The step, from 1; 0 in an evaluation.
+    /// The step, from 1: which batch is read and which elements are dropped.
     pub(crate) step: u64,
+    /// Updates of the weights with this one, if it is made: those that overflowed do not count.
+    pub(crate) update: u64,
     /// The optimizer's rate in this step.
     pub(crate) learning_rate: f64,
+    /// What the loss is multiplied by, so that small gradients survive in fp16; 1 elsewhere.
+    pub(crate) loss_scale: f64,
 }
 
 /// What a rank tells of a program that it ran.
@@ -70,10 +76,12 @@ pub(crate) struct RankOutcome {
     pub(crate) record: StepRecord,
     /// Norm of all gradients before clipping; 0 in an evaluation.
     pub(crate) gradient_norm: f64,
+    /// Whether a gradient was beyond the range of fp16, so that the weights were left as they are.
+    pub(crate) overflowed: bool,
     /// Calls and bytes of this rank.
     pub(crate) traffic: Traffic,
     /// How long the rank waited for others.
-    pub(crate) waited: Duration,
+    pub(crate) waited: Waited,
     /// How long it ran.
     pub(crate) elapsed: Duration,
     /// The order of starts and ends, if recorded.
@@ -94,9 +102,10 @@ impl<C: Communicator> Rank<C> {
         let pipeline_rank = PipelineRank(grid.pipeline_rank(rank) as u32);
         let data_rank = grid.data_rank(rank);
         let sizes = plan.sizes(pipeline_rank, purpose);
-        let buffers = |count: usize, len: usize, category| {
-            (0..count).map(|_| Tagged::zeros(len, category, &ledger)).collect::<Result<Vec<_>, _>>()
-        };
+        let element_type = plan.element_type();
+        let gather_buffer =
+            |&len: &usize| Tagged::zeros_of(len, element_type, Category::Gathered, &ledger).map(Loan::new);
+        let gradient_buffer = |_| Tagged::zeros(sizes.gradient_buffer_len, Category::Gradients, &ledger);
         let groups = Groups {
             data: Group::new(grid.data_group(rank)),
             world: Group::new(0..grid.world_size()),
@@ -113,14 +122,12 @@ impl<C: Communicator> Rank<C> {
             comm: Counting::new(comm),
             groups,
             stores: BTreeMap::new(),
-            gather_buffers: buffers(sizes.num_gather_buffers, sizes.gather_buffer_len, Category::Gathered)?,
-            gradient_buffers: buffers(
-                sizes.num_gradient_buffers,
-                sizes.gradient_buffer_len,
-                Category::Gradients,
-            )?,
-            activations: Activations::new(&sizes, &ledger)?,
-            edges: Edges::new(&sizes, &ledger)?,
+            gather_buffers: sizes.gather_buffers.iter().map(gather_buffer).collect::<Result<_, _>>()?,
+            gradient_buffers: (0..sizes.num_gradient_buffers)
+                .map(gradient_buffer)
+                .collect::<Result<_, _>>()?,
+            activations: Activations::new(&sizes, element_type, &ledger)?,
+            edges: Edges::new(&sizes, element_type, &ledger)?,
             tokens: (0..num_micro_batches)
                 .map(|_| TokenBatch::zeros(shape.num_sequences, shape.seq_length))
                 .collect(),
@@ -130,7 +137,7 @@ impl<C: Communicator> Rank<C> {
             ledger,
             positions,
             recorder: Recorder::Off,
-            waited: Duration::ZERO,
+            waited: Waited::default(),
         };
         built.allocate_stores(purpose)?;
         Ok(built)
@@ -139,6 +146,7 @@ impl<C: Communicator> Rank<C> {
     fn allocate_stores(&mut self, purpose: Purpose) -> Result<(), Cause> {
         let options = StoreOptions {
             zero: &self.plan.run().zero,
+            element_type: self.plan.element_type(),
             optimizer: self.plan.optimizer(),
             no_decay: self.plan.run().optimizer.no_decay(),
             purpose,
@@ -146,10 +154,15 @@ impl<C: Communicator> Rank<C> {
             ledger: &self.ledger,
         };
         for (id, planned) in self.plan.units_of(self.pipeline_rank) {
+            let unit = StoredUnit {
+                unit: &planned.unit,
+                layout: planned.layout,
+                is_persistent: planned.is_persistent,
+            };
             let store = if self.plan.weights_owner(id) == id {
-                UnitStore::new(&planned.unit, planned.layout, options)?
+                UnitStore::new(unit, options)?
             } else {
-                UnitStore::tied(&planned.unit, planned.layout, options)?
+                UnitStore::tied(unit, options)?
             };
             self.stores.insert(id, store);
         }
@@ -171,9 +184,9 @@ impl<C: Communicator> Rank<C> {
         let program = plan.training();
         let start = Instant::now();
         self.begin(program, inputs.step, inputs.step, source)?;
-        self.run_row(program, inputs)?;
-        let (record, gradient_norm) = (self.tail.record.clone(), self.tail.gradient_norm);
-        Ok(RankOutcome { record, gradient_norm, ..self.outcome(start) })
+        self.run_row(program, Some(inputs))?;
+        let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
+        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome(start) })
     }
 
     /// Losses of one batch, without gradients.
@@ -182,7 +195,7 @@ impl<C: Communicator> Rank<C> {
         let program = plan.evaluation();
         let start = Instant::now();
         self.begin(program, 0, batch, source)?;
-        self.run_row(program, StepInputs { step: 0, learning_rate: 0.0 })?;
+        self.run_row(program, None)?;
         let record = self.share_losses()?;
         self.positions.set(self.comm.rank(), Position::Idle);
         Ok(RankOutcome { record, ..self.outcome(start) })
@@ -197,7 +210,7 @@ impl<C: Communicator> Rank<C> {
         batch: u64,
         source: &dyn BatchSource,
     ) -> Result<(), Cause> {
-        self.waited = Duration::ZERO;
+        self.waited = Waited::default();
         self.comm.take_traffic();
         self.recorder.take();
         self.losses.fill(LossSum::default());
@@ -214,10 +227,15 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    pub(super) fn run_row(&mut self, program: &CheckedProgram, inputs: StepInputs) -> Result<(), Cause> {
+    /// Runs this rank's row of a program; an evaluation has no step.
+    pub(super) fn run_row(
+        &mut self,
+        program: &CheckedProgram,
+        inputs: Option<StepInputs>,
+    ) -> Result<(), Cause> {
         let rank = self.comm.rank();
         let row = program.row(self.pipeline_rank);
-        let step = inputs.step;
+        let step = inputs.map_or(0, |inputs| inputs.step);
         for (index, &instruction) in row.iter().enumerate() {
             let here = |waits_for| Position::Waiting { step, index, instruction, waits_for };
             for &earlier in program.waits(self.pipeline_rank, index) {
@@ -225,7 +243,10 @@ impl<C: Communicator> Rank<C> {
             }
             self.positions.set(rank, Position::At { step, index, instruction });
             self.recorder.record(index, EventKind::Started);
-            self.execute(program, index, instruction, inputs)?;
+            match inputs {
+                Some(inputs) => self.train_at(program, index, instruction, inputs)?,
+                None => self.evaluate_at(program, index, instruction)?,
+            }
             if instruction.lane() == Lane::Compute {
                 self.recorder.record(index, EventKind::Ended);
             }
@@ -235,7 +256,7 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    fn execute(
+    fn train_at(
         &mut self,
         program: &CheckedProgram,
         index: usize,
@@ -243,22 +264,47 @@ impl<C: Communicator> Rank<C> {
         inputs: StepInputs,
     ) -> Result<(), Cause> {
         match instruction {
-            Instruction::Forward { unit, micro_batch } => self.forward(program, unit, micro_batch),
-            Instruction::Backward { unit, micro_batch } => self.backward(program, unit, micro_batch),
+            Instruction::Forward { unit, micro_batch } => {
+                self.forward(program, unit, micro_batch, Some(inputs));
+            }
+            Instruction::Recompute { unit, micro_batch } => {
+                self.recompute(program, unit, micro_batch, inputs);
+            }
+            Instruction::Backward { unit, micro_batch } => {
+                self.backward(program, unit, micro_batch, inputs);
+            }
             Instruction::BackwardInput { .. } | Instruction::BackwardWeight { .. } => {
                 unreachable!("no schedule that the run file accepts splits the backward")
             }
-            Instruction::Unshard { unit } => self.unshard(index, unit)?,
-            Instruction::Reshard { unit } => self.reshard(unit),
             Instruction::Reduce { unit, .. } => self.reduce(index, unit)?,
             Instruction::ReduceLast { unit } => self.reduce_last(index, unit)?,
             Instruction::AllReduce { unit } => self.all_reduce(index, unit)?,
-            Instruction::Send { edge, micro_batch } => self.send(program, index, edge, micro_batch)?,
-            Instruction::Receive { edge, micro_batch } => self.receive(index, edge, micro_batch)?,
             Instruction::AddTied { embedding, head } => self.add_tied(embedding, head)?,
-            Instruction::GradientNorm => self.gradient_norm()?,
+            Instruction::GradientNorm => self.gradient_norm(inputs)?,
             Instruction::OptimizerStep { unit } => self.optimizer_step(unit, inputs),
             Instruction::GatherAfterStep { unit } => self.gather_after_step(index, unit)?,
+            Instruction::Unshard { .. }
+            | Instruction::Reshard { .. }
+            | Instruction::Send { .. }
+            | Instruction::Receive { .. } => self.evaluate_at(program, index, instruction)?,
+        }
+        Ok(())
+    }
+
+    /// What an evaluation does, and training too: move weights and activations, and run units forward.
+    fn evaluate_at(
+        &mut self,
+        program: &CheckedProgram,
+        index: usize,
+        instruction: Instruction,
+    ) -> Result<(), Cause> {
+        match instruction {
+            Instruction::Forward { unit, micro_batch } => self.forward(program, unit, micro_batch, None),
+            Instruction::Unshard { unit } => self.unshard(program, index, unit)?,
+            Instruction::Reshard { unit } => self.reshard(unit),
+            Instruction::Send { edge, micro_batch } => self.send(program, index, edge, micro_batch)?,
+            Instruction::Receive { edge, micro_batch } => self.receive(index, edge, micro_batch)?,
+            _ => unreachable!("a checked program without a backward has no gradients"),
         }
         Ok(())
     }

@@ -12,6 +12,9 @@ const LOSS_WORDS: usize = 3;
 /// Fraction bits of the loss as a fixed-point number; 36 bits are left for its integer part.
 const LOSS_FRACTION_BITS: i32 = 60;
 
+/// Added to the number of targets for each loss that is broken; targets of a step stay far below it.
+const BROKEN_LOSS: u64 = 1 << 48;
+
 /// A micro-batch with so many nats has diverged, whatever its size; the sum of 128 of them still fits.
 const LARGEST_LOSS: f64 = (1_u64 << 28) as f64;
 
@@ -31,7 +34,7 @@ impl StepRecord {
     /// broken.
     pub(crate) fn add_loss(&mut self, loss: LossSum) {
         if loss.sum.is_nan() || loss.sum.abs() >= LARGEST_LOSS {
-            self.squares.add_slice(&[f32::NAN]);
+            self.num_targets += BROKEN_LOSS + loss.num_targets;
             return;
         }
         let fixed = (loss.sum * 2.0_f64.powi(LOSS_FRACTION_BITS)) as i128;
@@ -61,18 +64,18 @@ impl StepRecord {
 
     /// Targets that carry loss.
     pub(crate) fn num_targets(&self) -> u64 {
-        self.num_targets
+        self.num_targets % BROKEN_LOSS
     }
 
     /// Whether every gradient and loss was finite.
     pub(crate) fn is_finite(&self) -> bool {
-        self.squares.is_finite()
+        self.squares.is_finite() && self.num_targets < BROKEN_LOSS
     }
 
-    /// Mean loss per target in nats; 0 where nothing carries loss.
-    pub(crate) fn mean_loss(&self) -> f64 {
-        if self.num_targets == 0 {
-            return 0.0;
+    /// Mean loss per target in nats; `None` where nothing carries loss, or a loss is broken.
+    pub(crate) fn mean_loss(&self) -> Option<f64> {
+        if self.num_targets == 0 || self.num_targets >= BROKEN_LOSS {
+            return None;
         }
         let bits = self
             .loss
@@ -81,7 +84,7 @@ impl StepRecord {
             .fold(0_u128, |sum, (index, &word)| sum.wrapping_add(u128::from(word) << (32 * index)));
         // The sum is a two's complement number of 96 bits.
         let fixed = ((bits << 32) as i128) >> 32;
-        fixed as f64 / 2.0_f64.powi(LOSS_FRACTION_BITS) / self.num_targets as f64
+        Some(fixed as f64 / 2.0_f64.powi(LOSS_FRACTION_BITS) / self.num_targets as f64)
     }
 }
 
@@ -104,17 +107,18 @@ mod tests {
             }
         }
         let parts = StepRecord::from_words(&sums);
-        assert_eq!(whole.mean_loss().to_bits(), parts.mean_loss().to_bits());
+        let (whole, parts) = (whole.mean_loss().unwrap(), parts.mean_loss().unwrap());
+        assert_eq!(whole.to_bits(), parts.to_bits());
         let reference = losses.iter().map(|loss| loss.sum).sum::<f64>() / (7.0 * losses.len() as f64);
         // f64 rounds each of 39 additions; the fixed-point sum rounds each addend to 2^-60.
-        assert!((whole.mean_loss() - reference).abs() <= 1e-13 * reference);
+        assert!((whole - reference).abs() <= 1e-13 * reference);
     }
 
     #[test]
     fn a_negative_rounding_error_survives() {
         let mut record = StepRecord::default();
         record.add_loss(LossSum { sum: -1e-7, num_targets: 2 });
-        assert!((record.mean_loss() + 5e-8).abs() < 1e-17);
+        assert!((record.mean_loss().unwrap() + 5e-8).abs() < 1e-17);
     }
 
     #[test]
@@ -122,7 +126,10 @@ mod tests {
         for sum in [f64::NAN, f64::INFINITY, -1e30, LARGEST_LOSS] {
             let mut record = StepRecord::default();
             record.add_loss(LossSum { sum, num_targets: 2 });
-            assert!(!StepRecord::from_words(&record.words()).is_finite(), "{sum}");
+            record.add_loss(LossSum { sum: 1.0, num_targets: 3 });
+            let record = StepRecord::from_words(&record.words());
+            assert!(!record.is_finite() && record.mean_loss().is_none(), "{sum}");
+            assert_eq!(record.num_targets(), 5);
         }
     }
 
@@ -132,6 +139,6 @@ mod tests {
         let mut record = StepRecord::default();
         (0..127).for_each(|_| record.add_loss(LossSum { sum, num_targets: 1 }));
         assert!(record.is_finite());
-        assert_eq!(record.mean_loss(), sum);
+        assert_eq!(record.mean_loss(), Some(sum));
     }
 }

@@ -12,13 +12,15 @@ use crate::comm::{Channel, Communicator, Pending};
 use crate::optimizer::clip_factor;
 
 /// What the end of the step knows once the ranks have talked.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tail {
     /// The sums over the whole grid.
     pub(crate) record: StepRecord,
     /// Norm of all gradients before clipping.
     pub(crate) gradient_norm: f64,
-    /// What every gradient is multiplied by: the loss's normalisation and the clipping.
+    /// Whether a gradient was beyond the range of fp16: then nothing is updated.
+    pub(crate) overflowed: bool,
+    /// What every gradient is multiplied by: the loss's normalisation, without its scale, and the clipping.
     gradient_scale: f32,
 }
 
@@ -46,13 +48,13 @@ impl<C: Communicator> Rank<C> {
         // The embedding's stage comes first in the group, so the sum is embedding + head.
         let start = Instant::now();
         let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
-        self.waited += start.elapsed();
+        self.waited.tail += start.elapsed();
         store.gradient.give_back(sum);
         Ok(())
     }
 
     /// The norm of all gradients, each parameter counted once, and the step's loss.
-    pub(super) fn gradient_norm(&mut self) -> Result<(), Cause> {
+    pub(super) fn gradient_norm(&mut self, inputs: StepInputs) -> Result<(), Cause> {
         let mut record = StepRecord::default();
         for (&unit, store) in &self.stores {
             if self.plan.counts_in_norm(unit) {
@@ -61,15 +63,21 @@ impl<C: Communicator> Rank<C> {
         }
         self.losses.iter().for_each(|&loss| record.add_loss(loss));
         let record = self.share(&record)?;
-        if !record.is_finite() {
+        let overflowed = !record.is_finite();
+        if overflowed && !self.plan.scales_loss() {
             return Err(Cause::NotFinite);
+        }
+        if overflowed {
+            self.tail = Tail { record, overflowed, ..Tail::default() };
+            return Ok(());
         }
         let capacity = self.plan.num_targets_capacity();
         let normalisation =
             if record.num_targets() == 0 { 0.0 } else { capacity / record.num_targets() as f64 };
+        let normalisation = normalisation / inputs.loss_scale;
         let gradient_norm = record.squares.sqrt_scaled(normalisation);
         let clip = clip_factor(gradient_norm, self.plan.run().gradient_clipping);
-        self.tail = Tail { record, gradient_norm, gradient_scale: (normalisation * clip) as f32 };
+        self.tail = Tail { record, gradient_norm, overflowed, gradient_scale: (normalisation * clip) as f32 };
         Ok(())
     }
 
@@ -86,8 +94,13 @@ impl<C: Communicator> Rank<C> {
     pub(super) fn optimizer_step(&mut self, unit: Unit, inputs: StepInputs) {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
-        if self.tail.record.num_targets() > 0 {
-            store.update(self.plan.optimizer(), inputs.step, inputs.learning_rate, self.tail.gradient_scale);
+        if self.tail.record.num_targets() > 0 && !self.tail.overflowed {
+            store.update(
+                self.plan.optimizer(),
+                inputs.update,
+                inputs.learning_rate,
+                self.tail.gradient_scale,
+            );
         }
         store.clear_gradient();
     }
@@ -96,7 +109,7 @@ impl<C: Communicator> Rank<C> {
         let mut words: [u64; RECORD_WORDS] = record.words();
         let start = Instant::now();
         self.comm.all_reduce_words(&self.groups.world, &mut words)?;
-        self.waited += start.elapsed();
+        self.waited.tail += start.elapsed();
         Ok(StepRecord::from_words(&words))
     }
 }

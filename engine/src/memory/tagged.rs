@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use pipezero_models::{Buffer, ModelError};
+use pipezero_models::{Buffer, ElementType, ModelError};
 
 use super::ledger::{Category, Ledger};
 
@@ -15,20 +15,30 @@ pub struct Tagged {
 }
 
 impl Tagged {
-    /// A buffer of `len` zeros, charged to `category`.
+    /// A buffer of `len` f32 zeros, charged to `category`.
     pub fn zeros(len: usize, category: Category, ledger: &Arc<Ledger>) -> Result<Self, ModelError> {
-        let buffer = Buffer::zeros(len)?;
+        Self::zeros_of(len, ElementType::F32, category, ledger)
+    }
+
+    /// A buffer of `len` zeros of a type, charged to `category`.
+    pub fn zeros_of(
+        len: usize,
+        element_type: ElementType,
+        category: Category,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self, ModelError> {
+        let buffer = Buffer::zeros_of(len, element_type)?;
         let charge = Charge { ledger: Arc::clone(ledger), category, num_bytes: buffer.num_bytes() };
         charge.ledger.charge(category, charge.num_bytes);
         Ok(Self { buffer, charge })
     }
 
-    /// Exchanges the contents of two buffers of equal length without a copy; each stays charged where it was.
+    /// Exchanges the contents of two buffers of equal size without a copy; each stays charged where it was.
     ///
     /// # Panics
-    /// If the lengths differ, which callers have checked.
+    /// If the sizes differ, which callers have checked.
     pub fn swap_contents(&mut self, other: &mut Self) {
-        assert_eq!(self.charge.num_bytes, other.charge.num_bytes, "only equal lengths can be exchanged");
+        assert_eq!(self.charge.num_bytes, other.charge.num_bytes, "only equal sizes can be exchanged");
         std::mem::swap(&mut self.buffer, &mut other.buffer);
     }
 }

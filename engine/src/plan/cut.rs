@@ -1,15 +1,20 @@
 //! Cuts the model: layers to a graph with costs, the graph to stages and units.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::{self, Model};
 use pipezero_models::{Layer, Unit as ModelUnit};
-use pipezero_partition::{LayerGraph, LayerNode, LayerRole, Tying, UnitLayers, UnitSplit, manual, uniform};
-use pipezero_schedule::Stage;
+use pipezero_partition::{
+    LayerGraph, LayerNode, LayerRole, MemoryBound, Split, Tying, Unit, UnitLayers, UnitSplit, balanced,
+    by_type, manual, parameters, uniform, units_of_stage,
+};
+use pipezero_schedule::{ComputeOrder, Stage};
+use regex::RegexBuilder;
 
-use super::{PlanError, PlannedUnit};
-use crate::config::{PartitionConfig, Run};
+use super::{PlanError, PlannedUnit, element_type, stage_bytes};
+use crate::config::{Checkpointing, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
 use crate::shard::ShardLayout;
 
 /// The model's layers with what each costs for one micro-batch.
@@ -44,32 +49,139 @@ fn tying(tying: model::Tying) -> Tying {
     }
 }
 
+/// The layers of every stage.
+///
+/// # Errors
+/// When there is no such split, or none that fits the memory of a rank.
+pub(super) fn split(
+    run: &Run,
+    model: &Model,
+    graph: &LayerGraph,
+    order: &ComputeOrder,
+    shape: MicroBatchShape,
+) -> Result<Split, PlanError> {
+    let num_stages = order.placement.num_stages();
+    Ok(match &run.parallel.partition {
+        PartitionConfig::Uniform => uniform(graph, num_stages)?,
+        PartitionConfig::Manual(blocks) => manual(graph, blocks)?,
+        PartitionConfig::Parameters => parameters(graph, num_stages)?,
+        PartitionConfig::Type(pattern) => {
+            let pattern = RegexBuilder::new(pattern)
+                .case_insensitive(true)
+                .build()
+                .map_err(|error| PlanError::Pattern(error.to_string()))?;
+            by_type(graph, num_stages, |layer| pattern.is_match(&layer.name))?
+        }
+        PartitionConfig::Balanced => {
+            let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
+            let ranks: Vec<usize> = order.placement.ranks().iter().map(|rank| rank.index()).collect();
+            let unit_layers = unit_layers(run)?;
+            let bytes = |stage: usize, layers: Range<usize>| {
+                let units = units_of_stage(graph, stage, layers, unit_layers);
+                let planned: Vec<PlannedUnit> =
+                    units.iter().map(|unit| planned_unit(run, model, graph, shape, unit)).collect();
+                let in_flight = order.in_flight(Stage(stage as u32));
+                stage_bytes::peak(run, &planned, in_flight, stage + 1 < num_stages)
+            };
+            let bound = run.memory_bytes.map(|limit_bytes| MemoryBound { limit_bytes, stage_bytes: &bytes });
+            balanced(graph, &costs, &ranks, bound)?.split
+        }
+    })
+}
+
+/// Operations of a layer for one micro-batch: forward, a backward of twice as many, and a second forward where it is
+/// recomputed. A layer without matrix products weighs its activation.
+fn step_cost(run: &Run, layer: &LayerNode) -> u64 {
+    let is_block = matches!(layer.role, LayerRole::Block { .. });
+    let passes = if is_block && run.checkpointing != Checkpointing::Off { 4 } else { 3 };
+    passes * layer.forward_flops.max(layer.saved_elements)
+}
+
 /// The units of every stage.
 pub(super) fn units(
     run: &Run,
     model: &Model,
     graph: &LayerGraph,
     shape: MicroBatchShape,
+    split: &Split,
 ) -> Result<Vec<PlannedUnit>, PlanError> {
-    let split = match &run.parallel.partition {
-        PartitionConfig::Uniform => uniform(graph, run.parallel.pipeline)?,
-        PartitionConfig::Manual(blocks) => manual(graph, blocks)?,
+    let units = UnitSplit::new(graph, split, unit_layers(run)?)?;
+    let mut planned: Vec<PlannedUnit> =
+        units.iter().map(|unit| planned_unit(run, model, graph, shape, unit)).collect();
+    mark_persistent(run, &mut planned);
+    Ok(planned)
+}
+
+fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
+    match run.zero.unit_layers {
+        UnitLayersConfig::Half => Ok(UnitLayers::Half),
+        UnitLayersConfig::Layers(layers) => UnitLayers::of_blocks(layers).ok_or(PlanError::EmptyUnit),
+        UnitLayersConfig::Stage => Ok(UnitLayers::Stage),
+    }
+}
+
+fn planned_unit(
+    run: &Run,
+    model: &Model,
+    graph: &LayerGraph,
+    shape: MicroBatchShape,
+    unit: &Unit,
+) -> PlannedUnit {
+    let layers: Vec<Arc<dyn Layer>> =
+        model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
+    let built = ModelUnit::new(layers)
+        .with_precision(element_type(&run.precision))
+        .with_checkpoints(segments(run.checkpointing, graph, unit.layers.clone()));
+    PlannedUnit {
+        stage: Stage(unit.stage as u32),
+        layout: ShardLayout::new(built.num_elements(), run.parallel.data),
+        sizes: built.sizes(shape),
+        forward_flops: built.forward_flops(shape),
+        unit: built,
+        layers: unit.layers.clone(),
+        tying: unit.tying,
+        is_persistent: false,
+    }
+}
+
+/// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings
+/// save next to nothing, and a head's backward comes right after its forward.
+fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usize>) -> Vec<Range<usize>> {
+    let blocks_per_segment = match checkpointing {
+        Checkpointing::Off => return Vec::new(),
+        Checkpointing::Unit => usize::MAX,
+        Checkpointing::Layers(blocks) => blocks,
     };
-    let unit_layers = UnitLayers::of_blocks(run.zero.unit_layers).ok_or(PlanError::EmptyUnit)?;
-    let units = UnitSplit::new(graph, &split, unit_layers);
-    let planned = units.iter().map(|unit| {
-        let layers: Vec<Arc<dyn Layer>> =
-            model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
-        let built = ModelUnit::new(layers);
-        PlannedUnit {
-            stage: Stage(unit.stage as u32),
-            layout: ShardLayout::new(built.num_elements(), run.parallel.data),
-            sizes: built.sizes(shape),
-            forward_flops: built.forward_flops(shape),
-            unit: built,
-            layers: unit.layers.clone(),
-            tying: unit.tying,
+    let mut segments: Vec<Range<usize>> = Vec::new();
+    let mut first_block = 0;
+    for position in layers.clone() {
+        let LayerRole::Block { index } = graph.layer(position).role else { continue };
+        let place = position - layers.start;
+        match segments.last_mut() {
+            Some(last) if index - first_block < blocks_per_segment => last.end = place + 1,
+            _ => {
+                first_block = index;
+                segments.push(place..place + 1);
+            }
         }
-    });
-    Ok(planned.collect())
+    }
+    segments
+}
+
+/// Marks the units whose every parameter is small enough to stay gathered, in chain order until the model's threshold is
+/// reached: DeepSpeed's rule, by units, because a unit is what is gathered.
+fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
+    if run.zero.level != ZeroLevel::Zero3 {
+        return;
+    }
+    let mut num_elements = 0;
+    for unit in units {
+        let largest = unit.unit.entries().iter().map(|entry| entry.range.len() as u64).max().unwrap_or(0);
+        let own = unit.unit.num_parameters() as u64;
+        let fits = num_elements + own <= run.zero.model_persistence_threshold;
+        if largest <= run.zero.param_persistence_threshold && fits {
+            unit.is_persistent = true;
+            num_elements += own;
+        }
+    }
 }

@@ -2,12 +2,14 @@
 //! counts.
 
 use pipezero_partition::{
-    MemoryBytes, RankFacts, Sharding, Traffic, TrafficFacts, UnitFacts, UnitTraffic, Volume,
+    ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
+    UnitFacts, UnitTraffic, Volume,
 };
-use pipezero_schedule::{Instruction, PipelineRank};
+use pipezero_schedule::{Edge, Instruction, PipelineRank, Stage, Unit};
 use serde::Serialize;
 
-use super::Plan;
+use super::{Plan, PlannedUnit};
+use crate::config::Precision;
 use crate::memory::RankMemory;
 use crate::shard::Purpose;
 
@@ -53,6 +55,11 @@ impl Plan {
             .collect()
     }
 
+    /// Peak bytes of a pipeline rank in training.
+    pub(super) fn peak_of(&self, rank: PipelineRank) -> u64 {
+        MemoryBytes::of(&self.memory_facts(rank)).peak
+    }
+
     /// Bytes that all ranks allocate together.
     pub(crate) fn allocated_bytes(&self, purpose: Purpose) -> u64 {
         let ranks = self.forecast();
@@ -60,7 +67,7 @@ impl Plan {
             Purpose::Training => rank.memory.peak,
             Purpose::Inference => {
                 let sizes = self.sizes(PipelineRank(rank.pipeline_rank as u32), purpose);
-                rank.memory.parameters + 4 * sizes.num_elements() as u64
+                rank.memory.parameters + sizes.num_bytes(self.element_type())
             }
         });
         bytes.sum()
@@ -101,60 +108,125 @@ impl Plan {
         Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.grid.data_degree as u64 }
     }
 
-    /// Elements received from the stage before and sent to the stage after, for one micro-batch.
-    fn cuts(&self, rank: PipelineRank) -> (u64, u64) {
-        let sum = |values: Vec<usize>| values.into_iter().sum::<usize>() as u64;
-        let units: Vec<_> = self.units_of(rank).collect();
-        let inputs =
-            units.iter().filter(|(id, _)| self.receives_input(*id)).map(|(_, unit)| unit.sizes.input);
-        let outputs =
-            units.iter().filter(|(id, _)| self.sends_output(*id)).map(|(_, unit)| unit.sizes.output);
-        (sum(inputs.collect()), sum(outputs.collect()))
+    /// The stages of a rank, ascending, each with its units.
+    fn stages_of(&self, rank: PipelineRank) -> Vec<PlannedStage<'_>> {
+        let mut stages: Vec<PlannedStage<'_>> = Vec::new();
+        for (id, unit) in self.units_of(rank) {
+            if stages.last().is_none_or(|last| last.stage != unit.stage) {
+                stages.push(PlannedStage::new(unit.stage));
+            }
+            let stage = stages.last_mut().expect("just pushed");
+            if self.stage_before(id).is_some_and(|before| self.crosses_ranks(Edge::Up(before))) {
+                stage.input_cut = unit.sizes.input as u64;
+            }
+            if self.sends_output(id) {
+                let output = if self.crosses_ranks(Edge::Up(unit.stage)) {
+                    &mut stage.output_cut
+                } else {
+                    &mut stage.local_output
+                };
+                *output = unit.sizes.output as u64;
+            }
+            stage.units.push((id, unit));
+        }
+        stages
+    }
+
+    /// Buffers out of which a stage sends its input's gradient.
+    fn num_gradient_send_buffers(&self, stage: Stage) -> usize {
+        let before = stage.0.checked_sub(1).map(Stage);
+        before.map_or(0, |before| self.training.num_gradient_send_buffers(Edge::Down(before)))
     }
 
     fn memory_facts(&self, rank: PipelineRank) -> RankFacts {
-        let (input_cut_elements, output_cut_elements) = self.cuts(rank);
-        let stages = self.units_of(rank).map(|(_, unit)| unit.stage);
-        let num_slots = stages.map(|stage| self.num_slots(stage, Purpose::Training)).max().unwrap_or(0);
+        let stage_facts = |stage: PlannedStage<'_>| StageFacts {
+            num_activation_slots: self.num_slots(stage.stage, Purpose::Training) as u64,
+            input_cut_elements: stage.input_cut,
+            num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
+            output_cut_elements: stage.output_cut,
+            local_output_elements: stage.local_output,
+            units: stage.units.iter().map(|(_, unit)| memory_facts_of(unit)).collect(),
+        };
         RankFacts {
             sharding: self.sharding(),
+            element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.optimizer.num_states() as u64,
-            num_gather_buffers: self.num_gather_buffers(rank) as u64,
-            num_activation_slots: num_slots as u64,
-            input_cut_elements,
-            output_cut_elements,
-            units: self
-                .units_of(rank)
-                .map(|(_, unit)| UnitFacts {
-                    num_elements: unit.unit.num_elements() as u64,
-                    saved_elements: unit.sizes.saved as u64,
-                    workspace_elements: unit.sizes.workspace as u64,
-                    widest_activation_elements: unit.sizes.gradient as u64,
-                    tying: unit.tying,
-                })
+            gather_buffer_elements: self
+                .gather_buffers(rank, Purpose::Training)
+                .iter()
+                .map(|&len| len as u64)
                 .collect(),
+            stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
     }
 
     fn traffic_facts(&self, rank: PipelineRank) -> TrafficFacts {
-        let (input_cut_elements, output_cut_elements) = self.cuts(rank);
-        let row = self.training.row(rank);
-        TrafficFacts {
-            sharding: self.sharding(),
-            world_size: self.grid.world_size() as u64,
-            num_micro_batches: self.run.batch.num_micro_batches as u64,
-            input_cut_elements,
-            output_cut_elements,
-            units: self
-                .units_of(rank)
+        let mut num_gathers = vec![0; self.units.len()];
+        for instruction in self.training.row(rank) {
+            if let Instruction::Unshard { unit } = instruction {
+                num_gathers[unit.index()] += 1;
+            }
+        }
+        let stage_facts = |stage: PlannedStage<'_>| StageTraffic {
+            input_cut_elements: stage.input_cut,
+            output_cut_elements: stage.output_cut,
+            units: stage
+                .units
+                .iter()
                 .map(|(id, unit)| UnitTraffic {
                     num_elements: unit.unit.num_elements() as u64,
-                    num_gathers: row.iter().filter(|&&step| step == Instruction::Unshard { unit: id }).count()
-                        as u64,
+                    num_gathers: num_gathers[id.index()],
                     tying: unit.tying,
+                    is_persistent: unit.is_persistent,
                 })
                 .collect(),
+        };
+        TrafficFacts {
+            sharding: self.sharding(),
+            element_bytes: element_bytes(&self.run.precision),
+            world_size: self.grid.world_size() as u64,
+            num_micro_batches: self.run.batch.num_micro_batches as u64,
+            stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
+    }
+}
+
+/// One stage of a rank and what leaves and enters it, in activation elements of a micro-batch.
+#[derive(Debug)]
+struct PlannedStage<'a> {
+    stage: Stage,
+    /// From another rank.
+    input_cut: u64,
+    /// To another rank.
+    output_cut: u64,
+    /// To the next stage, where that lies on the same rank.
+    local_output: u64,
+    units: Vec<(Unit, &'a PlannedUnit)>,
+}
+
+impl PlannedStage<'_> {
+    fn new(stage: Stage) -> Self {
+        Self { stage, input_cut: 0, output_cut: 0, local_output: 0, units: Vec::new() }
+    }
+}
+
+pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
+    UnitFacts {
+        num_elements: unit.unit.num_elements() as u64,
+        saved_elements: unit.sizes.saved as u64,
+        recompute_elements: unit.sizes.recompute as u64,
+        workspace_elements: unit.sizes.workspace as u64,
+        widest_activation_elements: unit.sizes.gradient as u64,
+        tying: unit.tying,
+        is_persistent: unit.is_persistent,
+    }
+}
+
+/// What the precision decides of memory and traffic.
+pub(super) fn element_bytes(precision: &Precision) -> ElementBytes {
+    match precision {
+        Precision::F32 => ElementBytes::F32,
+        Precision::Bf16 | Precision::Fp16(_) => ElementBytes::HALF,
     }
 }
 

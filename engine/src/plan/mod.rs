@@ -4,28 +4,33 @@
 //! it cuts the model (`partition`), builds the layers (`models`), and has the program generated, lowered and checked
 //! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
 
+mod alternatives;
 mod cut;
 mod error;
 mod forecast;
 mod model;
 mod programs;
+mod residency;
 mod sizes;
+mod stage_bytes;
 
 use std::ops::Range;
 
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::unit::UnitSizes;
-use pipezero_models::{Model, Unit as ModelUnit};
+use pipezero_models::{ElementType, Model, Unit as ModelUnit};
 use pipezero_partition::{LayerGraph, Tying};
-use pipezero_schedule::closed_form::bubble_share;
-use pipezero_schedule::{CheckedProgram, ComputeOrder, PipelineRank, Stage, Unit};
+use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
+use pipezero_schedule::render::idle_share;
+use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
 
+pub use alternatives::{Change, Needs, ResidencyCost};
 pub use error::PlanError;
 pub use forecast::RankForecast;
 pub use model::gpt_config;
-pub(crate) use sizes::{BUFFERS_PER_EDGE, RankSizes};
+pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
-use crate::config::{ReductionPolicy, Run};
+use crate::config::{Precision, ReductionPolicy, Run, ScheduleConfig};
 use crate::optimizer::Optimizer;
 use crate::shard::ShardLayout;
 use crate::topology::Grid;
@@ -47,6 +52,8 @@ pub struct PlannedUnit {
     pub sizes: UnitSizes,
     /// Floating-point operations of a forward of one micro-batch.
     pub forward_flops: u64,
+    /// Whether its weights stay gathered all step.
+    pub is_persistent: bool,
 }
 
 /// What every rank will do.
@@ -82,19 +89,42 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`].
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
+        let run = residency::resolve(run, &model)?;
+        let plan = Self::planned(run, model)?;
+        match plan.run.memory_bytes {
+            Some(limit_bytes) if plan.needs().rank_bytes > limit_bytes => {
+                Err(plan.rank_does_not_fit(limit_bytes))
+            }
+            _ => Ok(plan),
+        }
+    }
+
+    /// The plan of a run whose residency is resolved, whether it fits or not.
+    fn planned(run: Run, model: Model) -> Result<Self, PlanError> {
         let grid = Grid { pipeline_degree: run.parallel.pipeline, data_degree: run.parallel.data };
-        let seq_length = run.model.sizes().seq_length;
+        let seq_length = run.model.seq_length();
         if seq_length > model.seq_length {
             return Err(PlanError::SequenceLength { seq_length, longest: model.seq_length });
         }
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
-        let units = cut::units(&run, &model, &graph, shape)?;
         let order = programs::order(&run)?;
+        let split = cut::split(&run, &model, &graph, &order, shape)?;
+        let units = cut::units(&run, &model, &graph, shape, &split)?;
         let training = programs::training(&run, &order, &units)?;
-        let evaluation = programs::evaluation(&run, &units)?;
+        let evaluation = programs::evaluation(&run, &order.placement, &units)?;
         let optimizer = Optimizer::new(&run.optimizer);
         Ok(Self { run, grid, shape, model, graph, units, order, training, evaluation, optimizer })
+    }
+
+    /// Bytes of the units that a rank gathers, the largest first.
+    fn gathered_unit_bytes(&self, rank: PipelineRank) -> Vec<u64> {
+        let element_bytes = self.element_type().num_bytes();
+        let units = self.units_of(rank).filter(|(_, unit)| !unit.is_persistent);
+        let mut bytes: Vec<u64> =
+            units.map(|(_, unit)| (element_bytes * unit.layout.padded_len()) as u64).collect();
+        bytes.sort_unstable_by(|a, b| b.cmp(a));
+        bytes
     }
 
     /// The run.
@@ -174,7 +204,17 @@ impl Plan {
 
     /// The share of a step that the schedule leaves a rank idle, were all stages equal and transfers free.
     pub fn bubble_share(&self) -> f64 {
-        bubble_share(self.grid.pipeline_degree as u32, self.run.batch.num_micro_batches as u32)
+        let (pipeline, micro_batches) =
+            (self.grid.pipeline_degree as u32, self.run.batch.num_micro_batches as u32);
+        match self.run.parallel.schedule {
+            ScheduleConfig::GPipe | ScheduleConfig::OneFOneB | ScheduleConfig::EagerOneFOneB => {
+                bubble_share(pipeline, micro_batches)
+            }
+            ScheduleConfig::Interleaved { .. } | ScheduleConfig::Bfs => {
+                looped_bubble_share(pipeline, self.run.parallel.virtual_stages as u32, micro_batches)
+            }
+            ScheduleConfig::File { .. } => idle_share(&self.order),
+        }
     }
 
     /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward.
@@ -215,10 +255,20 @@ impl Plan {
         self.run.zero.reduce == ReductionPolicy::Every
     }
 
-    /// Whether the unit takes its input from the stage before.
-    pub(crate) fn receives_input(&self, unit: Unit) -> bool {
-        let stage = self.unit(unit).stage;
-        stage.0 > 0 && (unit.0 == 0 || self.unit(Unit(unit.0 - 1)).stage != stage)
+    /// The stage that the unit takes its input from, if that is another than its own.
+    pub(crate) fn stage_before(&self, unit: Unit) -> Option<Stage> {
+        let before = self.units.get(unit.index().checked_sub(1)?)?.stage;
+        (before != self.unit(unit).stage).then_some(before)
+    }
+
+    /// Whether the ends of an edge lie on different ranks; else it is a place in memory.
+    pub(crate) fn crosses_ranks(&self, edge: Edge) -> bool {
+        self.training.chain().crosses_ranks(edge)
+    }
+
+    /// The type of parameters and activations.
+    pub(crate) fn element_type(&self) -> ElementType {
+        element_type(&self.run.precision)
     }
 
     /// Whether the unit's output goes to the next stage.
@@ -237,9 +287,14 @@ impl Plan {
         (self.run.batch.train_batch_size * self.shape.seq_length) as f64
     }
 
-    /// What the loss's gradient is seeded with.
-    pub(crate) fn loss_seed(&self) -> f32 {
-        (1.0 / self.num_targets_capacity()) as f32
+    /// What the loss's gradient is seeded with, where the loss is scaled.
+    pub(crate) fn loss_seed(&self, loss_scale: f64) -> f32 {
+        (loss_scale / self.num_targets_capacity()) as f32
+    }
+
+    /// Whether gradients may overflow, so that the step is left out: fp16.
+    pub(crate) fn scales_loss(&self) -> bool {
+        matches!(self.run.precision, Precision::Fp16(_))
     }
 
     /// The unit that ends with the loss, if `rank` runs it.
@@ -255,5 +310,14 @@ impl Plan {
 
     fn rank_of(&self, unit: Unit) -> PipelineRank {
         self.pipeline_rank_of(self.unit(unit).stage)
+    }
+}
+
+/// The type of parameters and activations that a precision stands for.
+fn element_type(precision: &Precision) -> ElementType {
+    match precision {
+        Precision::F32 => ElementType::F32,
+        Precision::Bf16 => ElementType::Bf16,
+        Precision::Fp16(_) => ElementType::F16,
     }
 }

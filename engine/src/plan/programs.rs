@@ -1,22 +1,30 @@
-//! From the run to checked programs: what ZeRO's level means for weights and gradients.
+//! From the run to checked programs: which schedule the name stands for, and what ZeRO's level means for weights and
+//! gradients.
 
 use std::num::NonZeroU32;
 
 use pipezero_partition::Tying;
-use pipezero_schedule::generate::{forward_only, gpipe, one_f_one_b};
+use pipezero_schedule::generate::{bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b};
 use pipezero_schedule::{
-    CheckedProgram, ComputeOrder, LowerOptions, Reduction, Residency, UnitFacts, Weights,
+    CheckedProgram, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts, Weights,
 };
 
-use super::{PlanError, PlannedUnit};
-use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleName, ZeroLevel};
+use super::{PlanError, PlannedUnit, element_type};
+use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 
-/// The order of compute that the schedule's name stands for.
+/// The order of compute that the schedule stands for.
 pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
     let (pipeline, micro_batches) = (run.parallel.pipeline as u32, run.batch.num_micro_batches as u32);
-    Ok(match run.parallel.schedule {
-        ScheduleName::GPipe => gpipe(pipeline, micro_batches)?,
-        ScheduleName::OneFOneB => one_f_one_b(pipeline, micro_batches)?,
+    let virtual_stages = run.parallel.virtual_stages as u32;
+    Ok(match &run.parallel.schedule {
+        ScheduleConfig::GPipe => gpipe(pipeline, micro_batches)?,
+        ScheduleConfig::OneFOneB => one_f_one_b(pipeline, micro_batches)?,
+        ScheduleConfig::EagerOneFOneB => eager_1f1b(pipeline, micro_batches)?,
+        ScheduleConfig::Interleaved { group_size } => {
+            interleaved(pipeline, virtual_stages, micro_batches, *group_size as u32)?
+        }
+        ScheduleConfig::Bfs => bfs(pipeline, virtual_stages, micro_batches)?,
+        ScheduleConfig::File { order, .. } => order.as_ref().clone(),
     })
 }
 
@@ -28,27 +36,33 @@ pub(super) fn training(
     checked(run, order, units)
 }
 
-pub(super) fn evaluation(run: &Run, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
-    let order = forward_only(run.parallel.pipeline as u32, run.batch.num_micro_batches as u32)?;
+pub(super) fn evaluation(
+    run: &Run,
+    placement: &Placement,
+    units: &[PlannedUnit],
+) -> Result<CheckedProgram, PlanError> {
+    let order = forward_only_on(placement, run.batch.num_micro_batches as u32)?;
     checked(run, &order, units)
 }
 
 fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
-    let facts: Vec<UnitFacts> = units.iter().map(facts).collect();
+    let parameter_bytes = element_type(&run.precision).num_bytes() as u64;
+    let facts: Vec<UnitFacts> = units.iter().map(|unit| facts(unit, parameter_bytes)).collect();
     let program = pipezero_schedule::lower(order, &facts, &options(run)?)?;
     Ok(CheckedProgram::new(program)?)
 }
 
-fn facts(unit: &PlannedUnit) -> UnitFacts {
+fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
     UnitFacts {
-        stage: unit.stage,
-        forward_reads_weights: true,
         backward_reads_weights: unit.unit.backward_reads_weights(),
         tying: match unit.tying {
             Tying::Untied => pipezero_schedule::Tying::Untied,
             Tying::Embedding => pipezero_schedule::Tying::Embedding,
             Tying::Head => pipezero_schedule::Tying::Head,
         },
+        is_persistent: unit.is_persistent,
+        recomputes: unit.sizes.recompute > 0,
+        ..UnitFacts::new(unit.stage, parameter_bytes * unit.layout.padded_len() as u64)
     }
 }
 
@@ -60,10 +74,13 @@ fn options(run: &Run) -> Result<LowerOptions, PlanError> {
             residency: match zero.resident_units {
                 ResidencyConfig::Strict => Residency::Strict,
                 ResidencyConfig::Units(units) => {
-                    Residency::Units(NonZeroU32::new(units as u32).ok_or(PlanError::NoResidentUnit)?)
+                    let units = u32::try_from(units).unwrap_or(u32::MAX);
+                    Residency::Units(NonZeroU32::new(units).ok_or(PlanError::NoResidentUnit)?)
                 }
+                ResidencyConfig::All => Residency::All,
+                ResidencyConfig::Auto => unreachable!("the plan resolves `auto` before it makes programs"),
             },
-            prefetch_units: zero.prefetch_units as u32,
+            prefetch_units: u32::try_from(zero.prefetch_units).unwrap_or(u32::MAX),
         },
     };
     let reduction = match (zero.level, zero.reduce) {

@@ -1,14 +1,10 @@
 //! What one rank allocates, in elements: the plan's side of the memory account.
 
-use pipezero_schedule::{Edge, PipelineRank, Stage, Unit, protocol};
+use pipezero_models::ElementType;
+use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protocol};
 
 use super::Plan;
-use crate::config::ZeroLevel;
 use crate::shard::Purpose;
-
-/// Receive buffers of an edge, and gradient send buffers of an edge: one in use, one in flight.
-pub(crate) const BUFFERS_PER_EDGE: usize = protocol::RECEIVE_BUFFERS;
-const _: () = assert!(protocol::RECEIVE_BUFFERS == protocol::GRADIENT_SEND_BUFFERS);
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,33 +12,44 @@ pub(crate) struct RankSizes {
     pub(crate) stages: Vec<StageSizes>,
     /// Elements of each of the two activation streams: the widest activation.
     pub(crate) stream_len: usize,
-    /// Elements of the gradient stream; 0 in inference.
+    /// Elements of the gradient stream, f32; 0 in inference.
     pub(crate) gradient_len: usize,
+    /// Elements of scratch, f32.
     pub(crate) workspace_len: usize,
-    pub(crate) num_gather_buffers: usize,
-    pub(crate) gather_buffer_len: usize,
+    /// Elements of the room for recomputed activations.
+    pub(crate) recompute_len: usize,
+    /// Elements of each buffer for a gathered unit, the largest first.
+    pub(crate) gather_buffers: Vec<usize>,
     pub(crate) num_gradient_buffers: usize,
     pub(crate) gradient_buffer_len: usize,
-    /// Edges that need buffers here, with the elements of a message: those received from, and gradients sent.
-    pub(crate) edge_buffers: Vec<(Edge, usize)>,
+    /// Buffers for what is received over an edge, and for gradients sent over one.
+    pub(crate) edge_buffers: Vec<EdgeBuffers>,
 }
 
 impl RankSizes {
-    /// Elements of all buffers.
-    pub(crate) fn num_elements(&self) -> usize {
+    /// Bytes of all buffers, where parameters and activations are of this type.
+    pub(crate) fn num_bytes(&self, element_type: ElementType) -> u64 {
         let slots = self.stages.iter().map(|stage| {
             let saved: usize = stage.saved.iter().map(|&(_, len)| len).sum();
             stage.num_slots * (saved + stage.output_len)
         });
-        let edges = self.edge_buffers.iter().map(|&(_, len)| BUFFERS_PER_EDGE * len);
-        slots.sum::<usize>()
-            + edges.sum::<usize>()
-            + 2 * self.stream_len
-            + self.gradient_len
-            + self.workspace_len
-            + self.num_gather_buffers * self.gather_buffer_len
-            + self.num_gradient_buffers * self.gradient_buffer_len
+        let edges = self.edge_buffers.iter().map(|edge| edge.num_buffers * edge.len);
+        let gathered: usize = self.gather_buffers.iter().sum();
+        let narrow =
+            slots.sum::<usize>() + edges.sum::<usize>() + 2 * self.stream_len + self.recompute_len + gathered;
+        let wide =
+            self.gradient_len + self.workspace_len + self.num_gradient_buffers * self.gradient_buffer_len;
+        (element_type.num_bytes() * narrow + ElementType::F32.num_bytes() * wide) as u64
     }
+}
+
+/// The buffers of one end of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EdgeBuffers {
+    pub(crate) edge: Edge,
+    pub(crate) num_buffers: usize,
+    /// Elements of a message.
+    pub(crate) len: usize,
 }
 
 /// The activation slots of one stage.
@@ -63,11 +70,6 @@ impl Plan {
             |f: fn(&super::PlannedUnit) -> usize| units.iter().map(|(_, unit)| f(unit)).max().unwrap_or(0);
         let largest_unit = widest(|unit| unit.layout.padded_len());
         let training = purpose == Purpose::Training;
-        let num_gather_buffers = match purpose {
-            _ if self.run().zero.level != ZeroLevel::Zero3 => 0,
-            Purpose::Training => self.num_gather_buffers(rank),
-            Purpose::Inference => self.evaluation.high_water(rank).gathered_units,
-        };
         let num_gradient_buffers =
             if training && self.reduces_every_micro_batch() { protocol::GRADIENT_BUFFERS } else { 0 };
         RankSizes {
@@ -75,18 +77,30 @@ impl Plan {
             stream_len: widest(|unit| unit.sizes.gradient),
             gradient_len: if training { widest(|unit| unit.sizes.gradient) } else { 0 },
             workspace_len: widest(|unit| unit.sizes.workspace),
-            num_gather_buffers,
-            gather_buffer_len: largest_unit,
+            recompute_len: widest(|unit| unit.sizes.recompute),
+            gather_buffers: self.gather_buffers(rank, purpose),
             num_gradient_buffers,
             gradient_buffer_len: largest_unit,
             edge_buffers: self.edge_buffers(rank, purpose),
         }
     }
 
-    /// Gathered copies that a rank holds at most, in training and evaluation.
-    pub(super) fn num_gather_buffers(&self, rank: PipelineRank) -> usize {
-        let programs = [&self.training, &self.evaluation];
-        programs.into_iter().map(|program| program.high_water(rank).gathered_units).max().unwrap_or(0)
+    /// Elements of each buffer for a gathered unit, the largest first: enough for evaluation and, when training, the
+    /// step.
+    pub(super) fn gather_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<usize> {
+        let programs: &[&CheckedProgram] = match purpose {
+            Purpose::Training => &[&self.training, &self.evaluation],
+            Purpose::Inference => &[&self.evaluation],
+        };
+        let mut largest: Vec<usize> = Vec::new();
+        for program in programs {
+            let buffers = program.gather_buffers(rank);
+            largest.resize(largest.len().max(buffers.len()), 0);
+            for (len, &bytes) in largest.iter_mut().zip(buffers) {
+                *len = (*len).max(bytes as usize / self.element_type().num_bytes());
+            }
+        }
+        largest
     }
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.
@@ -114,19 +128,23 @@ impl Plan {
         stages
     }
 
-    fn edge_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<(Edge, usize)> {
+    fn edge_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<EdgeBuffers> {
         let training = purpose == Purpose::Training;
+        let num_receive = protocol::RECEIVE_BUFFERS;
         let mut buffers = Vec::new();
+        let mut add =
+            |edge: Edge, num_buffers: usize, len: usize| buffers.push(EdgeBuffers { edge, num_buffers, len });
         for (id, unit) in self.units_of(rank) {
-            if self.receives_input(id) {
-                let before = Stage(unit.stage.0 - 1);
-                buffers.push((Edge::Up(before), unit.sizes.input));
+            if let Some(before) = self.stage_before(id).filter(|&before| self.crosses_ranks(Edge::Up(before)))
+            {
+                add(Edge::Up(before), num_receive, unit.sizes.input);
                 if training {
-                    buffers.push((Edge::Down(before), unit.sizes.input));
+                    let down = Edge::Down(before);
+                    add(down, self.training.num_gradient_send_buffers(down), unit.sizes.input);
                 }
             }
-            if training && self.sends_output(id) {
-                buffers.push((Edge::Down(unit.stage), unit.sizes.output));
+            if training && self.sends_output(id) && self.crosses_ranks(Edge::Up(unit.stage)) {
+                add(Edge::Down(unit.stage), num_receive, unit.sizes.output);
             }
         }
         buffers

@@ -7,12 +7,15 @@
 //! | ZeRO-2 | whole | shard | shard |
 //! | ZeRO-3, reduced every micro-batch | shard | shard | shard |
 //! | ZeRO-3, reduced last | shard | whole | shard |
+//!
+//! The parameters of a persistent unit are whole under ZeRO-3 too. In bf16 and fp16 the optimizer updates an f32 master
+//! copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_models::{ModelError, Unit};
+use pipezero_models::{Buffer, ElementType, ModelError, Unit};
 
 use super::{Loan, ShardLayout};
 use crate::config::{NoDecay, ReductionPolicy, ZeroConfig, ZeroLevel};
@@ -30,6 +33,15 @@ pub(crate) enum Weights {
     Tied,
 }
 
+/// The weights of a unit, gathered for use.
+#[derive(Debug)]
+pub(crate) struct GatheredCopy {
+    /// Holds the unit's flat parameters; may be longer.
+    pub(crate) buffer: Tagged,
+    /// Which of the rank's gather buffers it is.
+    pub(crate) place: usize,
+}
+
 /// One unit on one rank.
 #[derive(Debug)]
 pub(crate) struct UnitStore {
@@ -38,11 +50,13 @@ pub(crate) struct UnitStore {
     /// Its parameters.
     pub(crate) weights: Weights,
     /// Gathered copies, the oldest first.
-    pub(crate) gathered: VecDeque<Tagged>,
+    pub(crate) gathered: VecDeque<GatheredCopy>,
     /// The gradient of the step: whole or a shard.
     pub(crate) gradient: Loan<Tagged>,
     /// The gradient of the last backward, waiting for its reduction (reduced every micro-batch).
     pub(crate) fresh_gradient: Option<Tagged>,
+    /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
+    pub(crate) master: Option<Tagged>,
     /// `[num_states, owned]` optimizer state.
     pub(crate) states: Tagged,
     /// Which of the owned elements are decayed.
@@ -66,10 +80,27 @@ pub(crate) enum Purpose {
     Inference,
 }
 
+/// The unit that a store is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredUnit<'a> {
+    pub(crate) unit: &'a Unit,
+    pub(crate) layout: ShardLayout,
+    /// Whether its parameters are whole between uses under ZeRO-3 too.
+    pub(crate) is_persistent: bool,
+}
+
+impl StoredUnit<'_> {
+    /// Whether the parameters are whole on every data rank.
+    fn is_whole(self, zero: &ZeroConfig) -> bool {
+        zero.level != ZeroLevel::Zero3 || self.is_persistent
+    }
+}
+
 /// What decides the shape of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreOptions<'a> {
     pub(crate) zero: &'a ZeroConfig,
+    pub(crate) element_type: ElementType,
     pub(crate) optimizer: &'a Optimizer,
     pub(crate) no_decay: &'a NoDecay,
     pub(crate) purpose: Purpose,
@@ -79,40 +110,33 @@ pub(crate) struct StoreOptions<'a> {
 
 impl UnitStore {
     /// Allocates the store of a unit with parameters of its own, all zeros.
-    pub(crate) fn new(
-        unit: &Unit,
-        layout: ShardLayout,
-        options: StoreOptions<'_>,
-    ) -> Result<Self, ModelError> {
-        let mut store = Self::without_weights(unit, layout, options)?;
-        let ledger = options.ledger;
-        store.weights = if options.zero.level == ZeroLevel::Zero3 {
-            Weights::Sharded(Tagged::zeros(layout.shard_len(), Category::Parameters, ledger)?)
+    pub(crate) fn new(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+        let mut store = Self::without_weights(unit, options)?;
+        let StoreOptions { element_type, ledger, .. } = options;
+        let zeros = |len| Tagged::zeros_of(len, element_type, Category::Parameters, ledger);
+        store.weights = if unit.is_whole(options.zero) {
+            Weights::Replicated(Loan::new(zeros(unit.layout.padded_len())?))
         } else {
-            Weights::Replicated(Loan::new(Tagged::zeros(layout.padded_len(), Category::Parameters, ledger)?))
+            Weights::Sharded(zeros(unit.layout.shard_len())?)
         };
         if options.purpose == Purpose::Training {
-            let num_states = options.optimizer.num_states();
-            store.states = Tagged::zeros(num_states * store.owned.len(), Category::Optimizer, ledger)?;
+            let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
+            store.states = Tagged::zeros(num_states * num_owned, Category::Optimizer, ledger)?;
+            if element_type != ElementType::F32 {
+                store.master = Some(Tagged::zeros(num_owned, Category::Optimizer, ledger)?);
+            }
         }
         Ok(store)
     }
 
     /// Allocates the store of the second use of a tied weight: a gradient accumulator, no weights, no state.
-    pub(crate) fn tied(
-        unit: &Unit,
-        layout: ShardLayout,
-        options: StoreOptions<'_>,
-    ) -> Result<Self, ModelError> {
-        Self::without_weights(unit, layout, options)
+    pub(crate) fn tied(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+        Self::without_weights(unit, options)
     }
 
-    fn without_weights(
-        unit: &Unit,
-        layout: ShardLayout,
-        options: StoreOptions<'_>,
-    ) -> Result<Self, ModelError> {
+    fn without_weights(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
         let StoreOptions { zero, no_decay, purpose, data_rank, ledger, .. } = options;
+        let layout = unit.layout;
         let whole = 0..layout.padded_len();
         let shard = layout.shard(data_rank);
         let own_shard = 0..layout.shard_len();
@@ -129,9 +153,10 @@ impl UnitStore {
             gathered: VecDeque::new(),
             gradient: Loan::new(Tagged::zeros(gradient_len, Category::Gradients, ledger)?),
             fresh_gradient: None,
+            master: None,
             states: Tagged::zeros(0, Category::Optimizer, ledger)?,
-            decay: DecayRanges::of_unit(unit.entries(), no_decay).within(owned.clone()),
-            owned_parameters: if zero.level == ZeroLevel::Zero3 { own_shard.clone() } else { owned.clone() },
+            decay: DecayRanges::of_unit(unit.unit.entries(), no_decay).within(owned.clone()),
+            owned_parameters: if unit.is_whole(zero) { owned.clone() } else { own_shard.clone() },
             owned_gradient: if gradient_is_whole { owned.clone() } else { own_shard.clone() },
             counted_gradient: if gradient_is_whole { shard } else { own_shard },
             owned,
@@ -147,9 +172,40 @@ impl UnitStore {
         }
     }
 
-    /// The parameters at rest, to be written.
-    pub(crate) fn parameters_mut(&mut self) -> &mut Tagged {
-        self.weights.at_rest_mut()
+    /// The elements of the unit's flat buffer whose parameters are here.
+    pub(crate) fn held(&self) -> Range<usize> {
+        match self.weights {
+            Weights::Sharded(_) => self.owned.clone(),
+            Weights::Replicated(_) | Weights::Tied => 0..self.layout.padded_len(),
+        }
+    }
+
+    /// Sets the parameters of a range of the unit's flat buffer, all of them held, and their master copy where it is
+    /// owned.
+    ///
+    /// # Errors
+    /// Those of `fill`, and when there is no memory for the values before they are narrowed.
+    pub(crate) fn fill<E: From<ModelError>>(
+        &mut self,
+        range: Range<usize>,
+        fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = range.start - self.held().start;
+        let at_rest = self.weights.at_rest_mut();
+        if at_rest.element_type() == ElementType::F32 {
+            return at_rest.write(|values| fill(&mut values[start..start + range.len()]));
+        }
+        let mut values = Buffer::zeros(range.len())?;
+        values.write(fill)?;
+        at_rest.copy_from(start, &values, 0..range.len());
+        let owned = range.start.max(self.owned.start)..range.end.min(self.owned.end);
+        if let Some(master) = &mut self.master
+            && owned.start < owned.end
+        {
+            let place = owned.start - self.owned.start;
+            master.copy_from(place, &values, owned.start - range.start..owned.end - range.start);
+        }
+        Ok(())
     }
 
     /// One optimizer step on the owned elements.
@@ -160,16 +216,23 @@ impl UnitStore {
         learning_rate: f64,
         gradient_scale: f32,
     ) {
-        let Self { weights, gradient, states, decay, owned_parameters, owned_gradient, .. } = self;
+        let Self { weights, gradient, master, states, decay, owned_parameters, owned_gradient, .. } = self;
         let gradients = gradient.get().read();
-        weights.at_rest_mut().write(|parameters| {
+        let at_rest = weights.at_rest_mut();
+        let mut update = |parameters: &mut [f32]| {
             states.write(|states| {
-                let parameters = &mut parameters[owned_parameters.clone()];
                 let gradients = &gradients[owned_gradient.clone()];
                 let update = Update { parameters, gradients, states, step, learning_rate, gradient_scale };
                 optimizer.update(decay, update);
             });
-        });
+        };
+        match master {
+            None => at_rest.write(|parameters| update(&mut parameters[owned_parameters.clone()])),
+            Some(master) => {
+                master.write(update);
+                at_rest.copy_from(owned_parameters.start, master, 0..owned_parameters.len());
+            }
+        }
     }
 
     /// Sets the gradient to zero, for the next step to add to.

@@ -27,8 +27,11 @@ pub struct StepLine {
     pub tflops: f64,
     /// Share of the device's peak; null on a CPU, whose peak is not known.
     pub mfu: Option<f64>,
-    /// Mean seconds that a rank waited for others: transfers that nothing hid, and the pipeline's bubble.
+    /// Mean seconds that a rank waited for gathers and reductions of the step that nothing hid.
     pub exposed_comm_s: f64,
+    /// Mean seconds that a rank waited for others in all: those, the pipeline's bubble, exposed transfers between stages
+    /// and the end of the step.
+    pub idle_s: f64,
     /// Loss scale; null in f32, which needs none.
     pub loss_scale: Option<f64>,
     /// Whether the update was left out.
@@ -50,7 +53,8 @@ impl StepLine {
             tflops: step_flops as f64 / report.step_s / 1e12,
             mfu: None,
             exposed_comm_s: report.exposed_comm_s,
-            loss_scale: None,
+            idle_s: report.idle_s,
+            loss_scale: report.loss_scale,
             skipped: report.skipped,
         }
     }

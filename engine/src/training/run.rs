@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::metrics::{EvalLine, StepLine};
 use super::run_dir::{MetricsFile, RunDir, RunDirError};
 use super::{Baselines, Summary};
-use crate::data::{BatchLayout, BatchSource, Corpus, DataError};
+use crate::data::{BatchLayout, BatchSource, Corpus, DataError, Zeros};
 use crate::engine::{Engine, EngineError, EvalReport, StepReport};
 use crate::plan::Plan;
 
@@ -42,12 +42,17 @@ pub struct Training {
 }
 
 impl Training {
-    /// Reads the text and starts the ranks.
+    /// Reads the text, if the model reads any, and starts the ranks.
     ///
     /// # Errors
     /// When the text cannot be read or is too short, or the ranks not be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
         let run = plan.run();
+        if run.model.gpt().is_none() {
+            let training: Arc<dyn BatchSource> = Arc::new(Zeros);
+            let engine = Engine::new(plan, Arc::clone(&training))?;
+            return Ok(Self { engine, training, validation: None, baselines: None });
+        }
         let seq_length = plan.micro_batch_shape().seq_length;
         let corpus = Corpus::load(&run.data, seq_length)?;
         corpus.check_vocabulary(plan.vocab_size())?;

@@ -104,7 +104,7 @@ fn filled(len: usize, element: ElementType) -> Buffer {
 
 fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
     let mut converted = Buffer::zeros_of(buffer.len(), element).unwrap();
-    converted.copy_from(buffer, buffer.len());
+    converted.copy_from(0, buffer, 0..buffer.len());
     converted
 }
 
@@ -193,7 +193,7 @@ impl Run {
             let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
             let (gradient, workspace, stash) = (&mut gradient, &mut workspace, &mut stashes[index]);
             let recomputed = &mut recomputed;
-            recomputed.copy_from(&wide(recomputed.len()), recomputed.len());
+            recomputed.copy_from(0, &wide(recomputed.len()), 0..recomputed.len());
             unit.recompute(shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
             match backward {
                 Backward::Full => unit.backward(

@@ -28,6 +28,7 @@ fn middle_stage() -> StageFacts {
     StageFacts {
         num_activation_slots: 3,
         input_cut_elements: 11,
+        num_gradient_send_buffers: 2,
         output_cut_elements: 13,
         local_output_elements: 0,
         units: vec![UNTIED, LARGER],
@@ -141,6 +142,7 @@ fn absurd_sizes_saturate() {
         StageFacts {
             num_activation_slots: u64::MAX,
             input_cut_elements: u64::MAX,
+            num_gradient_send_buffers: 2,
             output_cut_elements: u64::MAX,
             local_output_elements: u64::MAX,
             units: vec![
@@ -228,6 +230,7 @@ fn stages_of_one_rank_share_what_only_one_unit_uses_at_a_time() {
     let second = StageFacts {
         num_activation_slots: 2,
         input_cut_elements: 19,
+        num_gradient_send_buffers: 2,
         output_cut_elements: 0,
         local_output_elements: 0,
         units: vec![UnitFacts { num_elements: 33, saved_elements: 6, ..UNTIED }],

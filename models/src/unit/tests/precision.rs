@@ -220,8 +220,8 @@ fn logits_are_f32_in_every_type() {
         let ramp = |len: usize, step: f32| -> Buffer {
             Buffer::from_vec((0..len).map(|i| (i % 19) as f32 * step - 1.0).collect()).unwrap()
         };
-        parameters.copy_from(&ramp(unit.num_elements(), 0.125), unit.num_elements());
-        input.copy_from(&ramp(sizes.input, 0.0625), sizes.input);
+        parameters.copy_from(0, &ramp(unit.num_elements(), 0.125), 0..unit.num_elements());
+        input.copy_from(0, &ramp(sizes.input, 0.0625), 0..sizes.input);
         unit.forward(
             batch.shape,
             UnitForward {

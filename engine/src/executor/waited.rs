@@ -1,0 +1,40 @@
+//! How long a rank waited, by what it waited for.
+
+use std::time::Duration;
+
+use pipezero_schedule::Lane;
+
+/// Times in which the compute lane of a rank stood still.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waited {
+    /// For gathers of weights that nothing hid.
+    pub(crate) gathers: Duration,
+    /// For reductions of gradients that nothing hid.
+    pub(crate) reductions: Duration,
+    /// For neighbouring stages: the pipeline's bubble and transfers that nothing hid, which cannot be told apart from
+    /// one side.
+    pub(crate) stages: Duration,
+    /// For the other ranks at the end of the step.
+    pub(crate) tail: Duration,
+}
+
+impl Waited {
+    pub(super) fn add(&mut self, lane: Lane, time: Duration) {
+        match lane {
+            Lane::Gather => self.gathers += time,
+            Lane::Reduce => self.reductions += time,
+            Lane::Edge(_) => self.stages += time,
+            Lane::Compute => unreachable!("what the compute lane does has ended when it returns"),
+        }
+    }
+
+    /// For collectives over the data ranks during the step.
+    pub(crate) fn exposed(self) -> Duration {
+        self.gathers + self.reductions
+    }
+
+    /// For anything.
+    pub(crate) fn total(self) -> Duration {
+        self.exposed() + self.stages + self.tail
+    }
+}

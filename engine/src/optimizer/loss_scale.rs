@@ -1,0 +1,87 @@
+//! The scale of the loss in fp16: large enough that small gradients survive, small enough that large ones do not
+//! overflow.
+//!
+//! DeepSpeed's rule (`runtime/fp16/loss_scaler.py`): a step whose gradients overflow is left out, and after
+//! `hysteresis` of them the scale is halved; after `window` steps without overflow it is doubled. Source of the method:
+//! Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740, section 3.2.
+
+use crate::config::{LossScaling, Precision};
+
+/// The scale of the coming step and how it came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossScaler {
+    scaling: LossScaling,
+    scale: f64,
+    /// Overflows until the next one halves the scale.
+    hysteresis_left: u32,
+    /// Steps done, and the last one that overflowed; -1 before there was one, as the window starts with step 0.
+    step: i64,
+    last_overflow: i64,
+}
+
+/// What the scale became after a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ScaleChange {
+    /// It stays as it is.
+    Kept,
+    /// Doubled or halved.
+    To(f64),
+    /// The step overflowed at the least scale: nothing is left to try.
+    Exhausted,
+}
+
+impl LossScaler {
+    /// The scaler of a run; `None` where nothing needs scaling.
+    pub fn new(precision: Precision) -> Option<Self> {
+        let Precision::Fp16(scaling) = precision else { return None };
+        Some(Self {
+            scaling,
+            scale: scaling.initial_scale,
+            hysteresis_left: scaling.hysteresis,
+            step: 0,
+            last_overflow: -1,
+        })
+    }
+
+    /// The scale of the coming step.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Takes note of a step. A static scale never changes.
+    pub fn update(&mut self, overflowed: bool) -> ScaleChange {
+        if !self.scaling.is_dynamic {
+            return ScaleChange::Kept;
+        }
+        let change = if overflowed { self.overflowed() } else { self.passed() };
+        self.step += 1;
+        change
+    }
+
+    fn overflowed(&mut self) -> ScaleChange {
+        self.last_overflow = self.step;
+        if self.hysteresis_left > 1 {
+            self.hysteresis_left -= 1;
+            return ScaleChange::Kept;
+        }
+        if self.scale <= self.scaling.min_scale {
+            return ScaleChange::Exhausted;
+        }
+        self.scale = (self.scale / 2.0).max(self.scaling.min_scale);
+        ScaleChange::To(self.scale)
+    }
+
+    fn passed(&mut self) -> ScaleChange {
+        // Steps since the last overflow, this one not counted; before the first one, since the start.
+        let num_passed = self.step - self.last_overflow - 1;
+        let window_ends = num_passed > 0 && num_passed.cast_unsigned().is_multiple_of(self.scaling.window);
+        if window_ends || self.scaling.consecutive_hysteresis {
+            self.hysteresis_left = self.scaling.hysteresis;
+        }
+        if !window_ends {
+            return ScaleChange::Kept;
+        }
+        self.scale *= 2.0;
+        ScaleChange::To(self.scale)
+    }
+}

@@ -1,0 +1,47 @@
+//! What a stage would need if it had these layers: the bound of the balanced split, before there is a program.
+
+use pipezero_partition::{ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts};
+
+use pipezero_schedule::protocol;
+
+use super::PlannedUnit;
+use super::forecast::{element_bytes, memory_facts_of};
+use crate::config::{ResidencyConfig, Run};
+use crate::optimizer::Optimizer;
+
+/// Peak bytes of a rank that runs this stage alone. Gather buffers are those that the residency allows; a program may
+/// need fewer, never more.
+pub(super) fn peak(run: &Run, units: &[PlannedUnit], in_flight: usize, has_next: bool) -> u64 {
+    let mut gathered: Vec<u64> =
+        units.iter().filter(|unit| !unit.is_persistent).map(|unit| unit.layout.padded_len() as u64).collect();
+    gathered.sort_unstable_by(|a, b| b.cmp(a));
+    gathered.truncate(most_copies(run));
+    let zero = &run.zero;
+    let element_bytes: ElementBytes = element_bytes(&run.precision);
+    let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
+    let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
+    MemoryBytes::of(&RankFacts {
+        sharding: Sharding { level: zero.level, reduce: zero.reduce, data_degree: run.parallel.data as u64 },
+        element_bytes,
+        num_optimizer_states: Optimizer::new(&run.optimizer).num_states() as u64,
+        gather_buffer_elements: gathered,
+        stages: vec![StageFacts {
+            num_activation_slots: in_flight as u64,
+            input_cut_elements: input,
+            num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
+            output_cut_elements: output,
+            local_output_elements: 0,
+            units: units.iter().map(memory_facts_of).collect(),
+        }],
+    })
+    .peak
+}
+
+/// Copies that a rank may hold.
+fn most_copies(run: &Run) -> usize {
+    match run.zero.resident_units {
+        ResidencyConfig::Strict | ResidencyConfig::Auto => 1 + run.zero.prefetch_units,
+        ResidencyConfig::Units(units) => units,
+        ResidencyConfig::All => usize::MAX,
+    }
+}

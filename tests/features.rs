@@ -1,0 +1,224 @@
+//! What no feature may change: schedules, residencies, prefetching, cuts, recomputation and dropout give the bits of one
+//! pipeline rank at the same data degree, reduction policy and precision (`docs/numerics.md`).
+//!
+//! The full product is far too large, so runs are drawn from it until every pair of values of two dimensions has been
+//! run; which pairs are left is counted, not hoped for.
+
+use std::collections::{BTreeSet, HashMap};
+
+use pipezero::config::{
+    Checkpointing, LossScaling, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig,
+    ZeroLevel,
+};
+use tests::{
+    Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, small_run, train,
+};
+
+/// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
+const NUM_LAYERS: usize = 12;
+
+const GRIDS: [(usize, Schedule); 17] = {
+    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB};
+    [
+        (1, OneFOneB),
+        (2, GPipe),
+        (2, OneFOneB),
+        (2, Eager),
+        (2, Interleaved { virtual_stages: 2 }),
+        (2, Interleaved { virtual_stages: 3 }),
+        (2, Grouped { virtual_stages: 2, group_size: 3 }),
+        (2, Bfs { virtual_stages: 2 }),
+        (2, Bfs { virtual_stages: 3 }),
+        (4, GPipe),
+        (4, OneFOneB),
+        (4, Eager),
+        (4, Interleaved { virtual_stages: 2 }),
+        (4, Interleaved { virtual_stages: 3 }),
+        (4, Grouped { virtual_stages: 2, group_size: 5 }),
+        (4, Bfs { virtual_stages: 2 }),
+        (4, Bfs { virtual_stages: 3 }),
+    ]
+};
+
+/// Level, policy, residency beyond what prefetching needs (`None`: strict; `usize::MAX`: all), prefetch.
+const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
+    use ReductionPolicy::{Every, Last};
+    use ZeroLevel::{Zero0, Zero1, Zero3};
+    [
+        (Zero0, Last, None, 0),
+        (Zero1, Last, None, 0),
+        (Zero3, Every, None, 0),
+        (Zero3, Every, None, 1),
+        (Zero3, Every, None, 2),
+        (Zero3, Every, None, 3),
+        (Zero3, Every, Some(0), 0),
+        (Zero3, Every, Some(1), 1),
+        (Zero3, Every, Some(0), 2),
+        (Zero3, Every, Some(2), 3),
+        (Zero3, Every, Some(usize::MAX), 0),
+        (Zero3, Every, Some(usize::MAX), 1),
+        (Zero3, Last, None, 1),
+        (Zero3, Last, Some(1), 0),
+        (Zero3, Last, Some(usize::MAX), 2),
+    ]
+};
+
+const UNITS: [UnitLayersConfig; 3] =
+    [UnitLayersConfig::Half, UnitLayersConfig::Layers(1), UnitLayersConfig::Layers(2)];
+
+/// fp16 with a scale that does not overflow here.
+const FP16: Precision = Precision::Fp16(LossScaling {
+    initial_scale: 256.0,
+    is_dynamic: false,
+    window: 1000,
+    hysteresis: 2,
+    consecutive_hysteresis: false,
+    min_scale: 1.0,
+});
+const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
+const CHECKPOINTING: [Checkpointing; 3] = [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
+const DROPOUT: [f64; 2] = [0.0, 0.1];
+const TIED: [bool; 2] = [false, true];
+const DATA: [usize; 3] = [1, 2, 3];
+
+/// Number of values of each dimension, in the order of [`case_of`].
+const SIZES: [usize; 8] = [
+    GRIDS.len(),
+    ZERO.len(),
+    UNITS.len(),
+    PRECISIONS.len(),
+    CHECKPOINTING.len(),
+    DROPOUT.len(),
+    TIED.len(),
+    DATA.len(),
+];
+
+/// A value of each dimension.
+type Choice = [usize; SIZES.len()];
+
+fn case_of(choice: Choice) -> Case {
+    let [grid, zero, units, precision, checkpointing, dropout, tied, data] = choice;
+    let (pipeline, schedule) = GRIDS[grid];
+    let (level, reduce, beyond, prefetch_units) = ZERO[zero];
+    let resident_units = match beyond {
+        None => ResidencyConfig::Strict,
+        Some(usize::MAX) => ResidencyConfig::All,
+        Some(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
+    };
+    Case {
+        pipeline,
+        data: DATA[data],
+        num_micro_batches: 5,
+        schedule,
+        zero: ZeroConfig {
+            level,
+            reduce,
+            resident_units,
+            prefetch_units,
+            unit_layers: UNITS[units],
+            ..NO_ZERO
+        },
+        tied: TIED[tied],
+        num_layers: NUM_LAYERS,
+        precision: PRECISIONS[precision],
+        checkpointing: CHECKPOINTING[checkpointing],
+        dropout: DROPOUT[dropout],
+        ..Case::ONE_RANK
+    }
+}
+
+/// One pipeline rank that shards as little as the policy allows and recomputes nothing.
+fn reference_of(case: Case) -> Case {
+    let level = match case.zero.reduce {
+        ReductionPolicy::Last => ZeroLevel::Zero0,
+        ReductionPolicy::Every => ZeroLevel::Zero2,
+    };
+    Case {
+        pipeline: 1,
+        schedule: Schedule::OneFOneB,
+        zero: ZeroConfig { level, reduce: case.zero.reduce, ..NO_ZERO },
+        checkpointing: Checkpointing::Off,
+        ..case
+    }
+}
+
+/// Pairs of values of two dimensions.
+fn pairs_of(choice: Choice) -> impl Iterator<Item = [(usize, usize); 2]> {
+    let dimensions = choice.into_iter().enumerate();
+    dimensions
+        .clone()
+        .flat_map(move |first| dimensions.clone().skip(first.0 + 1).map(move |second| [first, second]))
+}
+
+/// Choices in which every pair occurs: the next one is, of many drawn at random, the one with the most new pairs.
+fn pairwise() -> Vec<Choice> {
+    let mut left: BTreeSet<_> = BTreeSet::new();
+    for (a, &size_a) in SIZES.iter().enumerate() {
+        for (b, &size_b) in SIZES.iter().enumerate().skip(a + 1) {
+            left.extend((0..size_a).flat_map(|x| (0..size_b).map(move |y| [(a, x), (b, y)])));
+        }
+    }
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % bound
+    };
+    let mut choices = Vec::new();
+    while let Some(&[(a, x), (b, y)]) = left.first() {
+        let draws = (0..30).map(|_| {
+            let mut choice: Choice = SIZES.map(&mut random);
+            (choice[a], choice[b]) = (x, y);
+            choice
+        });
+        let best = draws.max_by_key(|&choice| pairs_of(choice).filter(|pair| left.contains(pair)).count());
+        let best = best.expect("thirty were drawn");
+        pairs_of(best).for_each(|pair| {
+            left.remove(&pair);
+        });
+        choices.push(best);
+    }
+    choices
+}
+
+#[test]
+fn every_pair_of_features_gives_the_bits_of_one_pipeline_rank() {
+    let choices = pairwise();
+    // Schedules times ZeRO rows are all there.
+    assert!(choices.len() >= GRIDS.len() * ZERO.len(), "{} runs", choices.len());
+    let mut references: HashMap<String, Trained> = HashMap::new();
+    for choice in choices {
+        let case = case_of(choice);
+        let reference = reference_of(case);
+        let key = format!("{reference:?}");
+        let wanted = references.entry(key).or_insert_with(|| run(reference));
+        assert!(
+            wanted.norms.iter().all(|&norm| norm > GRADIENT_CLIPPING),
+            "clipping bites at every step of {reference:?}"
+        );
+        assert!(!wanted.last.skipped, "nothing overflows in {reference:?}");
+        assert_bit_identical(&run(case), wanted, &format!("{case:?}"));
+    }
+}
+
+fn run(case: Case) -> Trained {
+    let mut run = small_run(case);
+    run.steps = 3;
+    train(run, Mask::Uneven)
+}
+
+/// Dropout and precision do change numbers, so the comparison above is not of things that have no effect.
+#[test]
+fn dropout_and_precision_change_the_loss() {
+    let case = Case { num_layers: 2, ..Case::ONE_RANK };
+    let losses = |case| run(case).losses;
+    let plain = losses(case);
+    for other in [
+        Case { dropout: 0.1, ..case },
+        Case { precision: Precision::Bf16, ..case },
+        Case { precision: FP16, ..case },
+    ] {
+        assert_ne!(losses(other), plain, "{other:?}");
+    }
+}
