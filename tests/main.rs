@@ -16,6 +16,7 @@ mod overlap; // When gathers are issued, by recorded order.
 mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
 mod quickstart; // The README's first command learns, and needs attention to.
+mod residency_choice; // What every residency costs, and what fits.
 mod schedule_files; // Orders of one's own, on placements of one's own.
 mod seed_example; // The 48-layer example, counted.
 mod tidy; // The tree keeps its own rules.
