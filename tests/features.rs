@@ -4,14 +4,14 @@
 //! The full product is far too large, so runs are drawn from it until every pair of values of two dimensions has been
 //! run; which pairs are left is counted, not hoped for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use pipezero::config::{
-    Checkpointing, LossScaling, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig,
-    ZeroLevel,
+    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
 use tests::{
-    Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, small_run, train,
+    Case, FP16, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, pairwise,
+    small_run, train,
 };
 
 /// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
@@ -66,15 +66,6 @@ const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
 const UNITS: [UnitLayersConfig; 3] =
     [UnitLayersConfig::Half, UnitLayersConfig::Layers(1), UnitLayersConfig::Layers(2)];
 
-/// fp16 with a scale that does not overflow here.
-const FP16: Precision = Precision::Fp16(LossScaling {
-    initial_scale: 256.0,
-    is_dynamic: false,
-    window: 1000,
-    hysteresis: 2,
-    consecutive_hysteresis: false,
-    min_scale: 1.0,
-});
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
 const CHECKPOINTING: [Checkpointing; 3] = [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
 const DROPOUT: [f64; 2] = [0.0, 0.1];
@@ -142,49 +133,9 @@ fn reference_of(case: Case) -> Case {
     }
 }
 
-/// Pairs of values of two dimensions.
-fn pairs_of(choice: Choice) -> impl Iterator<Item = [(usize, usize); 2]> {
-    let dimensions = choice.into_iter().enumerate();
-    dimensions
-        .clone()
-        .flat_map(move |first| dimensions.clone().skip(first.0 + 1).map(move |second| [first, second]))
-}
-
-/// Choices in which every pair occurs: the next one is, of many drawn at random, the one with the most new pairs.
-fn pairwise() -> Vec<Choice> {
-    let mut left: BTreeSet<_> = BTreeSet::new();
-    for (a, &size_a) in SIZES.iter().enumerate() {
-        for (b, &size_b) in SIZES.iter().enumerate().skip(a + 1) {
-            left.extend((0..size_a).flat_map(|x| (0..size_b).map(move |y| [(a, x), (b, y)])));
-        }
-    }
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = move |bound: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 33) as usize % bound
-    };
-    let mut choices = Vec::new();
-    while let Some(&[(a, x), (b, y)]) = left.first() {
-        let draws = (0..30).map(|_| {
-            let mut choice: Choice = SIZES.map(&mut random);
-            (choice[a], choice[b]) = (x, y);
-            choice
-        });
-        let best = draws.max_by_key(|&choice| pairs_of(choice).filter(|pair| left.contains(pair)).count());
-        let best = best.expect("thirty were drawn");
-        pairs_of(best).for_each(|pair| {
-            left.remove(&pair);
-        });
-        choices.push(best);
-    }
-    choices
-}
-
 #[test]
 fn every_pair_of_features_gives_the_bits_of_one_pipeline_rank() {
-    let choices = pairwise();
+    let choices = pairwise(SIZES);
     // Schedules times ZeRO rows are all there.
     assert!(choices.len() >= GRIDS.len() * ZERO.len(), "{} runs", choices.len());
     let mut references: HashMap<String, Trained> = HashMap::new();

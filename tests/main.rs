@@ -3,6 +3,7 @@
 
 mod collectives; // What every communication backend promises.
 mod custom_loss; // A loss of the user's own.
+mod dropout; // Masks belong to sequences.
 mod evaluation; // Evaluating, saving and sampling leave training alone, on every grid alike.
 mod examples; // Run files in pages load.
 mod failures; // A rank that fails stops all, with one report.
@@ -13,7 +14,10 @@ mod mlp; // The small family on grids.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
 mod parity; // Every grid gives the same bits.
+mod persistence; // Units that stay whole.
 mod quickstart; // The README's first command learns, and needs attention to.
+mod residency_choice; // What every residency costs, and what fits.
+mod schedule_files; // Orders of one's own, on placements of one's own.
 mod seed_example; // The 48-layer example, counted.
 mod tidy; // The tree keeps its own rules.
 mod traffic; // What ranks send, against the plan.

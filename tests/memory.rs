@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
 use pipezero::engine::{Engine, StepReport};
 use pipezero::memory::{Category, RankMemory};
 use pipezero::plan::Plan;
+use pipezero_schedule::{PipelineRank, Unit};
 use serde_json::json;
-use tests::{Mask, plan_and_batches, spread, weights_of};
+use tests::{Mask, WeightOrder, plan_and_batches, spread, weights_of};
 
 fn planned(plan: &Plan) -> Vec<RankMemory> {
     plan.forecast().into_iter().map(|rank| rank.memory).collect()
@@ -67,12 +69,82 @@ fn inference_needs_no_more_of_anything_than_training_and_no_gradients() {
     }
 }
 
+/// Of what ranks were recorded to gather: never more copies than the residency allows, never more bytes than the plan's
+/// buffers have, and different units never more than so many of the largest. A buffer is smaller than twice its unit.
+#[test]
+fn no_more_is_gathered_at_once_than_the_residency_allows() {
+    let mut num_gathers = 0;
+    for case in spread().into_iter().filter(|case| case.run.zero.level == ZeroLevel::Zero3) {
+        let (plan, source) = plan_and_batches(case.run, Mask::None);
+        let mut engine = Engine::recording(plan, source).expect("ranks start");
+        let report = engine.train_batch().expect("a step");
+        for rank in 0..engine.plan().grid().world_size() {
+            let order = WeightOrder::of(&engine, &report, rank);
+            num_gathers += order.copies.len();
+            let promise = Promise::of(engine.plan(), rank);
+            promise.holds_for(engine.plan(), &order, &format!("rank {rank} of {}", case.name));
+        }
+    }
+    assert!(num_gathers > 10_000, "only {num_gathers} gathers were looked at");
+}
+
+/// What the residency says of a rank, in bytes, worked out from the sizes of its units alone.
+struct Promise {
+    /// Copies at once.
+    num_copies: usize,
+    /// Of the so many largest units that are gathered, descending.
+    largest: Vec<u64>,
+    /// Of the plan's buffers, descending.
+    buffers: Vec<u64>,
+}
+
+impl Promise {
+    fn of(plan: &Plan, rank: usize) -> Self {
+        let pipeline_rank = PipelineRank(plan.grid().pipeline_rank(rank) as u32);
+        let gathered = plan.units_of(pipeline_rank).filter(|(_, unit)| !unit.is_persistent);
+        let mut largest: Vec<u64> = gathered.map(|(unit, _)| unit_bytes(plan, unit)).collect();
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        let zero = &plan.run().zero;
+        let num_copies = match zero.resident_units {
+            ResidencyConfig::Strict => 1 + zero.prefetch_units,
+            ResidencyConfig::Units(units) => units,
+            ResidencyConfig::All => largest.len(),
+            ResidencyConfig::Auto => unreachable!("a plan has resolved it"),
+        };
+        largest.truncate(num_copies);
+        let buffers = plan.training().gather_buffers(pipeline_rank).to_vec();
+        Self { num_copies, largest, buffers }
+    }
+
+    fn holds_for(&self, plan: &Plan, order: &WeightOrder, case: &str) {
+        assert!(self.buffers.len() <= self.largest.len(), "buffers of {case}");
+        for (place, (&buffer, &unit)) in self.buffers.iter().zip(&self.largest).enumerate() {
+            let allowed = if place == 0 { unit } else { 2 * unit };
+            assert!(buffer <= allowed, "buffer {place} of {case}: {buffer} bytes for {unit}");
+        }
+        let bytes = |units: &[Unit]| units.iter().map(|&unit| unit_bytes(plan, unit)).sum::<u64>();
+        for mut held in order.held() {
+            assert!(held.len() <= self.num_copies, "{held:?} in {case}");
+            assert!(bytes(&held) <= self.buffers.iter().sum(), "{held:?} in {case}");
+            held.sort_unstable();
+            held.dedup();
+            assert!(bytes(&held) <= self.largest.iter().sum(), "{held:?} in {case}");
+        }
+    }
+}
+
+/// Bytes of a gathered copy.
+fn unit_bytes(plan: &Plan, unit: Unit) -> u64 {
+    let element_bytes = if plan.run().precision == Precision::F32 { 4 } else { 2 };
+    element_bytes * plan.unit(unit).layout.padded_len() as u64
+}
+
 /// In a process of its own, since every other test of this binary allocates too.
 #[cfg(target_os = "linux")]
 mod process {
     use std::process::Command;
 
-    use pipezero::config::{GptConfig, ModelConfig, ResidencyConfig, Run, ZeroLevel};
+    use pipezero::config::{GptConfig, ModelConfig, Run};
     use tests::{Case, small_run, zero};
 
     use super::*;

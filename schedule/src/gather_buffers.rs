@@ -30,7 +30,7 @@ pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: Weights) -> Ve
 /// Makes buffers of nearly equal size equal, so that any of them holds any of their units: with prefetch, units take two
 /// buffers in turn, and the largest unit would else often find only a slightly smaller one free and be gathered late.
 /// A buffer grows to less than twice its size at most, so a huge unit still has its huge buffer alone.
-fn round_up(bytes: &mut [u64]) {
+pub(crate) fn round_up(bytes: &mut [u64]) {
     for place in 1..bytes.len() {
         let larger = bytes[place - 1];
         if larger / 2 < bytes[place] {

@@ -1,6 +1,7 @@
 //! What integration tests share: small runs, random batches, trained weights as tensors by name, recorded orders.
 
 mod batches;
+mod pairwise;
 mod recorded;
 mod runs;
 mod schedule;
@@ -8,8 +9,9 @@ mod spread;
 mod trained;
 
 pub use batches::{Mask, RandomBatches};
+pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
-pub use runs::{Case, GRADIENT_CLIPPING, NO_ZERO, small_gpt, small_run, zero};
+pub use runs::{Case, FP16, GRADIENT_CLIPPING, NO_ZERO, small_gpt, small_run, zero};
 pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{

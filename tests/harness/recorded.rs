@@ -67,9 +67,13 @@ impl WeightOrder {
                     let oldest = held.get_mut(&unit).and_then(VecDeque::pop_front);
                     order.copies[oldest.expect("what is given back was gathered")].freed = ended;
                 }
-                Instruction::Forward { unit, micro_batch } | Instruction::Backward { unit, micro_batch } => {
-                    let is_forward = matches!(row[event.index], Instruction::Forward { .. });
-                    if is_forward || plan.unit(unit).unit.backward_reads_weights() {
+                Instruction::Forward { unit, micro_batch }
+                | Instruction::Recompute { unit, micro_batch }
+                | Instruction::Backward { unit, micro_batch } => {
+                    let planned = plan.unit(unit);
+                    let is_backward = matches!(row[event.index], Instruction::Backward { .. });
+                    let reads = !is_backward || planned.unit.backward_reads_weights();
+                    if reads && !planned.is_persistent {
                         let oldest = held.get(&unit).and_then(VecDeque::front);
                         let copy = &mut order.copies[*oldest.expect("a use has gathered weights")];
                         copy.uses.push(order.uses.len());
@@ -85,10 +89,16 @@ impl WeightOrder {
 
     /// Most copies that existed at once.
     pub fn num_held_max(&self) -> usize {
-        let held_at = |place: usize| {
-            self.copies.iter().filter(|copy| copy.issued <= place && place < copy.freed).count()
-        };
-        self.copies.iter().map(|copy| held_at(copy.issued)).max().unwrap_or(0)
+        self.held().map(|copies| copies.len()).max().unwrap_or(0)
+    }
+
+    /// The units of the copies that existed when each of them was gathered, that one included.
+    pub fn held(&self) -> impl Iterator<Item = Vec<Unit>> {
+        self.copies.iter().map(|gathered| {
+            let place = gathered.issued;
+            let held = self.copies.iter().filter(|copy| copy.issued <= place && place < copy.freed);
+            held.map(|copy| copy.unit).collect()
+        })
     }
 
     /// Number of copies whose first use was on `micro_batch`.

@@ -61,6 +61,16 @@ pub const NO_ZERO: ZeroConfig = ZeroConfig {
     model_persistence_threshold: u64::MAX,
 };
 
+/// fp16 with a scale that does not overflow in small runs.
+pub const FP16: Precision = Precision::Fp16(LossScaling {
+    initial_scale: 256.0,
+    is_dynamic: false,
+    window: 1000,
+    hysteresis: 2,
+    consecutive_hysteresis: false,
+    min_scale: 1.0,
+});
+
 /// ZeRO at `level` with units of one block, reducing gradients when the run file's defaults do.
 pub fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
     let reduce = match level {

@@ -1,5 +1,7 @@
 //! Runs that differ in everything that shapes what ranks hold and send.
 
+mod features;
+
 use pipezero::config::{
     ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig,
     ZeroConfig, ZeroLevel,
@@ -95,9 +97,16 @@ const fn work(
     Work { num_micro_batches, micro_batch_size, schedule, optimizer, family }
 }
 
+/// Runs of every kind: every grid with every level of ZeRO, and every pair of features.
+pub fn spread() -> Vec<Spread> {
+    let mut runs = grids();
+    runs.extend(features::runs());
+    runs
+}
+
 /// Every grid of 1, 2, 4 pipeline ranks and 1, 2, 3 data ranks, with every combination of ZeRO's settings that its
 /// pipeline allows, tied and untied, with schedules, batches, optimizers and families in turn.
-pub fn spread() -> Vec<Spread> {
+fn grids() -> Vec<Spread> {
     let mut runs = Vec::new();
     for pipeline in [1, 2, 4] {
         for data in [1, 2, 3] {

@@ -169,19 +169,26 @@ fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usiz
 }
 
 /// Marks the units whose every parameter is small enough to stay gathered, in chain order until the model's threshold is
-/// reached: DeepSpeed's rule, by units, because a unit is what is gathered.
+/// reached: DeepSpeed's rule, by units, because a unit is what is gathered. A tied weight is one parameter: it counts once,
+/// as the embedding, and both its units are alike.
 fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
     if run.zero.level != ZeroLevel::Zero3 {
         return;
     }
     let mut num_elements = 0;
+    let mut is_table_persistent = false;
     for unit in units {
+        if unit.tying == Tying::Head {
+            unit.is_persistent = is_table_persistent;
+            continue;
+        }
         let largest = unit.unit.entries().iter().map(|entry| entry.range.len() as u64).max().unwrap_or(0);
         let own = unit.unit.num_parameters() as u64;
         let fits = num_elements + own <= run.zero.model_persistence_threshold;
         if largest <= run.zero.param_persistence_threshold && fits {
             unit.is_persistent = true;
             num_elements += own;
+            is_table_persistent |= unit.tying == Tying::Embedding;
         }
     }
 }

@@ -135,9 +135,9 @@ impl Room {
         after + 1..next_use.saturating_sub(self.prefetch_units)
     }
 
-    /// Whether so many bytes need a buffer of at least this size; any is large enough for the smallest units.
+    /// Whether so many bytes need a buffer of at least this size: they do not fit the next smaller one, if there is one.
     fn counts(&self, index: usize, bytes: u64) -> bool {
-        self.sizes[index] <= bytes || index + 1 == self.sizes.len()
+        self.sizes.get(index + 1).is_none_or(|&smaller| smaller < bytes)
     }
 
     /// Gives back (or takes, if negative) a buffer for so many bytes at a use.

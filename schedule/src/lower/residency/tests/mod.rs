@@ -4,6 +4,7 @@ mod equal;
 mod unequal;
 
 use super::*;
+use crate::gather_buffers::round_up;
 use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
 use crate::lower::units;
@@ -25,11 +26,12 @@ fn uses_of(reads: &[Unit]) -> Vec<Use> {
     reads.iter().enumerate().map(of).collect()
 }
 
-/// A buffer for each of the largest units.
+/// A buffer for each of the largest units, as [`crate::gather_buffers`] makes them.
 fn buffers_of(bytes: &[u64], num_buffers: usize) -> Vec<u64> {
     let mut buffers = bytes.to_vec();
     buffers.sort_unstable_by(|a, b| b.cmp(a));
     buffers.truncate(num_buffers);
+    round_up(&mut buffers);
     buffers
 }
 

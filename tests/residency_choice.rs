@@ -1,0 +1,173 @@
+//! The trade between gathers and memory: what the plan says of every residency, what `auto` chooses, and what would make a
+//! run fit.
+
+use std::collections::BTreeSet;
+
+use pipezero::config::{ResidencyConfig, Run, RunFile, UnitLayersConfig, World, ZeroConfig, ZeroLevel};
+use pipezero::plan::{Change, Plan, PlanError};
+use pipezero_schedule::PipelineRank;
+use tests::{Case, Schedule, small_run, zero};
+
+/// ZeRO-3 on grids with units of unequal sizes, halves among them; the runs have strict residency.
+fn runs() -> Vec<(String, Run)> {
+    let mut runs = Vec::new();
+    for (pipeline, schedule) in [
+        (1, Schedule::OneFOneB),
+        (2, Schedule::OneFOneB),
+        (2, Schedule::Interleaved { virtual_stages: 2 }),
+        (3, Schedule::GPipe),
+        (4, Schedule::Eager),
+    ] {
+        for (unit_layers, prefetch) in [
+            (UnitLayersConfig::Layers(1), 0),
+            (UnitLayersConfig::Layers(1), 1),
+            (UnitLayersConfig::Half, 0),
+            (UnitLayersConfig::Half, 2),
+        ] {
+            for (tied, threshold) in [(false, 0), (true, 0), (true, 500)] {
+                let zero = ZeroConfig {
+                    unit_layers,
+                    param_persistence_threshold: threshold,
+                    ..zero(ZeroLevel::Zero3, ResidencyConfig::Strict, prefetch)
+                };
+                let grid = Case { pipeline, data: 2, num_micro_batches: 4, schedule, ..Case::ONE_RANK };
+                let case = Case { zero, tied, num_layers: 9, ..grid };
+                runs.push((format!("{case:?}"), small_run(case)));
+            }
+        }
+    }
+    runs
+}
+
+fn with_residency(run: &Run, resident_units: ResidencyConfig) -> Run {
+    Run { zero: ZeroConfig { resident_units, ..run.zero }, ..run.clone() }
+}
+
+/// Every number from the least to all units of a rank, with the peak of the fullest rank.
+fn numbers(run: &Run) -> Vec<(ResidencyConfig, u64)> {
+    let plan = Plan::new(run.clone()).expect("a valid run");
+    let ranks = (0..plan.grid().pipeline_degree as u32).map(PipelineRank);
+    let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| !unit.is_persistent).count();
+    let most = ranks.map(gathered).max().expect("some rank");
+    let numbers = (1 + run.zero.prefetch_units..most).map(ResidencyConfig::Units);
+    let peak = |residency| Plan::new(with_residency(run, residency)).expect("a valid run").needs().rank_bytes;
+    numbers.chain([ResidencyConfig::All]).map(|residency| (residency, peak(residency))).collect()
+}
+
+fn resolved(run: &Run, limit_bytes: u64) -> Result<ResidencyConfig, PlanError> {
+    let run = Run { memory_bytes: Some(limit_bytes), ..with_residency(run, ResidencyConfig::Auto) };
+    Plan::new(run).map(|plan| plan.run().zero.resident_units)
+}
+
+#[test]
+fn auto_is_the_largest_number_that_fits_every_rank() {
+    let mut chosen = BTreeSet::new();
+    for (name, run) in runs() {
+        let numbers = numbers(&run);
+        let limits = numbers.iter().flat_map(|&(_, peak)| [peak, peak + 1, peak - 1]);
+        for limit_bytes in limits.collect::<BTreeSet<u64>>() {
+            let largest = numbers.iter().rev().find(|&&(_, peak)| peak <= limit_bytes);
+            let resolved = resolved(&run, limit_bytes);
+            match (largest, resolved) {
+                (Some(&(wanted, _)), Ok(resolved)) => {
+                    assert_eq!(resolved, wanted, "{limit_bytes} bytes in {name}: {numbers:?}");
+                    chosen.insert(format!("{resolved:?}"));
+                }
+                (None, Err(PlanError::RankMemory { needs_bytes, limit_bytes: said, .. })) => {
+                    assert_eq!((needs_bytes, said), (numbers[0].1, limit_bytes), "{name}");
+                }
+                (wanted, resolved) => panic!("{wanted:?}, {resolved:?}: {limit_bytes} bytes in {name}"),
+            }
+        }
+    }
+    assert!(chosen.len() > 6, "only {chosen:?} were chosen");
+}
+
+#[test]
+fn auto_without_memory_is_an_error() {
+    let (_, run) = runs().remove(0);
+    let error = Plan::new(with_residency(&run, ResidencyConfig::Auto)).expect_err("nothing to resolve it by");
+    assert!(matches!(error, PlanError::NoMemoryGiven), "{error}");
+}
+
+#[test]
+fn more_resident_units_never_gather_more_and_never_need_less() {
+    let mut num_falls = 0;
+    for (name, run) in runs() {
+        let plan = Plan::new(run).expect("a valid run");
+        let costs = plan.residencies().expect("a valid run");
+        assert_eq!(costs[0].resident_units, "strict");
+        assert_eq!(costs.last().expect("some").resident_units, "all");
+        assert_eq!(costs.iter().filter(|cost| cost.is_chosen).count(), 1, "{name}");
+        for pair in costs.windows(2) {
+            assert!(pair[1].gathered_bytes <= pair[0].gathered_bytes, "{pair:#?} in {name}");
+            // Strict residency is no number: it has the buffers of the least one and may fill them with other units.
+            let needs_less = pair[1].peak_bytes < pair[0].peak_bytes;
+            assert!(!needs_less || pair[0].resident_units == "strict", "{pair:#?} in {name}");
+            num_falls += usize::from(pair[1].num_gathers < pair[0].num_gathers);
+        }
+    }
+    assert!(num_falls > 200, "only {num_falls} rows gather less than the one before");
+}
+
+/// A run of which something can be made smaller in every way that is offered.
+const RUN_FILE: &str = r#"{
+  "model": {
+    "family": "gpt2", "num_layers": 8, "hidden_size": 32, "num_attention_heads": 2, "seq_length": 16,
+    "vocab_size": 256, "tie_embeddings": false
+  },
+  "data": { "text": "text" },
+  "parallel": { "pipeline": 2, "data": 2, "partition": "uniform" },
+  "zero_optimization": { "stage": 3, "resident_units": 3, "prefetch_units": 1 },
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_accumulation_steps": 4,
+  "steps": 1
+}"#;
+
+fn run_with(arguments: &[String]) -> Run {
+    let file = RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(arguments));
+    let (run, _) = file.and_then(|file| file.resolve(World::this_host())).expect("a valid run file");
+    run
+}
+
+/// A change as arguments of `--set`.
+fn arguments(change: &Change) -> Vec<String> {
+    let object = format!("{{{}}}", change.description);
+    let keys: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&object).expect("a change is written as keys and values");
+    let of_zero = ["stage", "resident_units", "prefetch_units", "unit_layers"];
+    let argument = |(key, value): (&String, &serde_json::Value)| match key.as_str() {
+        key if of_zero.contains(&key) => format!("zero_optimization.{key}={value}"),
+        key => format!("{key}={value}"),
+    };
+    keys.iter().map(argument).collect()
+}
+
+#[test]
+fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
+    let mut offered = BTreeSet::new();
+    for stage in [1, 3] {
+        let mut own = vec![format!("zero_optimization.stage={stage}")];
+        if stage == 1 {
+            own.push("zero_optimization.resident_units=2".to_owned());
+        }
+        let needs = Plan::new(run_with(&own)).expect("it fits a host").needs();
+        for percent in [99, 95, 80, 60] {
+            let limit = needs.rank_bytes * percent / 100;
+            let memory = format!("memory={limit}");
+            let limited = [&own[..], std::slice::from_ref(&memory)].concat();
+            let Err(PlanError::RankMemory { changes, needs_bytes, .. }) = Plan::new(run_with(&limited))
+            else {
+                panic!("{needs:?} do not fit {limit} bytes")
+            };
+            assert_eq!(needs_bytes, needs.rank_bytes);
+            for change in changes {
+                let changed = Plan::new(run_with(&[limited.clone(), arguments(&change)].concat()));
+                let plan = changed.unwrap_or_else(|error| panic!("{change:?} in {limit} bytes: {error}"));
+                assert_eq!(plan.needs(), change.needs, "{change:?}");
+                offered.insert(change.description);
+            }
+        }
+    }
+    assert!(offered.len() >= 6, "only {offered:?} were offered");
+}
