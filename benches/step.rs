@@ -5,14 +5,16 @@
 //! cargo bench -p benches --bench step [-- GRID...]      one-rank, pp2, dp2-zero3, pp2-dp2-zero3; all if none is named
 //! ```
 //!
-//! GPT-2 of 8 layers, width 512, 8 heads, 256 tokens, 512 token numbers; 8 micro-batches of 4 sequences on each data
-//! rank. One step warms up, the median of the next three is printed.
+//! GPT-2 of 8 layers, width 512, 8 heads, 256 tokens, 512 token numbers; 8 micro-batches of 4 sequences, dealt out
+//! over the data ranks. One step warms up, the median of the next three is printed, and every allocation of more than
+//! 1 MiB that those three made: there are to be none.
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use pipezero::config::*;
+use benches::{large_allocations, run};
+use pipezero::config::{BatchConfig, ReductionPolicy, Run, ZeroLevel};
 use pipezero::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::engine::{Engine, EngineError};
 use pipezero::plan::Plan;
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
         eprintln!("`{unknown}` is not a grid; there are {}", GRIDS.map(|grid| grid.name).join(", "));
         return ExitCode::FAILURE;
     }
-    println!("{:<16}{:>12}{:>12}{:>10}", "grid", "tokens/s", "step", "waiting");
+    println!("{:<16}{:>12}{:>12}{:>10}  large allocations", "grid", "tokens/s", "step", "waiting");
     for grid in GRIDS.iter().filter(|grid| wanted.is_empty() || wanted.iter().any(|name| name == grid.name)) {
         if let Err(error) = measure(grid) {
             eprintln!("{}: {error}", grid.name);
@@ -58,80 +60,46 @@ fn main() -> ExitCode {
 }
 
 fn measure(grid: &Grid) -> Result<(), EngineError> {
-    let plan = Plan::new(run(grid)).expect("the grids above are valid");
+    let plan = Plan::new(adapted(grid)).expect("the grids above are valid");
     let num_tokens = plan.run().batch.train_batch_size * SEQ_LENGTH;
     let mut engine = Engine::new(plan, Arc::new(FixedTokens))?;
     engine.train_batch()?;
-    let mut steps = Vec::with_capacity(NUM_STEPS);
-    for _ in 0..NUM_STEPS {
-        let start = Instant::now();
-        let report = engine.train_batch()?;
-        steps.push((start.elapsed(), report.idle_share()));
-    }
+    let (steps, large) = large_allocations(|| {
+        (0..NUM_STEPS)
+            .map(|_| {
+                let start = Instant::now();
+                let report = engine.train_batch()?;
+                Ok((start.elapsed(), report.idle_share()))
+            })
+            .collect::<Result<Vec<_>, EngineError>>()
+    });
+    let mut steps = steps?;
     steps.sort_by_key(|&(time, _)| time);
     let (step, waiting) = steps[NUM_STEPS / 2];
     let (seconds, percent) = (step.as_secs_f64(), 100.0 * waiting);
     let tokens_per_s = num_tokens as f64 / seconds;
-    println!("{:<16}{tokens_per_s:>12.0}{seconds:>10.2} s{percent:>8.1} %", grid.name);
+    let large =
+        if large.count == 0 { "none".to_owned() } else { format!("{}: {:?}", large.count, large.bytes) };
+    println!("{:<16}{tokens_per_s:>12.0}{seconds:>10.2} s{percent:>8.1} %  {large}", grid.name);
     Ok(())
 }
 
-fn run(grid: &Grid) -> Run {
-    let reduce = match grid.level {
+fn adapted(grid: &Grid) -> Run {
+    let mut run = run();
+    run.parallel.pipeline = grid.pipeline;
+    run.parallel.data = grid.data;
+    run.batch = BatchConfig {
+        train_batch_size: MICRO_BATCH_SIZE * NUM_MICRO_BATCHES,
+        micro_batch_size: MICRO_BATCH_SIZE,
+        num_micro_batches: NUM_MICRO_BATCHES / grid.data,
+    };
+    run.zero.level = grid.level;
+    run.zero.reduce = match grid.level {
         ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
         ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
     };
-    Run {
-        model: ModelConfig::Gpt2(GptConfig {
-            num_layers: 8,
-            hidden_size: 512,
-            num_attention_heads: 8,
-            seq_length: SEQ_LENGTH,
-            vocab_size: VOCAB_SIZE,
-            tie_embeddings: false,
-            init_std: 0.02,
-            dropout: 0.0,
-        }),
-        data: DataConfig { text: Vec::new(), validation: 0.0 },
-        evaluation: EvaluationConfig { every: 0, batches: 1 },
-        parallel: ParallelConfig {
-            pipeline: grid.pipeline,
-            data: grid.data,
-            schedule: ScheduleConfig::OneFOneB,
-            virtual_stages: 1,
-            partition: PartitionConfig::Uniform,
-        },
-        batch: BatchConfig {
-            train_batch_size: MICRO_BATCH_SIZE * NUM_MICRO_BATCHES * grid.data,
-            micro_batch_size: MICRO_BATCH_SIZE,
-            num_micro_batches: NUM_MICRO_BATCHES,
-        },
-        zero: ZeroConfig {
-            level: grid.level,
-            unit_layers: UnitLayersConfig::Layers(1),
-            resident_units: ResidencyConfig::Units(2),
-            prefetch_units: 1,
-            reduce,
-            param_persistence_threshold: 0,
-            model_persistence_threshold: u64::MAX,
-        },
-        optimizer: OptimizerConfig::AdamW {
-            lr: 1e-4,
-            betas: (0.9, 0.95),
-            eps: 1e-8,
-            weight_decay: 0.1,
-            no_decay: NoDecay::OneDimensional,
-        },
-        scheduler: SchedulerConfig::Constant,
-        gradient_clipping: 1.0,
-        precision: Precision::F32,
-        checkpointing: Checkpointing::Off,
-        memory_bytes: None,
-        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
-        threads: grid.threads,
-        steps: 1 + NUM_STEPS as u64,
-        seed: 1,
-    }
+    run.threads = grid.threads;
+    run
 }
 
 /// The same tokens in every micro-batch: a step costs the same whatever it reads.

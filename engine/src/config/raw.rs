@@ -149,8 +149,8 @@ section! {
         resident_units: Either<usize, ResidencyWord> = "1 + prefetch_units", "the fewest that let prefetching work";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.
         prefetch_units: Auto<usize> = "1", "a gather runs while the unit before it computes";
-        /// Parameters of at most so many elements stay gathered all step, and are gathered once after it; 0 is none. ZeRO-3
-        /// alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
+        /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;
+        /// 0 is none. ZeRO-3 alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
         stage3_param_persistence_threshold: Auto<u64> = "0", "whole units are gathered, so a small parameter costs no message";
         /// Most elements that may stay gathered so, over the whole model. ZeRO-3 alone. `"auto"` is no limit.
         stage3_model_persistence_threshold: Auto<u64> = "no limit", "DeepSpeed's";

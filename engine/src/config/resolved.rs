@@ -295,7 +295,7 @@ pub struct ZeroConfig {
     /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
     #[serde(serialize_with = "policy_name")]
     pub reduce: ReductionPolicy,
-    /// Parameters of at most so many elements stay gathered all step; 0 = none.
+    /// Units whose every parameter has at most so many elements stay gathered all step; 0 = none.
     pub param_persistence_threshold: u64,
     /// Most elements that may stay gathered so, over the whole model: a parameter that would exceed it is sharded. As in
     /// DeepSpeed, parameters are taken in the model's order.

@@ -6,7 +6,12 @@
 
 use gemm::Parallelism;
 
-use super::matrix::{Matrix, MatrixMut};
+use super::matrix::{Cut, Matrix, MatrixMut};
+
+/// The most rows of a transposed `a`, or columns of a transposed `b`, that one call is given. `gemm` repacks those into a
+/// buffer that it allocates for the call, 512 of the inner dimension at a time: 384 of them stay below 1 MiB, so that no
+/// step allocates more, and in the cache.
+const PACKED_MAX: usize = 384;
 
 /// What happens to what the result held before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +47,36 @@ pub fn matmul(threads: Threads, out: MatrixMut<'_>, store: Store, a: Matrix<'_>,
         b.num_rows,
         b.num_columns
     );
+    let rows = if a.column_stride == 1 { m } else { part(m) };
+    let columns = if b.column_stride == 1 { n } else { part(n) };
+    let mut below = out;
+    let mut first_row = 0;
+    while first_row < m {
+        let num_rows = rows.min(m - first_row);
+        let (mut right, rest) = below.split(Cut::Row(num_rows));
+        let mut first_column = 0;
+        while first_column < n {
+            let num_columns = columns.min(n - first_column);
+            let (out, rest) = right.split(Cut::Column(num_columns));
+            product(threads, out, store, a.rows(first_row, num_rows), b.columns(first_column, num_columns));
+            right = rest;
+            first_column += num_columns;
+        }
+        below = rest;
+        first_row += num_rows;
+    }
+}
+
+/// The size of equal parts of at most [`PACKED_MAX`].
+fn part(len: usize) -> usize {
+    len.div_ceil(len.div_ceil(PACKED_MAX).max(1))
+}
+
+/// One call of `gemm`; the shapes fit.
+fn product(threads: Threads, out: MatrixMut<'_>, store: Store, a: Matrix<'_>, b: Matrix<'_>) {
+    let (m, n, k) = (out.num_rows, out.num_columns, a.num_columns);
     // SAFETY: each view lies inside a borrow of its own, and `out`'s is unique; a stride fits isize because the
-    // elements that it spans do.
+    // elements that it spans do. The shapes fit, by the check of `matmul`.
     unsafe {
         gemm::gemm(
             m,
@@ -143,9 +176,15 @@ mod tests {
     #[test]
     fn results_do_not_depend_on_the_number_of_threads() {
         // All beyond the size from which gemm uses threads, and no multiple of its tiles.
-        for shape in
-            [[97, 131, 203], [1030, 33, 65], [31, 1027, 70], [67, 65, 1500], [1, 3001, 301], [3001, 1, 301]]
-        {
+        for shape in [
+            [97, 131, 203],
+            [1030, 33, 65],
+            [31, 1027, 70],
+            [770, 1030, 40],
+            [67, 65, 1500],
+            [1, 3001, 301],
+            [3001, 1, 301],
+        ] {
             let [m, n, k] = shape;
             let (a, b) = (random("a", m * k), random("b", k * n));
             for (kind, store) in

@@ -180,7 +180,10 @@ pub(super) const DATA_TYPES: &[ForeignKey] = &[
 ];
 
 pub(super) const ACTIVATION_CHECKPOINTING: &[ForeignKey] = &[
-    hint("contiguous_memory_optimization", "saved activations come from one arena per rank"),
+    hint(
+        "contiguous_memory_optimization",
+        "saved activations lie in buffers that the plan sizes, allocated once",
+    ),
     hint("number_checkpoints", "buffers are sized from the plan; `every_layers` sets how much is kept"),
     hint("profile", TIMES),
     hint("synchronize_checkpoint_boundary", "the program orders compute and communication"),

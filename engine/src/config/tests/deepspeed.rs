@@ -138,7 +138,7 @@ fn zero_3_with_many_hints() {
             ds.json:17:34: hint: `zero_optimization.stage3_max_reuse_distance`: no effect here: `resident_units` bounds what is gathered; the program decides what stays
             ds.json:20:49: hint: `zero_optimization.stage3_gather_fp16_weights_on_model_save`: no effect here: weights are always saved whole, gathered unit by unit
             ds.json:23:30: hint: `zero_optimization.round_robin_gradients`: no effect here: each data rank owns one contiguous shard of each unit
-            ds.json:28:39: hint: `activation_checkpointing.contiguous_memory_optimization`: no effect here: saved activations come from one arena per rank
+            ds.json:28:39: hint: `activation_checkpointing.contiguous_memory_optimization`: no effect here: saved activations lie in buffers that the plan sizes, allocated once
             ds.json:29:27: hint: `activation_checkpointing.number_checkpoints`: no effect here: buffers are sized from the plan; `every_layers` sets how much is kept
             ds.json:30:40: hint: `activation_checkpointing.synchronize_checkpoint_boundary`: no effect here: the program orders compute and communication
             ds.json:31:16: hint: `activation_checkpointing.profile`: no effect here: measured times are in the run's metrics
