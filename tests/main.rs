@@ -9,16 +9,20 @@ mod examples; // Run files in pages load.
 mod failures; // A rank that fails stops all, with one report.
 mod features; // Features, pair by pair, give the same bits.
 mod ignored_targets; // A step without a target.
+mod loss_scaling; // fp16: what overflows is skipped.
 mod memory; // What ranks hold, against the plan and the process.
 mod mlp; // The small family on grids.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
 mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
+mod precision_curves; // bf16 and fp16 beside f32.
 mod quickstart; // The README's first command learns, and needs attention to.
 mod residency_choice; // What every residency costs, and what fits.
 mod schedule_files; // Orders of one's own, on placements of one's own.
 mod seed_example; // The 48-layer example, counted.
+mod shaped_links; // Delays change no bit.
 mod tidy; // The tree keeps its own rules.
+mod timed_run; // Layers that take time alone.
 mod traffic; // What ranks send, against the plan.
 mod weights; // Weights go from grid to grid.
