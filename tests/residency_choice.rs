@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use pipezero::config::{ResidencyConfig, Run, RunFile, UnitLayersConfig, World, ZeroConfig, ZeroLevel};
+use pipezero::config::{
+    PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayersConfig, World, ZeroConfig, ZeroLevel,
+};
 use pipezero::plan::{Change, Plan, PlanError};
 use pipezero_schedule::PipelineRank;
 use tests::{Case, Schedule, small_run, zero};
@@ -24,13 +26,14 @@ fn runs() -> Vec<(String, Run)> {
             (UnitLayersConfig::Half, 0),
             (UnitLayersConfig::Half, 2),
         ] {
-            for (tied, threshold) in [(false, 0), (true, 0), (true, 500)] {
+            for (tied, threshold) in [(false, 0), (true, 0), (true, 500), (false, 500)] {
                 let zero = ZeroConfig {
                     unit_layers,
                     param_persistence_threshold: threshold,
                     ..zero(ZeroLevel::Zero3, ResidencyConfig::Strict, prefetch)
                 };
-                let grid = Case { pipeline, data: 2, num_micro_batches: 4, schedule, ..Case::ONE_RANK };
+                let num_micro_batches = [4, 1, 2][runs.len() % 3];
+                let grid = Case { pipeline, data: 2, num_micro_batches, schedule, ..Case::ONE_RANK };
                 let case = Case { zero, tied, num_layers: 9, ..grid };
                 runs.push((format!("{case:?}"), small_run(case)));
             }
@@ -81,6 +84,26 @@ fn auto_is_the_largest_number_that_fits_every_rank() {
         }
     }
     assert!(chosen.len() > 6, "only {chosen:?} were chosen");
+}
+
+/// A balanced split bends to the memory, so that each number has its own.
+#[test]
+fn auto_is_the_largest_number_for_which_a_balanced_split_fits() {
+    let mut num_chosen = 0;
+    for (name, mut run) in runs().into_iter().step_by(5) {
+        let numbers = numbers(&run);
+        run.parallel.partition = PartitionConfig::Balanced;
+        for limit_bytes in numbers.iter().map(|&(_, peak)| peak) {
+            let fits = |residency| {
+                let run = Run { memory_bytes: Some(limit_bytes), ..with_residency(&run, residency) };
+                Plan::new(run).is_ok()
+            };
+            let largest = numbers.iter().rev().map(|&(number, _)| number).find(|&number| fits(number));
+            assert_eq!(resolved(&run, limit_bytes).ok(), largest, "{limit_bytes} bytes in {name}");
+            num_chosen += usize::from(largest.is_some());
+        }
+    }
+    assert!(num_chosen > 30, "only {num_chosen} numbers were chosen");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn run(case: Case, work: Work) -> Run {
     run.batch.micro_batch_size = work.micro_batch_size;
     run.batch.train_batch_size = work.micro_batch_size * work.num_micro_batches * case.data;
     if let Family::Mlp = work.family {
-        run.model = ModelConfig::Mlp(run.model.gpt().unwrap().clone());
+        run.model = ModelConfig::Mlp(run.model.gpt().expect("small runs are GPTs").clone());
     }
     if let Optimizer::Sgd { momentum } = work.optimizer {
         let no_decay = NoDecay::OneDimensional;
