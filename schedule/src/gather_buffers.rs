@@ -20,11 +20,16 @@ use crate::protocol::reads_weights;
 /// Bytes of the buffers that a rank may have, descending.
 pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: Weights) -> Vec<u64> {
     let gathered = chain.units_on(rank).map(|unit| chain.facts(unit)).filter(|facts| facts.is_gathered());
-    let mut bytes: Vec<u64> = gathered.map(|facts| facts.num_bytes).collect();
-    bytes.sort_unstable_by(|a, b| b.cmp(a));
-    bytes.truncate(weights.max_copies(bytes.len()));
-    round_up(&mut bytes);
-    bytes
+    gather_buffer_bytes(gathered.map(|facts| facts.num_bytes).collect(), weights)
+}
+
+/// Bytes of the buffers, descending, that a rank may have for its gathered copies if it gathers units of `unit_bytes`. A
+/// program may need fewer or smaller ones, see [`crate::CheckedProgram::gather_buffers`], never more.
+pub fn gather_buffer_bytes(mut unit_bytes: Vec<u64>, weights: Weights) -> Vec<u64> {
+    unit_bytes.sort_unstable_by(|a, b| b.cmp(a));
+    unit_bytes.truncate(weights.max_copies(unit_bytes.len()));
+    round_up(&mut unit_bytes);
+    unit_bytes
 }
 
 /// Makes buffers of nearly equal size equal, so that any of them holds any of their units: with prefetch, units take two

@@ -1,6 +1,7 @@
 //! What the ranks agree on beside the program: how many buffers there are, and which compute makes and reads a message.
 
 use crate::chain::Chain;
+pub use crate::gather_buffers::gather_buffer_bytes;
 use crate::id::{MicroBatch, Unit};
 use crate::instruction::{Edge, Instruction};
 

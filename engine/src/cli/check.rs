@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::describe::print_remarks;
 use super::failure::Failure;
 use super::output::print;
 use super::run_args::{RunArgs, print_notices};
@@ -12,8 +13,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero check run.json
   pipezero check run.json --set zero_optimization.stage=2
+  pipezero check run.json --set memory=80GiB                      does every rank fit? if not, what would make it fit
 
-Exit status: 0 for a valid file, 2 for one with mistakes; all of them are printed, each at line and column.";
+Exit status: 0 for a valid file, 2 for one with mistakes, all of them printed, each at line and column; 1 for a valid file that cannot be planned, as when a rank does not fit `memory`.";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -27,6 +29,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     print_notices(&notices);
     // What the file's own rules cannot see: that the schedule can be generated, lowered and proved.
     let plan = Plan::new(run)?;
+    print_remarks(&plan);
     let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
     print(format_args!("{json}\n"))?;
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::failure::Failure;
-use crate::config::{RunFile, World};
+use crate::config::{ReductionPolicy, ResidencyConfig, Run, RunFile, World, ZeroLevel};
 use crate::data::{BatchSource, NoBatches};
 use crate::engine::Engine;
 use crate::generation::{Generation, Sampling};
@@ -66,10 +66,20 @@ const ONE_SEQUENCE: [&str; 4] = [
     "gradient_accumulation_steps=1",
 ];
 
+/// What bounds and shards training says nothing of one data rank that only reads its weights, and must not refuse it.
+fn without_training(mut run: Run) -> Run {
+    run.memory_bytes = None;
+    run.zero.level = ZeroLevel::Zero0;
+    run.zero.reduce = ReductionPolicy::Last;
+    run.zero.resident_units = ResidencyConfig::Strict;
+    run
+}
+
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?.set(&ONE_SEQUENCE.map(str::to_owned))?;
     let (run, _) = file.resolve(World::this_host())?;
+    let run = without_training(run);
     let nothing: Arc<dyn BatchSource> = Arc::new(NoBatches);
     let mut engine = Engine::for_inference(Plan::new(run)?, nothing)?;
     engine.load(&directory.file(RunDir::WEIGHTS))?;

@@ -1,6 +1,7 @@
 //! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
 
 mod check;
+mod describe;
 mod eval;
 mod failure;
 mod generate;
@@ -20,7 +21,8 @@ use clap::{Parser, Subcommand};
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
 /// What a run will do, hold and send is planned and checked before anything starts: `check` reads the file, `plan`
-/// prints memory and traffic per rank, `show` prints the program, `train` runs exactly that.
+/// prints memory and traffic per rank and what other residencies would cost, `show` prints the program, `train` runs
+/// exactly that.
 #[derive(Debug, Parser)]
 #[command(name = "pipezero", version, arg_required_else_help = true)]
 struct Cli {
@@ -42,7 +44,7 @@ enum Command {
     /// Check a run file: print the resolved configuration, or every error in it.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
-    /// Stages, units, memory and traffic of each rank, before anything runs.
+    /// Stages, units, memory and traffic of each rank, and the trade of gathers for memory, before anything runs.
     #[command(after_help = plan::EXAMPLES)]
     Plan(plan::PlanArgs),
     /// Print the program: who does what, in which order.

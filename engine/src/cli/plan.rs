@@ -2,40 +2,65 @@
 
 use clap::Args;
 
+use super::describe::{self, print_remarks};
 use super::failure::Failure;
-use super::output::print;
+use super::output::{note, print};
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
-use super::units::{bytes, count};
+use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
-use crate::plan::{Plan, RankForecast};
+use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero plan run.json
   pipezero plan run.json --set zero_optimization.stage=1          the same run with another ZeRO level
-  pipezero plan run.json --json | jq '.ranks[].memory.peak'       bytes per rank";
+  pipezero plan run.json --set zero_optimization.resident_units=all
+  pipezero plan run.json --json | jq '.ranks[].memory.peak'       bytes per rank
+
+With ZeRO-3 the last table says what every `resident_units` would cost: more units that stay gathered are fewer gathers and more memory.";
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes.
+    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`.
     #[arg(long)]
     json: bool,
 }
+
+/// Instructions of a step beyond which residencies are not compared: up to 15 are planned in full, each in about a second
+/// for a million instructions.
+const MOST_COMPARED_INSTRUCTIONS: usize = 500_000;
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let (run, notices) = args.run.resolve()?;
     print_notices(&notices);
     let plan = Plan::new(run)?;
+    print_remarks(&plan);
+    let is_compared = plan.num_instructions() <= MOST_COMPARED_INSTRUCTIONS;
+    let residencies = is_compared.then(|| plan.residencies()).transpose()?;
+    if residencies.is_none() {
+        note(format_args!(
+            "residencies are not compared: the program has {} instructions, more than {MOST_COMPARED_INSTRUCTIONS}",
+            plan.num_instructions()
+        ));
+    }
     if args.json {
-        let json = serde_json::json!({ "parameters": plan.num_parameters(), "ranks": plan.forecast() });
+        let json = serde_json::json!({
+            "parameters": plan.num_parameters(),
+            "bubble_share": plan.bubble_share(),
+            "ranks": plan.forecast(),
+            "residencies": residencies,
+        });
         print(format_args!("{json:#}\n"))?;
     } else {
         print(text(&plan))?;
+        if let Some(costs) = residencies.filter(|costs| !costs.is_empty()) {
+            print(format_args!("\n{}", residency_table(&plan, &costs)))?;
+        }
     }
     Ok(())
 }
@@ -46,16 +71,26 @@ fn text(plan: &Plan) -> String {
     // All data ranks of a pipeline rank are alike.
     let by_pipeline_rank: Vec<&RankForecast> = forecast.iter().step_by(grid.data_degree).collect();
     format!(
-        "{} parameters, pipeline {} x data {}, {}, bubble {:.1}% of a step\n\n{}\n{}\n{}",
-        count(plan.num_parameters()),
-        grid.pipeline_degree,
-        grid.data_degree,
-        at_rest(plan),
-        100.0 * plan.bubble_share(),
+        "{}\n\n{}\n{}\n{}",
+        headline(plan),
         stages(&by_pipeline_rank),
         memory(&by_pipeline_rank),
         traffic(&by_pipeline_rank),
     )
+}
+
+fn headline(plan: &Plan) -> String {
+    let grid = plan.grid();
+    let mut parts = vec![
+        format!("{} parameters", count(plan.num_parameters())),
+        format!("pipeline {} x data {}", grid.pipeline_degree, grid.data_degree),
+        describe::schedule(plan),
+        describe::precision(plan).to_owned(),
+        at_rest(plan).to_owned(),
+    ];
+    parts.extend(describe::checkpointing(plan));
+    parts.push(format!("bubble {:.1}% of a step", 100.0 * plan.bubble_share()));
+    parts.join(", ")
 }
 
 /// What is sharded between micro-batches.
@@ -75,19 +110,29 @@ fn at_rest(plan: &Plan) -> &'static str {
 }
 
 fn stages(ranks: &[&RankForecast]) -> Table {
-    let mut table =
-        Table::new(["pipeline rank", "parts", "units", "parameters", "in flight", "first", "last"]);
+    let several = ranks.iter().any(|rank| rank.stages.len() > 1);
+    let persists = ranks.iter().any(|rank| rank.persistent.units > 0);
+    let header = std::iter::once("pipeline rank")
+        .chain(several.then_some("stages"))
+        .chain(["parts", "units"])
+        .chain(persists.then_some("stay gathered"))
+        .chain(["parameters", "in flight", "first", "last"]);
+    let mut table = Table::new(header);
     for rank in ranks {
-        // A transformer layer has two parts, attention and MLP; embedding, final norm and head are one each.
-        table.row([
-            rank.pipeline_rank.to_string(),
-            rank.layers.len().to_string(),
-            rank.units.len().to_string(),
-            count(rank.parameters),
-            rank.in_flight.to_string(),
-            rank.layers.first().cloned().unwrap_or_default(),
-            rank.layers.last().cloned().unwrap_or_default(),
-        ]);
+        let stages: Vec<String> = rank.stages.iter().map(usize::to_string).collect();
+        let Persistent { units, elements } = rank.persistent;
+        let cells = std::iter::once(rank.pipeline_rank.to_string())
+            .chain(several.then(|| stages.join(", ")))
+            // A transformer layer has two parts, attention and MLP; embedding, final norm and head are one each.
+            .chain([rank.layers.len().to_string(), rank.units.len().to_string()])
+            .chain(persists.then(|| format!("{}, {} elements", counted(units, "unit"), count(elements))))
+            .chain([
+                count(rank.parameters),
+                rank.in_flight.to_string(),
+                rank.layers.first().cloned().unwrap_or_default(),
+                rank.layers.last().cloned().unwrap_or_default(),
+            ]);
+        table.row(cells);
     }
     table
 }
@@ -119,6 +164,33 @@ fn traffic(ranks: &[&RankForecast]) -> Table {
         let kinds = [t.all_gather, t.reduce_scatter, t.all_reduce, t.send];
         let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
         table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(cells));
+    }
+    table
+}
+
+/// The trade of gathers for memory.
+fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> Table {
+    let mut table = Table::new([
+        "resident_units",
+        "all-gathers per rank and step",
+        "bytes sent in them",
+        "peak memory",
+        "",
+    ]);
+    for cost in costs {
+        let is_too_much = plan.run().memory_bytes.is_some_and(|limit| cost.peak_bytes > limit);
+        let mark = match (cost.is_chosen, is_too_much) {
+            (true, _) => "<- this run",
+            (false, true) => "exceeds `memory`",
+            (false, false) => "",
+        };
+        table.row([
+            cost.resident_units.clone(),
+            cost.num_gathers.to_string(),
+            bytes(cost.gathered_bytes),
+            bytes(cost.peak_bytes),
+            mark.to_owned(),
+        ]);
     }
     table
 }

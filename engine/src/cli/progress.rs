@@ -30,6 +30,14 @@ impl Progress {
         Self::Bar(ProgressBar::new(num_steps).with_style(style))
     }
 
+    /// A line of its own, above the bar.
+    fn say(&self, text: String) {
+        match self {
+            Self::Bar(bar) => bar.println(text),
+            Self::Lines { .. } => note(text),
+        }
+    }
+
     pub(super) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish();
@@ -39,18 +47,22 @@ impl Progress {
 
 impl Observer for Progress {
     fn step(&mut self, line: &StepLine) {
+        if line.skipped {
+            self.say(skipped(line));
+        }
         let loss = loss(line.loss);
+        let scale = line.loss_scale.map_or_else(String::new, |scale| format!("  loss scale {scale}"));
         match self {
             Self::Bar(bar) => {
                 bar.set_position(line.step);
-                bar.set_message(format!("loss {loss}  {:.0} tokens/s", line.tokens_per_s));
+                bar.set_message(format!("loss {loss}{scale}  {:.0} tokens/s", line.tokens_per_s));
             }
             Self::Lines { num_steps, next } => {
                 if Instant::now() >= *next || line.step == *num_steps {
                     *next = Instant::now() + LINE_EVERY;
                     let left = line.step_s * (*num_steps - line.step) as f64;
                     note(format_args!(
-                        "step {}/{num_steps}  loss {loss}  grad norm {:.3}  {:.0} tokens/s  ETA {left:.0} s",
+                        "step {}/{num_steps}  loss {loss}  grad norm {:.3}{scale}  {:.0} tokens/s  ETA {left:.0} s",
                         line.step, line.grad_norm, line.tokens_per_s
                     ));
                 }
@@ -59,12 +71,17 @@ impl Observer for Progress {
     }
 
     fn evaluation(&mut self, line: &EvalLine) {
-        let text = format!("step {}  validation loss {}", line.step, loss(line.validation_loss));
-        match self {
-            Self::Bar(bar) => bar.println(text),
-            Self::Lines { .. } => note(text),
-        }
+        self.say(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
+}
+
+/// Why a step has left the weights as they were.
+fn skipped(line: &StepLine) -> String {
+    let reason = match line.loss_scale {
+        Some(scale) if line.tokens > 0 => format!("a gradient overflowed in fp16 at loss scale {scale}"),
+        _ => "no token of it carries loss".to_owned(),
+    };
+    format!("warning: step {} skipped: {reason}; no weight was changed", line.step)
 }
 
 fn loss(loss: Option<f64>) -> String {

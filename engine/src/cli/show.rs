@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use pipezero_schedule::{PipelineRank, render};
 
+use super::describe::print_remarks;
 use super::failure::Failure;
 use super::output::print;
 use super::run_args::{RunArgs, print_notices};
@@ -13,10 +14,12 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero show configs/quickstart.json
   pipezero show run.json --set parallel.schedule=gpipe --width 100
-  pipezero show run.json --format csv                  for PyTorch's pipelining tools
+  pipezero show run.json --set parallel.schedule=interleaved --set parallel.virtual_stages=2
+  pipezero show run.json --format csv > order.csv      for PyTorch's pipelining tools, or to be edited and run:
+  pipezero train run.json --set 'parallel.schedule={\"file\": \"order.csv\"}'
   pipezero show run.json --format program > run.program
 
-Words of a program: F and B are forward and backward of (unit, micro-batch); UNSHARD, RESHARD and REDUCE are ZeRO-3's; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
+In the grid, a number before F or B is the stage where a rank has several, the number after it the micro-batch. Words of a program: F and B are forward and backward of (unit, micro-batch), RECOMPUTE runs before a backward whose activations were not kept; UNSHARD, RESHARD and REDUCE are ZeRO-3's; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]
@@ -45,6 +48,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     let (run, notices) = args.run.resolve()?;
     print_notices(&notices);
     let plan = Plan::new(run)?;
+    print_remarks(&plan);
     match args.format {
         Format::Text => print(text(&plan, args.width))?,
         Format::Csv => print(plan.order().to_csv())?,
@@ -55,7 +59,10 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
 
 fn text(plan: &Plan, width: usize) -> String {
     let program = plan.training();
-    let rows = (0..program.num_ranks())
-        .map(|rank| format!("rank {rank}\n{}", render::instructions(program, PipelineRank(rank as u32))));
+    let rows = (0..program.num_ranks() as u32).map(PipelineRank).map(|rank| {
+        let stages: Vec<String> = program.placement().stages(rank).map(|stage| stage.to_string()).collect();
+        let of_several = if stages.len() > 1 { format!(": {}", stages.join(", ")) } else { String::new() };
+        format!("rank {}{of_several}\n{}", rank.0, render::instructions(program, rank))
+    });
     format!("{}\n{}", render::order(plan.order(), width), rows.collect::<Vec<_>>().join("\n"))
 }

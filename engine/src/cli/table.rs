@@ -11,8 +11,8 @@ pub(super) struct Table {
 
 impl Table {
     /// A table with these columns; the first is aligned to the left, all others to the right.
-    pub(super) fn new<const N: usize>(header: [&str; N]) -> Self {
-        Self { header: header.map(str::to_owned).to_vec(), rows: Vec::new() }
+    pub(super) fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { header: header.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; missing cells stay empty.

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use clap::Args;
 
+use super::describe::{self, print_remarks};
 use super::failure::Failure;
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
-use super::units::{bytes, count};
+use super::units::{bytes, count, counted};
 use crate::config::World;
 use crate::plan::Plan;
 use crate::training::{RunDir, Summary, Training};
@@ -23,8 +24,9 @@ Examples:
   pipezero train configs/quickstart.json
   pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
   pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 --overwrite
+  pipezero train run.json --set bf16.enabled=true --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the file as it ran), metrics.jsonl (a line per step), weights.safetensors and summary.json (measured beside planned). Ctrl-C ends after the step and saves all of them.";
+The run directory holds run.json (the file as it ran), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned). Ctrl-C ends after the step and saves all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -44,9 +46,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let (resolved, notices) = file.resolve(World::this_host())?;
     print_notices(&notices);
     let plan = Plan::new(resolved)?;
+    print_remarks(&plan);
     let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));
     RunDir::check(&out, args.overwrite)?;
     note(headline(&plan));
+    for units in plan.persistent_units() {
+        note(units);
+    }
     let training = Training::new(plan)?;
     // Only now that everything else is known to work is a directory made or replaced.
     let directory = RunDir::create(&out, args.overwrite)?;
@@ -74,14 +80,14 @@ fn default_directory(run_file: &Path) -> PathBuf {
 fn headline(plan: &Plan) -> String {
     let (run, grid) = (plan.run(), plan.grid());
     format!(
-        "{} parameters on pipeline {} x data {} ({} rank{}, {} thread{} each), {} steps of {} sequences of {} tokens",
+        "{} parameters on pipeline {} x data {} ({}, {} each), {}, {}, {} steps of {} sequences of {} tokens",
         count(plan.num_parameters()),
         grid.pipeline_degree,
         grid.data_degree,
-        grid.world_size(),
-        if grid.world_size() == 1 { "" } else { "s" },
-        run.threads,
-        if run.threads == 1 { "" } else { "s" },
+        counted(grid.world_size(), "rank"),
+        counted(run.threads, "thread"),
+        describe::schedule(plan),
+        describe::precision(plan),
         run.steps,
         run.batch.train_batch_size,
         plan.micro_batch_shape().seq_length,
@@ -116,17 +122,44 @@ fn report(summary: &Summary, elapsed_s: f64) -> String {
         baseline(|baselines| baselines.unigram),
         baseline(|baselines| baselines.bigram),
     ]);
-    let mut speed =
-        Table::new(["", "steps", "seconds", "tokens/s", "bubble of the schedule", "ranks waited"]);
-    speed.row([
+    format!(
+        "\n{losses}\n{}\n{}{}\n{}",
+        speed_table(summary, elapsed_s),
+        summary.loss_scale.map_or_else(String::new, |scale| format!("{}\n", scale_table(summary, scale))),
+        memory_table(summary),
+        traffic_table(summary),
+    )
+}
+
+fn speed_table(summary: &Summary, elapsed_s: f64) -> Table {
+    let share = |share: f64| format!("{:.1}%", 100.0 * share);
+    let header = [
+        "",
+        "steps",
+        "seconds",
+        "tokens/s",
+        "bubble of the schedule",
+        "ranks waited",
+        "for gathers, reductions",
+    ];
+    let mut table = Table::new(header);
+    table.row([
         "run".to_owned(),
         summary.steps.to_string(),
         format!("{elapsed_s:.1}"),
         format!("{:.0}", summary.tokens_per_s),
-        format!("{:.1}%", 100.0 * summary.bubble_share),
-        format!("{:.1}%", 100.0 * summary.idle_share),
+        share(summary.bubble_share),
+        share(summary.idle_share),
+        share(summary.exposed_comm_share),
     ]);
-    format!("\n{losses}\n{speed}\n{}\n{}", memory_table(summary), traffic_table(summary))
+    table
+}
+
+/// What fp16's loss scaling came to.
+fn scale_table(summary: &Summary, scale: f64) -> Table {
+    let mut table = Table::new(["fp16", "skipped steps", "last loss scale"]);
+    table.row(["run".to_owned(), summary.skipped_steps.to_string(), scale.to_string()]);
+    table
 }
 
 fn memory_table(summary: &Summary) -> Table {

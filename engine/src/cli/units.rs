@@ -19,6 +19,11 @@ pub(super) fn count(count: u64) -> String {
     if unit == 0 { count.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
+/// `1 unit`, `2 units`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -3,6 +3,7 @@
 mod comm;
 mod learning;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -278,6 +279,18 @@ pub enum ResidencyConfig {
     All,
     /// As many as fit the memory of every rank.
     Auto,
+}
+
+/// As the run file spells it.
+impl fmt::Display for ResidencyConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Strict => f.write_str("strict"),
+            Self::Units(units) => units.fmt(f),
+            Self::All => f.write_str("all"),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
 }
 
 /// What is sharded.

@@ -6,6 +6,7 @@ use super::weights::WeightsError;
 use crate::comm::CommError;
 use crate::executor::{Cause, RankFailure};
 use crate::memory::Bytes;
+use crate::plan::{Change, Changes};
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +28,10 @@ pub enum EngineError {
     },
     /// The ranks of this host together need more memory than there is.
     #[error(
-        "the run needs {} of memory (ranks: {num_ranks}), but {} is available; use a smaller model, micro-batch or sequence, or \
-         shard more (`pipezero plan` shows what needs how much)",
+        "the run needs {} of memory (ranks: {num_ranks}), but {} is available on this host or to its control group{}",
         Bytes(*needed_bytes),
-        Bytes(*available_bytes)
+        Bytes(*available_bytes),
+        Changes(changes)
     )]
     Memory {
         /// Ranks of this host.
@@ -39,6 +40,8 @@ pub enum EngineError {
         needed_bytes: u64,
         /// What the system can give.
         available_bytes: u64,
+        /// Changes with which the run fits, the mildest first.
+        changes: Vec<Change>,
     },
     /// fp16 overflowed although the loss scale was already the least.
     #[error(

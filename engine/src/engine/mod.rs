@@ -73,7 +73,7 @@ impl Engine {
         purpose: Purpose,
         recording: Recording,
     ) -> Result<Self, EngineError> {
-        refuse_what_does_not_fit(&plan, purpose)?;
+        refuse_what_does_not_fit(&plan, purpose, memory::available_bytes())?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, recording)?;
@@ -206,11 +206,17 @@ enum Recording {
 
 /// Memory is handed out before it is there, and the system ends a process that then uses it; so the plan is held against
 /// what is available first.
-fn refuse_what_does_not_fit(plan: &Plan, purpose: Purpose) -> Result<(), EngineError> {
-    let needed_bytes = plan.allocated_bytes(purpose);
-    match memory::available_bytes() {
+fn refuse_what_does_not_fit(
+    plan: &Plan,
+    purpose: Purpose,
+    available_bytes: Option<u64>,
+) -> Result<(), EngineError> {
+    let needed_bytes = plan.needs_for(purpose).world_bytes;
+    match available_bytes {
         Some(available_bytes) if needed_bytes > available_bytes => {
-            Err(EngineError::Memory { num_ranks: plan.grid().world_size(), needed_bytes, available_bytes })
+            let changes = plan.changes_that_fit_for(purpose, |needs| needs.world_bytes <= available_bytes);
+            let num_ranks = plan.grid().world_size();
+            Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, changes })
         }
         _ => Ok(()),
     }
@@ -225,3 +231,6 @@ fn outcomes(answers: Vec<Answer>) -> Vec<crate::executor::RankOutcome> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,7 +65,16 @@ impl StepReport {
 
     /// Share of the step that ranks spent waiting for others, mean over the ranks: bubble and exposed transfers.
     pub fn idle_share(&self) -> f64 {
-        if self.step_s > 0.0 { self.idle_s / self.step_s } else { 0.0 }
+        self.share(self.idle_s)
+    }
+
+    /// Share of the step that ranks spent waiting for gathers and reductions that nothing hid, mean over the ranks.
+    pub fn exposed_comm_share(&self) -> f64 {
+        self.share(self.exposed_comm_s)
+    }
+
+    fn share(&self, seconds: f64) -> f64 {
+        if self.step_s > 0.0 { seconds / self.step_s } else { 0.0 }
     }
 }
 

@@ -1,37 +1,23 @@
-//! The same run with one thing changed: what every residency would cost, and what would make a run fit.
+//! What would make a run fit: the same run with as little as possible changed.
 //!
-//! Each alternative is planned like a run of its own, program and all, so its figures are those of a run.
+//! Each change is planned like a run of its own, program and all, so what is said to fit does.
 
 use std::fmt;
 
+use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
-use serde::Serialize;
 
 use super::{Plan, PlanError};
-use crate::config::{Checkpointing, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
+use crate::config::{Checkpointing, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
 use crate::memory::Bytes;
-
-/// What a residency costs, over the ranks of the grid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ResidencyCost {
-    /// `strict`, a number of units, or `all`.
-    pub resident_units: String,
-    /// All-gathers of a step, on the rank with the most.
-    pub num_gathers: u64,
-    /// Bytes that a rank sends in them, on the rank with the most.
-    pub gathered_bytes: u64,
-    /// Peak memory of the fullest rank.
-    pub peak_bytes: u64,
-    /// Whether it is the run's own.
-    pub is_chosen: bool,
-}
+use crate::shard::Purpose;
 
 /// A change to the run file and what the fullest rank would need with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The keys and their values: `"resident_units": "strict"`.
     pub description: String,
-    /// Peak memory of the fullest rank, and of all ranks together.
+    /// What it then needs.
     pub needs: Needs,
 }
 
@@ -52,75 +38,41 @@ impl fmt::Display for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(
-                "; no single change makes it fit: use a smaller model or sequence, or more ranks",
+                "; residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or \
+                 more ranks",
             );
         }
-        f.write_str("; any one of these makes it fit:")?;
+        f.write_str(match self.0.len() {
+            1 => "; this makes it fit:",
+            _ => "; any one of these makes it fit:",
+        })?;
         self.0.iter().try_for_each(|Change { description, needs }| {
             write!(f, "\n  {description}  ({} on the fullest rank)", Bytes(needs.rank_bytes))
         })
     }
 }
 
-/// Most rows of a table of residencies: between the first and the last, numbers are left out evenly.
-const MOST_RESIDENCIES: usize = 12;
-
 impl Plan {
     /// Peak memory in training.
     pub fn needs(&self) -> Needs {
-        let forecast = self.forecast();
-        let peaks = forecast.iter().map(|rank| rank.memory.peak);
-        Needs { rank_bytes: peaks.clone().max().unwrap_or(0), world_bytes: peaks.sum() }
+        self.needs_for(Purpose::Training)
     }
 
-    /// What every residency from strict to all would cost this run; empty below ZeRO-3, where nothing is gathered
-    /// during a step.
-    ///
-    /// # Errors
-    /// As [`Plan::new`], which this run has passed already.
-    pub fn residencies(&self) -> Result<Vec<ResidencyCost>, PlanError> {
-        if self.run.zero.level != ZeroLevel::Zero3 {
-            return Ok(Vec::new());
-        }
-        let (least, most) = (1 + self.run.zero.prefetch_units, self.most_units_of_a_rank());
-        let numbers: Vec<usize> = (least..most).collect();
-        let step = numbers.len().div_ceil(MOST_RESIDENCIES).max(1);
-        let shown = numbers.iter().step_by(step).copied().map(ResidencyConfig::Units);
-        let choices = std::iter::once(ResidencyConfig::Strict).chain(shown).chain([ResidencyConfig::All]);
-        let mut costs: Vec<ResidencyCost> =
-            choices.map(|residency| self.with_residency(residency)).collect::<Result<_, _>>()?;
-        if costs.iter().all(|cost| !cost.is_chosen) {
-            // Its number was left out.
-            let own = self.with_residency(self.run.zero.resident_units)?;
-            let place = costs.partition_point(|cost| cost.num_gathers > own.num_gathers);
-            costs.insert(place, own);
-        }
-        Ok(costs)
+    /// Peak memory of ranks that are started for `purpose`.
+    pub(crate) fn needs_for(&self, purpose: Purpose) -> Needs {
+        let bytes = self.allocated_bytes(purpose);
+        Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes: bytes.iter().sum() }
     }
 
-    fn with_residency(&self, resident_units: ResidencyConfig) -> Result<ResidencyCost, PlanError> {
-        let mut run = self.run.clone();
-        run.zero.resident_units = resident_units;
-        let plan = Self::planned(run, self.model.clone())?;
-        let forecast = plan.forecast();
-        let most = |of: fn(&super::RankForecast) -> u64| forecast.iter().map(of).max().unwrap_or(0);
-        Ok(ResidencyCost {
-            resident_units: match resident_units {
-                ResidencyConfig::Strict => "strict".to_owned(),
-                ResidencyConfig::Units(units) => units.to_string(),
-                ResidencyConfig::All | ResidencyConfig::Auto => "all".to_owned(),
-            },
-            num_gathers: most(|rank| rank.traffic.all_gather.count),
-            gathered_bytes: most(|rank| rank.traffic.all_gather.bytes),
-            peak_bytes: most(|rank| rank.memory.peak),
-            is_chosen: resident_units == self.run.zero.resident_units,
-        })
+    /// Changes to the run with which training needs what `fits` allows, the mildest first: single ones, or where none
+    /// suffices, one that is several of them, as few as suffice when the mildest kinds are taken first.
+    pub fn changes_that_fit(&self, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
+        self.changes_that_fit_for(Purpose::Training, fits)
     }
 
-    /// The most units that one rank gathers.
-    pub(super) fn most_units_of_a_rank(&self) -> usize {
-        let ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
-        ranks.map(|rank| self.gathered_unit_bytes(rank).len()).max().unwrap_or(0)
+    /// As [`Plan::changes_that_fit`], of ranks that are started for `purpose`.
+    pub(crate) fn changes_that_fit_for(&self, purpose: Purpose, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
+        changes(&self.run, &self.model, purpose, &fits)
     }
 
     /// The error that the fullest rank needs more than it has.
@@ -136,70 +88,130 @@ impl Plan {
             changes: self.changes_that_fit(|needs| needs.rank_bytes <= limit_bytes),
         }
     }
+}
 
-    /// Single changes to the run with which `fits` holds, the mildest first.
-    pub fn changes_that_fit(&self, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
-        let candidates = candidates(&self.run).into_iter();
-        let planned = candidates.filter_map(|(description, run)| {
-            let plan = Self::planned(run, self.model.clone()).ok()?;
-            plan.is_allowed().then(|| Change { description, needs: plan.needs() })
-        });
-        planned.filter(|change| fits(change.needs)).collect()
+/// An error of the split with the changes that would let it fit, which the split itself cannot know.
+pub(super) fn with_changes(error: PlanError, run: &Run, model: &Model) -> PlanError {
+    match error {
+        PlanError::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven, .. } => {
+            let mut run = run.clone();
+            if run.zero.resident_units == ResidencyConfig::Auto {
+                run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
+            }
+            let fits = |needs: Needs| needs.rank_bytes <= limit_bytes;
+            let changes = changes(&run, model, Purpose::Training, &fits);
+            PlanError::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven, changes }
+        }
+        other => other,
     }
 }
 
-impl Plan {
-    /// Whether the run file would accept it: ZeRO-3 with a pipeline has more than one unit on every rank.
-    fn is_allowed(&self) -> bool {
-        let mut ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
-        let has_units = |rank| self.units_of(rank).nth(1).is_some();
-        self.run.zero.level != ZeroLevel::Zero3 || self.grid.pipeline_degree == 1 || ranks.all(has_units)
+fn changes(run: &Run, model: &Model, purpose: Purpose, fits: &dyn Fn(Needs) -> bool) -> Vec<Change> {
+    let planned = |(description, run): (String, Run)| {
+        let plan = Plan::planned(run, model.clone()).ok()?;
+        plan.lone_unit().is_none().then(|| Change { description, needs: plan.needs_for(purpose) })
+    };
+    let single = candidates(run).into_iter().filter_map(planned);
+    let single: Vec<Change> = single.filter(|change| fits(change.needs)).collect();
+    if !single.is_empty() {
+        return single;
     }
+    together(run, model)
+        .into_iter()
+        .filter_map(planned)
+        .find(|change| fits(change.needs))
+        .into_iter()
+        .collect()
+}
+
+/// A run with changes, and their description.
+type Changed = (String, Run);
+
+fn changed(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run)) -> Option<Changed> {
+    let mut new = run.clone();
+    change(&mut new);
+    (new != *run).then(|| (description.into(), new))
 }
 
 /// Changes that save memory, in the order of what they cost: first traffic, then recomputation, then the shape of the
 /// batch.
-fn candidates(run: &Run) -> Vec<(String, Run)> {
-    let mut found = Vec::new();
-    let mut add = |description: String, change: &dyn Fn(&mut Run)| {
-        let mut changed = run.clone();
-        change(&mut changed);
-        if changed != *run {
-            found.push((description, changed));
-        }
-    };
-    if run.zero.level == ZeroLevel::Zero3 {
-        let least = 1 + run.zero.prefetch_units;
-        add(format!("\"resident_units\": {least}"), &|run| {
-            run.zero.resident_units = ResidencyConfig::Units(least);
-        });
-        add("\"resident_units\": 1, \"prefetch_units\": 0".to_owned(), &|run| {
-            run.zero.resident_units = ResidencyConfig::Units(1);
-            run.zero.prefetch_units = 0;
-        });
-        add("\"unit_layers\": 0.5".to_owned(), &|run| run.zero.unit_layers = UnitLayersConfig::Half);
-    } else if run.parallel.data > 1 {
-        add("\"stage\": 3".to_owned(), &|run| {
-            run.zero.level = ZeroLevel::Zero3;
-            run.zero.reduce = crate::config::ReductionPolicy::Every;
-            run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
-        });
-    }
-    add("\"activation_checkpointing\": {\"enabled\": true}".to_owned(), &|run| {
-        run.checkpointing = Checkpointing::Unit;
-    });
+fn candidates(run: &Run) -> Vec<Changed> {
     let batch = run.batch;
-    let divisors =
-        (1..batch.micro_batch_size).rev().filter(|&size| batch.micro_batch_size.is_multiple_of(size));
-    for size in divisors {
-        let num_micro_batches = batch.num_micro_batches * (batch.micro_batch_size / size);
-        let description = format!(
-            "\"train_micro_batch_size_per_gpu\": {size}, \"gradient_accumulation_steps\": {num_micro_batches}"
-        );
-        add(description, &|run| {
-            run.batch.micro_batch_size = size;
-            run.batch.num_micro_batches = num_micro_batches;
-        });
+    let sizes = (1..batch.micro_batch_size).rev().filter(|&size| batch.micro_batch_size.is_multiple_of(size));
+    // Without prefetching that is the same as fewer resident units.
+    let none_prefetched = none_prefetched(run).filter(|_| run.zero.prefetch_units > 0);
+    [fewer_resident(run), none_prefetched, half_units(run), zero_3(run), recomputation(run)]
+        .into_iter()
+        .flatten()
+        .chain(sizes.filter_map(|size| micro_batches_of(run, size)))
+        .collect()
+}
+
+/// The strongest change of each kind, every entry with those before it.
+fn together(run: &Run, model: &Model) -> Vec<Changed> {
+    let smallest_micro_batches = |run: &Run| micro_batches_of(run, 1);
+    let kinds = [zero_3, none_prefetched, half_units, recomputation, smallest_micro_batches];
+    let mut all: Vec<Changed> = Vec::new();
+    for kind in kinds {
+        let (before, run) = all.last().map_or(("", run), |(before, run)| (before.as_str(), run));
+        let Some((own, changed)) = kind(run) else { continue };
+        // Not every model has halves. A split that does not fit yet may fit with the next change.
+        let is_possible = Plan::planned(Run { memory_bytes: None, ..changed.clone() }, model.clone()).is_ok();
+        if is_possible {
+            let description = if before.is_empty() { own } else { format!("{before}, {own}") };
+            all.push((description, changed));
+        }
     }
-    found
+    all
+}
+
+fn fewer_resident(run: &Run) -> Option<Changed> {
+    let least = 1 + run.zero.prefetch_units;
+    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
+    let change = |run: &mut Run| run.zero.resident_units = ResidencyConfig::Units(least);
+    is_zero_3.then(|| changed(run, format!("\"resident_units\": {least}"), change))?
+}
+
+fn none_prefetched(run: &Run) -> Option<Changed> {
+    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
+    let change = |run: &mut Run| {
+        run.zero.resident_units = ResidencyConfig::Units(1);
+        run.zero.prefetch_units = 0;
+    };
+    is_zero_3.then(|| changed(run, "\"resident_units\": 1, \"prefetch_units\": 0", change))?
+}
+
+fn half_units(run: &Run) -> Option<Changed> {
+    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
+    let change = |run: &mut Run| run.zero.unit_layers = UnitLayersConfig::Half;
+    is_zero_3.then(|| changed(run, "\"unit_layers\": 0.5", change))?
+}
+
+fn zero_3(run: &Run) -> Option<Changed> {
+    if run.zero.level == ZeroLevel::Zero3 || run.parallel.data == 1 {
+        return None;
+    }
+    changed(run, "\"stage\": 3", |run| {
+        run.zero.level = ZeroLevel::Zero3;
+        run.zero.reduce = ReductionPolicy::Every;
+        run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
+    })
+}
+
+fn recomputation(run: &Run) -> Option<Changed> {
+    let change = |run: &mut Run| run.checkpointing = Checkpointing::Unit;
+    changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
+}
+
+/// The same sequences in more micro-batches of `size`, a divisor of what it is.
+fn micro_batches_of(run: &Run, size: usize) -> Option<Changed> {
+    let batch = run.batch;
+    let num_micro_batches = batch.num_micro_batches * (batch.micro_batch_size / size);
+    let description = format!(
+        "\"train_micro_batch_size_per_gpu\": {size}, \"gradient_accumulation_steps\": {num_micro_batches}"
+    );
+    changed(run, description, |run| {
+        run.batch.micro_batch_size = size;
+        run.batch.num_micro_batches = num_micro_batches;
+    })
 }

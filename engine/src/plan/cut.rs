@@ -7,13 +7,13 @@ use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::{self, Model};
 use pipezero_models::{Layer, Unit as ModelUnit};
 use pipezero_partition::{
-    LayerGraph, LayerNode, LayerRole, MemoryBound, Split, Tying, Unit, UnitLayers, UnitSplit, balanced,
-    by_type, manual, parameters, uniform, units_of_stage,
+    LayerGraph, LayerNode, LayerRole, MemoryBound, Split, SplitError, Tying, Unit, UnitLayers, UnitSplit,
+    balanced, by_type, manual, parameters, uniform, units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage};
 use regex::RegexBuilder;
 
-use super::{PlanError, PlannedUnit, element_type, stage_bytes};
+use super::{PlanError, PlannedUnit, element_type, programs, stage_bytes};
 use crate::config::{Checkpointing, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
 use crate::shard::ShardLayout;
 
@@ -70,23 +70,41 @@ pub(super) fn split(
                 .case_insensitive(true)
                 .build()
                 .map_err(|error| PlanError::Pattern(error.to_string()))?;
-            by_type(graph, num_stages, |layer| pattern.is_match(&layer.name))?
+            by_type(graph, num_stages, |layer| pattern.is_match(&layer.name)).map_err(
+                |error| match error {
+                    SplitError::NoLayerMatches { num_layers } => {
+                        no_layer_matches(pattern.as_str(), graph, num_layers)
+                    }
+                    other => PlanError::Split(other),
+                },
+            )?
         }
         PartitionConfig::Balanced => {
             let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
             let ranks: Vec<usize> = order.placement.ranks().iter().map(|rank| rank.index()).collect();
-            let unit_layers = unit_layers(run)?;
+            let (unit_layers, weights) = (unit_layers(run)?, programs::weights(run)?);
             let bytes = |stage: usize, layers: Range<usize>| {
                 let units = units_of_stage(graph, stage, layers, unit_layers);
                 let planned: Vec<PlannedUnit> =
                     units.iter().map(|unit| planned_unit(run, model, graph, shape, unit)).collect();
                 let in_flight = order.in_flight(Stage(stage as u32));
-                stage_bytes::peak(run, &planned, in_flight, stage + 1 < num_stages)
+                stage_bytes::peak(run, weights, &planned, in_flight, stage + 1 < num_stages)
             };
             let bound = run.memory_bytes.map(|limit_bytes| MemoryBound { limit_bytes, stage_bytes: &bytes });
             balanced(graph, &costs, &ranks, bound)?.split
         }
     })
+}
+
+fn no_layer_matches(pattern: &str, graph: &LayerGraph, num_layers: usize) -> PlanError {
+    let name = |layer: usize| graph.layer(layer).name.clone();
+    PlanError::NoLayerMatches {
+        pattern: pattern.to_owned(),
+        num_layers,
+        first: name(0),
+        second: name(1.min(num_layers - 1)),
+        last: name(num_layers - 1),
+    }
 }
 
 /// Operations of a layer for one micro-batch: forward, a backward of twice as many, and a second forward where it is

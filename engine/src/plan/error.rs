@@ -3,8 +3,9 @@
 use pipezero_models::ModelError;
 use pipezero_partition::{BalanceError, GraphError, SplitError, UnitError};
 use pipezero_schedule::generate::SizeError;
-use pipezero_schedule::{LowerError, Violation};
+use pipezero_schedule::{LowerError, StageAction, Violation};
 
+use super::LoneUnit;
 use super::alternatives::{Change, Changes};
 use crate::memory::Bytes;
 
@@ -29,12 +30,65 @@ pub enum PlanError {
         "`zero_optimization.resident_units` is 0: the unit in use is resident, so write 1 or more, or \"strict\""
     )]
     NoResidentUnit,
-    /// The pattern of a partition by type.
+    /// The pattern of a partition by type is none.
     #[error("`parallel.partition`: {0}")]
     Pattern(String),
+    /// The pattern of a partition by type matches no layer.
+    #[error(
+        "`parallel.partition` is \"type:{pattern}\", but the pattern matches none of the model's {num_layers} layers, which \
+         are {first}, {second} to {last}; match at least one, or use \"balanced\""
+    )]
+    NoLayerMatches {
+        /// The pattern.
+        pattern: String,
+        /// Layers of the model.
+        num_layers: usize,
+        /// The first layer's name.
+        first: String,
+        /// The second layer's.
+        second: String,
+        /// The last layer's.
+        last: String,
+    },
+    /// ZeRO-3 where one unit holds everything on a rank of a pipeline.
+    #[error("{0}")]
+    LoneUnit(Box<LoneUnit>),
+    /// The schedule splits backwards into two, which no rank can run yet.
+    #[error(
+        "`parallel.schedule`: {action} is half a backward, and input and weight gradients run only as one; write `B` instead of \
+         `I` and `W`"
+    )]
+    SplitBackward {
+        /// The first half of one.
+        action: StageAction,
+    },
     /// It cannot be balanced as asked.
     #[error(transparent)]
-    Balance(#[from] BalanceError),
+    Balance(BalanceError),
+    /// No split fits `memory`.
+    #[error(
+        "no split into {} stages{} fits `memory`, which gives each rank {}: the nearest has {nearest:?} layers, and the rank of \
+         stage {stage} needs {}{}",
+        nearest.len(),
+        if *is_proven { "" } else { " that was tried" },
+        Bytes(*limit_bytes),
+        Bytes(*needs_bytes),
+        Changes(changes)
+    )]
+    StageMemory {
+        /// The largest stage of the fullest rank in the nearest split.
+        stage: usize,
+        /// What that rank needs: with so much, the nearest split fits.
+        needs_bytes: u64,
+        /// What each rank has.
+        limit_bytes: u64,
+        /// Transformer layers of each stage in the split that comes nearest.
+        nearest: Vec<usize>,
+        /// Whether no split fits; with several stages per rank the search may end before it has seen all.
+        is_proven: bool,
+        /// Changes with which some split fits, the mildest first.
+        changes: Vec<Change>,
+    },
     /// Units cannot be cut as asked.
     #[error(transparent)]
     Units(#[from] UnitError),
@@ -59,7 +113,7 @@ pub enum PlanError {
         needs_bytes: u64,
         /// What each rank has.
         limit_bytes: u64,
-        /// Single changes with which every rank fits, the mildest first.
+        /// Changes with which every rank fits, the mildest first.
         changes: Vec<Change>,
     },
     /// The run's sequences are longer than the model's.
@@ -81,4 +135,16 @@ pub enum PlanError {
     /// The program breaks a rule; for a generated schedule that is a mistake of ours.
     #[error(transparent)]
     Violation(#[from] Box<Violation>),
+}
+
+impl From<BalanceError> for PlanError {
+    fn from(error: BalanceError) -> Self {
+        match error {
+            BalanceError::Infeasible { stage, needs_bytes, limit_bytes, nearest, is_proven } => {
+                // Whoever knows the whole run adds what would make it fit.
+                Self::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven, changes: Vec::new() }
+            }
+            other => Self::Balance(other),
+        }
+    }
 }

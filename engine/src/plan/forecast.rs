@@ -22,18 +22,31 @@ pub struct RankForecast {
     pub pipeline_rank: usize,
     /// Its place along the data axis.
     pub data_rank: usize,
+    /// Its stages: several where the schedule gives a rank more than one.
+    pub stages: Vec<usize>,
     /// Names of its layers.
     pub layers: Vec<String>,
     /// Its units, each as the names of its layers.
     pub units: Vec<Vec<String>>,
     /// Parameters of its layers, before sharding.
     pub parameters: u64,
-    /// Micro-batches whose activations it holds at most.
+    /// What of them stays gathered all step.
+    pub persistent: Persistent,
+    /// Activations that it holds at most, each of one stage and micro-batch.
     pub in_flight: usize,
     /// Bytes by category.
     pub memory: RankMemory,
     /// Calls and bytes of one step, by kind.
     pub traffic: crate::comm::Traffic,
+}
+
+/// What of a rank's weights stays gathered all step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Persistent {
+    /// Units.
+    pub units: usize,
+    /// Their parameters.
+    pub elements: u64,
 }
 
 impl Plan {
@@ -60,8 +73,8 @@ impl Plan {
         MemoryBytes::of(&self.memory_facts(rank)).peak
     }
 
-    /// Bytes that all ranks allocate together.
-    pub(crate) fn allocated_bytes(&self, purpose: Purpose) -> u64 {
+    /// Bytes that each rank allocates, by world rank.
+    pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
         let ranks = self.forecast();
         let bytes = ranks.iter().map(|rank| match purpose {
             Purpose::Training => rank.memory.peak,
@@ -70,11 +83,14 @@ impl Plan {
                 rank.memory.parameters + sizes.num_bytes(self.element_type())
             }
         });
-        bytes.sum()
+        bytes.collect()
     }
 
     fn rank_forecast(&self, rank: usize, memory: &MemoryBytes, traffic: &Traffic) -> RankForecast {
         let pipeline_rank = self.grid().pipeline_rank(rank);
+        let stages = self.training.placement().stages(PipelineRank(pipeline_rank as u32));
+        let persistent =
+            self.units_of(PipelineRank(pipeline_rank as u32)).filter(|(_, unit)| unit.is_persistent);
         let units: Vec<Vec<String>> = self
             .units_of(PipelineRank(pipeline_rank as u32))
             .map(|(_, unit)| unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect())
@@ -83,6 +99,7 @@ impl Plan {
             rank,
             pipeline_rank,
             data_rank: self.grid().data_rank(rank),
+            stages: stages.map(|stage| stage.index()).collect(),
             layers: units.concat(),
             units,
             parameters: self
@@ -91,6 +108,10 @@ impl Plan {
                 .filter(|&(id, _)| self.weights_owner(id) == id)
                 .map(|(_, unit)| unit.unit.num_parameters() as u64)
                 .sum(),
+            persistent: persistent.fold(Persistent::default(), |sum, (_, unit)| Persistent {
+                units: sum.units + 1,
+                elements: sum.elements + unit.unit.num_parameters() as u64,
+            }),
             in_flight: self.in_flight(PipelineRank(pipeline_rank as u32)),
             memory: memory_of(memory),
             traffic: traffic_of(traffic),

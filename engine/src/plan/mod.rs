@@ -8,8 +8,11 @@ mod alternatives;
 mod cut;
 mod error;
 mod forecast;
+mod lone_unit;
 mod model;
 mod programs;
+mod remarks;
+mod residencies;
 mod residency;
 mod sizes;
 mod stage_bytes;
@@ -24,13 +27,17 @@ use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
 use pipezero_schedule::render::idle_share;
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
 
-pub use alternatives::{Change, Needs, ResidencyCost};
+pub(crate) use alternatives::Changes;
+pub use alternatives::{Change, Needs};
 pub use error::PlanError;
-pub use forecast::RankForecast;
+pub use forecast::{Persistent, RankForecast};
+pub use lone_unit::LoneUnit;
 pub use model::gpt_config;
+pub use remarks::{PersistentUnits, Remark};
+pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
-use crate::config::{Precision, ReductionPolicy, Run, ScheduleConfig};
+use crate::config::{Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
 use crate::optimizer::Optimizer;
 use crate::shard::ShardLayout;
 use crate::topology::Grid;
@@ -69,6 +76,8 @@ pub struct Plan {
     training: CheckedProgram,
     evaluation: CheckedProgram,
     optimizer: Optimizer,
+    /// Whether the run left the residency to its memory.
+    is_residency_auto: bool,
 }
 
 impl Plan {
@@ -87,10 +96,13 @@ impl Plan {
     /// A run that was made by hand rather than resolved from a file is not held to the file's rules.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`Plan::new`]; what does not fit comes with the smallest changes that do.
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
-        let run = residency::resolve(run, &model)?;
-        let plan = Self::planned(run, model)?;
+        let asked = run.clone();
+        let planned = residency::resolve(run, &model).and_then(|run| Self::planned(run, model.clone()));
+        let mut plan = planned.map_err(|error| alternatives::with_changes(error, &asked, &model))?;
+        plan.is_residency_auto = asked.zero.resident_units == ResidencyConfig::Auto;
+        plan.refuse_lone_unit()?;
         match plan.run.memory_bytes {
             Some(limit_bytes) if plan.needs().rank_bytes > limit_bytes => {
                 Err(plan.rank_does_not_fit(limit_bytes))
@@ -114,7 +126,19 @@ impl Plan {
         let training = programs::training(&run, &order, &units)?;
         let evaluation = programs::evaluation(&run, &order.placement, &units)?;
         let optimizer = Optimizer::new(&run.optimizer);
-        Ok(Self { run, grid, shape, model, graph, units, order, training, evaluation, optimizer })
+        Ok(Self {
+            run,
+            grid,
+            shape,
+            model,
+            graph,
+            units,
+            order,
+            training,
+            evaluation,
+            optimizer,
+            is_residency_auto: false,
+        })
     }
 
     /// Bytes of the units that a rank gathers, the largest first.

@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 use pipezero_partition::Tying;
 use pipezero_schedule::generate::{bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b};
 use pipezero_schedule::{
-    CheckedProgram, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts, Weights,
+    CheckedProgram, ComputeKind, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts,
+    Weights,
 };
 
 use super::{PlanError, PlannedUnit, element_type};
@@ -24,7 +25,14 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
             interleaved(pipeline, virtual_stages, micro_batches, *group_size as u32)?
         }
         ScheduleConfig::Bfs => bfs(pipeline, virtual_stages, micro_batches)?,
-        ScheduleConfig::File { order, .. } => order.as_ref().clone(),
+        ScheduleConfig::File { order, .. } => {
+            // The run file's reader refuses it too, at its place; a run may be made by hand.
+            let halves = [ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
+            if let Some(&action) = order.rows.iter().flatten().find(|action| halves.contains(&action.kind)) {
+                return Err(PlanError::SplitBackward { action });
+            }
+            order.as_ref().clone()
+        }
     })
 }
 
@@ -68,7 +76,19 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
 
 fn options(run: &Run) -> Result<LowerOptions, PlanError> {
     let zero = &run.zero;
-    let weights = match zero.level {
+    let reduction = match (zero.level, zero.reduce) {
+        (ZeroLevel::Zero0, _) => Reduction::AllReduceLast,
+        (_, ReductionPolicy::Last) => Reduction::ScatterLast,
+        (_, ReductionPolicy::Every) => Reduction::ScatterEvery,
+    };
+    let gather_after_step = matches!(zero.level, ZeroLevel::Zero1 | ZeroLevel::Zero2);
+    Ok(LowerOptions { weights: weights(run)?, reduction, gather_after_step })
+}
+
+/// Where weights are between uses.
+pub(super) fn weights(run: &Run) -> Result<Weights, PlanError> {
+    let zero = &run.zero;
+    Ok(match zero.level {
         ZeroLevel::Zero0 | ZeroLevel::Zero1 | ZeroLevel::Zero2 => Weights::Replicated,
         ZeroLevel::Zero3 => Weights::Sharded {
             residency: match zero.resident_units {
@@ -82,12 +102,5 @@ fn options(run: &Run) -> Result<LowerOptions, PlanError> {
             },
             prefetch_units: u32::try_from(zero.prefetch_units).unwrap_or(u32::MAX),
         },
-    };
-    let reduction = match (zero.level, zero.reduce) {
-        (ZeroLevel::Zero0, _) => Reduction::AllReduceLast,
-        (_, ReductionPolicy::Last) => Reduction::ScatterLast,
-        (_, ReductionPolicy::Every) => Reduction::ScatterEvery,
-    };
-    let gather_after_step = matches!(zero.level, ZeroLevel::Zero1 | ZeroLevel::Zero2);
-    Ok(LowerOptions { weights, reduction, gather_after_step })
+    })
 }

@@ -2,20 +2,24 @@
 
 use pipezero_partition::{ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts};
 
-use pipezero_schedule::protocol;
+use pipezero_schedule::{Weights, protocol};
 
 use super::PlannedUnit;
 use super::forecast::{element_bytes, memory_facts_of};
-use crate::config::{ResidencyConfig, Run};
+use crate::config::Run;
 use crate::optimizer::Optimizer;
 
 /// Peak bytes of a rank that runs this stage alone. Gather buffers are those that the residency allows; a program may
 /// need fewer, never more.
-pub(super) fn peak(run: &Run, units: &[PlannedUnit], in_flight: usize, has_next: bool) -> u64 {
-    let mut gathered: Vec<u64> =
-        units.iter().filter(|unit| !unit.is_persistent).map(|unit| unit.layout.padded_len() as u64).collect();
-    gathered.sort_unstable_by(|a, b| b.cmp(a));
-    gathered.truncate(most_copies(run));
+pub(super) fn peak(
+    run: &Run,
+    weights: Weights,
+    units: &[PlannedUnit],
+    in_flight: usize,
+    has_next: bool,
+) -> u64 {
+    let gathered =
+        units.iter().filter(|unit| !unit.is_persistent).map(|unit| unit.layout.padded_len() as u64);
     let zero = &run.zero;
     let element_bytes: ElementBytes = element_bytes(&run.precision);
     let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
@@ -24,7 +28,7 @@ pub(super) fn peak(run: &Run, units: &[PlannedUnit], in_flight: usize, has_next:
         sharding: Sharding { level: zero.level, reduce: zero.reduce, data_degree: run.parallel.data as u64 },
         element_bytes,
         num_optimizer_states: Optimizer::new(&run.optimizer).num_states() as u64,
-        gather_buffer_elements: gathered,
+        gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), weights),
         stages: vec![StageFacts {
             num_activation_slots: in_flight as u64,
             input_cut_elements: input,
@@ -35,13 +39,4 @@ pub(super) fn peak(run: &Run, units: &[PlannedUnit], in_flight: usize, has_next:
         }],
     })
     .peak
-}
-
-/// Copies that a rank may hold.
-fn most_copies(run: &Run) -> usize {
-    match run.zero.resident_units {
-        ResidencyConfig::Strict | ResidencyConfig::Auto => 1 + run.zero.prefetch_units,
-        ResidencyConfig::Units(units) => units,
-        ResidencyConfig::All => usize::MAX,
-    }
 }

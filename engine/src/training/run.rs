@@ -128,13 +128,16 @@ impl Training {
         let run = self.plan().run();
         Summary {
             steps: progress.num_steps(),
+            skipped_steps: progress.num_skipped,
             interrupted: progress.num_steps() < run.steps,
             training_loss: progress.last.as_ref().and_then(|report| report.loss),
             validation_loss,
             baselines: self.baselines,
             tokens_per_s: progress.median_tokens_per_s(),
             bubble_share: self.plan().bubble_share(),
-            idle_share: progress.idle_share / progress.num_steps().max(1) as f64,
+            idle_share: progress.mean(progress.idle_share),
+            exposed_comm_share: progress.mean(progress.exposed_comm_share),
+            loss_scale: progress.last.as_ref().and_then(|report| report.loss_scale),
             ranks: progress.last.as_ref().map_or_else(Vec::new, |report| self.engine.measured(report)),
             planned: self.plan().forecast(),
         }
@@ -174,20 +177,29 @@ pub fn batch_layout(plan: &Plan) -> BatchLayout {
 #[derive(Debug, Default)]
 struct Progress {
     tokens_per_s: Vec<f64>,
+    num_skipped: u64,
     /// Sum over the steps.
     idle_share: f64,
+    /// Sum over the steps.
+    exposed_comm_share: f64,
     last: Option<StepReport>,
 }
 
 impl Progress {
     fn add(&mut self, line: &StepLine, report: StepReport) {
         self.tokens_per_s.push(line.tokens_per_s);
+        self.num_skipped += u64::from(line.skipped);
         self.idle_share += report.idle_share();
+        self.exposed_comm_share += report.exposed_comm_share();
         self.last = Some(report);
     }
 
     fn num_steps(&self) -> u64 {
         self.tokens_per_s.len() as u64
+    }
+
+    fn mean(&self, sum: f64) -> f64 {
+        sum / self.num_steps().max(1) as f64
     }
 
     fn median_tokens_per_s(&self) -> f64 {

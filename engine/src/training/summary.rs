@@ -11,6 +11,8 @@ use crate::plan::RankForecast;
 pub struct Summary {
     /// Steps done.
     pub steps: u64,
+    /// Those of them that left the weights as they were: a gradient overflowed in fp16, or no token carried loss.
+    pub skipped_steps: u64,
     /// Whether the run was ended before its last step.
     pub interrupted: bool,
     /// Loss of the last step, nats per token.
@@ -25,6 +27,10 @@ pub struct Summary {
     pub bubble_share: f64,
     /// Share of a step that ranks waited for others, mean over ranks and steps: bubble and exposed transfers.
     pub idle_share: f64,
+    /// Share of a step that ranks waited for gathers and reductions that nothing hid, mean over ranks and steps.
+    pub exposed_comm_share: f64,
+    /// Loss scale of the last step; null but in fp16.
+    pub loss_scale: Option<f64>,
     /// Measured memory and traffic of each rank.
     pub ranks: Vec<MeasuredRank>,
     /// The plan's forecast of the same.

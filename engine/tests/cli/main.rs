@@ -6,6 +6,10 @@ mod command; // Starts the binary and keeps what it printed.
 mod damaged; // Run directories that are not what `train` wrote.
 mod files; // Mistakes in the run file.
 mod interrupt; // Ctrl-C.
+mod memory; // What does not fit.
 mod planning; // `check`, `plan` and `show`.
+mod precision; // fp16 and bf16.
+mod residency; // What stays gathered.
+mod schedules; // Several stages per rank, and schedule files.
 mod text; // Mistakes in the text.
 mod training; // `train`, then `eval` and `generate`.

@@ -23,12 +23,13 @@ fn check_prints_the_resolved_run() {
 fn plan_prints_what_each_rank_holds_and_sends() {
     let home = Home::new();
     let text = home.run(&["plan", "run.json"]).success();
-    let [headline, stages, memory, traffic] = text.split("\n\n").collect::<Vec<_>>()[..] else {
-        panic!("a headline and three tables: {text}")
+    let [headline, stages, memory, traffic, residencies] = text.split("\n\n").collect::<Vec<_>>()[..] else {
+        panic!("a headline and four tables: {text}")
     };
     let zero = "optimizer state, gradients and parameters sharded (ZeRO-3)";
     assert!(
-        headline.starts_with("17.5 k parameters, pipeline 2 x data 2, ") && headline.contains(zero),
+        headline.starts_with("17.5 k parameters, pipeline 2 x data 2, 1f1b, f32, ")
+            && headline.contains(zero),
         "{text}"
     );
     expect![[r#"
@@ -42,9 +43,16 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     expect![[r#"
         sent per rank and step       all-gather  reduce-scatter     all-reduce           send
         pipeline rank 0         12 x, 82.38 KiB  8 x, 55.62 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
-        pipeline rank 1          2 x, 14.50 KiB  4 x, 29.00 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
-    "#]]
+        pipeline rank 1          2 x, 14.50 KiB  4 x, 29.00 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB"#]]
     .assert_eq(traffic);
+    expect![[r#"
+        resident_units  all-gathers per rank and step  bytes sent in them  peak memory
+        strict                                     14           95.25 KiB   333.75 KiB
+        2                                          12           82.38 KiB   333.75 KiB  <- this run
+        3                                           6           41.19 KiB   346.62 KiB
+        all                                         4           27.81 KiB   359.50 KiB
+    "#]]
+    .assert_eq(residencies);
 }
 
 #[test]
@@ -61,7 +69,7 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&ranks[0]),
-        "rank pipeline_rank data_rank layers units parameters in_flight memory traffic"
+        "rank pipeline_rank data_rank stages layers units parameters persistent in_flight memory traffic"
     );
     assert_eq!(
         keys(&ranks[0]["memory"]),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pipezero_schedule::{ComputeOrder, CsvError, PipelineRank};
+use pipezero_schedule::{ComputeKind, ComputeOrder, CsvError, PipelineRank};
 
 use crate::config::findings::Findings;
 use crate::config::notice::Notice;
@@ -94,6 +94,15 @@ fn scheduled(
             "it has forwards alone, and learns nothing",
             repair,
         );
+        return None;
+    }
+    let halves = [ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
+    let half = order.rows.iter().flatten().find(|action| halves.contains(&action.kind));
+    if let Some(action) = half {
+        let rule =
+            format!("it splits backwards, as in `{action}`: input and weight gradients run only as one");
+        let repair = "write each `I` as `B`, and remove its `W`";
+        findings.broken(&raw.schedule.place, file_value(raw), rule, repair);
         return None;
     }
     let stages = (0..ranks).map(|rank| {

@@ -1,0 +1,55 @@
+//! A plan in words, as several commands say it.
+
+use super::output::note;
+use crate::config::{Checkpointing, Precision, ScheduleConfig};
+use crate::plan::Plan;
+
+/// The schedule, and how many stages it runs on a rank where that is more than one.
+pub(super) fn schedule(plan: &Plan) -> String {
+    let parallel = &plan.run().parallel;
+    let name = match &parallel.schedule {
+        ScheduleConfig::GPipe => "gpipe".to_owned(),
+        ScheduleConfig::OneFOneB => "1f1b".to_owned(),
+        ScheduleConfig::EagerOneFOneB => "eager-1f1b".to_owned(),
+        ScheduleConfig::Interleaved { group_size } if *group_size != parallel.pipeline => {
+            format!("interleaved in groups of {group_size}")
+        }
+        ScheduleConfig::Interleaved { .. } => "interleaved".to_owned(),
+        ScheduleConfig::Bfs => "bfs".to_owned(),
+        ScheduleConfig::File { path, .. } => {
+            format!("schedule file {}", path.file_name().unwrap_or(path.as_os_str()).display())
+        }
+    };
+    let even = parallel.num_stages() == parallel.pipeline * parallel.virtual_stages;
+    match (parallel.virtual_stages, even) {
+        (1, _) => name,
+        (stages, true) => format!("{name} with {stages} stages per rank"),
+        (stages, false) => format!("{name} with up to {stages} stages per rank"),
+    }
+}
+
+/// The type of parameters and activations.
+pub(super) fn precision(plan: &Plan) -> &'static str {
+    match plan.run().precision {
+        Precision::F32 => "f32",
+        Precision::Bf16 => "bf16",
+        Precision::Fp16(_) => "fp16",
+    }
+}
+
+/// What is recomputed, if anything is.
+pub(super) fn checkpointing(plan: &Plan) -> Option<String> {
+    match plan.run().checkpointing {
+        Checkpointing::Off => None,
+        Checkpointing::Unit => Some("activations of each unit recomputed".to_owned()),
+        Checkpointing::Layers(1) => Some("activations of each layer recomputed".to_owned()),
+        Checkpointing::Layers(layers) => Some(format!("activations of every {layers} layers recomputed")),
+    }
+}
+
+/// Prints what the author of the run file should know of its plan.
+pub(super) fn print_remarks(plan: &Plan) {
+    for remark in plan.remarks() {
+        note(remark);
+    }
+}

@@ -1,0 +1,52 @@
+use super::*;
+use crate::config::{RunFile, World};
+
+/// A run of four ranks whose activations weigh most.
+fn plan() -> Plan {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("run.json");
+    let text = r#"{
+        "model": {"family": "gpt2", "num_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16},
+        "data": {"text": "text.txt"},
+        "parallel": {"pipeline": 2, "data": 2, "partition": "uniform"},
+        "zero_optimization": {"stage": 3, "resident_units": "all"},
+        "train_batch_size": 8,
+        "gradient_accumulation_steps": 1,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+        "steps": 1
+    }"#;
+    std::fs::write(&path, text).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(World::this_host()).unwrap();
+    Plan::new(run).unwrap()
+}
+
+#[test]
+fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
+    let plan = plan();
+    for purpose in [Purpose::Training, Purpose::Inference] {
+        let needed = plan.needs_for(purpose).world_bytes;
+        assert!(refuse_what_does_not_fit(&plan, purpose, Some(needed)).is_ok());
+        assert!(refuse_what_does_not_fit(&plan, purpose, None).is_ok());
+        let error = refuse_what_does_not_fit(&plan, purpose, Some(needed - 1)).unwrap_err();
+        let EngineError::Memory { num_ranks: 4, needed_bytes, available_bytes, changes } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((needed_bytes, available_bytes), (needed, needed - 1));
+        assert!(!changes.is_empty());
+        assert!(changes.iter().all(|change| change.needs.world_bytes < needed), "{changes:?}");
+    }
+    let error = |available_bytes| {
+        refuse_what_does_not_fit(&plan, Purpose::Training, Some(available_bytes)).unwrap_err().to_string()
+    };
+    let needed = plan.needs().world_bytes;
+    expect_test::expect![[r#"
+        the run needs 1.31 MiB of memory (ranks: 4), but 1.31 MiB is available on this host or to its control group; any one of these makes it fit:
+          "resident_units": 2  (364.62 KiB on the fullest rank)
+          "resident_units": 1, "prefetch_units": 0  (351.62 KiB on the fullest rank)
+          "activation_checkpointing": {"enabled": true}  (340.00 KiB on the fullest rank)
+          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.38 KiB on the fullest rank)
+          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (219.88 KiB on the fullest rank)"#]].assert_eq(&error(needed - 1));
+    // Less than any one change saves.
+    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 672.00 KiB is available on this host or to its control group; residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
+    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
+}

@@ -1,0 +1,113 @@
+//! What the reader of a plan should know beyond its figures: what `"auto"` became, what persists, and that nothing is
+//! left to shard.
+
+use std::fmt;
+
+use super::Plan;
+use crate::config::{ResidencyConfig, ZeroLevel};
+use crate::memory::Bytes;
+
+/// Something that the run file does not say and that its author should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remark {
+    /// What `"resident_units": "auto"` became.
+    ResidencyFromMemory {
+        /// The largest with which every rank fits.
+        resident_units: ResidencyConfig,
+        /// What the fullest rank needs with it.
+        needs_bytes: u64,
+        /// What each rank has.
+        limit_bytes: u64,
+    },
+    /// Every unit persists.
+    NothingLeftToShard {
+        /// Units of the model.
+        num_units: usize,
+        /// Its parameters.
+        num_elements: u64,
+        /// What makes them persist.
+        threshold: u64,
+    },
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ResidencyFromMemory { resident_units, needs_bytes, limit_bytes } => write!(
+                f,
+                "hint: `zero_optimization.resident_units`: \"auto\" is {resident_units} here, the most that fits: the fullest \
+                 rank needs {} of the {} that `memory` gives it",
+                Bytes(*needs_bytes),
+                Bytes(*limit_bytes)
+            ),
+            Self::NothingLeftToShard { num_units, num_elements, threshold } => write!(
+                f,
+                "warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter is larger than {threshold}, so \
+                 all {num_units} units ({num_elements} elements) stay gathered all step and ZeRO-3 has no weights left to \
+                 shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold"
+            ),
+        }
+    }
+}
+
+/// What stays gathered of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PersistentUnits {
+    /// The stage.
+    pub stage: usize,
+    /// Units that stay gathered.
+    pub num_persistent: usize,
+    /// Units of the stage.
+    pub num_units: usize,
+    /// Parameters of those that stay.
+    pub num_elements: u64,
+}
+
+impl fmt::Display for PersistentUnits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stage, num_persistent, num_units, num_elements } = self;
+        write!(f, "stage {stage}: {num_persistent} of {num_units} units persist, {num_elements} elements")
+    }
+}
+
+impl Plan {
+    /// What the author of the run file should know.
+    pub fn remarks(&self) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        if let Some(limit_bytes) = self.run.memory_bytes.filter(|_| self.is_residency_auto) {
+            remarks.push(Remark::ResidencyFromMemory {
+                resident_units: self.run.zero.resident_units,
+                needs_bytes: self.needs().rank_bytes,
+                limit_bytes,
+            });
+        }
+        if self.units.iter().all(|unit| unit.is_persistent) {
+            remarks.push(Remark::NothingLeftToShard {
+                num_units: self.units.len(),
+                num_elements: self.num_parameters(),
+                threshold: self.run.zero.param_persistence_threshold,
+            });
+        }
+        remarks
+    }
+
+    /// What stays gathered of every stage, where the run asks for it: none is said too, as the threshold may be too low.
+    pub fn persistent_units(&self) -> Vec<PersistentUnits> {
+        let zero = &self.run.zero;
+        if zero.level != ZeroLevel::Zero3 || zero.param_persistence_threshold == 0 {
+            return Vec::new();
+        }
+        let of_stage = |stage: usize| {
+            let units = self.units.iter().filter(|unit| unit.stage.index() == stage);
+            let persistent = units.clone().filter(|unit| unit.is_persistent);
+            PersistentUnits {
+                stage,
+                num_persistent: persistent.clone().count(),
+                num_units: units.count(),
+                num_elements: persistent.map(|unit| unit.unit.num_parameters() as u64).sum(),
+            }
+        };
+        (0..self.order.placement.num_stages()).map(of_stage).collect()
+    }
+}

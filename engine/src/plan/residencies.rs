@@ -1,0 +1,104 @@
+//! What every residency would cost the run: the trade of gathers for memory, in one table.
+//!
+//! Each is planned like a run of its own, program and all, on the split that the run has.
+
+use pipezero_partition::LayerRole;
+use pipezero_schedule::PipelineRank;
+use serde::Serialize;
+
+use super::{Plan, PlanError, RankForecast};
+use crate::config::{PartitionConfig, ResidencyConfig, ZeroLevel};
+
+/// What a residency costs, over the ranks of the grid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ResidencyCost {
+    /// `strict`, a number of units, or `all`.
+    pub resident_units: String,
+    /// All-gathers of a step, on the rank with the most.
+    pub num_gathers: u64,
+    /// Bytes that a rank sends in them, on the rank with the most.
+    pub gathered_bytes: u64,
+    /// Peak memory of the fullest rank.
+    pub peak_bytes: u64,
+    /// Whether it is the run's own.
+    pub is_chosen: bool,
+}
+
+/// Most numbers in a table of residencies: beyond, some are left out evenly.
+const MOST_NUMBERS: usize = 12;
+
+impl Plan {
+    /// What every residency from strict to all would cost this run; empty below ZeRO-3 and on one data rank, where
+    /// nothing is gathered during a step.
+    ///
+    /// Cost: up to 15 plans of this run.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], which this run has passed already.
+    pub fn residencies(&self) -> Result<Vec<ResidencyCost>, PlanError> {
+        if self.run.zero.level != ZeroLevel::Zero3 || self.grid.data_degree == 1 {
+            return Ok(Vec::new());
+        }
+        let (least, most) = (1 + self.run.zero.prefetch_units, self.most_units_of_a_rank());
+        let step = most.saturating_sub(least).div_ceil(MOST_NUMBERS).max(1);
+        let mut numbers: Vec<usize> = (least..most).step_by(step).collect();
+        if let ResidencyConfig::Units(own) = self.run.zero.resident_units
+            && let Err(place) = numbers.binary_search(&own)
+        {
+            numbers.insert(place, own);
+        }
+        std::iter::once(ResidencyConfig::Strict)
+            .chain(numbers.into_iter().map(ResidencyConfig::Units))
+            .chain([ResidencyConfig::All])
+            .map(|residency| self.with_residency(residency))
+            .collect()
+    }
+
+    fn with_residency(&self, resident_units: ResidencyConfig) -> Result<ResidencyCost, PlanError> {
+        let is_chosen = resident_units == self.run.zero.resident_units;
+        let mut run = self.run.clone();
+        run.zero.resident_units = resident_units;
+        // A balanced split would answer to more memory with other stages, and the rows could not be compared.
+        run.parallel.partition = PartitionConfig::Manual(self.blocks_per_stage());
+        let plan = Self::planned(run, self.model.clone())?;
+        let forecast = plan.forecast();
+        let most = |of: fn(&RankForecast) -> u64| forecast.iter().map(of).max().unwrap_or(0);
+        Ok(ResidencyCost {
+            resident_units: resident_units.to_string(),
+            num_gathers: most(|rank| rank.traffic.all_gather.count),
+            gathered_bytes: most(|rank| rank.traffic.all_gather.bytes),
+            peak_bytes: most(|rank| rank.memory.peak),
+            is_chosen,
+        })
+    }
+
+    /// Transformer blocks of each stage.
+    fn blocks_per_stage(&self) -> Vec<usize> {
+        let mut blocks = vec![Vec::new(); self.order.placement.num_stages()];
+        for unit in &self.units {
+            blocks[unit.stage.index()].extend(unit.layers.clone().filter_map(|layer| {
+                match self.graph.layer(layer).role {
+                    LayerRole::Block { index } => Some(index),
+                    LayerRole::Embedding | LayerRole::Head => None,
+                }
+            }));
+        }
+        let counted = blocks.into_iter().map(|mut indices| {
+            // A block may be two layers of the graph: attention and MLP.
+            indices.dedup();
+            indices.len()
+        });
+        counted.collect()
+    }
+
+    /// The most units that one rank gathers.
+    pub(super) fn most_units_of_a_rank(&self) -> usize {
+        let ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
+        ranks.map(|rank| self.gathered_unit_bytes(rank).len()).max().unwrap_or(0)
+    }
+
+    /// Instructions of a training step on all pipeline ranks together: what planning it again would cost.
+    pub fn num_instructions(&self) -> usize {
+        (0..self.grid.pipeline_degree as u32).map(|rank| self.training.row(PipelineRank(rank)).len()).sum()
+    }
+}

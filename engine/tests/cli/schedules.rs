@@ -1,0 +1,247 @@
+//! Schedules of several stages per rank and of one's own: as text, as CSV and back, and what is refused.
+
+use std::sync::Arc;
+
+use expect_test::expect;
+use pipezero::config::{RunFile, ScheduleConfig, World};
+use pipezero::plan::Plan;
+use pipezero_schedule::ComputeOrder;
+
+use crate::command::Home;
+
+/// Every generated schedule, on two ranks.
+const SCHEDULES: [&str; 6] = [
+    r#"{"pipeline": 2, "data": 2, "schedule": "gpipe"}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "1f1b"}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "eager-1f1b"}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2, "group_size": 3}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "bfs", "virtual_stages": 2}"#,
+];
+const FROM_FILE: &str = r#"{"pipeline": 2, "data": 2, "schedule": {"file": "order.csv"}}"#;
+
+/// A home whose steps have five micro-batches, which no schedule's groups divide.
+fn five_micro_batches() -> Home {
+    Home::with(&[
+        ("\"train_batch_size\": 8", "\"train_batch_size\": 10"),
+        ("\"gradient_accumulation_steps\": 2", "\"gradient_accumulation_steps\": 5"),
+    ])
+}
+
+fn plan(home: &Home, parallel: &str) -> Plan {
+    let file = RunFile::load(&home.path("run.json")).unwrap().set(&[format!("parallel={parallel}")]).unwrap();
+    Plan::new(file.resolve(World::this_host()).unwrap().0).unwrap()
+}
+
+#[test]
+fn the_csv_of_every_schedule_reads_back_as_the_same_program() {
+    let home = five_micro_batches();
+    for parallel in SCHEDULES {
+        let set = format!("parallel={parallel}");
+        let csv = home.run(&["show", "run.json", "--format", "csv", "--set", &set]).success();
+        home.write("order.csv", &csv);
+        let set = format!("parallel={FROM_FILE}");
+        let again = home.run(&["show", "run.json", "--format", "csv", "--set", &set]).success();
+        assert_eq!(again, csv, "{parallel}");
+        let program = |parallel| plan(&home, parallel).training().program().clone();
+        assert_eq!(program(FROM_FILE), program(parallel), "{parallel}");
+    }
+}
+
+#[test]
+fn a_schedule_from_a_file_trains_as_the_one_it_came_from() {
+    let home = five_micro_batches();
+    let weights = |parallel: &str, out: &str| {
+        let set = format!("parallel={parallel}");
+        home.run(&["train", "run.json", "--out", out, "--set", &set]).success();
+        std::fs::read(home.path(out).join("weights.safetensors")).unwrap()
+    };
+    let set = format!("parallel={}", SCHEDULES[3]);
+    let csv = home.run(&["show", "run.json", "--format", "csv", "--set", &set]).success();
+    home.write("order.csv", csv);
+    assert_eq!(weights(FROM_FILE, "file"), weights(SCHEDULES[3], "named"));
+}
+
+#[test]
+fn plan_says_which_stages_a_rank_has() {
+    let home = Home::new();
+    let set = r#"parallel={"pipeline": 2, "data": 2, "schedule": "bfs", "virtual_stages": 2}"#;
+    let args = ["plan", "run.json", "--set", set, "--set", "bf16.enabled=true"];
+    let text = home.run(&[&args[..], &["--set", "activation_checkpointing.enabled=true"]].concat()).success();
+    let [headline, stages, ..] = text.split("\n\n").collect::<Vec<_>>()[..] else { panic!("{text}") };
+    expect!["17.5 k parameters, pipeline 2 x data 2, bfs with 2 stages per rank, bf16, optimizer state, gradients and parameters sharded (ZeRO-3), activations of each unit recomputed, bubble 20.0% of a step"].assert_eq(headline);
+    expect![[r#"
+        pipeline rank  stages  parts  units  parameters  in flight     first     last
+        0                0, 2      6      3      10.9 k          4       wte  h.2.mlp
+        1                1, 3      6      3      10.7 k          4  h.1.attn  lm_head"#]]
+    .assert_eq(stages);
+}
+
+/// A V: rank 0 has the first stage and the last, rank 1 those between.
+#[test]
+fn show_names_the_stages_of_each_rank() {
+    let home = Home::new();
+    home.write("order.csv", "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
+    let set = format!("parallel={FROM_FILE}");
+    let text = home.run(&["show", "run.json", "--set", &set, "--set", "zero_optimization.stage=1"]).success();
+    expect![[r#"
+        rank 0  0F0 0F1 ..  3F0 3B0 3B0 3F1 3B1 3B1 ..  0B0 0B0 ..  ..  0B1 0B1
+        rank 1  ..  1F0 2F0 1F1 2F1 ..  2B0 2B0 1B0 1B0 2B1 2B1 1B1 1B1 ..  ..
+
+        rank 0: s0, s3
+         0  compute  F u0 m0
+         1  compute  F u1 m0
+         2  s0>s1    SEND s0>s1 m0   after 1
+         3  compute  F u0 m1
+         4  s2>s3    RECV s2>s3 m0   after 3 of rank 1
+         5  compute  F u1 m1
+         6  s0>s1    SEND s0>s1 m1   after 5
+         7  compute  F u4 m0         after 4
+         8  s2>s3    RECV s2>s3 m1   after 7 of rank 1
+         9  compute  F u5 m0
+        10  compute  B u5 m0
+        11  compute  B u4 m0
+        12  s3>s2    SEND s3>s2 m0   after 11
+        13  compute  F u4 m1         after 8
+        14  s1>s0    RECV s1>s0 m0   after 11 of rank 1
+        15  compute  F u5 m1
+        16  compute  B u5 m1
+        17  reduce   REDUCE_LAST u5  after 16
+        18  compute  B u4 m1
+        19  s3>s2    SEND s3>s2 m1   after 18
+        20  reduce   REDUCE_LAST u4  after 18
+        21  compute  B u1 m0         after 14
+        22  s1>s0    RECV s1>s0 m1   after 16 of rank 1
+        23  compute  B u0 m0
+        24  compute  B u1 m1         after 22
+        25  reduce   REDUCE_LAST u1  after 24
+        26  compute  B u0 m1
+        27  reduce   REDUCE_LAST u0  after 26
+        28  compute  ADD_TIED u0 u5  after 17, 27
+        29  compute  GRAD_NORM       after 27
+        30  compute  STEP u0
+        31  gather   GATHER_STEP u0  after 30
+        32  compute  STEP u1
+        33  gather   GATHER_STEP u1  after 32
+        34  compute  STEP u4
+        35  gather   GATHER_STEP u4  after 34
+
+        rank 1: s1, s2
+         0  s0>s1    RECV s0>s1 m0   after 2 of rank 0
+         1  compute  F u2 m0         after 0
+         2  compute  F u3 m0
+         3  s2>s3    SEND s2>s3 m0   after 2
+         4  s0>s1    RECV s0>s1 m1   after 6 of rank 0
+         5  compute  F u2 m1         after 4
+         6  compute  F u3 m1
+         7  s2>s3    SEND s2>s3 m1   after 6
+         8  s3>s2    RECV s3>s2 m0   after 12 of rank 0
+         9  compute  B u3 m0         after 8
+        10  compute  B u2 m0
+        11  s1>s0    SEND s1>s0 m0   after 10
+        12  s3>s2    RECV s3>s2 m1   after 19 of rank 0
+        13  compute  B u3 m1         after 12
+        14  reduce   REDUCE_LAST u3  after 13
+        15  compute  B u2 m1
+        16  s1>s0    SEND s1>s0 m1   after 15
+        17  reduce   REDUCE_LAST u2  after 15
+        18  compute  GRAD_NORM       after 17
+        19  compute  STEP u2
+        20  gather   GATHER_STEP u2  after 19
+        21  compute  STEP u3
+        22  gather   GATHER_STEP u3  after 21
+    "#]]
+    .assert_eq(&text);
+    let plan = home.run(&["plan", "run.json", "--set", &set]).success();
+    let headline = plan.lines().next().unwrap();
+    assert!(headline.contains(", schedule file order.csv with 2 stages per rank, f32, "), "{headline}");
+}
+
+#[test]
+fn a_file_that_cannot_be_run_is_refused_at_its_place() {
+    let home = Home::with(&[("\"data\": 2 }", "\"data\": 2, \"schedule\": {\"file\": \"order.csv\"} }")]);
+    home.write("order.csv", "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
+    let refused = |command| home.run(&[command, "run.json"]).failure(2);
+    let error = refused("check");
+    expect![[r#"
+        error: not a valid run, 1 mistake:
+          x `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0`: input and weight gradients run only as one
+            ,-[run.json:11:55]
+         10 |   "evaluation": { "every": 2, "batches": 1 },
+         11 |   "parallel": { "pipeline": 2, "data": 2, "schedule": {"file": "order.csv"} },
+            :                                                       ^^^^^^^^^^^^^^^^^^^^^
+         12 |   "zero_optimization": { "stage": 3 },
+            `----
+          help: write each `I` as `B`, and remove its `W`
+    "#]].assert_eq(&error);
+    for command in ["plan", "show", "train"] {
+        assert_eq!(refused(command), error);
+    }
+    assert!(!home.path("runs").exists());
+    // A run that was made by hand meets the same rule in the plan.
+    let whole = format!("parallel={}", SCHEDULES[1]);
+    let file = RunFile::load(&home.path("run.json")).unwrap().set(&[whole]).unwrap();
+    let (mut run, _) = file.resolve(World::this_host()).unwrap();
+    let order = Arc::new(ComputeOrder::from_csv(&home.read("order.csv")).unwrap());
+    run.parallel.schedule = ScheduleConfig::File { path: home.path("order.csv"), order };
+    expect!["`parallel.schedule`: 0I0 is half a backward, and input and weight gradients run only as one; write `B` instead of `I` and `W`"].assert_eq(&Plan::new(run).unwrap_err().to_string());
+    // A circle of waits is no mistake of one cell: the check of the program finds it.
+    home.write("order.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+    home.refuses(&["check", "run.json"], 1, expect![[r#"
+        run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
+        run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
+        error: no rank can go on: rank 0 waits at `B u3 m0` for s1>s0, where a message is never sent or finds both receive buffers taken; run producers before consumers and consume in the order of sending
+    "#]]);
+}
+
+#[test]
+fn a_file_whose_backwards_do_not_ascend_is_warned_of() {
+    let home = Home::with(&[("\"data\": 2 }", "\"data\": 2, \"schedule\": {\"file\": \"order.csv\"} }")]);
+    home.write("order.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
+    let printed = home.run(&["check", "run.json", "--set", "zero_optimization.stage=1"]);
+    expect![[r#"
+        run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
+    "#]].assert_eq(&printed.stderr);
+    printed.success();
+}
+
+#[test]
+fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
+    // The head is as heavy as a layer, so the balanced split leaves the last stage one layer, in one unit with the head.
+    let home = Home::with(&[("\"seq_length\": 16", "\"seq_length\": 16, \"tie_embeddings\": false")]);
+    let error = |set: &[&str]| {
+        let set = set.iter().flat_map(|change| ["--set", change]);
+        let args: Vec<&str> = ["train", "run.json", "--out", "out"].into_iter().chain(set).collect();
+        let stderr = home.run(&args).failure(1);
+        stderr[stderr.find("error: ").unwrap()..].to_owned()
+    };
+    expect![[r#"
+        error: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and `parallel.partition` "balanced" leaves pipeline rank 1 a single unit, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "partition": "uniform", or "unit_layers": 0.5, or "stage": 1
+
+          per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
+          refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   87.6 KiB   55.6 KiB  213.8 KiB      147.6 KiB
+          ZeRO-3, pipeline 2 x data 2, uniform split                  21.4 KiB  42.8 KiB   81.1 KiB   42.8 KiB  188.0 KiB       64.1 KiB
+          ZeRO-3, pipeline 2 x data 2, units of half a layer          27.8 KiB  29.9 KiB   70.6 KiB   55.6 KiB  183.9 KiB      160.4 KiB
+          ZeRO-1, pipeline 2 x data 2                                 55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
+          ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
+    "#]].assert_eq(&error(&[]));
+    let by_type = error(&["parallel.partition=type:h.0|h.[12].attn"]);
+    let wanted = "`parallel.partition` \"type:h.0|h.[12].attn\" leaves pipeline rank 0 a single unit, embedding to h.0.mlp";
+    assert!(by_type.contains(wanted), "{by_type}");
+    assert!(!home.path("out").exists());
+    // Every repair is one.
+    for repair in
+        ["parallel.partition=uniform", "zero_optimization.unit_layers=0.5", "zero_optimization.stage=1"]
+    {
+        home.run(&["check", "run.json", "--set", repair]).success();
+    }
+}
+
+#[test]
+fn a_pattern_that_matches_no_layer_is_told_their_names() {
+    let home = Home::with(&[("\"stage\": 3", "\"stage\": 1")]);
+    home.refuses(&["check", "run.json", "--set", "parallel.partition=type:sparse"], 1, expect![[r#"
+        error: `parallel.partition` is "type:sparse", but the pattern matches none of the model's 12 layers, which are wte, wpe to lm_head; match at least one, or use "balanced"
+    "#]]);
+    home.run(&["check", "run.json", "--set", "parallel.partition=type:ATTN"]).success();
+}
