@@ -13,7 +13,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero check run.json
   pipezero check run.json --set zero_optimization.stage=2
-  pipezero check run.json --set memory=80GiB                      does every rank fit? if not, what would make it fit
+  pipezero check run.json --set memory=80GiB      does every rank fit, and if not, what would?
 
 Exit status: 0 for a valid file, 2 for one with mistakes, all of them printed, each at line and column; 1 for a valid file that cannot be planned, as when a rank does not fit `memory`.";
 

@@ -87,3 +87,35 @@ fn skipped(line: &StepLine) -> String {
 fn loss(loss: Option<f64>) -> String {
     loss.map_or_else(|| "none".to_owned(), |loss| format!("{loss:.4}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text always carries loss, but a source of one's own may mask all of a step.
+    #[test]
+    fn a_skipped_step_says_whether_it_overflowed_or_had_nothing_to_learn() {
+        let line = |loss_scale, tokens| StepLine {
+            step: 7,
+            epoch: 0.5,
+            loss: None,
+            grad_norm: 0.0,
+            lr: 0.1,
+            tokens,
+            tokens_per_s: 0.0,
+            step_s: 1.0,
+            tflops: 0.0,
+            mfu: None,
+            exposed_comm_s: 0.0,
+            idle_s: 0.0,
+            loss_scale,
+            skipped: true,
+        };
+        let overflowed =
+            "warning: step 7 skipped: a gradient overflowed in fp16 at loss scale 512; no weight was changed";
+        let masked = "warning: step 7 skipped: no token of it carries loss; no weight was changed";
+        assert_eq!(skipped(&line(Some(512.0), 3)), overflowed);
+        assert_eq!(skipped(&line(Some(512.0), 0)), masked);
+        assert_eq!(skipped(&line(None, 0)), masked);
+    }
+}

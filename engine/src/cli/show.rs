@@ -15,11 +15,11 @@ Examples:
   pipezero show configs/quickstart.json
   pipezero show run.json --set parallel.schedule=gpipe --width 100
   pipezero show run.json --set parallel.schedule=interleaved --set parallel.virtual_stages=2
-  pipezero show run.json --format csv > order.csv      for PyTorch's pipelining tools, or to be edited and run:
+  pipezero show run.json --format csv > order.csv      for PyTorch's tools, or to edit and run:
   pipezero train run.json --set 'parallel.schedule={\"file\": \"order.csv\"}'
   pipezero show run.json --format program > run.program
 
-In the grid, a number before F or B is the stage where a rank has several, the number after it the micro-batch. Words of a program: F and B are forward and backward of (unit, micro-batch), RECOMPUTE runs before a backward whose activations were not kept; UNSHARD, RESHARD and REDUCE are ZeRO-3's; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
+In the grid, a number before F or B is the stage where a rank has several, the number after it the micro-batch. Words of a program: F and B are forward and backward of (unit, micro-batch), R recomputes the activations of one that did not keep them; UNSHARD, RESHARD and REDUCE are ZeRO-3's; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]
