@@ -75,7 +75,8 @@ fn with_file(run: Run, text: &str) -> Run {
 }
 
 /// V and W shapes, all stages on one rank, neighbours on one rank, a rank with one stage more than the other.
-const PLACEMENTS: [&[usize]; 8] = [
+const PLACEMENTS: [&[usize]; 9] = [
+    &[1, 0],
     &[0, 1, 1, 0],
     &[0, 1, 2, 2, 1, 0],
     &[0, 1, 1, 0, 0, 1],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::failure::Failure;
+use super::failure::{Failure, NothingLearnt};
 use super::output::print;
 use super::table::Table;
 use crate::config::{RunFile, World};
@@ -45,6 +45,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
     let (run, _) = file.resolve(World::this_host())?;
+    if run.model.gpt().is_none() {
+        return Err(NothingLearnt("score").into());
+    }
     let plan = Plan::new(run)?;
     let run = plan.run();
     let seq_length = plan.micro_batch_shape().seq_length;

@@ -43,6 +43,13 @@ impl Failure {
     }
 }
 
+/// A run of timed layers has learnt nothing.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the run's model is of family \"timed\", which computes nothing: there is nothing to {0}; use a run of a GPT"
+)]
+pub(super) struct NothingLearnt(pub(super) &'static str);
+
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Self {
         Self::Config(errors)
@@ -59,7 +66,7 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError);
+other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

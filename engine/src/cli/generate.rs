@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::failure::Failure;
+use super::failure::{Failure, NothingLearnt};
 use crate::config::{ReductionPolicy, ResidencyConfig, Run, RunFile, World, ZeroLevel};
 use crate::data::{BatchSource, NoBatches};
 use crate::engine::Engine;
@@ -79,6 +79,9 @@ pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?.set(&ONE_SEQUENCE.map(str::to_owned))?;
     let (run, _) = file.resolve(World::this_host())?;
+    if run.model.gpt().is_none() {
+        return Err(NothingLearnt("generate").into());
+    }
     let run = without_training(run);
     let nothing: Arc<dyn BatchSource> = Arc::new(NoBatches);
     let mut engine = Engine::for_inference(Plan::new(run)?, nothing)?;

@@ -62,8 +62,10 @@ impl Observer for Progress {
                     *next = Instant::now() + LINE_EVERY;
                     let left = line.step_s * (*num_steps - line.step) as f64;
                     note(format_args!(
-                        "step {}/{num_steps}  loss {loss}  grad norm {:.3}{scale}  {:.0} tokens/s  ETA {left:.0} s",
-                        line.step, line.grad_norm, line.tokens_per_s
+                        "step {}/{num_steps}  loss {loss}  grad norm {}{scale}  {:.0} tokens/s  ETA {left:.0} s",
+                        line.step,
+                        line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}")),
+                        line.tokens_per_s
                     ));
                 }
             }
@@ -99,7 +101,7 @@ mod tests {
             step: 7,
             epoch: 0.5,
             loss: None,
-            grad_norm: 0.0,
+            grad_norm: None,
             lr: 0.1,
             tokens,
             tokens_per_s: 0.0,

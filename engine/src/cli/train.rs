@@ -59,6 +59,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     directory.write(RunDir::RUN_FILE, &file.effective_json())?;
     let interrupted = stop_after_the_step_on_ctrl_c();
     let num_steps = training.plan().run().steps;
+    let learns = training.plan().run().model.gpt().is_some();
     let mut progress = Progress::new(num_steps);
     let start = Instant::now();
     let summary = training.run(&directory, &interrupted, &mut progress)?;
@@ -68,7 +69,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     print(report(&summary, start.elapsed().as_secs_f64()))?;
     let path = directory.path().display();
-    note(format_args!("\nrun directory: {path}\ntry: pipezero generate {path} --prompt 'fn main'"));
+    note(format_args!("\nrun directory: {path}"));
+    if learns {
+        note(format_args!("try: pipezero generate {path} --prompt 'fn main'"));
+    }
     Ok(())
 }
 

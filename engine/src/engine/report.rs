@@ -13,9 +13,10 @@ use crate::memory::{Ledger, RankMemory};
 pub struct StepReport {
     /// The step, from 1.
     pub step: u64,
-    /// Mean loss of the step before the update, nats per target; `None` if no target carries loss or fp16 overflowed.
+    /// Mean loss of the step before the update, nats per target; `None` if no target carries loss, or
+    /// the loss itself overflowed in fp16.
     pub loss: Option<f64>,
-    /// Norm of all gradients before clipping.
+    /// Norm of all gradients before clipping; infinite if one overflowed in fp16.
     pub gradient_norm: f64,
     /// The step's learning rate.
     pub learning_rate: f64,

@@ -109,8 +109,8 @@ impl<C: Communicator> Rank<C> {
         let groups = Groups {
             data: Group::new(grid.data_group(rank)),
             world: Group::new(0..grid.world_size()),
-            tied: plan.tied_pipeline_ranks().map(|(embedding, head)| {
-                Group::new([grid.rank(embedding.index(), data_rank), grid.rank(head.index(), data_rank)])
+            tied: plan.tied_pipeline_ranks().map(|(lower, upper)| {
+                Group::new([grid.rank(lower.index(), data_rank), grid.rank(upper.index(), data_rank)])
             }),
         };
         let num_micro_batches = plan.run().batch.num_micro_batches;

@@ -45,7 +45,7 @@ impl<C: Communicator> Rank<C> {
         let store = self.stores.get_mut(&here).expect("a rank runs only its own units");
         let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
         let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
-        // The embedding's stage comes first in the group, so the sum is embedding + head.
+        // Two addends: their order changes no bit.
         let start = Instant::now();
         let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
         self.waited.tail += start.elapsed();
@@ -68,7 +68,7 @@ impl<C: Communicator> Rank<C> {
             return Err(Cause::NotFinite);
         }
         if overflowed {
-            self.tail = Tail { record, overflowed, ..Tail::default() };
+            self.tail = Tail { record, overflowed, gradient_norm: f64::INFINITY, ..Tail::default() };
             return Ok(());
         }
         let capacity = self.plan.num_targets_capacity();

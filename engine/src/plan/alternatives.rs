@@ -8,7 +8,9 @@ use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
-use crate::config::{Checkpointing, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
+use crate::config::{
+    Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayersConfig, ZeroLevel,
+};
 use crate::memory::Bytes;
 use crate::shard::Purpose;
 
@@ -150,7 +152,8 @@ fn candidates(run: &Run) -> Vec<Changed> {
 /// The strongest change of each kind, every entry with those before it.
 fn together(run: &Run, model: &Model) -> Vec<Changed> {
     let smallest_micro_batches = |run: &Run| micro_batches_of(run, 1);
-    let kinds = [zero_3, none_prefetched, half_units, recomputation, smallest_micro_batches];
+    let kinds =
+        [zero_3_without_residency, none_prefetched, half_units, recomputation, smallest_micro_batches];
     let mut all: Vec<Changed> = Vec::new();
     for kind in kinds {
         let (before, run) = all.last().map_or(("", run), |(before, run)| (before.as_str(), run));
@@ -182,29 +185,48 @@ fn none_prefetched(run: &Run) -> Option<Changed> {
 }
 
 fn half_units(run: &Run) -> Option<Changed> {
-    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
+    // Recomputation by layers needs units of as many.
+    let is_possible =
+        run.zero.level == ZeroLevel::Zero3 && !matches!(run.checkpointing, Checkpointing::Layers(_));
     let change = |run: &mut Run| run.zero.unit_layers = UnitLayersConfig::Half;
-    is_zero_3.then(|| changed(run, "\"unit_layers\": 0.5", change))?
+    is_possible.then(|| changed(run, "\"unit_layers\": 0.5", change))?
 }
 
+/// ZeRO-3 with its defaults, each of them named: below ZeRO-3 the file's own keys were passed over.
 fn zero_3(run: &Run) -> Option<Changed> {
+    let (description, run) = zero_3_without_residency(run)?;
+    Some((format!("{description}, \"prefetch_units\": 1, \"resident_units\": 2"), run))
+}
+
+/// The same, where another change says what is gathered when.
+fn zero_3_without_residency(run: &Run) -> Option<Changed> {
     if run.zero.level == ZeroLevel::Zero3 || run.parallel.data == 1 {
         return None;
     }
-    changed(run, "\"stage\": 3", |run| {
+    let description = "\"stage\": 3, \"reduce\": \"every\", \"stage3_param_persistence_threshold\": 0";
+    changed(run, description, |run| {
         run.zero.level = ZeroLevel::Zero3;
         run.zero.reduce = ReductionPolicy::Every;
-        run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
+        run.zero.prefetch_units = 1;
+        run.zero.resident_units = ResidencyConfig::Units(2);
+        run.zero.param_persistence_threshold = 0;
     })
 }
 
 fn recomputation(run: &Run) -> Option<Changed> {
+    if run.checkpointing != Checkpointing::Off {
+        return None;
+    }
     let change = |run: &mut Run| run.checkpointing = Checkpointing::Unit;
     changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
 }
 
 /// The same sequences in more micro-batches of `size`, a divisor of what it is.
 fn micro_batches_of(run: &Run, size: usize) -> Option<Changed> {
+    if matches!(run.parallel.schedule, ScheduleConfig::File { .. }) {
+        // The file's micro-batches are the run's.
+        return None;
+    }
     let batch = run.batch;
     let num_micro_batches = batch.num_micro_batches * (batch.micro_batch_size / size);
     let description = format!(

@@ -1,6 +1,9 @@
 //! Cuts the model: layers to a graph with costs, the graph to stages and units.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use pipezero_models::layer::MicroBatchShape;
@@ -59,6 +62,7 @@ pub(super) fn split(
     graph: &LayerGraph,
     order: &ComputeOrder,
     shape: MicroBatchShape,
+    limit_bytes: Option<u64>,
 ) -> Result<Split, PlanError> {
     let num_stages = order.placement.num_stages();
     Ok(match &run.parallel.partition {
@@ -83,14 +87,21 @@ pub(super) fn split(
             let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
             let ranks: Vec<usize> = order.placement.ranks().iter().map(|rank| rank.index()).collect();
             let (unit_layers, weights) = (unit_layers(run)?, programs::weights(run)?);
+            let in_flight: Vec<usize> =
+                (0..num_stages).map(|stage| order.in_flight(Stage(stage as u32))).collect();
+            // The same few units are asked for over and over, in stages of every length.
+            let known: RefCell<HashMap<Range<usize>, Rc<PlannedUnit>>> = RefCell::default();
+            let planned = |unit: Unit| {
+                let mut known = known.borrow_mut();
+                let entry = known.entry(unit.layers.clone());
+                Rc::clone(entry.or_insert_with(|| Rc::new(planned_unit(run, model, graph, shape, &unit))))
+            };
             let bytes = |stage: usize, layers: Range<usize>| {
                 let units = units_of_stage(graph, stage, layers, unit_layers);
-                let planned: Vec<PlannedUnit> =
-                    units.iter().map(|unit| planned_unit(run, model, graph, shape, unit)).collect();
-                let in_flight = order.in_flight(Stage(stage as u32));
-                stage_bytes::peak(run, weights, &planned, in_flight, stage + 1 < num_stages)
+                let units: Vec<Rc<PlannedUnit>> = units.into_iter().map(planned).collect();
+                stage_bytes::peak(run, weights, &units, in_flight[stage], stage + 1 < num_stages)
             };
-            let bound = run.memory_bytes.map(|limit_bytes| MemoryBound { limit_bytes, stage_bytes: &bytes });
+            let bound = limit_bytes.map(|limit_bytes| MemoryBound { limit_bytes, stage_bytes: &bytes });
             balanced(graph, &costs, &ranks, bound)?.split
         }
     })
@@ -163,7 +174,7 @@ fn planned_unit(
 }
 
 /// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings
-/// save next to nothing, and a head's backward comes right after its forward.
+/// save next to nothing, and a head would be recomputed only to be differentiated at once.
 fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usize>) -> Vec<Range<usize>> {
     let blocks_per_segment = match checkpointing {
         Checkpointing::Off => return Vec::new(),

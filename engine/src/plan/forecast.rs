@@ -104,18 +104,21 @@ impl Plan {
             units,
             parameters: self
                 .units_of(PipelineRank(pipeline_rank as u32))
-                // A tied weight that is used twice here is held once.
-                .filter(|&(id, _)| self.weights_owner(id) == id)
-                .map(|(_, unit)| unit.unit.num_parameters() as u64)
+                .map(|(id, unit)| self.held_parameters(id, unit))
                 .sum(),
-            persistent: persistent.fold(Persistent::default(), |sum, (_, unit)| Persistent {
+            persistent: persistent.fold(Persistent::default(), |sum, (id, unit)| Persistent {
                 units: sum.units + 1,
-                elements: sum.elements + unit.unit.num_parameters() as u64,
+                elements: sum.elements + self.held_parameters(id, unit),
             }),
             in_flight: self.in_flight(PipelineRank(pipeline_rank as u32)),
             memory: memory_of(memory),
             traffic: traffic_of(traffic),
         }
+    }
+
+    /// Parameters that a unit adds to its rank: a tied weight that is used twice there is held once.
+    fn held_parameters(&self, id: Unit, unit: &PlannedUnit) -> u64 {
+        if self.weights_owner(id) == id { unit.unit.num_parameters() as u64 } else { 0 }
     }
 
     fn in_flight(&self, rank: PipelineRank) -> usize {

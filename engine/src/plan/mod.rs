@@ -37,7 +37,7 @@ pub use remarks::{PersistentUnits, Remark};
 pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
-use crate::config::{Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
+use crate::config::{PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
 use crate::optimizer::Optimizer;
 use crate::shard::ShardLayout;
 use crate::topology::Grid;
@@ -112,7 +112,22 @@ impl Plan {
     }
 
     /// The plan of a run whose residency is resolved, whether it fits or not.
+    ///
+    /// A balanced split is bound by memory only where the fastest one does not fit, as its program tells; with one stage
+    /// there is no other.
     fn planned(run: Run, model: Model) -> Result<Self, PlanError> {
+        let limit_bytes = run.memory_bytes.filter(|_| run.parallel.partition == PartitionConfig::Balanced);
+        if let Some(limit_bytes) = limit_bytes {
+            let fastest = Self::planned_within(run.clone(), model.clone(), None)?;
+            if fastest.needs().rank_bytes <= limit_bytes || run.parallel.num_stages() == 1 {
+                return Ok(fastest);
+            }
+        }
+        Self::planned_within(run, model, limit_bytes)
+    }
+
+    /// The plan of a run whose balanced split is bound by this memory of a rank.
+    fn planned_within(run: Run, model: Model, limit_bytes: Option<u64>) -> Result<Self, PlanError> {
         let grid = Grid { pipeline_degree: run.parallel.pipeline, data_degree: run.parallel.data };
         let seq_length = run.model.seq_length();
         if seq_length > model.seq_length {
@@ -121,7 +136,7 @@ impl Plan {
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
         let order = programs::order(&run)?;
-        let split = cut::split(&run, &model, &graph, &order, shape)?;
+        let split = cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
         let units = cut::units(&run, &model, &graph, shape, &split)?;
         let training = programs::training(&run, &order, &units)?;
         let evaluation = programs::evaluation(&run, &order.placement, &units)?;
@@ -262,11 +277,12 @@ impl Plan {
         }
     }
 
-    /// The pipeline ranks of embedding and head of a tied weight, where they differ.
+    /// The pipeline ranks of both uses of a tied weight, ascending, where they differ. On most placements the embedding's
+    /// is the lower one; a schedule file may have it otherwise.
     pub(crate) fn tied_pipeline_ranks(&self) -> Option<(PipelineRank, PipelineRank)> {
         let (embedding, head) = self.tied()?;
-        let ranks = (self.rank_of(embedding), self.rank_of(head));
-        (ranks.0 != ranks.1).then_some(ranks)
+        let (embedding, head) = (self.rank_of(embedding), self.rank_of(head));
+        (embedding != head).then(|| (embedding.min(head), embedding.max(head)))
     }
 
     /// Whether the unit's gradient counts in the norm: a tied weight counts once, as the embedding.

@@ -1,4 +1,10 @@
 //! What a stage would need if it had these layers: the bound of the balanced split, before there is a program.
+//!
+//! It is an estimate: gather buffers are those that the residency allows, of which a program may fill fewer; gradients are
+//! sent from two buffers, of which a looped schedule may need more; and no unit counts as persistent. Whether the split
+//! that comes of it fits is then told by its program.
+
+use std::rc::Rc;
 
 use pipezero_partition::{ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts};
 
@@ -9,12 +15,11 @@ use super::forecast::{element_bytes, memory_facts_of};
 use crate::config::Run;
 use crate::optimizer::Optimizer;
 
-/// Peak bytes of a rank that runs this stage alone. Gather buffers are those that the residency allows; a program may
-/// need fewer, never more.
+/// Peak bytes of a rank that runs this stage alone.
 pub(super) fn peak(
     run: &Run,
     weights: Weights,
-    units: &[PlannedUnit],
+    units: &[Rc<PlannedUnit>],
     in_flight: usize,
     has_next: bool,
 ) -> u64 {
@@ -35,7 +40,7 @@ pub(super) fn peak(
             num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
             output_cut_elements: output,
             local_output_elements: 0,
-            units: units.iter().map(memory_facts_of).collect(),
+            units: units.iter().map(|unit| memory_facts_of(unit)).collect(),
         }],
     })
     .peak

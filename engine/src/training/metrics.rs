@@ -11,10 +11,10 @@ pub struct StepLine {
     pub step: u64,
     /// How often the training text has been read once this step has ended.
     pub epoch: f64,
-    /// Mean loss before the update, nats per token; null if no token carries loss.
+    /// Mean loss before the update, nats per token; null if no token carries loss, or the loss overflowed in fp16.
     pub loss: Option<f64>,
-    /// Norm of all gradients before clipping.
-    pub grad_norm: f64,
+    /// Norm of all gradients before clipping; null if one overflowed in fp16.
+    pub grad_norm: Option<f64>,
     /// Learning rate.
     pub lr: f64,
     /// Tokens of this step that carry loss.
@@ -45,7 +45,7 @@ impl StepLine {
             step: report.step,
             epoch,
             loss: report.loss,
-            grad_norm: report.gradient_norm,
+            grad_norm: report.gradient_norm.is_finite().then_some(report.gradient_norm),
             lr: report.learning_rate,
             tokens: report.num_targets,
             tokens_per_s: report.num_targets as f64 / report.step_s,

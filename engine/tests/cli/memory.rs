@@ -42,7 +42,7 @@ fn where_no_single_change_suffices_several_do() {
         &["parallel.partition=uniform", "memory=180000", "zero_optimization.stage=1"],
         expect![[r#"
             error: rank 0 (stage 0) needs 247.38 KiB, but `memory` gives each rank 175.78 KiB; this makes it fit:
-              "stage": 3, "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.31 KiB on the fullest rank)
+              "stage": 3, "reduce": "every", "stage3_param_persistence_threshold": 0, "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.31 KiB on the fullest rank)
         "#]],
     );
 }
