@@ -32,7 +32,7 @@ section! {
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
         /// (`"24GB"`). `"balanced"` splits within it, `"resident_units": "auto"` fills it, and a plan beyond it is refused.
-        memory: ByteSize = "what the host has free", "ranks of one host share it";
+        memory: ByteSize = "no bound for a rank", "the ranks of a host together are always held against what it has free";
     }
     sections {
         model: RawModel;
@@ -85,7 +85,8 @@ section! {
         backward_input_ms: f64 = "forward_ms", "a backward has the products of two forwards, half of them here";
         /// Milliseconds of a layer's weight gradient. `"timed"` alone.
         backward_weight_ms: f64 = "forward_ms", "a backward has the products of two forwards, half of them here";
-        /// Milliseconds in which a layer's saved values are recomputed. `"timed"` alone.
+        /// Milliseconds in which the saved values of a segment's last layer are recomputed; the layers before it run their
+        /// forward. `"timed"` alone.
         recompute_ms: f64 = "forward_ms", "a recomputation is a forward";
     }
 }

@@ -43,7 +43,7 @@ pub struct Run {
     pub precision: Precision,
     /// Which activations are recomputed instead of kept.
     pub checkpointing: Checkpointing,
-    /// Bytes that each rank may hold; `None` = what the host has free.
+    /// Bytes that each rank may hold; `None` = no bound for a rank.
     pub memory_bytes: Option<u64>,
     /// How ranks talk.
     pub comm: CommConfig,

@@ -26,8 +26,8 @@ use crate::shard::Purpose;
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
-/// Every method asks all ranks and returns when all have answered. After an error the ranks have stopped; a new
-/// engine is needed.
+/// Every method asks all ranks and returns when all have answered. After an error the ranks have stopped and a new
+/// engine is needed, but for [`EngineError::LossScale`]: its step was left out, and the weights are those before it.
 #[derive(Debug)]
 pub struct Engine {
     plan: Arc<Plan>,
@@ -91,9 +91,8 @@ impl Engine {
     /// One optimizer step on the next batch of the source.
     ///
     /// # Errors
-    /// When a rank stops; the report names every rank's instruction. [`EngineError::LossScale`] where fp16 overflows at
-    /// the least loss scale. No step is half done on disk, but the weights in
-    /// memory are lost.
+    /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
+    /// memory are lost. [`EngineError::LossScale`] where fp16 overflows at the least loss scale; weights are kept then.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
         let (step, update) = (self.step + 1, self.update + 1);
         let learning_rate = self.learning_rate.at(update);

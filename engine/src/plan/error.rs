@@ -62,6 +62,17 @@ pub enum PlanError {
         /// The first half of one.
         action: StageAction,
     },
+    /// An order of one's own that is of another grid or batch.
+    #[error(
+        "`parallel.schedule`: the order has {} ranks and {} micro-batches, the run {} and {}; write an order for the run",
+        found[0], found[1], wanted[0], wanted[1]
+    )]
+    ScheduleOfAnotherRun {
+        /// Ranks and micro-batches of the order.
+        found: [usize; 2],
+        /// Those of the run.
+        wanted: [usize; 2],
+    },
     /// It cannot be balanced as asked.
     #[error(transparent)]
     Balance(BalanceError),

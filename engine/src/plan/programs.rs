@@ -22,7 +22,8 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
         ScheduleConfig::OneFOneB => one_f_one_b(pipeline, micro_batches)?,
         ScheduleConfig::EagerOneFOneB => eager_1f1b(pipeline, micro_batches)?,
         ScheduleConfig::Interleaved { group_size } => {
-            interleaved(pipeline, virtual_stages, micro_batches, *group_size as u32)?
+            let group_size = u32::try_from(*group_size).unwrap_or(u32::MAX);
+            interleaved(pipeline, virtual_stages, micro_batches, group_size)?
         }
         ScheduleConfig::Bfs => bfs(pipeline, virtual_stages, micro_batches)?,
         ScheduleConfig::File { order, .. } => {
@@ -30,6 +31,11 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
             let halves = [ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
             if let Some(&action) = order.rows.iter().flatten().find(|action| halves.contains(&action.kind)) {
                 return Err(PlanError::SplitBackward { action });
+            }
+            let found = [order.placement.num_ranks(), order.num_micro_batches as usize];
+            let wanted = [run.parallel.pipeline, run.batch.num_micro_batches];
+            if found != wanted {
+                return Err(PlanError::ScheduleOfAnotherRun { found, wanted });
             }
             order.as_ref().clone()
         }

@@ -88,7 +88,14 @@ impl Training {
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
         let mut progress = Progress::default();
         while progress.num_steps() < steps && !interrupted.load(Ordering::Relaxed) {
-            let report = self.engine.train_batch()?;
+            let report = match self.engine.train_batch() {
+                Err(error @ EngineError::LossScale { .. }) => {
+                    // What was learnt before it is whole.
+                    self.engine.save(&directory.file(RunDir::WEIGHTS))?;
+                    return Err(error.into());
+                }
+                report => report?,
+            };
             let epoch = self.training.epoch(report.step);
             let line = StepLine::new(&report, epoch, self.plan().step_flops());
             metrics.add(&line)?;

@@ -43,7 +43,7 @@ pub fn forward_only(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrd
 ///
 /// The rows are those of a pipeline at work: each rank runs, of the forwards whose input is there, the one of the
 /// earliest group, in it of the lowest stage, in it of the first micro-batch; groups are those of
-/// [`super::interleaved`] at its default size. So a looped placement turns as interleaved does, and linear placements
+/// [`super::interleaved()`] at its default size. So a looped placement turns as interleaved does, and linear placements
 /// give [`forward_only`].
 ///
 /// * Makespan, looped with `p | m`: `(m + (p - 1) / v) T_F` without latency.
