@@ -6,16 +6,12 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{
-    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
-};
+use pipezero::config::{Checkpointing, Precision, ReductionPolicy, ZeroConfig, ZeroLevel};
+use tests::features::{CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
 use tests::{
     Case, FP16, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, pairwise,
     small_run, train,
 };
-
-/// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
-const NUM_LAYERS: usize = 12;
 
 const GRIDS: [(usize, Schedule); 17] = {
     use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB};
@@ -63,14 +59,7 @@ const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
     ]
 };
 
-const UNITS: [UnitLayersConfig; 3] =
-    [UnitLayersConfig::Half, UnitLayersConfig::Layers(1), UnitLayersConfig::Layers(2)];
-
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
-const CHECKPOINTING: [Checkpointing; 3] = [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
 const DROPOUT: [f64; 2] = [0.0, 0.1];
-const TIED: [bool; 2] = [false, true];
-const DATA: [usize; 3] = [1, 2, 3];
 
 /// Number of values of each dimension, in the order of [`case_of`].
 const SIZES: [usize; 8] = [
@@ -91,11 +80,6 @@ fn case_of(choice: Choice) -> Case {
     let [grid, zero, units, precision, checkpointing, dropout, tied, data] = choice;
     let (pipeline, schedule) = GRIDS[grid];
     let (level, reduce, beyond, prefetch_units) = ZERO[zero];
-    let resident_units = match beyond {
-        None => ResidencyConfig::Strict,
-        Some(usize::MAX) => ResidencyConfig::All,
-        Some(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
-    };
     Case {
         pipeline,
         data: DATA[data],
@@ -104,7 +88,7 @@ fn case_of(choice: Choice) -> Case {
         zero: ZeroConfig {
             level,
             reduce,
-            resident_units,
+            resident_units: resident_units(beyond, prefetch_units),
             prefetch_units,
             unit_layers: UNITS[units],
             ..NO_ZERO

@@ -1,6 +1,7 @@
 //! What integration tests share: small runs, random batches, trained weights as tensors by name, recorded orders.
 
 mod batches;
+pub mod features;
 mod pairwise;
 mod recorded;
 mod runs;

@@ -5,9 +5,10 @@ use pipezero_partition::{
     ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
     UnitFacts, UnitTraffic, Volume,
 };
-use pipezero_schedule::{Edge, Instruction, PipelineRank, Stage, Unit};
+use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
 
+use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
 use crate::config::Precision;
 use crate::memory::RankMemory;
@@ -122,9 +123,7 @@ impl Plan {
     }
 
     fn in_flight(&self, rank: PipelineRank) -> usize {
-        let mut stages: Vec<_> = self.units_of(rank).map(|(_, unit)| unit.stage).collect();
-        stages.dedup();
-        stages.into_iter().map(|stage| self.training.num_slots(stage)).sum()
+        self.training.placement().stages(rank).map(|stage| self.training.num_slots(stage)).sum()
     }
 
     fn sharding(&self) -> Sharding {
@@ -132,43 +131,13 @@ impl Plan {
         Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.grid.data_degree as u64 }
     }
 
-    /// The stages of a rank, ascending, each with its units.
-    fn stages_of(&self, rank: PipelineRank) -> Vec<PlannedStage<'_>> {
-        let mut stages: Vec<PlannedStage<'_>> = Vec::new();
-        for (id, unit) in self.units_of(rank) {
-            if stages.last().is_none_or(|last| last.stage != unit.stage) {
-                stages.push(PlannedStage::new(unit.stage));
-            }
-            let stage = stages.last_mut().expect("just pushed");
-            if self.stage_before(id).is_some_and(|before| self.crosses_ranks(Edge::Up(before))) {
-                stage.input_cut = unit.sizes.input as u64;
-            }
-            if self.sends_output(id) {
-                let output = if self.crosses_ranks(Edge::Up(unit.stage)) {
-                    &mut stage.output_cut
-                } else {
-                    &mut stage.local_output
-                };
-                *output = unit.sizes.output as u64;
-            }
-            stage.units.push((id, unit));
-        }
-        stages
-    }
-
-    /// Buffers out of which a stage sends its input's gradient.
-    fn num_gradient_send_buffers(&self, stage: Stage) -> usize {
-        let before = stage.0.checked_sub(1).map(Stage);
-        before.map_or(0, |before| self.training.num_gradient_send_buffers(Edge::Down(before)))
-    }
-
     fn memory_facts(&self, rank: PipelineRank) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
             num_activation_slots: self.num_slots(stage.stage, Purpose::Training) as u64,
-            input_cut_elements: stage.input_cut,
+            input_cut_elements: stage.input_cut as u64,
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
-            output_cut_elements: stage.output_cut,
-            local_output_elements: stage.local_output,
+            output_cut_elements: stage.output_cut as u64,
+            local_output_elements: stage.local_output as u64,
             units: stage.units.iter().map(|(_, unit)| memory_facts_of(unit)).collect(),
         };
         RankFacts {
@@ -192,8 +161,8 @@ impl Plan {
             }
         }
         let stage_facts = |stage: PlannedStage<'_>| StageTraffic {
-            input_cut_elements: stage.input_cut,
-            output_cut_elements: stage.output_cut,
+            input_cut_elements: stage.input_cut as u64,
+            output_cut_elements: stage.output_cut as u64,
             units: stage
                 .units
                 .iter()
@@ -212,25 +181,6 @@ impl Plan {
             num_micro_batches: self.run.batch.num_micro_batches as u64,
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
-    }
-}
-
-/// One stage of a rank and what leaves and enters it, in activation elements of a micro-batch.
-#[derive(Debug)]
-struct PlannedStage<'a> {
-    stage: Stage,
-    /// From another rank.
-    input_cut: u64,
-    /// To another rank.
-    output_cut: u64,
-    /// To the next stage, where that lies on the same rank.
-    local_output: u64,
-    units: Vec<(Unit, &'a PlannedUnit)>,
-}
-
-impl PlannedStage<'_> {
-    fn new(stage: Stage) -> Self {
-        Self { stage, input_cut: 0, output_cut: 0, local_output: 0, units: Vec::new() }
     }
 }
 

@@ -16,6 +16,7 @@ mod residencies;
 mod residency;
 mod sizes;
 mod stage_bytes;
+mod stages;
 
 use std::ops::Range;
 

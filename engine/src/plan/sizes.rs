@@ -4,6 +4,7 @@ use pipezero_models::ElementType;
 use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protocol};
 
 use super::Plan;
+use super::stages::PlannedStage;
 use crate::shard::Purpose;
 
 /// Buffers of one rank.
@@ -113,19 +114,13 @@ impl Plan {
     }
 
     fn stage_sizes(&self, rank: PipelineRank, purpose: Purpose) -> Vec<StageSizes> {
-        let mut stages: Vec<StageSizes> = Vec::new();
-        for (id, unit) in self.units_of(rank) {
-            if stages.last().is_none_or(|last| last.stage != unit.stage) {
-                let num_slots = self.num_slots(unit.stage, purpose);
-                stages.push(StageSizes { stage: unit.stage, num_slots, saved: Vec::new(), output_len: 0 });
-            }
-            let stage = stages.last_mut().expect("just pushed");
-            stage.saved.push((id, unit.sizes.saved));
-            if self.sends_output(id) {
-                stage.output_len = unit.sizes.output;
-            }
-        }
-        stages
+        let sizes = |stage: PlannedStage<'_>| StageSizes {
+            stage: stage.stage,
+            num_slots: self.num_slots(stage.stage, purpose),
+            saved: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.saved)).collect(),
+            output_len: stage.output_cut + stage.local_output,
+        };
+        self.stages_of(rank).into_iter().map(sizes).collect()
     }
 
     fn edge_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<EdgeBuffers> {
@@ -134,17 +129,16 @@ impl Plan {
         let mut buffers = Vec::new();
         let mut add =
             |edge: Edge, num_buffers: usize, len: usize| buffers.push(EdgeBuffers { edge, num_buffers, len });
-        for (id, unit) in self.units_of(rank) {
-            if let Some(before) = self.stage_before(id).filter(|&before| self.crosses_ranks(Edge::Up(before)))
-            {
-                add(Edge::Up(before), num_receive, unit.sizes.input);
+        for PlannedStage { stage, input_cut, output_cut, .. } in self.stages_of(rank) {
+            let before = stage.0.checked_sub(1).map(Stage);
+            if let Some(before) = before.filter(|&before| self.crosses_ranks(Edge::Up(before))) {
+                add(Edge::Up(before), num_receive, input_cut);
                 if training {
-                    let down = Edge::Down(before);
-                    add(down, self.training.num_gradient_send_buffers(down), unit.sizes.input);
+                    add(Edge::Down(before), self.num_gradient_send_buffers(stage), input_cut);
                 }
             }
-            if training && self.sends_output(id) && self.crosses_ranks(Edge::Up(unit.stage)) {
-                add(Edge::Down(unit.stage), num_receive, unit.sizes.output);
+            if training && self.crosses_ranks(Edge::Up(stage)) {
+                add(Edge::Down(stage), num_receive, output_cut);
             }
         }
         buffers

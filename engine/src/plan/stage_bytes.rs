@@ -23,8 +23,7 @@ pub(super) fn peak(
     in_flight: usize,
     has_next: bool,
 ) -> u64 {
-    let gathered =
-        units.iter().filter(|unit| !unit.is_persistent).map(|unit| unit.layout.padded_len() as u64);
+    let gathered = units.iter().map(|unit| unit.layout.padded_len() as u64);
     let zero = &run.zero;
     let element_bytes: ElementBytes = element_bytes(&run.precision);
     let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;

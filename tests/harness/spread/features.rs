@@ -1,14 +1,10 @@
 //! What of a run's features shapes memory and traffic, pair by pair.
 
-use pipezero::config::{
-    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
-};
+use pipezero::config::{ReductionPolicy, UnitLayersConfig, ZeroConfig, ZeroLevel};
 
 use super::{Family, Spread, WORK, Work};
-use crate::{Case, FP16, Schedule, pairwise};
-
-/// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
-const NUM_LAYERS: usize = 12;
+use crate::features::{CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
+use crate::{Case, Schedule, pairwise};
 
 const GRIDS: [(usize, Schedule); 12] = {
     use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB};
@@ -48,18 +44,9 @@ const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 12] = {
     ]
 };
 
-const UNITS: [UnitLayersConfig; 3] =
-    [UnitLayersConfig::Half, UnitLayersConfig::Layers(1), UnitLayersConfig::Layers(2)];
-
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
-const CHECKPOINTING: [Checkpointing; 3] = [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
-
 /// Thresholds of a parameter and of the model. Of the small model's weights tables have 204 elements, attention's at
 /// most 432, the MLP's 576: none persists, then tables and halves that are attention, some of all, all.
 const PERSISTENCE: [(u64, u64); 4] = [(0, u64::MAX), (500, u64::MAX), (600, 6000), (600, u64::MAX)];
-
-const TIED: [bool; 2] = [false, true];
-const DATA: [usize; 3] = [1, 2, 3];
 
 /// Number of values of each dimension, in the order of [`run_of`].
 const SIZES: [usize; 9] = [
@@ -83,11 +70,6 @@ fn run_of(choice: [usize; SIZES.len()]) -> Spread {
     let [grid, zero, units, precision, checkpointing, persistence, tied, data, work] = choice;
     let (pipeline, schedule) = GRIDS[grid];
     let (level, reduce, beyond, prefetch_units) = ZERO[zero];
-    let resident_units = match beyond {
-        None => ResidencyConfig::Strict,
-        Some(usize::MAX) => ResidencyConfig::All,
-        Some(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
-    };
     let (param_persistence_threshold, model_persistence_threshold) = PERSISTENCE[persistence];
     // A block of the small family is one layer, which has no halves.
     let family = if UNITS[units] == UnitLayersConfig::Half { Family::Gpt2 } else { WORK[work].family };
@@ -100,7 +82,7 @@ fn run_of(choice: [usize; SIZES.len()]) -> Spread {
         zero: ZeroConfig {
             level,
             unit_layers: UNITS[units],
-            resident_units,
+            resident_units: resident_units(beyond, prefetch_units),
             prefetch_units,
             reduce,
             param_persistence_threshold,

@@ -3,6 +3,8 @@
 //! Refusal happens here, before any rank, device or network exists, and shows what the combination would cost in this
 //! very run beside those that are allowed.
 
+use pipezero_partition::BreakEven;
+
 use crate::config::combination::{CombinationTable, Study, num_parameters};
 use crate::config::error::Problem;
 use crate::config::findings::{Findings, Place};
@@ -151,8 +153,14 @@ fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, units: usize
     let gathered = if is_budget { gathered.min(layers as f64) } else { gathered };
     let shard = layers as f64 / grid.data as f64;
     let pays_below = layers as f64 - shard;
-    // Exact up to the division, whose rounding must not turn equality into a gain: both sides times d are whole.
-    if (gathered * 2.0 * grid.data as f64) < 2.0 * layers as f64 * (grid.data as f64 - 1.0) {
+    // Counted in half layers, so that all sizes are whole.
+    let break_even = BreakEven {
+        unit_size: (2.0 * unit) as u64,
+        stage_size: 2 * layers as u64,
+        gathered_units: units as u64,
+        data_degree: grid.data as u64,
+    };
+    if break_even.pays() {
         return;
     }
     let (place, keys, factor) = if is_budget {
