@@ -8,7 +8,8 @@ use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::protocol::weight_gradient;
 
-/// The row with a reduction right after every `B` or `W`, or right after each unit's last one.
+/// The row with a reduction after every `B` or `W`, or after each unit's last one: as soon as nothing more urgent is
+/// issued at the same moment.
 pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -> Vec<Instruction> {
     let mut last = vec![None; chain.num_units()];
     for (index, &instruction) in row.iter().enumerate() {
@@ -19,8 +20,7 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -
     let mut reduced = Vec::with_capacity(2 * row.len());
     let mut to_reduce = None;
     for (index, &instruction) in row.iter().enumerate() {
-        // A send stays glued to its compute; it is what another rank waits for.
-        if !matches!(instruction, Instruction::Send { .. }) {
+        if !is_more_urgent(instruction) {
             reduced.extend(to_reduce.take());
         }
         if let Some((unit, micro_batch)) = weight_gradient(instruction) {
@@ -35,4 +35,13 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -
     }
     reduced.extend(to_reduce);
     reduced
+}
+
+/// Whether an instruction goes before a reduction that could be issued with it: another rank waits for a send, and the
+/// next compute for a gather, which would come second where both share a link. Nothing waits for a reduction as soon.
+fn is_more_urgent(instruction: Instruction) -> bool {
+    matches!(
+        instruction,
+        Instruction::Send { .. } | Instruction::Reshard { .. } | Instruction::Unshard { .. }
+    )
 }

@@ -112,11 +112,20 @@ fn sends_follow_their_compute_and_reductions_their_gradient() {
                 };
                 assert_eq!(pair[0], made_by);
             }
-            if let Instruction::Reduce { unit, micro_batch } = pair[1] {
-                let gradient = Instruction::Backward { unit, micro_batch };
-                let is_send = matches!(pair[0], Instruction::Send { .. });
-                assert!(pair[0] == gradient || is_send, "{pair:?}");
-            }
+        }
+        for (index, &instruction) in row.iter().enumerate() {
+            let Instruction::Reduce { unit, micro_batch } = instruction else { continue };
+            // What another rank or the next compute waits for goes first, and only that.
+            let mut before = row[..index].iter().rev();
+            let gradient = before.find(|of| {
+                !matches!(
+                    of,
+                    Instruction::Send { .. } | Instruction::Reshard { .. } | Instruction::Unshard { .. }
+                )
+            });
+            assert_eq!(gradient, Some(&Instruction::Backward { unit, micro_batch }));
+            let next = row[index + 1];
+            assert!(!matches!(next, Instruction::Send { .. } | Instruction::Unshard { .. }), "{next}");
         }
     }
 }

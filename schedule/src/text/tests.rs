@@ -63,8 +63,8 @@ fn the_form_is_as_documented() {
           F u1 m0
           B u1 m0
           SEND s1>s0 m0
-          REDUCE u1 m0
           RESHARD u1
+          REDUCE u1 m0
           ADD_TIED u0 u1
           GRAD_NORM
           STEP u1
