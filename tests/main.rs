@@ -18,6 +18,7 @@ mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
 mod precision_curves; // bf16 and fp16 beside f32.
 mod quickstart; // The README's first command learns, and needs attention to.
+mod recomputation_traffic; // Recomputation costs no gather.
 mod residency_choice; // What every residency costs, and what fits.
 mod schedule_files; // Orders of one's own, on placements of one's own.
 mod seed_example; // The 48-layer example, counted.
