@@ -11,6 +11,7 @@ mod features; // Features, pair by pair, give the same bits.
 mod ignored_targets; // A step without a target.
 mod loss_scaling; // fp16: what overflows is skipped.
 mod memory; // What ranks hold, against the plan and the process.
+mod micro_batch_counts; // Several stages per rank, whatever the number of micro-batches.
 mod mlp; // The small family on grids.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
