@@ -1,12 +1,16 @@
 //! Benchmarks of pipezero; each file opens with the question that it answers. Here is what they share.
 
 mod allocations;
+mod fixed_tokens;
+mod grids;
 
 use std::time::Duration;
 
 use pipezero::config::*;
 
-pub use allocations::{Large, large_allocations};
+pub use allocations::{LARGE_BYTES, Large, large_allocations};
+pub use fixed_tokens::FixedTokens;
+pub use grids::{GRIDS, Grid};
 
 /// A run to be adapted: one rank, 1F1B, ZeRO-0, AdamW, f32, units of one layer, one resident beside the one in use. The
 /// model is the caller's to choose.
