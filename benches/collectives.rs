@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use benches::Samples;
 use pipezero::comm::{Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld};
 use pipezero::memory::{Bytes, Category, Ledger, Tagged};
 
@@ -141,7 +142,7 @@ fn time_on_rank(
         }
         rounds.push(start.elapsed() / num_repeats(num_bytes) as u32);
     }
-    Ok(median(rounds))
+    Ok(Samples::new(rounds).median())
 }
 
 /// The yardstick, in GB/s.
@@ -157,15 +158,10 @@ fn rate_of_copy(num_bytes: usize) -> f64 {
         }
         start.elapsed() / num_repeats(num_bytes) as u32
     });
-    rate(num_bytes, median(rounds.collect()))
+    rate(num_bytes, Samples::new(rounds.collect()).median())
 }
 
 /// GB/s.
 fn rate(num_bytes: usize, time: Duration) -> f64 {
     num_bytes as f64 / 1e9 / time.as_secs_f64()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }

@@ -3,6 +3,7 @@
 mod allocations;
 mod fixed_tokens;
 mod grids;
+mod samples;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use pipezero::config::*;
 pub use allocations::{LARGE_BYTES, Large, large_allocations};
 pub use fixed_tokens::FixedTokens;
 pub use grids::{GRIDS, Grid};
+pub use samples::Samples;
 
 /// A run to be adapted: one rank, 1F1B, ZeRO-0, AdamW, f32, units of one layer, one resident beside the one in use. The
 /// model is the caller's to choose.
@@ -62,13 +64,4 @@ pub fn run() -> Run {
         steps: 1000,
         seed: 1,
     }
-}
-
-/// The middle one of several times.
-///
-/// # Panics
-/// If there is none.
-pub fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
