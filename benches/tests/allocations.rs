@@ -13,7 +13,7 @@ use pipezero::engine::Engine;
 use pipezero::plan::Plan;
 use pipezero_schedule::PipelineRank;
 
-const VOCAB_SIZE: usize = 4096;
+const VOCAB_SIZE: usize = 8192;
 const GRID_NAMES: [&str; 3] = ["one-rank", "dp2-zero3", "pp2-dp2-zero3"];
 
 /// What decides over the buffers of a unit, beside its size.
@@ -23,14 +23,14 @@ const FEATURES: [(Precision, Checkpointing); 3] = [
     (Precision::F32, Checkpointing::Unit),
 ];
 
-/// GPT-2 of 4 layers, width 320, 5 heads, 128 tokens, 4096 token numbers; 4 micro-batches of a sequence, over the data ranks.
+/// GPT-2 of 4 layers, width 320, 5 heads, 64 tokens, 8192 token numbers; 4 micro-batches of a sequence, over the data ranks.
 fn run_with(precision: Precision, checkpointing: Checkpointing, grid: &Grid) -> Run {
     let mut run = run();
     run.model = ModelConfig::Gpt2(GptConfig {
         num_layers: 4,
         hidden_size: 320,
         num_attention_heads: 5,
-        seq_length: 128,
+        seq_length: 64,
         vocab_size: VOCAB_SIZE,
         tie_embeddings: false,
         init_std: 0.02,
