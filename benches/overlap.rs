@@ -102,12 +102,13 @@ impl Row {
     /// Seconds of a step's gathers and reductions that nothing can hide.
     ///
     /// The first gather, the last reduction and, on a shared link, what does not fit at the turns from a backward to a
-    /// forward: the last unit's reduction and the next unit's gather start together there and have the time of one forward,
-    /// `f`, so that `r + g - f` is left of them. The last stage turns `m - 1` times and has no pause to make up for it.
+    /// forward: the reduction goes between the gathers for the second and the third use, which have the time of two
+    /// forwards, `f`, so that `2 g + r - 2 f` is left of them. The last stage turns `m - 1` times and has no pause to make
+    /// up for it.
     fn exposed_s(&self) -> f64 {
         let (transfer_s, forward_s) = (self.transfer.as_secs_f64(), FORWARD.as_secs_f64());
         let num_turns = if self.shared { NUM_MICRO_BATCHES - 1 } else { 0 };
-        2.0 * transfer_s + num_turns as f64 * (2.0 * transfer_s - forward_s).max(0.0)
+        2.0 * transfer_s + num_turns as f64 * (3.0 * transfer_s - 2.0 * forward_s).max(0.0)
     }
 
     /// Links over which a unit's gather takes as long as it should; its reduction has as many bytes.
