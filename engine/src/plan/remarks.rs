@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use pipezero_schedule::Stage;
+
 use super::Plan;
 use crate::config::{ResidencyConfig, ZeroLevel};
 use crate::memory::Bytes;
@@ -99,13 +101,13 @@ impl Plan {
             return Vec::new();
         }
         let of_stage = |stage: usize| {
-            let units = self.units.iter().filter(|unit| unit.stage.index() == stage);
-            let persistent = units.clone().filter(|unit| unit.is_persistent);
+            let units = || self.units_of_stage(Stage(stage as u32)).map(|(_, unit)| unit);
+            let persistent = || units().filter(|unit| unit.is_persistent);
             PersistentUnits {
                 stage,
-                num_persistent: persistent.clone().count(),
-                num_units: units.count(),
-                num_elements: persistent.map(|unit| unit.unit.num_parameters() as u64).sum(),
+                num_persistent: persistent().count(),
+                num_units: units().count(),
+                num_elements: persistent().map(|unit| unit.unit.num_parameters() as u64).sum(),
             }
         };
         (0..self.order.placement.num_stages()).map(of_stage).collect()
