@@ -38,6 +38,7 @@ pub use remarks::{PersistentUnits, Remark};
 pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
+use self::cut::ChosenSplit;
 use crate::config::{PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
 use crate::optimizer::Optimizer;
 use crate::shard::ShardLayout;
@@ -79,6 +80,8 @@ pub struct Plan {
     optimizer: Optimizer,
     /// The embedding and the head that use a tied weight: looked up for every unit that is used.
     tied: Option<(Unit, Unit)>,
+    /// Whether the split is proved to be the best by the measure of the run's method.
+    is_split_proven: bool,
     /// Whether the run left the residency to its memory.
     is_residency_auto: bool,
 }
@@ -139,7 +142,8 @@ impl Plan {
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
         let order = programs::order(&run)?;
-        let split = cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
+        let ChosenSplit { split, is_proven: is_split_proven } =
+            cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
         let units = cut::units(&run, &model, &graph, shape, &split)?;
         let training = programs::training(&run, &order, &units)?;
         let evaluation = programs::evaluation(&run, &order.placement, &units)?;
@@ -156,6 +160,7 @@ impl Plan {
             training,
             evaluation,
             optimizer,
+            is_split_proven,
             is_residency_auto: false,
         })
     }

@@ -1,5 +1,5 @@
-//! What the reader of a plan should know beyond its figures: what `"auto"` became, what persists, and that nothing is
-//! left to shard.
+//! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be
+//! the best, what persists, and that nothing is left to shard.
 
 use std::fmt;
 
@@ -22,6 +22,13 @@ pub enum Remark {
         /// What each rank has.
         limit_bytes: u64,
     },
+    /// The balanced split fits, and a faster one that fits may exist.
+    SplitNotProven {
+        /// Stages of the split.
+        num_stages: usize,
+        /// What each rank has.
+        limit_bytes: u64,
+    },
     /// Every unit persists.
     NothingLeftToShard {
         /// Units of the model.
@@ -41,6 +48,13 @@ impl fmt::Display for Remark {
                 "hint: `zero_optimization.resident_units`: \"auto\" is {resident_units} here, the most that fits: the fullest \
                  rank needs {} of the {} that `memory` gives it",
                 Bytes(*needs_bytes),
+                Bytes(*limit_bytes)
+            ),
+            Self::SplitNotProven { num_stages, limit_bytes } => write!(
+                f,
+                "hint: `parallel.partition`: the balanced split into {num_stages} stages fits the {} of `memory`, but is not \
+                 proved to be the fastest that does: ranks have several stages, and the search ended before it had seen all \
+                 splits; with more memory, or with fewer stages, it sees more",
                 Bytes(*limit_bytes)
             ),
             Self::NothingLeftToShard { num_units, num_elements, threshold } => write!(
@@ -83,6 +97,10 @@ impl Plan {
                 needs_bytes: self.needs().rank_bytes,
                 limit_bytes,
             });
+        }
+        if let Some(limit_bytes) = self.run.memory_bytes.filter(|_| !self.is_split_proven) {
+            let num_stages = self.order.placement.num_stages();
+            remarks.push(Remark::SplitNotProven { num_stages, limit_bytes });
         }
         if self.units.iter().all(|unit| unit.is_persistent) {
             remarks.push(Remark::NothingLeftToShard {
