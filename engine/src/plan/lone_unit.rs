@@ -1,9 +1,8 @@
-//! ZeRO-3 whose unit holds all layers of a rank, refused with a pipeline: the rule that the run file's reader cannot
+//! ZeRO-3 whose unit holds everything on a rank, refused with a pipeline: the rule that the run file's reader cannot
 //! check where the split follows from what layers cost.
 
 use std::fmt;
 
-use pipezero_partition::Tying;
 use pipezero_schedule::{PipelineRank, Unit};
 
 use super::{Plan, PlanError, RankForecast};
@@ -12,7 +11,7 @@ use crate::config::{
     UnitLayersConfig, ZeroLevel,
 };
 
-/// A unit that holds all layers of its rank, and what to do instead.
+/// A unit that holds everything on its rank, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoneUnit {
     /// p.
@@ -38,8 +37,8 @@ impl fmt::Display for LoneUnit {
         write!(
             f,
             "ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline}, and \
-             `parallel.partition` \"{partition}\" leaves pipeline rank {pipeline_rank} a single unit of layers, \
-             {first_layer} to {last_layer}): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; \
+             `parallel.partition` \"{partition}\" leaves pipeline rank {pipeline_rank} a single unit, {first_layer} to \
+             {last_layer}): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; \
              write {}\n\n{table}",
             repairs.join(", or ")
         )
@@ -47,15 +46,14 @@ impl fmt::Display for LoneUnit {
 }
 
 impl Plan {
-    /// A rank of a pipeline all of whose transformer layers are one unit, under ZeRO-3: it gathers them all for every
-    /// micro-batch. A tied weight beside it is a unit of its own and makes it no smaller, here as for the file's reader.
+    /// A rank of a pipeline that has one unit alone, under ZeRO-3: it gathers everything for every micro-batch.
     pub(super) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
         if self.run.zero.level != ZeroLevel::Zero3 || self.grid.pipeline_degree == 1 {
             return None;
         }
         (0..self.grid.pipeline_degree as u32).map(PipelineRank).find_map(|rank| {
-            let mut units = self.units_of(rank).filter(|(_, unit)| unit.tying == Tying::Untied);
-            let (first, _) = units.next()?;
+            let mut units = self.units_of(rank).map(|(unit, _)| unit);
+            let first = units.next()?;
             units.next().is_none().then_some((rank, first))
         })
     }
