@@ -182,8 +182,13 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
         // Below ZeRO-3 the file's own `resident_units` is passed over, and counts as soon as the level is 3.
         &["zero_optimization.stage=1"][..],
         &[],
-        &["zero_optimization.reduce=last"],
-        &["zero_optimization.stage3_param_persistence_threshold=100000"],
+        // Four data ranks and small units, so that a shard and what is gathered are less than the whole.
+        &["zero_optimization.reduce=last", "zero_optimization.unit_layers=0.5", "parallel.data=4"],
+        &[
+            "zero_optimization.stage3_param_persistence_threshold=100000",
+            "zero_optimization.unit_layers=0.5",
+            "parallel.data=4",
+        ],
         &["parallel.schedule=gpipe", "train_micro_batch_size_per_gpu=1"],
         &["parallel.schedule=bfs", "parallel.virtual_stages=2"],
     ] {
