@@ -166,7 +166,9 @@ fn arguments(change: &Change) -> Vec<String> {
         "unit_layers",
         "stage3_param_persistence_threshold",
     ];
+    let of_parallel = ["schedule", "virtual_stages"];
     let argument = |(key, value): (&String, &serde_json::Value)| match key.as_str() {
+        key if of_parallel.contains(&key) => format!("parallel.{key}={value}"),
         key if of_zero.contains(&key) => format!("zero_optimization.{key}={value}"),
         key => format!("{key}={value}"),
     };
@@ -176,9 +178,21 @@ fn arguments(change: &Change) -> Vec<String> {
 #[test]
 fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
     let mut offered = BTreeSet::new();
-    for stage in [1, 3] {
+    for own in [
         // Below ZeRO-3 the file's own `resident_units` is passed over, and counts as soon as the level is 3.
-        let own = vec![format!("zero_optimization.stage={stage}")];
+        &["zero_optimization.stage=1"][..],
+        &[],
+        // Four data ranks and small units, so that a shard and what is gathered are less than the whole.
+        &["zero_optimization.reduce=last", "zero_optimization.unit_layers=0.5", "parallel.data=4"],
+        &[
+            "zero_optimization.stage3_param_persistence_threshold=100000",
+            "zero_optimization.unit_layers=0.5",
+            "parallel.data=4",
+        ],
+        &["parallel.schedule=gpipe", "train_micro_batch_size_per_gpu=1"],
+        &["parallel.schedule=bfs", "parallel.virtual_stages=2"],
+    ] {
+        let own: Vec<String> = own.iter().map(|&change| change.to_owned()).collect();
         let needs = Plan::new(run_with(&own)).expect("it fits a host").needs();
         for percent in [99, 95, 80, 60] {
             let limit = needs.rank_bytes * percent / 100;
@@ -197,5 +211,13 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
             }
         }
     }
-    assert!(offered.len() >= 6, "only {offered:?} were offered");
+    for alone in [
+        "\"reduce\": \"every\"",
+        "\"stage3_param_persistence_threshold\": 0",
+        "\"schedule\": \"1f1b\"",
+        "\"schedule\": \"1f1b\", \"virtual_stages\": 1",
+    ] {
+        assert!(offered.contains(alone), "{alone} is not among {offered:?}");
+    }
+    assert!(offered.len() >= 10, "only {offered:?} were offered");
 }

@@ -7,8 +7,9 @@
 //!
 //! # One stage per rank
 //! Exact: the split is optimal, and an error proves that there is none. Few ranges are asked for where layers are
-//! alike. A proof that no split fits asks for `p * L^2 / 2` of them a few times over (`L` transformer layers, `p`
-//! stages), so the caller's answer should be quick.
+//! alike, or where [`MemoryBound::least_bytes`] is near what stages need: then memory says itself where stages can begin.
+//! Without it a proof that no split fits asks for `p * L^2 / 2` ranges a few times over (`L` transformer layers, `p`
+//! stages).
 //!
 //! # Several stages per rank
 //! The memory of a rank is the sum over its stages, which ties cuts together that lie far apart, so a dynamic program
@@ -32,12 +33,12 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 pub use self::error::BalanceError;
 use self::search::Search;
 use crate::graph::LayerGraph;
-use crate::minimax::{BlockWeights, best_split, minimax};
+use crate::minimax::{BlockWeights, best_split, grow_cap, minimax, smallest_cap, windows};
 use crate::split::Split;
 
 /// Steps of the search where ranks have several stages; each asks for the bytes of one stage.
@@ -51,6 +52,9 @@ pub struct MemoryBound<'a> {
     /// Bytes that a stage needs with these layers, embeddings and heads at the ends included. The bytes of a rank are
     /// the sum over its stages; buffers that its stages share may be counted for each, which is on the safe side.
     pub stage_bytes: &'a dyn Fn(usize, Range<usize>) -> u64,
+    /// Bytes that a stage needs at least with these layers: never more than `stage_bytes`, and never less for more layers
+    /// around the same ones. It changes no result, only how soon there is one; `|_, _| 0` always holds.
+    pub least_bytes: &'a dyn Fn(usize, Range<usize>) -> u64,
 }
 
 /// A split that fits, and whether it is known to be the best one.
@@ -102,7 +106,7 @@ fn balanced_within(
     let weights = BlockWeights::of(graph, |layer| layer_costs[layer]);
     let (blocks_per_stage, is_exact) = match bound {
         None => {
-            let split = minimax(&weights, num_stages, |_, _| true);
+            let split = minimax(&weights, num_stages, |_, _| true, |_, _| true);
             (split.expect("without a bound some split is the best one"), true)
         }
         Some(bound) => Bounded::new(graph, &weights, rank_of_stage, bound).solve(num_steps_max)?,
@@ -144,7 +148,8 @@ impl<'a> Bounded<'a> {
     /// Blocks per stage of the best split known, and whether it is the best one: the steps of the module's head.
     fn solve(&self, num_steps_max: usize) -> Result<(Vec<usize>, bool), BalanceError> {
         let limit = self.bound.limit_bytes;
-        let alone = minimax(self.weights, self.num_stages(), |stage, blocks| {
+        let may_fit = |stage, blocks| self.may_fit(stage, blocks);
+        let alone = minimax(self.weights, self.num_stages(), may_fit, |stage, blocks| {
             self.stage_bytes(stage, blocks) <= limit
         });
         let Some(alone) = alone else { return Err(self.infeasible(self.smallest_shares(), true)) };
@@ -160,6 +165,13 @@ impl<'a> Bounded<'a> {
         Ok((best, is_exact))
     }
 
+    /// Where stages may begin that are no slower than this and may fit alone.
+    fn windows(&self, slowest: u128) -> Vec<RangeInclusive<usize>> {
+        windows(self.weights.num_blocks(), self.num_stages(), |stage, blocks| {
+            self.weights.sum(blocks.clone()) <= slowest && self.may_fit(stage, blocks)
+        })
+    }
+
     fn slowest(&self, blocks_per_stage: &[usize]) -> u128 {
         stages(blocks_per_stage).map(|blocks| self.weights.sum(blocks)).max().unwrap_or(0)
     }
@@ -172,22 +184,44 @@ impl<'a> Bounded<'a> {
         (self.bound.stage_bytes)(stage, self.graph.layers_of_blocks(blocks))
     }
 
+    /// Whether the stage alone may be within the limit; as [`windows`] wants it.
+    fn may_fit(&self, stage: usize, blocks: Range<usize>) -> bool {
+        (self.bound.least_bytes)(stage, self.graph.layers_of_blocks(blocks)) <= self.bound.limit_bytes
+    }
+
     /// What the rank needs if each of its stages needs as much as this one.
     fn share(&self, stage: usize, blocks: Range<usize>) -> u64 {
         self.stage_bytes(stage, blocks).saturating_mul(self.num_sharing[stage])
     }
 
+    /// The same of what the stage needs at least.
+    fn least_share(&self, stage: usize, blocks: Range<usize>) -> u64 {
+        let least = (self.bound.least_bytes)(stage, self.graph.layers_of_blocks(blocks));
+        least.saturating_mul(self.num_sharing[stage])
+    }
+
     /// The best split whose shares are within the limit.
     fn within_shares(&self, limit: u64) -> Option<Vec<usize>> {
-        minimax(self.weights, self.num_stages(), |stage, blocks| self.share(stage, blocks) <= limit)
+        let may_fit = |stage, blocks| self.least_share(stage, blocks) <= limit;
+        minimax(self.weights, self.num_stages(), may_fit, |stage, blocks| self.share(stage, blocks) <= limit)
     }
 
     /// The best split among those whose largest share is smallest. With one stage per rank these are the splits with
     /// the smallest memory.
     fn smallest_shares(&self) -> Vec<usize> {
-        let everywhere = self.weights.windows(self.num_stages(), u128::MAX);
-        let share = |stage, blocks| Some(self.share(stage, blocks));
-        let smallest = best_split(&everywhere, share, u64::max);
+        let windows = |cap: u128| {
+            let may_have = |stage, blocks| u128::from(self.least_share(stage, blocks)) <= cap;
+            windows(self.weights.num_blocks(), self.num_stages(), may_have)
+        };
+        let most = u128::from(u64::MAX);
+        let least = smallest_cap((0, most), windows).expect("without a bound no window is empty");
+        let smallest = grow_cap((least, most), |cap| {
+            let share = |stage, blocks| {
+                let share = self.share(stage, blocks);
+                (u128::from(share) <= cap).then_some(share)
+            };
+            best_split(&windows(cap), share, u64::max)
+        });
         smallest
             .and_then(|(share, _)| self.within_shares(share))
             .expect("there is a split, and its largest share is within itself")

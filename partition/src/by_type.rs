@@ -26,8 +26,8 @@ pub fn by_type(
     if weights.total() == 0 {
         return Err(SplitError::NoLayerMatches { num_layers: graph.num_layers() });
     }
-    let blocks_per_stage =
-        minimax(&weights, num_stages, |_, _| true).expect("without a bound some split is the best one");
+    let blocks_per_stage = minimax(&weights, num_stages, |_, _| true, |_, _| true)
+        .expect("without a bound some split is the best one");
     Split::by_blocks(graph, &blocks_per_stage)
 }
 

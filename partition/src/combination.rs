@@ -32,36 +32,38 @@ pub struct Combination {
     /// 0.
     pub num_optimizer_states: u64,
     /// P: parameters of the fullest stage.
-    pub stage_parameters: u64,
+    pub stage_parameters: u128,
     /// U: parameters of its largest unit.
-    pub unit_parameters: u64,
+    pub unit_parameters: u128,
     /// c: units gathered at once, `1 + prefetch_units` when strict; not read below ZeRO-3.
-    pub gathered_units: u64,
+    pub gathered_units: u128,
     /// m: micro-batches of a step.
-    pub num_micro_batches: u64,
+    pub num_micro_batches: u128,
 }
 
-/// Bytes of model states of one rank, and what it sends to the other data ranks in a step. Saturates at `u64::MAX`.
+/// Bytes of model states of one rank, and what it sends to the other data ranks in a step.
+///
+/// In 128 bits, because combinations are priced before sizes are known to be possible. Saturates at `u128::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CombinationBytes {
     /// Parameters at rest.
-    pub parameters: u64,
+    pub parameters: u128,
     /// Gathered copies of parameters.
-    pub gathered: u64,
+    pub gathered: u128,
     /// Gradients, those in flight included.
-    pub gradients: u64,
+    pub gradients: u128,
     /// Optimizer state, the master copy included.
-    pub optimizer: u64,
+    pub optimizer: u128,
     /// Sent in collectives over the data ranks.
-    pub sent: u64,
+    pub sent: u128,
 }
 
 impl CombinationBytes {
     /// All model states.
-    pub fn total(&self) -> u64 {
+    pub fn total(&self) -> u128 {
         [self.parameters, self.gathered, self.gradients, self.optimizer]
             .into_iter()
-            .fold(0, u64::saturating_add)
+            .fold(0, u128::saturating_add)
     }
 }
 
@@ -70,7 +72,8 @@ impl Combination {
     pub fn bytes(&self) -> CombinationBytes {
         let sharding = self.sharding;
         let held = |is_sharded| if is_sharded { self.shard() } else { self.stage_parameters };
-        let num_master_copies = u64::from(self.element_bytes.has_master_copy());
+        let num_master_copies = u128::from(self.element_bytes.has_master_copy());
+        let parameter_bytes = u128::from(self.element_bytes.parameter);
         let gathered = if sharding.shards_parameters() {
             self.unit_parameters.saturating_mul(self.gathered_units)
         } else {
@@ -78,33 +81,34 @@ impl Combination {
         };
         let unreduced = if sharding.shards_gradients() { self.unit_parameters.saturating_mul(2) } else { 0 };
         CombinationBytes {
-            parameters: held(sharding.shards_parameters()).saturating_mul(self.element_bytes.parameter),
-            gathered: gathered.saturating_mul(self.element_bytes.parameter),
-            gradients: held(sharding.shards_gradients()).saturating_add(unreduced).saturating_mul(F32_BYTES),
+            parameters: held(sharding.shards_parameters()).saturating_mul(parameter_bytes),
+            gathered: gathered.saturating_mul(parameter_bytes),
+            gradients: held(sharding.shards_gradients())
+                .saturating_add(unreduced)
+                .saturating_mul(F32_BYTES.into()),
             optimizer: held(sharding.shards_optimizer())
-                .saturating_mul(self.num_optimizer_states.saturating_add(num_master_copies))
-                .saturating_mul(F32_BYTES),
+                .saturating_mul(u128::from(self.num_optimizer_states) + num_master_copies)
+                .saturating_mul(F32_BYTES.into()),
             sent: self.sent_bytes(),
         }
     }
 
-    fn sent_bytes(&self) -> u64 {
-        let one_way = self.shard().saturating_mul(self.sharding.data_degree.saturating_sub(1));
+    fn sent_bytes(&self) -> u128 {
+        let parameter_bytes = u128::from(self.element_bytes.parameter);
+        let one_way = self.shard().saturating_mul(self.sharding.data_degree.saturating_sub(1).into());
         let num_reductions = if self.sharding.shards_gradients() { self.num_micro_batches } else { 1 };
-        let reduced = num_reductions.saturating_mul(F32_BYTES);
+        let reduced = num_reductions.saturating_mul(F32_BYTES.into());
         let gathered = match self.sharding.level {
             // The other half of an all-reduce.
             ZeroLevel::Zero0 => reduced,
-            ZeroLevel::Zero1 | ZeroLevel::Zero2 => self.element_bytes.parameter,
-            ZeroLevel::Zero3 => {
-                self.num_micro_batches.saturating_mul(2).saturating_mul(self.element_bytes.parameter)
-            }
+            ZeroLevel::Zero1 | ZeroLevel::Zero2 => parameter_bytes,
+            ZeroLevel::Zero3 => self.num_micro_batches.saturating_mul(2).saturating_mul(parameter_bytes),
         };
         one_way.saturating_mul(gathered.saturating_add(reduced))
     }
 
-    fn shard(&self) -> u64 {
-        self.stage_parameters.div_ceil(self.sharding.data_degree.max(1))
+    fn shard(&self) -> u128 {
+        self.stage_parameters.div_ceil(self.sharding.data_degree.max(1).into())
     }
 }
 
@@ -118,7 +122,9 @@ mod tests {
 
     /// What a rank of one stage with two units needs and sends, by the formulas that plans are made with.
     fn formulas(of: &Combination) -> CombinationBytes {
-        let units = [of.unit_parameters, of.stage_parameters - of.unit_parameters];
+        let of_unit = u64::try_from(of.unit_parameters).expect("small");
+        let of_stage = u64::try_from(of.stage_parameters).expect("small");
+        let units = [of_unit, of_stage - of_unit];
         let unit = |num_elements| UnitFacts {
             num_elements,
             saved_elements: 0,
@@ -132,7 +138,7 @@ mod tests {
             sharding: of.sharding,
             element_bytes: of.element_bytes,
             num_optimizer_states: of.num_optimizer_states,
-            gather_buffer_elements: vec![of.unit_parameters; of.gathered_units as usize],
+            gather_buffer_elements: vec![of_unit; of.gathered_units as usize],
             stages: vec![StageFacts {
                 num_activation_slots: 1,
                 input_cut_elements: 0,
@@ -142,7 +148,8 @@ mod tests {
                 units: units.map(unit).to_vec(),
             }],
         });
-        let num_gathers = 2 * of.num_micro_batches;
+        let num_micro_batches = of.num_micro_batches as u64;
+        let num_gathers = 2 * num_micro_batches;
         let unit = |num_elements| UnitTraffic {
             num_elements,
             num_gathers,
@@ -154,7 +161,7 @@ mod tests {
             sharding: of.sharding,
             element_bytes: of.element_bytes,
             world_size,
-            num_micro_batches: of.num_micro_batches,
+            num_micro_batches,
             stages: vec![StageTraffic {
                 input_cut_elements: 0,
                 output_cut_elements: 0,
@@ -164,8 +171,10 @@ mod tests {
         let norm = 2 * (world_size - 1) * 8 * NORM_RECORD_WORDS.div_ceil(world_size);
         let MemoryBytes { parameters, gathered, gradients, optimizer, peak, .. } = memory;
         let sent = traffic.all_gather.bytes + traffic.reduce_scatter.bytes + traffic.all_reduce.bytes - norm;
+        let [parameters, gathered, gradients, optimizer, sent] =
+            [parameters, gathered, gradients, optimizer, sent].map(u128::from);
         let bytes = CombinationBytes { parameters, gathered, gradients, optimizer, sent };
-        assert_eq!(bytes.total(), peak);
+        assert_eq!(bytes.total(), u128::from(peak));
         bytes
     }
 
@@ -184,8 +193,8 @@ mod tests {
                             sharding: Sharding { level, reduce, data_degree },
                             element_bytes,
                             num_optimizer_states,
-                            stage_parameters: 16 * data_degree * 10,
-                            unit_parameters: 16 * data_degree * 7,
+                            stage_parameters: 16 * u128::from(data_degree) * 10,
+                            unit_parameters: 16 * u128::from(data_degree) * 7,
                             gathered_units,
                             num_micro_batches,
                         };
@@ -204,13 +213,13 @@ mod tests {
             sharding: Sharding { level: ZeroLevel::Zero3, reduce: Every, data_degree: 2 },
             element_bytes: ElementBytes::F32,
             num_optimizer_states: u64::MAX,
-            stage_parameters: u64::MAX,
-            unit_parameters: u64::MAX,
-            gathered_units: u64::MAX,
-            num_micro_batches: u64::MAX,
+            stage_parameters: u128::MAX,
+            unit_parameters: u128::MAX,
+            gathered_units: u128::MAX,
+            num_micro_batches: u128::MAX,
         };
         let bytes = case.bytes();
-        assert_eq!([bytes.parameters, bytes.gathered, bytes.gradients, bytes.optimizer], [u64::MAX; 4]);
-        assert_eq!([bytes.sent, bytes.total()], [u64::MAX; 2]);
+        assert_eq!([bytes.parameters, bytes.gathered, bytes.gradients, bytes.optimizer], [u128::MAX; 4]);
+        assert_eq!([bytes.sent, bytes.total()], [u128::MAX; 2]);
     }
 }

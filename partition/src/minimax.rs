@@ -16,8 +16,11 @@
 //! split. If the predicate forbids that maximum, larger ones are tried, and the first program that finds a split says
 //! which is the smallest. Every program is exact for all splits up to its maximum.
 //!
+//! A second, coarser predicate narrows the windows too: one that forbids all ranges that contain a forbidden one. Where
+//! it is near the first, a program has little to look at, and that no split is allowed is proved without any.
+//!
 //! With `L` blocks and `p` stages a program looks at the windows' pairs only: about `L` times a stage's blocks where
-//! weights are even, `p * L^2 / 2` at worst, which is also what it takes to prove that no split is allowed.
+//! weights are even or the coarse predicate is sharp, `p * L^2 / 2` at worst.
 
 #[cfg(test)]
 mod tests;
@@ -65,45 +68,6 @@ impl BlockWeights {
         self.sum(0..self.num_blocks())
     }
 
-    /// Where a stage may begin if none is heavier than `cap`: after the first `s` stages lie between so many and so
-    /// many blocks. One window for each stage and one for the end; one is empty if there is no such split.
-    pub(crate) fn windows(&self, num_stages: usize, cap: u128) -> Vec<RangeInclusive<usize>> {
-        let num_blocks = self.num_blocks();
-        let furthest = |&start: &usize| {
-            let reach = self.sums[start].saturating_add(cap);
-            Some(self.sums.partition_point(|&sum| sum <= reach) - 1)
-        };
-        let nearest =
-            |&end: &usize| Some(self.sums.partition_point(|&sum| sum.saturating_add(cap) < self.sums[end]));
-        let last = std::iter::successors(Some(0), furthest).take(num_stages + 1);
-        let mut first: Vec<usize> =
-            std::iter::successors(Some(num_blocks), nearest).take(num_stages + 1).collect();
-        first.reverse();
-        // Every stage has a block, those before the cut and those behind it.
-        first
-            .into_iter()
-            .zip(last)
-            .enumerate()
-            .map(|(stage, (first, last))| {
-                first.max(stage)..=last.min((num_blocks + stage).saturating_sub(num_stages))
-            })
-            .collect()
-    }
-
-    /// The smallest maximum of any split into so many stages, at most as many as blocks.
-    fn smallest_maximum(&self, num_stages: usize) -> u128 {
-        let (mut low, mut high) = (self.total().div_ceil(num_stages as u128), self.total());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.windows(num_stages, middle).iter().any(RangeInclusive::is_empty) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
     /// How uneven a stage of these blocks makes a split; adds up over stages.
     pub(crate) fn unevenness(&self, blocks: Range<usize>) -> Unevenness {
         let (weight, num_blocks) = (self.sum(blocks.clone()), blocks.len() as u64);
@@ -127,39 +91,115 @@ impl Unevenness {
     }
 }
 
+/// Where a stage may begin: after the first `s` stages lie between so many and so many blocks. One window for each stage
+/// and one for the end; one is empty if there is no such split.
+///
+/// `may_have` says whether a stage may have these blocks, and with a range it forbids all that contain it. There are at
+/// least as many blocks as stages.
+pub(crate) fn windows(
+    num_blocks: usize,
+    num_stages: usize,
+    may_have: impl Fn(usize, Range<usize>) -> bool,
+) -> Vec<RangeInclusive<usize>> {
+    let mut last = vec![0; num_stages + 1];
+    for stage in 0..num_stages {
+        let start = last[stage];
+        let room = partition_point(start..num_blocks, |end| may_have(stage, start..end + 1));
+        // Every stage has a block, those before the cut and those behind it.
+        last[stage + 1] = room.min(num_blocks + stage + 1 - num_stages);
+    }
+    let mut first = vec![num_blocks; num_stages + 1];
+    for stage in (0..num_stages).rev() {
+        let end = first[stage + 1];
+        let room = partition_point(0..end, |start| !may_have(stage, start..end));
+        first[stage] = room.max(stage);
+    }
+    first.into_iter().zip(last).map(|(first, last)| first..=last).collect()
+}
+
+/// The first place of a range that is not `before`, by bisection; its end if all are.
+fn partition_point(places: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (places.start, places.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The smallest cap from `low` to `high` under which no window is empty; `None` if even `high` leaves one empty.
+pub(crate) fn smallest_cap(
+    (mut low, mut high): (u128, u128),
+    windows: impl Fn(u128) -> Vec<RangeInclusive<usize>>,
+) -> Option<u128> {
+    let has_split = |cap| !windows(cap).iter().any(RangeInclusive::is_empty);
+    if !has_split(high) {
+        return None;
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if has_split(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(low)
+}
+
+/// What the first cap from `low` to `high` gives that gives anything. Memory often binds only a little, so the cap grows
+/// slowly first: small caps have small windows.
+pub(crate) fn grow_cap<T>((low, high): (u128, u128), attempt: impl Fn(u128) -> Option<T>) -> Option<T> {
+    let (mut cap, mut step) = (low, low / 32 + 1);
+    loop {
+        let found = attempt(cap);
+        if found.is_some() || cap >= high {
+            return found;
+        }
+        cap = cap.saturating_add(step).min(high);
+        step = step.saturating_mul(2);
+    }
+}
+
 /// Blocks per stage of the split described in the module's head; `None` if `fits(stage, blocks)` allows none.
 ///
-/// There are at least one stage and at least as many blocks as stages.
+/// `may_fit` is as [`windows`] wants it, and allows whatever `fits` allows. There are at least one stage and at least as
+/// many blocks as stages.
 pub(crate) fn minimax(
     weights: &BlockWeights,
     num_stages: usize,
+    may_fit: impl Fn(usize, Range<usize>) -> bool,
     fits: impl Fn(usize, Range<usize>) -> bool,
 ) -> Option<Vec<usize>> {
+    let windows = |cap: u128| {
+        let may_have =
+            |stage, blocks: Range<usize>| weights.sum(blocks.clone()) <= cap && may_fit(stage, blocks);
+        windows(weights.num_blocks(), num_stages, may_have)
+    };
     let most_even = |maximum: u128| {
         let stage = |stage, blocks: Range<usize>| {
             let is_allowed = weights.sum(blocks.clone()) <= maximum && fits(stage, blocks.clone());
             is_allowed.then(|| weights.unevenness(blocks))
         };
-        Some(best_split(&weights.windows(num_stages, maximum), stage, Unevenness::plus)?.1)
+        Some(best_split(&windows(maximum), stage, Unevenness::plus)?.1)
     };
-    let mut cap = weights.smallest_maximum(num_stages);
-    if let Some(split) = most_even(cap) {
+    let total = weights.total();
+    let least = smallest_cap((total.div_ceil(num_stages as u128), total), windows)?;
+    if let Some(split) = most_even(least) {
         return Some(split);
     }
-    // Memory often binds only a little, so the cap grows slowly first: small caps have small windows.
-    let mut step = cap / 32 + 1;
-    while cap < weights.total() {
-        cap = cap.saturating_add(step).min(weights.total());
-        step = step.saturating_mul(2);
+    let (maximum, _) = grow_cap((least, total), |cap| {
         let stage = |stage, blocks: Range<usize>| {
             let weight = weights.sum(blocks.clone());
             (weight <= cap && fits(stage, blocks)).then_some(weight)
         };
-        if let Some((maximum, _)) = best_split(&weights.windows(num_stages, cap), stage, u128::max) {
-            return most_even(maximum);
-        }
-    }
-    None
+        best_split(&windows(cap), stage, u128::max)
+    })?;
+    most_even(maximum)
 }
 
 /// The split with the smallest value, and its blocks per stage; among equals the one with the fewest blocks in the

@@ -20,8 +20,8 @@ use crate::split::{Split, SplitError};
 pub fn parameters(graph: &LayerGraph, num_stages: usize) -> Result<Split, SplitError> {
     Split::check_num_stages(graph, num_stages)?;
     let weights = BlockWeights::of(graph, |layer| graph.layer(layer).num_parameters);
-    let blocks_per_stage =
-        minimax(&weights, num_stages, |_, _| true).expect("without a bound some split is the best one");
+    let blocks_per_stage = minimax(&weights, num_stages, |_, _| true, |_, _| true)
+        .expect("without a bound some split is the best one");
     Split::by_blocks(graph, &blocks_per_stage)
 }
 

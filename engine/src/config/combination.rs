@@ -3,24 +3,14 @@
 //! A refused combination has no program, so nothing can be counted from one; these formulas are for comparing rows of
 //! one table. What an allowed run holds and sends is counted from its program by `plan`, padding and all.
 //!
-//! With P parameters on the fullest rank, U in its largest unit, data degree d, m micro-batches, c units gathered at once,
-//! b bytes of a parameter (4, or 2 in bf16 and fp16, which add an f32 master copy to the optimizer's state), and s f32 of
-//! optimizer state per parameter (ZeRO, arXiv:1910.02054, section 5 for memory and section 7 for traffic):
-//!
-//! | | parameters | gathered | gradients | optimizer | sent per step |
-//! |---|---|---|---|---|---|
-//! | ZeRO-1 | bP | | 4P | 4sP/d | G + R |
-//! | ZeRO-2 | bP | | 4P/d + 8U | 4sP/d | G + m R |
-//! | ZeRO-3 | bP/d | bUc | 4P/d + 8U | 4sP/d | at most 2m G + m R |
-//!
-//! where G = bP (d - 1) / d is what a rank sends in one all-gather of its parameters, and R = 4P (d - 1) / d in one
-//! reduce-scatter of their gradients. ZeRO-2 and ZeRO-3 reduce after every micro-batch: one unit's gradient is being made
-//! while another is on its way, hence 8U. ZeRO-3 gathers for every forward and every backward pass unless a unit is still
-//! there from the pass before.
+//! The formulas are [`Combination`]'s; here is what goes into them: P, the parameters of the fullest rank, and U, those of
+//! its largest unit, from the model's sizes alone.
 
 mod parameters;
 
 use std::fmt;
+
+use pipezero_partition::{Combination, CombinationBytes, ElementBytes, ReductionPolicy, Sharding, ZeroLevel};
 
 use super::resolved::{ModelConfig, UnitLayersConfig};
 use parameters::ModelParameters;
@@ -65,10 +55,9 @@ pub(crate) struct Study<'a> {
     pub(crate) unit_layers: UnitLayersConfig,
     /// c.
     pub(crate) gathered_units: usize,
-    /// b.
-    pub(crate) parameter_bytes: u128,
-    /// s, without a master copy.
-    pub(crate) optimizer_states: u128,
+    pub(crate) element_bytes: ElementBytes,
+    /// Without a master copy.
+    pub(crate) num_optimizer_states: u64,
 }
 
 /// What lies on one pipeline rank.
@@ -136,41 +125,41 @@ impl Study<'_> {
 
     /// ZeRO-1's costs, which are also ZeRO-2's where gradients accumulate unsharded.
     fn reduced_once(&self, name: String) -> CombinationRow {
-        let parameters = self.rank_parameters();
-        CombinationRow {
-            name,
-            parameters_bytes: self.parameter_bytes * parameters,
-            gathered_bytes: 0,
-            gradients_bytes: 4 * parameters,
-            optimizer_bytes: self.optimizer_bytes(parameters),
-            sent_bytes: self.gather_bytes(parameters) + self.reduce_bytes(parameters),
-        }
+        self.row(name, ZeroLevel::Zero1, ReductionPolicy::Last, 0)
     }
 
     fn zero2(&self, name: String) -> CombinationRow {
-        let parameters = self.rank_parameters();
-        let micro_batches = self.num_micro_batches as u128;
-        CombinationRow {
-            name,
-            parameters_bytes: self.parameter_bytes * parameters,
-            gathered_bytes: 0,
-            gradients_bytes: 4 * self.shard(parameters) + 8 * self.unit_parameters(),
-            optimizer_bytes: self.optimizer_bytes(parameters),
-            sent_bytes: self.gather_bytes(parameters) + micro_batches * self.reduce_bytes(parameters),
-        }
+        self.row(name, ZeroLevel::Zero2, ReductionPolicy::Every, self.unit_parameters())
     }
 
     fn zero3(&self, name: String, unit_parameters: u128) -> CombinationRow {
-        let parameters = self.rank_parameters();
-        let micro_batches = self.num_micro_batches as u128;
+        self.row(name, ZeroLevel::Zero3, ReductionPolicy::Every, unit_parameters)
+    }
+
+    fn row(
+        &self,
+        name: String,
+        level: ZeroLevel,
+        reduce: ReductionPolicy,
+        unit_parameters: u128,
+    ) -> CombinationRow {
+        let combination = Combination {
+            sharding: Sharding { level, reduce, data_degree: self.data as u64 },
+            element_bytes: self.element_bytes,
+            num_optimizer_states: self.num_optimizer_states,
+            stage_parameters: self.rank_parameters(),
+            unit_parameters,
+            gathered_units: self.gathered_units as u128,
+            num_micro_batches: self.num_micro_batches as u128,
+        };
+        let CombinationBytes { parameters, gathered, gradients, optimizer, sent } = combination.bytes();
         CombinationRow {
             name,
-            parameters_bytes: self.parameter_bytes * self.shard(parameters),
-            gathered_bytes: self.parameter_bytes * unit_parameters * self.gathered_units as u128,
-            gradients_bytes: 4 * self.shard(parameters) + 8 * unit_parameters,
-            optimizer_bytes: self.optimizer_bytes(parameters),
-            sent_bytes: 2 * micro_batches * self.gather_bytes(parameters)
-                + micro_batches * self.reduce_bytes(parameters),
+            parameters_bytes: parameters,
+            gathered_bytes: gathered,
+            gradients_bytes: gradients,
+            optimizer_bytes: optimizer,
+            sent_bytes: sent,
         }
     }
 
@@ -186,25 +175,6 @@ impl Study<'_> {
             ..*self
         };
         study.zero2(format!("ZeRO-2, {}", study.grid()))
-    }
-
-    fn shard(&self, parameters: u128) -> u128 {
-        parameters.div_ceil(self.data as u128)
-    }
-
-    /// Optimizer state of a shard, the master copy included.
-    fn optimizer_bytes(&self, parameters: u128) -> u128 {
-        4 * (self.optimizer_states + u128::from(self.parameter_bytes < 4)) * self.shard(parameters)
-    }
-
-    /// G.
-    fn gather_bytes(&self, parameters: u128) -> u128 {
-        self.parameter_bytes * (self.data as u128 - 1) * self.shard(parameters)
-    }
-
-    /// R.
-    fn reduce_bytes(&self, parameters: u128) -> u128 {
-        4 * (self.data as u128 - 1) * self.shard(parameters)
     }
 
     /// P.
@@ -253,7 +223,8 @@ impl fmt::Display for CombinationTable {
 
 impl CombinationRow {
     fn cells(&self) -> [String; 7] {
-        let total = self.parameters_bytes + self.gathered_bytes + self.gradients_bytes + self.optimizer_bytes;
+        let held = [self.parameters_bytes, self.gathered_bytes, self.gradients_bytes, self.optimizer_bytes];
+        let total = held.into_iter().fold(0, u128::saturating_add);
         [
             self.name.clone(),
             bytes(self.parameters_bytes),

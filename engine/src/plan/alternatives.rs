@@ -40,8 +40,8 @@ impl fmt::Display for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(
-                "; residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or \
-                 more ranks",
+                "; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, \
+                 or more ranks",
             );
         }
         f.write_str(match self.0.len() {
@@ -135,15 +135,18 @@ fn changed(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run))
     (new != *run).then(|| (description.into(), new))
 }
 
-/// Changes that save memory, in the order of what they cost: first traffic, then recomputation, then the shape of the
-/// batch.
+/// Changes that save memory, in the order of what they cost: first the schedule, then traffic, then recomputation, then
+/// the shape of the batch.
 fn candidates(run: &Run) -> Vec<Changed> {
     let batch = run.batch;
     let sizes = (1..batch.micro_batch_size).rev().filter(|&size| batch.micro_batch_size.is_multiple_of(size));
     // Without prefetching that is the same as fewer resident units.
     let none_prefetched = none_prefetched(run).filter(|_| run.zero.prefetch_units > 0);
-    [fewer_resident(run), none_prefetched, half_units(run), zero_3(run), recomputation(run)]
+    let first =
+        [one_f_one_b(run), none_persistent(run), fewer_resident(run), none_prefetched, reduce_every(run)];
+    first
         .into_iter()
+        .chain([half_units(run), zero_3(run), recomputation(run)])
         .flatten()
         .chain(sizes.filter_map(|size| micro_batches_of(run, size)))
         .collect()
@@ -152,8 +155,16 @@ fn candidates(run: &Run) -> Vec<Changed> {
 /// The strongest change of each kind, every entry with those before it.
 fn together(run: &Run, model: &Model) -> Vec<Changed> {
     let smallest_micro_batches = |run: &Run| micro_batches_of(run, 1);
-    let kinds =
-        [zero_3_without_residency, none_prefetched, half_units, recomputation, smallest_micro_batches];
+    let kinds = [
+        one_f_one_b,
+        zero_3_without_residency,
+        none_persistent,
+        none_prefetched,
+        reduce_every,
+        half_units,
+        recomputation,
+        smallest_micro_batches,
+    ];
     let mut all: Vec<Changed> = Vec::new();
     for kind in kinds {
         let (before, run) = all.last().map_or(("", run), |(before, run)| (before.as_str(), run));
@@ -166,6 +177,36 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
         }
     }
     all
+}
+
+/// The schedule that keeps fewest micro-batches in flight. An interleaved one keeps its stages: one written down may have
+/// a `group_size`, which no other schedule takes.
+fn one_f_one_b(run: &Run) -> Option<Changed> {
+    let description = match run.parallel.schedule {
+        ScheduleConfig::GPipe | ScheduleConfig::EagerOneFOneB => "\"schedule\": \"1f1b\"",
+        ScheduleConfig::Bfs => "\"schedule\": \"1f1b\", \"virtual_stages\": 1",
+        ScheduleConfig::OneFOneB | ScheduleConfig::Interleaved { .. } | ScheduleConfig::File { .. } => {
+            return None;
+        }
+    };
+    changed(run, description, |run| {
+        run.parallel.schedule = ScheduleConfig::OneFOneB;
+        run.parallel.virtual_stages = 1;
+    })
+}
+
+/// Small parameters are gathered with their units, as all others are.
+fn none_persistent(run: &Run) -> Option<Changed> {
+    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
+    let change = |run: &mut Run| run.zero.param_persistence_threshold = 0;
+    is_zero_3.then(|| changed(run, "\"stage3_param_persistence_threshold\": 0", change))?
+}
+
+/// Gradients are whole for one unit at a time, not for all.
+fn reduce_every(run: &Run) -> Option<Changed> {
+    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
+    let change = |run: &mut Run| run.zero.reduce = ReductionPolicy::Every;
+    is_zero_3.then(|| changed(run, "\"reduce\": \"every\"", change))?
 }
 
 fn fewer_resident(run: &Run) -> Option<Changed> {

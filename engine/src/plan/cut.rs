@@ -1,22 +1,20 @@
 //! Cuts the model: layers to a graph with costs, the graph to stages and units.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::{self, Model};
 use pipezero_models::{Layer, Unit as ModelUnit};
 use pipezero_partition::{
-    LayerGraph, LayerNode, LayerRole, MemoryBound, Split, SplitError, Tying, Unit, UnitLayers, UnitSplit,
-    balanced, by_type, manual, parameters, uniform, units_of_stage,
+    Balanced, LayerGraph, LayerNode, LayerRole, MemoryBound, Split, SplitError, Tying, Unit, UnitLayers,
+    UnitSplit, balanced, by_type, manual, parameters, uniform,
 };
 use pipezero_schedule::{ComputeOrder, Stage};
 use regex::RegexBuilder;
 
-use super::{PlanError, PlannedUnit, element_type, programs, stage_bytes};
+use super::stage_bytes::StageBytes;
+use super::{PlanError, PlannedUnit, element_type};
 use crate::config::{Checkpointing, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
 use crate::shard::ShardLayout;
 
@@ -52,6 +50,14 @@ fn tying(tying: model::Tying) -> Tying {
     }
 }
 
+/// A split, and whether it is the one that was asked for.
+pub(super) struct ChosenSplit {
+    pub(super) split: Split,
+    /// Whether none is better, by the measure of the method. Only a balanced split under a bound may not be known to be
+    /// the fastest.
+    pub(super) is_proven: bool,
+}
+
 /// The layers of every stage.
 ///
 /// # Errors
@@ -63,9 +69,9 @@ pub(super) fn split(
     order: &ComputeOrder,
     shape: MicroBatchShape,
     limit_bytes: Option<u64>,
-) -> Result<Split, PlanError> {
+) -> Result<ChosenSplit, PlanError> {
     let num_stages = order.placement.num_stages();
-    Ok(match &run.parallel.partition {
+    let split = match &run.parallel.partition {
         PartitionConfig::Uniform => uniform(graph, num_stages)?,
         PartitionConfig::Manual(blocks) => manual(graph, blocks)?,
         PartitionConfig::Parameters => parameters(graph, num_stages)?,
@@ -86,25 +92,19 @@ pub(super) fn split(
         PartitionConfig::Balanced => {
             let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
             let ranks: Vec<usize> = order.placement.ranks().iter().map(|rank| rank.index()).collect();
-            let (unit_layers, weights) = (unit_layers(run)?, programs::weights(run)?);
-            let in_flight: Vec<usize> =
-                (0..num_stages).map(|stage| order.in_flight(Stage(stage as u32))).collect();
-            // The same few units are asked for over and over, in stages of every length.
-            let known: RefCell<HashMap<Range<usize>, Rc<PlannedUnit>>> = RefCell::default();
-            let planned = |unit: Unit| {
-                let mut known = known.borrow_mut();
-                let entry = known.entry(unit.layers.clone());
-                Rc::clone(entry.or_insert_with(|| Rc::new(planned_unit(run, model, graph, shape, &unit))))
-            };
-            let bytes = |stage: usize, layers: Range<usize>| {
-                let units = units_of_stage(graph, stage, layers, unit_layers);
-                let units: Vec<Rc<PlannedUnit>> = units.into_iter().map(planned).collect();
-                stage_bytes::peak(run, weights, &units, in_flight[stage], stage + 1 < num_stages)
-            };
-            let bound = limit_bytes.map(|limit_bytes| MemoryBound { limit_bytes, stage_bytes: &bytes });
-            balanced(graph, &costs, &ranks, bound)?.split
+            let stages = StageBytes::new(run, model, graph, shape, order)?;
+            let stage_bytes = |stage, layers| stages.peak(stage, layers);
+            let least_bytes = |stage, layers| stages.least(stage, layers);
+            let bound = limit_bytes.map(|limit_bytes| MemoryBound {
+                limit_bytes,
+                stage_bytes: &stage_bytes,
+                least_bytes: &least_bytes,
+            });
+            let Balanced { split, is_exact, .. } = balanced(graph, &costs, &ranks, bound)?;
+            return Ok(ChosenSplit { split, is_proven: is_exact });
         }
-    })
+    };
+    Ok(ChosenSplit { split, is_proven: true })
 }
 
 fn no_layer_matches(pattern: &str, graph: &LayerGraph, num_layers: usize) -> PlanError {
@@ -141,7 +141,7 @@ pub(super) fn units(
     Ok(planned)
 }
 
-fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
+pub(super) fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
     match run.zero.unit_layers {
         UnitLayersConfig::Half => Ok(UnitLayers::Half),
         UnitLayersConfig::Layers(layers) => UnitLayers::of_blocks(layers).ok_or(PlanError::EmptyUnit),
@@ -149,7 +149,7 @@ fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
     }
 }
 
-fn planned_unit(
+pub(super) fn planned_unit(
     run: &Run,
     model: &Model,
     graph: &LayerGraph,

@@ -33,7 +33,8 @@ pub struct RankForecast {
     pub parameters: u64,
     /// What of them stays gathered all step.
     pub persistent: Persistent,
-    /// Activations that it holds at most, each of one stage and micro-batch.
+    /// Activations that it holds at once, at most, each of one stage and micro-batch. Where it has several stages these
+    /// need not be at their peaks together, and their memory, which is given to each alone, is for a few more.
     pub in_flight: usize,
     /// Bytes by category.
     pub memory: RankMemory,
@@ -54,17 +55,14 @@ impl Plan {
     /// The forecast of every rank, by world rank.
     pub fn forecast(&self) -> Vec<RankForecast> {
         let grid = self.grid();
-        let by_pipeline_rank: Vec<_> = (0..grid.pipeline_degree)
-            .map(|rank| {
-                let rank = PipelineRank(rank as u32);
-                (MemoryBytes::of(&self.memory_facts(rank)), Traffic::of(&self.traffic_facts(rank)))
-            })
-            .collect();
+        // All data ranks of a pipeline rank are alike.
+        let by_pipeline_rank: Vec<RankForecast> =
+            (0..grid.pipeline_degree).map(|rank| self.forecast_of(PipelineRank(rank as u32))).collect();
         (0..grid.world_size())
-            .map(|rank| {
-                let pipeline_rank = grid.pipeline_rank(rank);
-                let (memory, traffic) = &by_pipeline_rank[pipeline_rank];
-                self.rank_forecast(rank, memory, traffic)
+            .map(|rank| RankForecast {
+                rank,
+                data_rank: grid.data_rank(rank),
+                ..by_pipeline_rank[grid.pipeline_rank(rank)].clone()
             })
             .collect()
     }
@@ -76,54 +74,47 @@ impl Plan {
 
     /// Bytes that each rank allocates, by world rank.
     pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
-        let ranks = self.forecast();
-        let bytes = ranks.iter().map(|rank| match purpose {
-            Purpose::Training => rank.memory.peak,
-            Purpose::Inference => {
-                let sizes = self.sizes(PipelineRank(rank.pipeline_rank as u32), purpose);
-                rank.memory.parameters + sizes.num_bytes(self.element_type())
+        let of_pipeline_rank = |rank| {
+            let memory = MemoryBytes::of(&self.memory_facts(rank));
+            match purpose {
+                Purpose::Training => memory.peak,
+                Purpose::Inference => {
+                    memory.parameters + self.sizes(rank, purpose).num_bytes(self.element_type())
+                }
             }
-        });
-        bytes.collect()
+        };
+        let ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
+        ranks.flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
     }
 
-    fn rank_forecast(&self, rank: usize, memory: &MemoryBytes, traffic: &Traffic) -> RankForecast {
-        let pipeline_rank = self.grid().pipeline_rank(rank);
-        let stages = self.training.placement().stages(PipelineRank(pipeline_rank as u32));
-        let persistent =
-            self.units_of(PipelineRank(pipeline_rank as u32)).filter(|(_, unit)| unit.is_persistent);
-        let units: Vec<Vec<String>> = self
-            .units_of(PipelineRank(pipeline_rank as u32))
-            .map(|(_, unit)| unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect())
-            .collect();
+    /// The forecast of a pipeline rank's first data rank.
+    fn forecast_of(&self, rank: PipelineRank) -> RankForecast {
+        let names = |unit: &PlannedUnit| {
+            unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect::<Vec<_>>()
+        };
+        let units: Vec<Vec<String>> = self.units_of(rank).map(|(_, unit)| names(unit)).collect();
+        let persistent = self.units_of(rank).filter(|(_, unit)| unit.is_persistent);
         RankForecast {
-            rank,
-            pipeline_rank,
-            data_rank: self.grid().data_rank(rank),
-            stages: stages.map(|stage| stage.index()).collect(),
+            rank: rank.index() * self.grid.data_degree,
+            pipeline_rank: rank.index(),
+            data_rank: 0,
+            stages: self.training.placement().stages(rank).map(|stage| stage.index()).collect(),
             layers: units.concat(),
             units,
-            parameters: self
-                .units_of(PipelineRank(pipeline_rank as u32))
-                .map(|(id, unit)| self.held_parameters(id, unit))
-                .sum(),
+            parameters: self.units_of(rank).map(|(id, unit)| self.held_parameters(id, unit)).sum(),
             persistent: persistent.fold(Persistent::default(), |sum, (id, unit)| Persistent {
                 units: sum.units + 1,
                 elements: sum.elements + self.held_parameters(id, unit),
             }),
-            in_flight: self.in_flight(PipelineRank(pipeline_rank as u32)),
-            memory: memory_of(memory),
-            traffic: traffic_of(traffic),
+            in_flight: self.training.high_water(rank).activations,
+            memory: memory_of(&MemoryBytes::of(&self.memory_facts(rank))),
+            traffic: traffic_of(&Traffic::of(&self.traffic_facts(rank))),
         }
     }
 
     /// Parameters that a unit adds to its rank: a tied weight that is used twice there is held once.
     fn held_parameters(&self, id: Unit, unit: &PlannedUnit) -> u64 {
         if self.weights_owner(id) == id { unit.unit.num_parameters() as u64 } else { 0 }
-    }
-
-    fn in_flight(&self, rank: PipelineRank) -> usize {
-        self.training.placement().stages(rank).map(|stage| self.training.num_slots(stage)).sum()
     }
 
     fn sharding(&self) -> Sharding {

@@ -38,6 +38,7 @@ pub use remarks::{PersistentUnits, Remark};
 pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
+use self::cut::ChosenSplit;
 use crate::config::{PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
 use crate::optimizer::Optimizer;
 use crate::shard::ShardLayout;
@@ -77,6 +78,10 @@ pub struct Plan {
     training: CheckedProgram,
     evaluation: CheckedProgram,
     optimizer: Optimizer,
+    /// The embedding and the head that use a tied weight: looked up for every unit that is used.
+    tied: Option<(Unit, Unit)>,
+    /// Whether the split is proved to be the best by the measure of the run's method.
+    is_split_proven: bool,
     /// Whether the run left the residency to its memory.
     is_residency_auto: bool,
 }
@@ -137,7 +142,8 @@ impl Plan {
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
         let order = programs::order(&run)?;
-        let split = cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
+        let ChosenSplit { split, is_proven: is_split_proven } =
+            cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
         let units = cut::units(&run, &model, &graph, shape, &split)?;
         let training = programs::training(&run, &order, &units)?;
         let evaluation = programs::evaluation(&run, &order.placement, &units)?;
@@ -148,11 +154,13 @@ impl Plan {
             shape,
             model,
             graph,
+            tied: tied(&units),
             units,
             order,
             training,
             evaluation,
             optimizer,
+            is_split_proven,
             is_residency_auto: false,
         })
     }
@@ -229,7 +237,14 @@ impl Plan {
 
     /// The units of a pipeline rank with their numbers, in chain order.
     pub fn units_of(&self, rank: PipelineRank) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
-        self.numbered_units().filter(move |(_, unit)| self.pipeline_rank_of(unit.stage) == rank)
+        self.training.placement().stages(rank).flat_map(|stage| self.units_of_stage(stage))
+    }
+
+    /// The units of a stage, which lie side by side in the chain.
+    fn units_of_stage(&self, stage: Stage) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        let start = self.units.partition_point(|unit| unit.stage < stage);
+        let end = self.units.partition_point(|unit| unit.stage <= stage);
+        self.units[start..end].iter().zip(start as u32..).map(|(unit, index)| (Unit(index), unit))
     }
 
     /// The units that have parameters of their own, in chain order: a tied weight comes once, as the embedding.
@@ -270,7 +285,7 @@ impl Plan {
     /// The unit whose parameters a unit uses: itself, or the embedding where both uses of a tied weight are on one
     /// rank.
     pub(crate) fn weights_owner(&self, unit: Unit) -> Unit {
-        match self.tied() {
+        match self.tied {
             Some((embedding, head)) if head == unit && self.rank_of(embedding) == self.rank_of(head) => {
                 embedding
             }
@@ -281,7 +296,7 @@ impl Plan {
     /// The pipeline ranks of both uses of a tied weight, ascending, where they differ. On most placements the embedding's
     /// is the lower one; a schedule file may have it otherwise.
     pub(crate) fn tied_pipeline_ranks(&self) -> Option<(PipelineRank, PipelineRank)> {
-        let (embedding, head) = self.tied()?;
+        let (embedding, head) = self.tied?;
         let (embedding, head) = (self.rank_of(embedding), self.rank_of(head));
         (embedding != head).then(|| (embedding.min(head), embedding.max(head)))
     }
@@ -344,14 +359,15 @@ impl Plan {
         (self.rank_of(unit) == rank).then_some(unit)
     }
 
-    fn tied(&self) -> Option<(Unit, Unit)> {
-        let find = |tying| self.numbered_units().find(|(_, unit)| unit.tying == tying).map(|(id, _)| id);
-        Some((find(Tying::Embedding)?, find(Tying::Head)?))
-    }
-
     fn rank_of(&self, unit: Unit) -> PipelineRank {
         self.pipeline_rank_of(self.unit(unit).stage)
     }
+}
+
+/// Both uses of a tied weight.
+fn tied(units: &[PlannedUnit]) -> Option<(Unit, Unit)> {
+    let find = |tying| units.iter().position(|unit| unit.tying == tying).map(|index| Unit(index as u32));
+    Some((find(Tying::Embedding)?, find(Tying::Head)?))
 }
 
 /// The type of parameters and activations that a precision stands for.

@@ -1,7 +1,9 @@
-//! What the reader of a plan should know beyond its figures: what `"auto"` became, what persists, and that nothing is
-//! left to shard.
+//! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be
+//! the best, what persists, and that nothing is left to shard.
 
 use std::fmt;
+
+use pipezero_schedule::Stage;
 
 use super::Plan;
 use crate::config::{ResidencyConfig, ZeroLevel};
@@ -17,6 +19,13 @@ pub enum Remark {
         resident_units: ResidencyConfig,
         /// What the fullest rank needs with it.
         needs_bytes: u64,
+        /// What each rank has.
+        limit_bytes: u64,
+    },
+    /// The balanced split fits, and a faster one that fits may exist.
+    SplitNotProven {
+        /// Stages of the split.
+        num_stages: usize,
         /// What each rank has.
         limit_bytes: u64,
     },
@@ -39,6 +48,13 @@ impl fmt::Display for Remark {
                 "hint: `zero_optimization.resident_units`: \"auto\" is {resident_units} here, the most that fits: the fullest \
                  rank needs {} of the {} that `memory` gives it",
                 Bytes(*needs_bytes),
+                Bytes(*limit_bytes)
+            ),
+            Self::SplitNotProven { num_stages, limit_bytes } => write!(
+                f,
+                "hint: `parallel.partition`: the balanced split into {num_stages} stages fits the {} of `memory`, but is not \
+                 proved to be the fastest that does: ranks have several stages, and the search ended before it had seen all \
+                 splits; with more memory, or with fewer stages, it sees more",
                 Bytes(*limit_bytes)
             ),
             Self::NothingLeftToShard { num_units, num_elements, threshold } => write!(
@@ -82,6 +98,10 @@ impl Plan {
                 limit_bytes,
             });
         }
+        if let Some(limit_bytes) = self.run.memory_bytes.filter(|_| !self.is_split_proven) {
+            let num_stages = self.order.placement.num_stages();
+            remarks.push(Remark::SplitNotProven { num_stages, limit_bytes });
+        }
         if self.units.iter().all(|unit| unit.is_persistent) {
             remarks.push(Remark::NothingLeftToShard {
                 num_units: self.units.len(),
@@ -99,13 +119,13 @@ impl Plan {
             return Vec::new();
         }
         let of_stage = |stage: usize| {
-            let units = self.units.iter().filter(|unit| unit.stage.index() == stage);
-            let persistent = units.clone().filter(|unit| unit.is_persistent);
+            let units = || self.units_of_stage(Stage(stage as u32)).map(|(_, unit)| unit);
+            let persistent = || units().filter(|unit| unit.is_persistent);
             PersistentUnits {
                 stage,
-                num_persistent: persistent.clone().count(),
-                num_units: units.count(),
-                num_elements: persistent.map(|unit| unit.unit.num_parameters() as u64).sum(),
+                num_persistent: persistent().count(),
+                num_units: units().count(),
+                num_elements: persistent().map(|unit| unit.unit.num_parameters() as u64).sum(),
             }
         };
         (0..self.order.placement.num_stages()).map(of_stage).collect()

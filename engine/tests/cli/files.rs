@@ -472,6 +472,6 @@ fn sizes_beyond_this_machine_are_refused_with_their_numbers() {
     let (needed, available) = error.split_once(", but ").unwrap();
     expect!["error: the run needs 24.00 PiB of memory (ranks: 4)"].assert_eq(needed);
     let (_, repair) = available.split_once(" is available").unwrap();
-    expect![" on this host or to its control group; residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
+    expect![" on this host or to its control group; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
     assert!(!home.path("out").exists());
 }

@@ -52,7 +52,7 @@ fn where_nothing_suffices_the_model_is_too_large() {
     refused(
         &["parallel.partition=uniform", "memory=1KiB"],
         expect![[r#"
-        error: rank 0 (stage 0) needs 268.62 KiB, but `memory` gives each rank 1.00 KiB; residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks
+        error: rank 0 (stage 0) needs 268.62 KiB, but `memory` gives each rank 1.00 KiB; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks
     "#]],
     );
 }

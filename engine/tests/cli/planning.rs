@@ -96,6 +96,57 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
     assert!(ranks[0]["memory"]["gathered"].as_u64() > Some(0));
 }
 
+/// Ranks of six stages each, in less memory than the fastest split needs: far more splits than are looked at.
+#[test]
+fn a_split_that_is_not_proved_the_fastest_is_told_so() {
+    let home = Home::new();
+    let looped = [
+        "plan",
+        "run.json",
+        "--json",
+        "--set",
+        "parallel.schedule=interleaved",
+        "--set",
+        "parallel.virtual_stages=6",
+        "--set",
+        "model.num_layers=40",
+        "--set",
+        "gradient_accumulation_steps=8",
+        "--set",
+        "train_batch_size=32",
+        "--set",
+        "zero_optimization.stage=1",
+    ];
+    let plan = |memory: &str| {
+        let args: Vec<&str> = looped.iter().copied().chain(["--set", memory]).collect();
+        home.run(&args)
+    };
+    let is_told = |stderr: &str| stderr.contains("not proved to be the fastest");
+    let ample = plan("memory=1GiB");
+    assert!(!is_told(&ample.stderr), "{}", ample.stderr);
+    let ranks: Value = serde_json::from_str(&ample.success()).unwrap();
+    let peak = ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["peak"].as_u64().unwrap());
+    let tight = plan(&format!("memory={}", peak.max().unwrap() * 96 / 100));
+    assert!(is_told(&tight.stderr), "{}", tight.stderr);
+    tight.success();
+}
+
+/// Stages of a rank need not be full together, so activations in flight may be fewer than the slots that hold them.
+#[test]
+fn in_flight_is_what_is_held_at_once() {
+    let home = Home::new();
+    let changes = ["parallel.schedule=interleaved", "parallel.virtual_stages=2", "zero_optimization.stage=1"];
+    let args: Vec<&str> = ["plan", "run.json", "--json"]
+        .into_iter()
+        .chain(changes.into_iter().flat_map(|c| ["--set", c]))
+        .collect();
+    let plan: Value = serde_json::from_str(&home.run(&args).success()).unwrap();
+    let ranks = plan["ranks"].as_array().unwrap().iter();
+    let in_flight: Vec<u64> = ranks.step_by(2).map(|rank| rank["in_flight"].as_u64().unwrap()).collect();
+    // 2 (p - 1 - rank) + p (v - 1) + 1, of at most m v: Narayanan et al., arXiv:2104.04473, section 2.2.
+    assert_eq!(in_flight, [4, 3]);
+}
+
 #[test]
 fn show_prints_the_order_and_every_instruction() {
     let home = Home::new();

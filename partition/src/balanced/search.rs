@@ -34,7 +34,7 @@ impl<'a> Search<'a> {
         let mut search = Self {
             problem,
             best: None,
-            windows: problem.weights.windows(problem.num_stages(), u128::MAX),
+            windows: problem.windows(u128::MAX),
             held: vec![0; problem.num_stages()],
             blocks_per_stage: Vec::with_capacity(problem.num_stages()),
             num_steps_left: num_steps_max,
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
     /// Keeps the split if it is better than the best one known.
     fn remember(&mut self, key: Key) {
         if self.best.as_ref().is_none_or(|best| key < *best) {
-            self.windows = self.problem.weights.windows(self.problem.num_stages(), key.0);
+            self.windows = self.problem.windows(key.0);
             self.best = Some(key);
         }
     }

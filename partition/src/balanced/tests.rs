@@ -21,6 +21,8 @@ struct Case {
     costs: Vec<u64>,
     rank_of_stage: Vec<usize>,
     bytes: Bytes,
+    /// Whether the bound says what stages need at least.
+    has_least: bool,
     limit_bytes: u64,
 }
 
@@ -40,12 +42,24 @@ impl Case {
     fn solve(&self, num_steps_max: usize) -> Result<Balanced, BalanceError> {
         // With one layer per block, block `i` is layer `i + 1`; embedding and heads are at the ends.
         let num_blocks = self.num_blocks();
-        let stage_bytes = |stage, layers: Range<usize>| {
+        let blocks = |layers: Range<usize>| {
             let start = if layers.start == 0 { 0 } else { layers.start - 1 };
-            self.bytes.of(stage, start..(layers.end - 1).min(num_blocks))
+            start..(layers.end - 1).min(num_blocks)
         };
-        let bound = MemoryBound { limit_bytes: self.limit_bytes, stage_bytes: &stage_bytes };
+        let least_bytes = |stage, layers| if self.has_least { self.least(stage, blocks(layers)) } else { 0 };
+        let bound = MemoryBound {
+            limit_bytes: self.limit_bytes,
+            stage_bytes: &|stage, layers| self.bytes.of(stage, blocks(layers)),
+            least_bytes: &least_bytes,
+        };
         balanced_within(&self.graph(), &self.costs, &self.rank_of_stage, Some(bound), num_steps_max)
+    }
+
+    /// The sharpest of all that may be said: the least of all ranges around this one.
+    fn least(&self, stage: usize, blocks: Range<usize>) -> u64 {
+        let starts = 0..=blocks.start;
+        let around = starts.flat_map(|start| (blocks.end..=self.num_blocks()).map(move |end| start..end));
+        around.map(|around| self.bytes.of(stage, around)).min().expect("a range is around itself")
     }
 
     fn lists(&self) -> Vec<Vec<usize>> {
@@ -113,13 +127,15 @@ fn cases() -> impl Strategy<Value = Case> {
                     }
                     Bytes(bytes)
                 }),
+                any::<bool>(),
                 1_u64..90,
             )
         })
-        .prop_map(|(costs, rank_of_stage, bytes, limit_bytes)| Case {
+        .prop_map(|(costs, rank_of_stage, bytes, has_least, limit_bytes)| Case {
             costs,
             rank_of_stage,
             bytes,
+            has_least,
             limit_bytes,
         })
 }
@@ -185,7 +201,7 @@ fn the_search_finds_what_equal_shares_miss() {
         needs[stage].get(layers.len() - num_others[stage] - 1).copied().unwrap_or(99)
     };
     let solve = |limit_bytes, num_steps_max| {
-        let bound = MemoryBound { limit_bytes, stage_bytes: &stage_bytes };
+        let bound = MemoryBound { limit_bytes, stage_bytes: &stage_bytes, least_bytes: &|_, _| 0 };
         balanced_within(&graph, &[1, 5, 5, 5, 5, 5, 0, 1], &[0, 1, 0, 1], Some(bound), num_steps_max)
     };
     let found = solve(10, SEARCH_STEPS_MAX).expect("one split fits");
@@ -213,7 +229,7 @@ fn memory_in_flight_moves_blocks_to_later_stages() {
     (costs[0], costs[13], costs[14]) = (0, 0, 0);
     let stage_bytes = |stage: usize, layers: Range<usize>| (4 - stage as u64) * 100 * layers.len() as u64;
     let list = |limit_bytes| {
-        let bound = MemoryBound { limit_bytes, stage_bytes: &stage_bytes };
+        let bound = MemoryBound { limit_bytes, stage_bytes: &stage_bytes, least_bytes: &|_, _| 0 };
         balanced(&graph, &costs, &[0, 1, 2, 3], Some(bound)).map(|found| blocks_of(&graph, &found.split))
     };
     assert_eq!(list(u64::MAX), Ok(vec![3, 3, 3, 3]));
@@ -230,6 +246,36 @@ fn memory_in_flight_moves_blocks_to_later_stages() {
         is_proven: true,
     };
     assert_eq!(error, wanted);
+}
+
+/// 256 blocks on 8 stages, of which memory allows hardly any split or none: how often bytes are asked for.
+#[test]
+fn a_sharp_least_spares_nearly_all_ranges() {
+    let graph = gpt(256, 1);
+    // A stage of 1F1B: what it keeps for each micro-batch in flight, and what a unit is gathered to.
+    let kept = |stage: usize, layers: usize| (10 + 3 * (8 - stage as u64)) * layers as u64;
+    let num_asked = std::cell::Cell::new(0);
+    let stage_bytes = |stage: usize, layers: Range<usize>| {
+        num_asked.set(num_asked.get() + 1);
+        kept(stage, layers.len()) + 20
+    };
+    let least_bytes = |stage: usize, layers: Range<usize>| kept(stage, layers.len());
+    let solve = |limit_bytes, is_sharp: bool| {
+        let none: &dyn Fn(usize, Range<usize>) -> u64 = &|_, _| 0;
+        let least_bytes = if is_sharp { &least_bytes } else { none };
+        let bound = MemoryBound { limit_bytes, stage_bytes: &stage_bytes, least_bytes };
+        num_asked.set(0);
+        let ranks: Vec<usize> = (0..8).collect();
+        (balanced(&graph, &[1; 259], &ranks, Some(bound)), num_asked.get())
+    };
+    let (error, num_asked_blindly) = solve(1, false);
+    let Err(BalanceError::Infeasible { needs_bytes, .. }) = error else { panic!("nothing fits: {error:?}") };
+    for limit_bytes in [1, needs_bytes / 2, needs_bytes - 1, needs_bytes, needs_bytes + 10] {
+        let ((sharp, num_sharp), (blind, num_blind)) = (solve(limit_bytes, true), solve(limit_bytes, false));
+        assert_eq!(sharp, blind);
+        assert_eq!(sharp.is_ok(), limit_bytes >= needs_bytes);
+        assert!(100 * num_sharp < num_asked_blindly, "{num_sharp} of {num_blind} at {limit_bytes}");
+    }
 }
 
 #[test]
@@ -257,7 +303,8 @@ fn what_does_not_fit_the_model_is_an_error() {
 fn absurd_costs_and_bytes_do_not_overflow() {
     let graph = gpt(3, 1);
     let stage_bytes = |_, _: Range<usize>| u64::MAX;
-    let bound = |limit_bytes| Some(MemoryBound { limit_bytes, stage_bytes: &stage_bytes });
+    let bound =
+        |limit_bytes| Some(MemoryBound { limit_bytes, stage_bytes: &stage_bytes, least_bytes: &|_, _| 0 });
     let found = balanced(&graph, &[u64::MAX; 6], &[4, 4, usize::MAX], bound(u64::MAX)).expect("it fits");
     assert_eq!(found.slowest_cost, u64::MAX);
     let error = balanced(&graph, &[u64::MAX; 6], &[0, 0, 0], bound(0)).expect_err("nothing fits");

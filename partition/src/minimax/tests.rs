@@ -45,7 +45,7 @@ fn is_the_best_split_of_all_small_chains() {
             .collect();
         for chain in &chains {
             for num_stages in 1..=chain.len() {
-                let found = minimax(&weights(chain), num_stages, |_, _| true);
+                let found = minimax(&weights(chain), num_stages, |_, _| true, |_, _| true);
                 assert_eq!(found, brute_force(chain, num_stages, |_, _| true), "{chain:?} on {num_stages}");
             }
         }
@@ -66,7 +66,7 @@ proptest! {
             let place = (stage * 10 + blocks.start) * 10 + blocks.end;
             (0..=sparsity).any(|shift| !forbidden[(place + 7 * shift) % forbidden.len()])
         };
-        let found = minimax(&weights(&of_blocks), num_stages, fits);
+        let found = minimax(&weights(&of_blocks), num_stages, |_, _| true, fits);
         prop_assert_eq!(found, brute_force(&of_blocks, num_stages, fits));
     }
 }
@@ -77,10 +77,10 @@ fn the_maximum_comes_before_evenness_where_memory_binds() {
     let of_blocks = [1, 1, 1, 1, 1, 1, 1, 3, 2, 1];
     let allowed = [[0..6, 6..9, 9..10], [0..7, 7..8, 8..10]];
     let fits = |stage: usize, blocks: Range<usize>| allowed.iter().any(|stages| stages[stage] == blocks);
-    assert_eq!(weights(&of_blocks).smallest_maximum(3), 5);
-    assert_eq!(minimax(&weights(&of_blocks), 3, fits), Some(vec![6, 3, 1]));
+    assert_eq!(minimax(&weights(&of_blocks), 3, |_, _| true, |_, _| true), Some(vec![5, 3, 2]));
+    assert_eq!(minimax(&weights(&of_blocks), 3, |_, _| true, fits), Some(vec![6, 3, 1]));
     let only_second = |stage: usize, blocks: Range<usize>| allowed[1][stage] == blocks;
-    assert_eq!(minimax(&weights(&of_blocks), 3, only_second), Some(vec![7, 1, 2]));
+    assert_eq!(minimax(&weights(&of_blocks), 3, |_, _| true, only_second), Some(vec![7, 1, 2]));
 }
 
 /// Windows hold exactly the cuts of the splits up to the cap, and are empty somewhere if there is none.
@@ -98,7 +98,8 @@ fn windows_hold_every_split_up_to_the_cap_and_no_more() {
                         stages.iter().all(|blocks| of_blocks[blocks.clone()].iter().sum::<u64>() <= cap)
                     })
                     .collect();
-                let windows = weights.windows(num_stages, u128::from(cap));
+                let is_light = |_, blocks| weights.sum(blocks) <= u128::from(cap);
+                let windows = windows(of_blocks.len(), num_stages, is_light);
                 assert_eq!(windows.iter().any(RangeInclusive::is_empty), splits.is_empty());
                 for stage in (0..num_stages).filter(|_| !splits.is_empty()) {
                     let starts = splits.iter().map(|stages| stages[stage].start);
@@ -113,8 +114,8 @@ fn windows_hold_every_split_up_to_the_cap_and_no_more() {
 #[test]
 fn absurd_weights_do_not_overflow() {
     let chain = [u64::MAX; 5];
-    assert_eq!(minimax(&weights(&chain), 2, |_, _| true), Some(vec![2, 3]));
-    assert_eq!(minimax(&weights(&chain), 2, |_, _| false), None);
+    assert_eq!(minimax(&weights(&chain), 2, |_, _| true, |_, _| true), Some(vec![2, 3]));
+    assert_eq!(minimax(&weights(&chain), 2, |_, _| true, |_, _| false), None);
 }
 
 /// A thousand blocks on 64 stages look at the windows, not at the half million ranges of each stage.
@@ -128,8 +129,8 @@ fn a_thousand_blocks_need_few_looks() {
             num_looks.set(num_looks.get() + 1);
             blocks.len() <= blocks_max
         };
-        let split =
-            minimax(&weights(&of_blocks), 64, fits).expect("64 stages of 16 blocks have room for 1000");
+        let split = minimax(&weights(&of_blocks), 64, |_, _| true, fits)
+            .expect("64 stages of 16 blocks have room for 1000");
         let sums = stages(&split).into_iter().map(|blocks| of_blocks[blocks].iter().sum::<u64>());
         assert_eq!(sums.max(), Some(wanted));
         assert!(split.iter().all(|&blocks| blocks <= blocks_max));

@@ -153,35 +153,38 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Which nodes have ended, and what keeps the others.
+/// Which nodes have ended, and who waits for the others.
+///
+/// A node waits for what it needs itself, one node at a time, and is then ready; a ring ends when all of it is. Were each
+/// member to watch the needs of all, the gradient norm of `p` ranks would take `p^3` looks.
 struct Execution {
     ended: Vec<bool>,
+    /// `[node]`: whether it is issued and all that it waits for itself has ended.
+    ready: Vec<bool>,
     /// `[node]`: the nodes that wait for it, as a list: the first, and the next of each.
     first_waiting: Vec<Option<u32>>,
     next_waiting: Vec<Option<u32>>,
-    /// `[node]`: the node that it waits for, and the member of its own ring that does.
-    waits_for: Vec<Option<(u32, u32)>>,
 }
 
 impl Execution {
     fn new(num_nodes: usize) -> Self {
         Self {
             ended: vec![false; num_nodes],
+            ready: vec![false; num_nodes],
             first_waiting: vec![None; num_nodes],
             next_waiting: vec![None; num_nodes],
-            waits_for: vec![None; num_nodes],
         }
     }
 
     /// Runs those of the nodes that can, and then everything that waited for them or is issued after them.
     fn run_from(&mut self, graph: &Graph<'_>, mut to_try: Vec<u32>) {
         while let Some(node) = to_try.pop() {
-            if self.ended[node as usize] {
+            if let Some(wait) = self.unended_wait(graph, node) {
+                self.next_waiting[node as usize] = self.first_waiting[wait as usize].replace(node);
                 continue;
             }
-            if let Some((member, wait)) = self.obstacle(graph, node) {
-                self.waits_for[node as usize] = Some((member, wait));
-                self.next_waiting[node as usize] = self.first_waiting[wait as usize].replace(node);
+            self.ready[node as usize] = true;
+            if graph.ring(node).any(|member| !self.ready[member as usize]) {
                 continue;
             }
             for member in graph.ring(node) {
@@ -200,10 +203,14 @@ impl Execution {
         }
     }
 
-    /// A wait that has not ended, of the node or one that ends together with it.
+    /// A node that this one itself waits for and that has not ended.
+    fn unended_wait(&self, graph: &Graph<'_>, node: u32) -> Option<u32> {
+        graph.waits(node).find(|&wait| !self.ended[wait as usize])
+    }
+
+    /// A wait that has not ended, of the node or one that ends together with it, and whose it is.
     fn obstacle(&self, graph: &Graph<'_>, node: u32) -> Option<(u32, u32)> {
-        let unended = |member| graph.waits(member).find(|&wait| !self.ended[wait as usize]);
-        graph.ring(node).find_map(|member| Some((member, unended(member)?)))
+        graph.ring(node).find_map(|member| Some((member, self.unended_wait(graph, member)?)))
     }
 
     /// The circle that a stuck node leads into.
@@ -217,11 +224,9 @@ impl Execution {
             }
             seen_at[node as usize] = Some(path.len());
             path.push(node);
-            // A node that was never tried is one that its row never issued.
-            let never_issued = || Some((node, graph.issued_after[node as usize]?));
-            let (member, wait) = self.waits_for[node as usize]
-                .or_else(never_issued)
-                .expect("what is issued has been tried, and is stuck");
+            // A node that its row never issued waits for the compute that would issue it.
+            let (member, wait) =
+                self.obstacle(graph, node).expect("what waits for nothing that is stuck has ended");
             if member != node {
                 // The other end of a transfer is what cannot start; it is part of the story.
                 path.push(member);

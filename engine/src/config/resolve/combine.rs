@@ -3,7 +3,7 @@
 //! Refusal happens here, before any rank, device or network exists, and shows what the combination would cost in this
 //! very run beside those that are allowed.
 
-use pipezero_partition::BreakEven;
+use pipezero_partition::{BreakEven, ElementBytes};
 
 use crate::config::combination::{CombinationTable, Study, num_parameters};
 use crate::config::error::Problem;
@@ -217,13 +217,13 @@ impl<'a> Parts<'a> {
                     1 + zero.prefetch_units
                 }
             },
-            parameter_bytes: match self.precision? {
-                Precision::F32 => 4,
-                Precision::Bf16 | Precision::Fp16(_) => 2,
+            element_bytes: match self.precision? {
+                Precision::F32 => ElementBytes::F32,
+                Precision::Bf16 | Precision::Fp16(_) => ElementBytes::HALF,
             },
-            optimizer_states: match self.optimizer? {
+            num_optimizer_states: match self.optimizer? {
                 OptimizerConfig::AdamW { .. } => 2,
-                OptimizerConfig::Sgd { momentum, .. } => u128::from(*momentum > 0.0),
+                OptimizerConfig::Sgd { momentum, .. } => u64::from(*momentum > 0.0),
             },
         };
         Some(Box::new(rows(&study)))
