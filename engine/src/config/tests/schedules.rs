@@ -58,7 +58,7 @@ fn a_name_that_is_none() {
     check(
         &[("parallel", r#"{"schedule": {"files": "a.csv"}}"#)],
         expect![[r#"
-            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs" or {"file": "..."}, but is an object
+            run.json:6:29: unknown key `parallel.schedule.files`; did you mean `file`?
         "#]],
     );
 }
@@ -214,6 +214,51 @@ fn a_file_is_read_from_the_run_files_folder() {
     };
     assert_eq!((path, found.as_ref()), (&home.path("order.csv"), &order));
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (2, 1));
+}
+
+/// The object's own mistakes are told at its keys.
+#[test]
+fn a_file_is_named_by_a_string() {
+    for (schedule, expected) in [
+        (
+            r#"{"file": 3}"#,
+            expect![[r#"
+            run.json:6:37: `parallel.schedule.file` must be a string, but is 3
+        "#]],
+        ),
+        (
+            r#"{"file": null}"#,
+            expect![[r#"
+            run.json:6:37: `parallel.schedule.file` must be a string, but is null
+        "#]],
+        ),
+        (
+            r#"{"files": "a.csv"}"#,
+            expect![[r#"
+            run.json:6:29: unknown key `parallel.schedule.files`; did you mean `file`?
+        "#]],
+        ),
+        (
+            r#"{"file": "a.csv", "group_size": 2}"#,
+            expect![[r#"
+            run.json:6:46: unknown key `parallel.schedule.group_size`; remove it; docs/run-file.md lists every key
+        "#]],
+        ),
+        (
+            "{}",
+            expect![[r#"
+            run.json:6:28: `parallel.schedule.file` is missing: an object here names a file; write {"file": "..."}
+        "#]],
+        ),
+        (
+            "3",
+            expect![[r#"
+            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs" or {"file": "..."}, but is 3
+        "#]],
+        ),
+    ] {
+        check(&[("parallel", &format!(r#"{{"schedule": {schedule}}}"#))], expected);
+    }
 }
 
 /// A V: rank 0 has the first stage and the last.
