@@ -76,16 +76,38 @@ impl ComputeOrder {
     /// Gradients are summed in that order, so results are bit-identical over all orders that ascend. Every generator's
     /// does; a file may do otherwise.
     pub fn is_ascending(&self) -> bool {
+        self.first_descending().is_none()
+    }
+
+    /// The first backward, rank by rank, that comes after one of a later micro-batch; none if the order ascends
+    /// ([`ComputeOrder::is_ascending`]).
+    pub fn first_descending(&self) -> Option<StageAction> {
         use ComputeKind::{Backward, BackwardInput, BackwardWeight};
-        let ascends = |kinds: [ComputeKind; 2]| {
-            // The micro-batch that each stage ran last; a stage lies on one rank.
-            let mut last = vec![None; self.placement.num_stages()];
-            let mut of_kind = self.rows.iter().flatten().filter(|action| kinds.contains(&action.kind));
-            of_kind.all(|action| {
-                last[action.stage.index()].replace(action.micro_batch) < Some(action.micro_batch)
+        // `[stage]`: the micro-batch that each ran last, of input and of weight gradients; a stage lies on one rank.
+        let mut last = vec![[None; 2]; self.placement.num_stages()];
+        let mut descends = |action: &StageAction| {
+            let kinds = [[Backward, BackwardInput], [Backward, BackwardWeight]];
+            let mut of_kinds = kinds.iter().zip(&mut last[action.stage.index()]);
+            of_kinds.any(|(kinds, last)| {
+                kinds.contains(&action.kind)
+                    && last.replace(action.micro_batch).is_some_and(|last| last >= action.micro_batch)
             })
         };
-        ascends([Backward, BackwardInput]) && ascends([Backward, BackwardWeight])
+        self.rows.iter().flatten().find(|action| descends(action)).copied()
+    }
+
+    /// The first micro-batch alone, in the same order on the same ranks: what a step of one micro-batch runs.
+    ///
+    /// Micro-batches need nothing of each other, so it runs if the whole order does.
+    pub fn first_micro_batch(&self) -> Self {
+        let of_first = |row: &Vec<StageAction>| {
+            row.iter().filter(|action| action.micro_batch == MicroBatch(0)).copied().collect()
+        };
+        Self {
+            placement: self.placement.clone(),
+            num_micro_batches: 1,
+            rows: self.rows.iter().map(of_first).collect(),
+        }
     }
 
     /// The largest number of micro-batches in flight on a stage: forward begun, backward (or `W`) not ended.

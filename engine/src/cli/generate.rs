@@ -7,7 +7,10 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::failure::{Failure, NothingLearnt};
-use crate::config::{ReductionPolicy, ResidencyConfig, Run, RunFile, World, ZeroLevel};
+use crate::config::{
+    BatchConfig, ConfigErrors, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig, World,
+    ZeroLevel,
+};
 use crate::data::{BatchSource, NoBatches};
 use crate::engine::Engine;
 use crate::generation::{Generation, Sampling};
@@ -58,31 +61,40 @@ fn temperature(text: &str) -> Result<f64, String> {
     }
 }
 
-/// One sequence at a time runs through the same pipeline; more data ranks would only repeat it.
-const ONE_SEQUENCE: [&str; 4] = [
-    "parallel.data=1",
-    "train_batch_size=1",
-    "train_micro_batch_size_per_gpu=1",
-    "gradient_accumulation_steps=1",
-];
+/// The run on one data rank, which is all that one sequence at a time has use for. Its micro-batches stay as many as they
+/// were, since a schedule file is an order of so many; [`of_one_sequence`] leaves one of them.
+fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
+    let (run, _) = file.resolve(World::this_host())?;
+    let num_micro_batches = run.batch.num_micro_batches;
+    file.set(&[
+        "parallel.data=1".to_owned(),
+        "train_micro_batch_size_per_gpu=1".to_owned(),
+        format!("gradient_accumulation_steps={num_micro_batches}"),
+        format!("train_batch_size={num_micro_batches}"),
+    ])
+}
 
-/// What bounds and shards training says nothing of one data rank that only reads its weights, and must not refuse it.
-fn without_training(mut run: Run) -> Run {
+/// What bounds and shards training says nothing of a rank that only reads its weights, and must not refuse it.
+fn of_one_sequence(mut run: Run) -> Run {
     run.memory_bytes = None;
     run.zero.level = ZeroLevel::Zero0;
     run.zero.reduce = ReductionPolicy::Last;
     run.zero.resident_units = ResidencyConfig::Strict;
+    run.batch = BatchConfig { train_batch_size: 1, micro_batch_size: 1, num_micro_batches: 1 };
+    if let ScheduleConfig::File { order, .. } = &mut run.parallel.schedule {
+        *order = Arc::new(order.first_micro_batch());
+    }
     run
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
-    let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?.set(&ONE_SEQUENCE.map(str::to_owned))?;
+    let file = on_one_data_rank(RunFile::load(&directory.file(RunDir::RUN_FILE))?)?;
     let (run, _) = file.resolve(World::this_host())?;
     if run.model.gpt().is_none() {
         return Err(NothingLearnt("generate").into());
     }
-    let run = without_training(run);
+    let run = of_one_sequence(run);
     let nothing: Arc<dyn BatchSource> = Arc::new(NoBatches);
     let mut engine = Engine::for_inference(Plan::new(run)?, nothing)?;
     engine.load(&directory.file(RunDir::WEIGHTS))?;

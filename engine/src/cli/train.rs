@@ -14,9 +14,9 @@ use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, count, counted};
-use crate::config::World;
+use crate::config::{Run, RunFile, ScheduleConfig, World};
 use crate::plan::Plan;
-use crate::training::{RunDir, Summary, Training};
+use crate::training::{RunDir, RunDirError, Summary, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ Examples:
   pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 --overwrite
   pipezero train run.json --set bf16.enabled=true --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the file as it ran), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned). Ctrl-C ends after the step and saves all of them.";
+The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned). Ctrl-C ends after the step and saves all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let training = Training::new(plan)?;
     // Only now that everything else is known to work is a directory made or replaced.
     let directory = RunDir::create(&out, args.overwrite)?;
-    directory.write(RunDir::RUN_FILE, &file.effective_json())?;
+    record(&directory, &file, training.plan().run())?;
     let interrupted = stop_after_the_step_on_ctrl_c();
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.gpt().is_some();
@@ -74,6 +74,14 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(format_args!("try: pipezero generate {path} --prompt 'fn main'"));
     }
     Ok(())
+}
+
+/// Writes what runs. The schedule comes first, so that a run file never names one that is not there.
+fn record(directory: &RunDir, file: &RunFile, run: &Run) -> Result<(), RunDirError> {
+    if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
+        directory.write(RunDir::SCHEDULE, &order.to_csv())?;
+    }
+    directory.write(RunDir::RUN_FILE, &file.effective_json(RunDir::SCHEDULE))
 }
 
 fn default_directory(run_file: &Path) -> PathBuf {

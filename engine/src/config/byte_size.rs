@@ -2,7 +2,9 @@
 
 use schemars::{Schema, json_schema};
 
-use super::kind::Kind;
+use super::error::Problem;
+use super::findings::Place;
+use super::kind::{self, Kind};
 use super::source::{Node, Value};
 
 /// Bytes.
@@ -40,25 +42,41 @@ impl Kind for ByteSize {
     fn read(node: &Node) -> Option<Self> {
         match &node.value {
             Value::Number(_) => u64::read(node).map(Self),
-            Value::String(text) => parse(text).map(Self),
+            Value::String(text) => parse(text)?.map(Self),
             _ => None,
+        }
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        match &node.value {
+            Value::String(text) => {
+                parse(text)?;
+                Some(kind::rule(
+                    place,
+                    &format!("\"{text}\""),
+                    "sizes end at 2^64 - 1 bytes",
+                    "use a smaller one",
+                ))
+            }
+            _ => u64::fault(node, place),
         }
     }
 }
 
-/// Digits with an optional fraction, then a unit in any case. A part of a byte is dropped.
-fn parse(text: &str) -> Option<u64> {
+/// Digits with an optional fraction, then a unit in any case. A part of a byte is dropped. The outer `None` is no size, the
+/// inner one a size that is too large.
+fn parse(text: &str) -> Option<Option<u64>> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start();
     let (_, scale) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
     match number.parse::<u64>() {
-        Ok(whole) => whole.checked_mul(scale),
+        Ok(whole) => Some(whole.checked_mul(scale)),
         Err(_) if number.starts_with('.') || number.ends_with('.') => None,
         Err(_) => {
             let bytes = number.parse::<f64>().ok()? * scale as f64;
-            (bytes < u64::MAX as f64).then_some(bytes as u64)
+            Some((bytes < u64::MAX as f64).then_some(bytes as u64))
         }
     }
 }
@@ -83,15 +101,17 @@ mod tests {
             ("1TiB", 1 << 40),
             ("7kB", 7000),
         ] {
-            assert_eq!(parse(text), Some(bytes), "{text}");
+            assert_eq!(parse(text), Some(Some(bytes)), "{text}");
         }
     }
 
     #[test]
     fn anything_else_is_no_size() {
-        let overflow = "18446744073709551615KiB";
-        for text in ["", "GiB", "-1", "1.GB", ".5GB", "1..5GB", "80G", "80 Gi B", "8e9", "many", overflow] {
+        for text in ["", "GiB", "-1", "1.GB", ".5GB", "1..5GB", "80G", "80 Gi B", "8e9", "many"] {
             assert_eq!(parse(text), None, "{text}");
+        }
+        for text in ["18446744073709551615KiB", "18446744073709551616", "19000000000.5GB"] {
+            assert_eq!(parse(text), Some(None), "{text}");
         }
     }
 }

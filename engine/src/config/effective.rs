@@ -1,4 +1,5 @@
-//! The run file as it ran: with its overrides, and with paths that hold wherever the file is moved to.
+//! The run file as it ran: with its overrides, and with paths that hold wherever the file is moved to. A schedule file,
+//! unlike a text, is small and says what the run is, so a copy goes along.
 
 use std::path::Path;
 
@@ -8,13 +9,15 @@ use super::run_file::RunFile;
 use super::source::{Node, Value};
 
 impl RunFile {
-    /// The file as JSON, every `--set` applied and every path absolute.
-    pub fn effective_json(&self) -> String {
+    /// The file as JSON, every `--set` applied and the paths of texts absolute. A schedule file is named
+    /// `schedule_file`: the copy of it that is kept beside this one.
+    pub fn effective_json(&self, schedule_file: &str) -> String {
         let mut json = to_json(self.root());
-        for pointer in ["/data/text", "/parallel/schedule/file"] {
-            if let Some(paths) = json.pointer_mut(pointer) {
-                make_absolute(paths, self.folder());
-            }
+        if let Some(paths) = json.pointer_mut("/data/text") {
+            make_absolute(paths, self.folder());
+        }
+        if let Some(path) = json.pointer_mut("/parallel/schedule/file") {
+            *path = Json::String(schedule_file.to_owned());
         }
         let mut text =
             serde_json::to_string_pretty(&json).expect("a run file has string keys and finite depth");
@@ -50,16 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overrides_are_applied_and_paths_made_absolute() {
+    fn overrides_are_applied_and_paths_hold_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.json");
         std::fs::write(&path, r#"{"steps": 3, "data": {"text": ["a.txt", "/b.txt"]}, "parallel": {"schedule": {"file": "c.csv"}}}"#).unwrap();
         let file = RunFile::load(&path).unwrap().set(&["steps=5".to_owned(), "seed=1e3".to_owned()]).unwrap();
-        let json: Json = serde_json::from_str(&file.effective_json()).unwrap();
+        let json: Json = serde_json::from_str(&file.effective_json("copy.csv")).unwrap();
         assert_eq!(json["steps"], 5);
         assert_eq!(json["seed"], 1000.0);
         assert_eq!(json["data"]["text"][0], folder.path().join("a.txt").display().to_string());
         assert_eq!(json["data"]["text"][1], "/b.txt");
-        assert_eq!(json["parallel"]["schedule"]["file"], folder.path().join("c.csv").display().to_string());
+        assert_eq!(json["parallel"]["schedule"]["file"], "copy.csv");
     }
 }

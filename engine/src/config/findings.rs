@@ -2,7 +2,10 @@
 
 use super::error::{ConfigError, Problem};
 use super::notice::Notice;
-use super::source::Span;
+use super::source::{Span, shorten};
+
+/// Characters of a number that a message shows digit by digit: as many as the largest whole number has.
+const LONGEST_NUMBER: usize = 20;
 
 /// What is told about a file while it is read and resolved.
 #[derive(Debug, Default)]
@@ -25,7 +28,12 @@ impl Findings {
         rule: impl Into<String>,
         repair: impl Into<String>,
     ) {
-        let problem = Problem::Rule { value: value.to_string(), rule: rule.into(), repair: repair.into() };
+        let mut value = value.to_string();
+        // The decimal digits of 1e300 would fill lines; such a number is repeated as it was written.
+        if value.len() > LONGEST_NUMBER && value.parse::<f64>().is_ok() {
+            value = place.written();
+        }
+        let problem = Problem::Rule { value, rule: rule.into(), repair: repair.into() };
         self.error(place, problem);
     }
 
@@ -66,4 +74,11 @@ impl Findings {
 pub(crate) struct Place {
     pub(crate) path: String,
     pub(crate) span: Span,
+}
+
+impl Place {
+    /// What stands there, as it was written.
+    pub(crate) fn written(&self) -> String {
+        shorten(&self.span.source.text[self.span.start..self.span.end])
+    }
 }

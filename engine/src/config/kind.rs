@@ -2,7 +2,11 @@
 
 use schemars::{Schema, json_schema};
 
-use super::source::{Node, Value};
+use super::error::Problem;
+use super::findings::Place;
+use super::nearest::nearest;
+use super::source::{Node, Span, Value, join, shorten};
+use super::whole_number::{self, NotWhole};
 
 /// A type of value.
 pub(crate) trait Kind: Sized {
@@ -14,10 +18,21 @@ pub(crate) trait Kind: Sized {
 
     /// The value, or `None` where it has another type.
     fn read(node: &Node) -> Option<Self>;
+
+    /// What is wrong, and where, with a value that could not be read although it is of this type as a reader sees it: a
+    /// number out of range, an object with a wrong key. `None` where it has another type.
+    fn fault(_node: &Node, _place: &Place) -> Option<(Place, Problem)> {
+        None
+    }
 }
 
-/// Whole numbers may be spelled `8`, `8.0` or `8e0`, since JSON knows one type of number. Beyond 2^53 only plain
-/// digits are exact.
+/// A fault of the value itself.
+pub(crate) fn rule(place: &Place, value: &str, rule: &str, repair: &str) -> (Place, Problem) {
+    let problem = Problem::Rule { value: shorten(value), rule: rule.to_owned(), repair: repair.to_owned() };
+    (place.clone(), problem)
+}
+
+/// Whole numbers may be spelled `8`, `8.0` or `8e0`, since JSON knows one type of number.
 impl Kind for u64 {
     fn expected() -> String {
         "a whole number".to_owned()
@@ -28,12 +43,24 @@ impl Kind for u64 {
     }
 
     fn read(node: &Node) -> Option<Self> {
-        const EXACT: f64 = 9_007_199_254_740_992.0;
         let Value::Number(text) = &node.value else { return None };
-        text.parse().ok().or_else(|| {
-            let value: f64 = text.parse().ok()?;
-            (value.fract() == 0.0 && (0.0..=EXACT).contains(&value)).then_some(value as u64)
-        })
+        whole_number::read(text).ok()
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        let Value::Number(text) = &node.value else { return None };
+        match whole_number::read(text).err()? {
+            NotWhole::Fraction => None,
+            NotWhole::Negative => {
+                Some(rule(place, text, "it must not be negative", "write it without a sign"))
+            }
+            NotWhole::TooLarge => Some(rule(
+                place,
+                text,
+                "whole numbers end at 2^64 - 1, which is 18446744073709551615",
+                "use a smaller one",
+            )),
+        }
     }
 }
 
@@ -48,6 +75,10 @@ impl Kind for usize {
 
     fn read(node: &Node) -> Option<Self> {
         u64::read(node).and_then(|value| value.try_into().ok())
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        u64::fault(node, place)
     }
 }
 
@@ -64,6 +95,11 @@ impl Kind for f64 {
     fn read(node: &Node) -> Option<Self> {
         let Value::Number(text) = &node.value else { return None };
         text.parse().ok().filter(|value: &f64| value.is_finite())
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        let Value::Number(text) = &node.value else { return None };
+        Some(rule(place, text, "numbers end at 1.8e308, on either side of 0", "use one nearer to 0"))
     }
 }
 
@@ -116,6 +152,13 @@ impl<T: Kind> Kind for Vec<T> {
             _ => None,
         }
     }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        let Value::Array(elements) = &node.value else { return None };
+        let unread = elements.iter().enumerate().find(|(_, element)| T::read(element).is_none());
+        let (index, element) = unread?;
+        T::fault(element, &Place { path: format!("{}[{index}]", place.path), span: element.span.clone() })
+    }
 }
 
 impl Kind for (f64, f64) {
@@ -132,6 +175,10 @@ impl Kind for (f64, f64) {
             [first, second] => Some((*first, *second)),
             _ => None,
         }
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        Vec::<f64>::fault(node, place)
     }
 }
 
@@ -167,6 +214,10 @@ impl<T: Kind> Kind for Auto<T> {
             _ => T::read(node).map(Self::Value),
         }
     }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        T::fault(node, place)
+    }
 }
 
 /// Either of two types.
@@ -187,6 +238,10 @@ impl<A: Kind, B: Kind> Kind for Either<A, B> {
 
     fn read(node: &Node) -> Option<Self> {
         A::read(node).map(Self::First).or_else(|| B::read(node).map(Self::Second))
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        A::fault(node, place).or_else(|| B::fault(node, place))
     }
 }
 
@@ -216,5 +271,26 @@ impl Kind for FileName {
             },
             _ => None,
         }
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        let Value::Object(entries) = &node.value else { return None };
+        let at = |key: &str, span: &Span| Place { path: join(&place.path, key), span: span.clone() };
+        if let Some(entry) = entries.iter().find(|entry| entry.key != "file") {
+            let nearest = nearest(&entry.key, std::iter::once("file")).map(str::to_owned);
+            return Some((at(&entry.key, &entry.key_span), Problem::UnknownKey { nearest }));
+        }
+        Some(match entries.first() {
+            Some(entry) => {
+                let found = entry.node.describe();
+                let problem = Problem::WrongType { expected: String::expected(), found };
+                (at("file", &entry.node.span), problem)
+            }
+            None => {
+                let rule = "an object here names a file".to_owned();
+                let problem = Problem::Missing { rule, repair: format!("write {}", Self::expected()) };
+                (at("file", &node.span), problem)
+            }
+        })
     }
 }

@@ -22,6 +22,7 @@ mod schema;
 mod section;
 mod set;
 mod source;
+mod whole_number;
 mod words;
 
 pub mod resolved;

@@ -192,7 +192,10 @@ impl<'a> Object<'a> {
         let state = match T::read(&entry.node) {
             Some(value) => State::Given(value),
             None => {
-                findings.error(&place, wrong_type(&T::expected(), &entry.node));
+                let fault = T::fault(&entry.node, &place);
+                let (at, problem) =
+                    fault.unwrap_or_else(|| (place.clone(), wrong_type(&T::expected(), &entry.node)));
+                findings.error(&at, problem);
                 State::Invalid
             }
         };

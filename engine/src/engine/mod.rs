@@ -108,7 +108,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// Takes note of whether a step overflowed, and tells of every step that was left out.
+    /// Takes note of whether a step overflowed. That it was left out is for the reader of its report to tell, or it would be
+    /// told twice; what became of the scale is logged.
     fn update_loss_scale(&mut self, step: u64, overflowed: bool) -> Result<(), EngineError> {
         let Some(scaler) = &mut self.loss_scaler else { return Ok(()) };
         let scale = scaler.scale();
@@ -116,10 +117,15 @@ impl Engine {
         match (overflowed, change) {
             (_, ScaleChange::Exhausted) => return Err(EngineError::LossScale { step, scale }),
             (true, ScaleChange::To(next)) => {
-                tracing::warn!(step, scale, next, "a gradient overflowed: step left out, loss scale lowered");
+                tracing::debug!(
+                    step,
+                    scale,
+                    next,
+                    "a gradient overflowed: step left out, loss scale lowered"
+                );
             }
             (true, ScaleChange::Kept) => {
-                tracing::warn!(step, scale, "a gradient overflowed: step left out, loss scale kept");
+                tracing::debug!(step, scale, "a gradient overflowed: step left out, loss scale kept");
             }
             (false, ScaleChange::To(next)) => tracing::info!(step, scale, next, "loss scale raised"),
             (false, ScaleChange::Kept) => {}

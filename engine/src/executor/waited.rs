@@ -7,14 +7,14 @@ use pipezero_schedule::Lane;
 /// Times in which the compute lane of a rank stood still.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waited {
-    /// For gathers of weights that nothing hid.
+    /// For gathers of weights that nothing hid, those after the optimizer's step included.
     pub(crate) gathers: Duration,
     /// For reductions of gradients that nothing hid.
     pub(crate) reductions: Duration,
     /// For neighbouring stages: the pipeline's bubble and transfers that nothing hid, which cannot be told apart from
     /// one side.
     pub(crate) stages: Duration,
-    /// For the other ranks at the end of the step.
+    /// For the other ranks in the tail of the step: the tied weight's gradient, the gradient norm and the loss.
     pub(crate) tail: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Waited {
         }
     }
 
-    /// For collectives over the data ranks during the step.
+    /// For gathers and reductions over the data ranks, from the first forward to the end of the tail.
     pub(crate) fn exposed(self) -> Duration {
         self.gathers + self.reductions
     }

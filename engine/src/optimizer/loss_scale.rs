@@ -1,9 +1,10 @@
 //! The scale of the loss in fp16: large enough that small gradients survive, small enough that large ones do not
 //! overflow.
 //!
-//! DeepSpeed's rule (`runtime/fp16/loss_scaler.py`): a step whose gradients overflow is left out, and after
-//! `hysteresis` of them the scale is halved; after `window` steps without overflow it is doubled. Source of the method:
-//! Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740, section 3.2.
+//! DeepSpeed's rule (`runtime/fp16/loss_scaler.py`): a step whose gradients overflow is left out, and from the
+//! `hysteresis`-th of them on each halves the scale; `window + 1` steps without overflow double it, and then every
+//! further `window`. Source of the method: Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740, section
+//! 3.2.
 
 use crate::config::{LossScaling, Precision};
 
@@ -12,7 +13,7 @@ use crate::config::{LossScaling, Precision};
 pub struct LossScaler {
     scaling: LossScaling,
     scale: f64,
-    /// Overflows until the next one halves the scale.
+    /// Overflows until the scale is halved, the one that halves it counted.
     hysteresis_left: u32,
     /// Steps done, and the last one that overflowed; -1 before there was one, as the window starts with step 0.
     step: i64,

@@ -211,7 +211,7 @@ fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
             unit.is_persistent = is_table_persistent;
             continue;
         }
-        let largest = unit.unit.entries().iter().map(|entry| entry.range.len() as u64).max().unwrap_or(0);
+        let largest = unit.largest_parameter();
         let own = unit.unit.num_parameters() as u64;
         let fits = num_elements + own <= run.zero.model_persistence_threshold;
         if largest <= run.zero.param_persistence_threshold && fits {

@@ -65,6 +65,13 @@ pub struct PlannedUnit {
     pub is_persistent: bool,
 }
 
+impl PlannedUnit {
+    /// Elements of its largest parameter, which decides whether it persists.
+    pub(crate) fn largest_parameter(&self) -> u64 {
+        self.unit.entries().iter().map(|entry| entry.range.len() as u64).max().unwrap_or(0)
+    }
+}
+
 /// What every rank will do.
 #[derive(Clone, Debug)]
 pub struct Plan {

@@ -38,6 +38,15 @@ pub enum Remark {
         /// What makes them persist.
         threshold: u64,
     },
+    /// A threshold is set, and no unit persists by it.
+    NothingPersists {
+        /// The threshold of a parameter.
+        threshold: u64,
+        /// The least that it would have to be: the largest parameter of the unit for which that is smallest.
+        smallest: u64,
+        /// The unit's first layer.
+        layer: String,
+    },
 }
 
 impl fmt::Display for Remark {
@@ -62,6 +71,12 @@ impl fmt::Display for Remark {
                 "warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter is larger than {threshold}, so \
                  all {num_units} units ({num_elements} elements) stay gathered all step and ZeRO-3 has no weights left to \
                  shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold"
+            ),
+            Self::NothingPersists { threshold, smallest, layer } => write!(
+                f,
+                "warning: `zero_optimization.stage3_param_persistence_threshold`: no unit persists: every one has a parameter \
+                 larger than {threshold}, at least {smallest} (in the unit that begins with {layer}); small parameters alone would save nothing, \
+                 since a unit is gathered in one message; use {smallest} or more, or 0"
             ),
         }
     }
@@ -109,7 +124,20 @@ impl Plan {
                 threshold: self.run.zero.param_persistence_threshold,
             });
         }
+        remarks.extend(self.nothing_persists());
         remarks
+    }
+
+    /// That a threshold is too low for every unit. One that the model's threshold stops is another matter.
+    fn nothing_persists(&self) -> Option<Remark> {
+        let threshold = self.run.zero.param_persistence_threshold;
+        if self.run.zero.level != ZeroLevel::Zero3 || threshold == 0 {
+            return None;
+        }
+        let units = self.units.iter().map(|unit| (unit.largest_parameter(), unit));
+        let (smallest, unit) = units.min_by_key(|(largest, _)| *largest)?;
+        let layer = self.graph.layer(unit.layers.start).name.clone();
+        (smallest > threshold).then_some(Remark::NothingPersists { threshold, smallest, layer })
     }
 
     /// What stays gathered of every stage, where the run asks for it: none is said too, as the threshold may be too low.

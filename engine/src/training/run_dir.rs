@@ -1,4 +1,4 @@
-//! The folder that a run leaves: its run file, metrics, weights and summary. Never overwritten unasked.
+//! The folder that a run leaves: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -58,8 +58,10 @@ pub enum Place {
 }
 
 impl RunDir {
-    /// The run file as it ran, with its overrides and absolute paths.
+    /// The run file as it ran, with its overrides; it names texts by absolute paths.
     pub const RUN_FILE: &str = "run.json";
+    /// The order of a run whose schedule is a file, which the run file names: the original may go.
+    pub const SCHEDULE: &str = "schedule.csv";
     /// A line per step and evaluation.
     pub const METRICS: &str = "metrics.jsonl";
     /// The final weights.
@@ -67,8 +69,14 @@ impl RunDir {
     /// Measured figures beside the planned ones.
     pub const SUMMARY: &str = "summary.json";
     /// Everything that a run writes; the last is there only while weights are being written.
-    const FILES: [&str; 5] =
-        [Self::RUN_FILE, Self::METRICS, Self::WEIGHTS, Self::SUMMARY, "weights.safetensors.partial"];
+    const FILES: [&str; 6] = [
+        Self::RUN_FILE,
+        Self::SCHEDULE,
+        Self::METRICS,
+        Self::WEIGHTS,
+        Self::SUMMARY,
+        "weights.safetensors.partial",
+    ];
 
     /// Makes a new folder; with `overwrite` an earlier run's folder is replaced.
     ///

@@ -201,7 +201,7 @@ fn a_schedule_file_is_shown_with_its_mistake() {
     home.write("order.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B2\n");
     home.refuses(&["check", "run.json"], 2, expect![[r#"
         error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 5: `0F2` is missing: every stage runs every micro-batch, forward and backward; add it
+          x `parallel.schedule` is file "order.csv", but it is no schedule: end of row 1: `0F2` is missing: every stage runs every micro-batch, forward and backward; add it
             ,-[run.json:11:44]
          10 |   "evaluation": { "every": 2, "batches": 1 },
          11 |   "parallel": { "pipeline": 2, "schedule": { "file": "order.csv" }, "data": 2 },

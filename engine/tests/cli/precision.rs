@@ -3,7 +3,7 @@
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::Home;
+use crate::command::{Home, Printed};
 
 /// A scale at which the first steps overflow: 2^32, halved at the second overflow and every later one.
 const FP16: &str = r#"fp16={"enabled": true, "initial_scale_power": 32}"#;
@@ -29,6 +29,20 @@ fn skipped_steps_are_said_and_counted() {
     let summary: Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
     assert_eq!((&summary["steps"], &summary["skipped_steps"]), (&Value::from(3), &Value::from(3)));
     assert_eq!(summary["loss_scale"], 2_147_483_648.0);
+}
+
+/// The log says it for those who ask for details, and does not repeat it as a warning.
+#[test]
+fn a_skipped_step_is_told_once() {
+    let home = Home::new();
+    for level in ["warn", "info"] {
+        let args = ["train", "run.json", "--out", "out", "--overwrite", "--set", FP16];
+        let output = home.command(&args).env("PIPEZERO_LOG", level).output().unwrap();
+        let stderr = Printed::new(output, &home.path("")).stderr;
+        let told: Vec<&str> = stderr.lines().filter(|line| line.contains("overflowed")).collect();
+        assert_eq!(told.len(), 3, "one line for each of three steps at {level}: {stderr}");
+        assert!(told.iter().all(|line| line.starts_with("warning: step ")), "{stderr}");
+    }
 }
 
 #[test]

@@ -167,6 +167,30 @@ fn what_persists_is_said_by_stage() {
     assert!(!home.run(&["plan", "run.json", "--set", low]).success().contains("stay gathered"));
 }
 
+/// A unit is one message, so small parameters of large units stay with them; which threshold would do is said.
+#[test]
+fn a_threshold_below_every_unit_is_a_warning_with_the_least_that_is_not() {
+    let home = Home::new();
+    let of = |threshold: u64| {
+        let set = format!("zero_optimization.stage3_param_persistence_threshold={threshold}");
+        let printed = home.run(&["plan", "run.json", "--set", &set]);
+        let lines: Vec<&str> =
+            printed.stderr.lines().filter(|line| line.contains("no unit persists")).collect();
+        (lines.join("\n"), printed.stdout.contains("stay gathered"))
+    };
+    let (told, persists) = of(10);
+    expect!["warning: `zero_optimization.stage3_param_persistence_threshold`: no unit persists: every one has a parameter larger than 10, at least 1024 (in the unit that begins with wpe); small parameters alone would save nothing, since a unit is gathered in one message; use 1024 or more, or 0"].assert_eq(&told);
+    assert!(!persists);
+    let low = "zero_optimization.stage3_param_persistence_threshold=10";
+    let train = home.run(&["train", "run.json", "--out", "out", "--set", low]);
+    assert_eq!(train.stderr.matches(&told).count(), 1, "{}", train.stderr);
+    let least: u64 = told.rsplit_once("use ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(!of(least - 1).1);
+    // With the number that is named a unit persists, and nothing is warned of; nor is it where none was asked for.
+    assert_eq!(of(least), (String::new(), true));
+    assert_eq!(of(0), (String::new(), false));
+}
+
 #[test]
 fn nothing_left_to_shard_is_a_warning_with_the_count() {
     let home = Home::new();

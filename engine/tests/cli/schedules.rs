@@ -62,6 +62,36 @@ fn a_schedule_from_a_file_trains_as_the_one_it_came_from() {
     assert_eq!(weights(FROM_FILE, "file"), weights(SCHEDULES[3], "named"));
 }
 
+/// The run directory holds all that the run is, but for its text: the order that it ran is copied.
+#[test]
+fn a_run_directory_outlives_its_schedule_file() {
+    let home =
+        Home::with(&[("\"data\": 2 }", "\"data\": 2, \"schedule\": {\"file\": \"orders/own.csv\"} }")]);
+    std::fs::create_dir(home.path("orders")).unwrap();
+    // As a spreadsheet program may write it.
+    home.write("orders/own.csv", "\u{feff}0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,\r\n\r\n");
+    home.run(&["train", "run.json", "--out", "first"]).success();
+    std::fs::remove_dir_all(home.path("orders")).unwrap();
+    let stored: serde_json::Value = serde_json::from_str(&home.read("first/run.json")).unwrap();
+    assert_eq!(stored["parallel"]["schedule"]["file"], "schedule.csv");
+    assert_eq!(home.read("first/schedule.csv"), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    std::fs::rename(home.path("first"), home.path("out")).unwrap();
+    home.run(&["eval", "out"]).success();
+    let generate = ["generate", "out", "--prompt", "the c", "--max-tokens", "4"];
+    // What three steps teach is no text yet.
+    let generated = home.command(&generate).output().unwrap();
+    assert!(generated.status.success() && generated.stdout.starts_with(b"the c"), "{generated:?}");
+    // The stored file trains to the same weights, into its own folder too.
+    let weights = || std::fs::read(home.path("out").join("weights.safetensors")).unwrap();
+    let first = weights();
+    home.run(&["train", "out/run.json", "--out", "out", "--overwrite"]).success();
+    assert_eq!(weights(), first);
+    // A run without a schedule file leaves none behind.
+    let named = ["--set", r#"parallel={"pipeline": 2, "data": 2}"#];
+    home.run(&[&["train", "out/run.json", "--out", "out", "--overwrite"], &named[..]].concat()).success();
+    assert!(!home.path("out/schedule.csv").exists());
+}
+
 #[test]
 fn plan_says_which_stages_a_rank_has() {
     let home = Home::new();
@@ -165,7 +195,7 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     let error = refused("check");
     expect![[r#"
         error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0`: input and weight gradients run only as one
+          x `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0` at row 1, column 3: input and weight gradients run only as one
             ,-[run.json:11:55]
          10 |   "evaluation": { "every": 2, "batches": 1 },
          11 |   "parallel": { "pipeline": 2, "data": 2, "schedule": {"file": "order.csv"} },
@@ -185,12 +215,19 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     let order = Arc::new(ComputeOrder::from_csv(&home.read("order.csv")).unwrap());
     run.parallel.schedule = ScheduleConfig::File { path: home.path("order.csv"), order };
     expect!["`parallel.schedule`: 0I0 is half a backward, and input and weight gradients run only as one; write `B` instead of `I` and `W`"].assert_eq(&Plan::new(run).unwrap_err().to_string());
-    // A circle of waits is no mistake of one cell: the check of the program finds it.
+    // So is a circle of waits, at the cell where the lowest rank stops.
     home.write("order.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
-    home.refuses(&["check", "run.json"], 1, expect![[r#"
-        run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
-        run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
-        error: no rank can go on: rank 0 waits at `B u3 m0` for s1>s0, where a message is never sent or finds both receive buffers taken; run producers before consumers and consume in the order of sending
+    home.refuses(&["check", "run.json"], 2, expect![[r#"
+        error: not a valid run, 1 mistake:
+          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0B0`: no rank can go on: it waits for `1B0` at row 2, column 4, which is never reached, or whose message finds
+          | both receive buffers taken; run first what others wait for, and use messages in the order of their sending
+            ,-[run.json:11:55]
+         10 |   "evaluation": { "every": 2, "batches": 1 },
+         11 |   "parallel": { "pipeline": 2, "data": 2, "schedule": {"file": "order.csv"} },
+            :                                                       ^^^^^^^^^^^^^^^^^^^^^
+         12 |   "zero_optimization": { "stage": 3 },
+            `----
+          help: name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
     "#]]);
 }
 
@@ -200,7 +237,7 @@ fn a_file_whose_backwards_do_not_ascend_is_warned_of() {
     home.write("order.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
     let printed = home.run(&["check", "run.json", "--set", "zero_optimization.stage=1"]);
     expect![[r#"
-        run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
+        run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, first at `0B0` at row 1, column 4, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
     "#]].assert_eq(&printed.stderr);
     printed.success();
 }

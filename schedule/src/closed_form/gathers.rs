@@ -1,7 +1,7 @@
 //! All-gathers of a rank in a step.
 
-/// All-gathers of a rank in a step of 1F1B or GPipe when every use has its own: `2 m U` for `U` units that both
-/// forward and backward read.
+/// All-gathers of a rank in a step when every use has its own: `2 m U` for `U` units that both forward and backward read,
+/// whatever schedule and prefetch. A recompute and its backward are one use; a `W` is none.
 pub fn strict_gathers(num_micro_batches: u32, num_units: u32) -> u64 {
     2 * u64::from(num_micro_batches) * u64::from(num_units)
 }

@@ -3,11 +3,10 @@
 //! Actions are sorted and walked beside what must be there, so that neither time nor space depends on the numbers that
 //! a file merely claims.
 
-use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::error::{CsvError, CsvPlace, CsvRule};
+use super::error::{CsvError, CsvPlace, CsvRule, CsvSite};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, StageAction};
 use crate::placement::Placement;
@@ -15,14 +14,10 @@ use crate::placement::Placement;
 /// An action and its place.
 type Placed = (StageAction, CsvPlace);
 
-/// The placement and number of micro-batches of `num_rows` complete rows, none of them empty. Stage and micro-batch
+/// The placement and number of micro-batches of complete rows, none of them empty. Stage and micro-batch
 /// numbers are below the number of actions.
-pub(super) fn check(mut placed: Vec<Placed>, num_rows: usize) -> Result<(Placement, u32), CsvError> {
-    let placement = placement(&placed, num_rows)?;
-    let mut num_columns = vec![0; num_rows];
-    for (_, place) in &placed {
-        num_columns[place.row - 1] = place.column;
-    }
+pub(super) fn check(mut placed: Vec<Placed>) -> Result<(Placement, u32), CsvError> {
+    let placement = placement(&placed)?;
     let num_micro_batches = 1 + placed.iter().map(|(action, _)| action.micro_batch.0).max().unwrap_or(0);
     let trains = placed.iter().any(|(action, _)| action.kind != ComputeKind::Forward);
     // By stage and micro-batch, and of one of these `F`, `B`, `I`, `W`.
@@ -30,7 +25,7 @@ pub(super) fn check(mut placed: Vec<Placed>, num_rows: usize) -> Result<(Placeme
     for pair in placed.windows(2) {
         let [(before, first), (action, place)] = pair else { continue };
         if before == action {
-            return Err(at(*action, *place, CsvRule::Repeated { first: *first }));
+            return Err(CsvError::at(*place, *action, CsvRule::Repeated { first: *first }));
         }
     }
     let mut left = placed.as_slice();
@@ -43,21 +38,15 @@ pub(super) fn check(mut placed: Vec<Placed>, num_rows: usize) -> Result<(Placeme
             if let Some((kind, halves_of)) = missing(of_pair, trains)? {
                 // Named where the other half stands; what is wholly missing, at the end of its row.
                 let action = StageAction { kind, stage, micro_batch };
-                let rank = placement.rank(stage);
-                let end = CsvPlace { row: rank.index() + 1, column: num_columns[rank.index()] + 1 };
                 let rule = CsvRule::Missing(action);
                 return Err(match halves_of {
-                    Some((half, place)) => at(half, place, rule),
-                    None => CsvError { place: end, cell: String::new(), rule },
+                    Some((half, place)) => CsvError::at(place, half, rule),
+                    None => CsvError { site: CsvSite::RowEnd(placement.rank(stage).index() + 1), rule },
                 });
             }
         }
     }
     Ok((placement, num_micro_batches))
-}
-
-fn at(action: StageAction, place: CsvPlace, rule: CsvRule) -> CsvError {
-    CsvError { place, cell: action.to_string(), rule }
 }
 
 /// What the actions of one stage and micro-batch lack, with the half of a backward that is there.
@@ -66,7 +55,7 @@ fn missing(actions: &[Placed], trains: bool) -> Result<Option<(ComputeKind, Opti
     let full = of_kind(ComputeKind::Backward);
     let (input, weight) = (of_kind(ComputeKind::BackwardInput), of_kind(ComputeKind::BackwardWeight));
     if let (Some((_, full)), Some((half, place))) = (full, input.or(weight)) {
-        return Err(at(half, place, CsvRule::BothBackwards { full }));
+        return Err(CsvError::at(place, half, CsvRule::BothBackwards { full }));
     }
     Ok(match (full, input, weight) {
         _ if of_kind(ComputeKind::Forward).is_none() => Some((ComputeKind::Forward, None)),
@@ -78,20 +67,18 @@ fn missing(actions: &[Placed], trains: bool) -> Result<Option<(ComputeKind, Opti
 }
 
 /// Where each stage lies.
-fn placement(placed: &[Placed], num_rows: usize) -> Result<Placement, CsvError> {
+fn placement(placed: &[Placed]) -> Result<Placement, CsvError> {
     let num_stages = 1 + placed.iter().map(|(action, _)| action.stage.index()).max().unwrap_or(0);
     let mut row_of = vec![None; num_stages];
     for &(action, place) in placed {
         let first_row = *row_of[action.stage.index()].get_or_insert(place.row);
         if first_row != place.row {
-            return Err(at(action, place, CsvRule::TwoRanks { stage: action.stage, first_row }));
+            return Err(CsvError::at(place, action, CsvRule::TwoRanks { stage: action.stage, first_row }));
         }
     }
     let ranks = row_of.iter().enumerate().map(|(stage, row)| {
-        row.map(|row| PipelineRank(row as u32 - 1)).ok_or_else(|| {
-            let place = CsvPlace { row: num_rows + 1, column: 1 };
-            CsvError { place, cell: String::new(), rule: CsvRule::MissingStage(Stage(stage as u32)) }
-        })
+        row.map(|row| PipelineRank(row as u32 - 1))
+            .ok_or(CsvError { site: CsvSite::File, rule: CsvRule::MissingStage(Stage(stage as u32)) })
     });
     let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
     Ok(Placement::new(ranks).expect("every row has an action, so every rank a stage"))

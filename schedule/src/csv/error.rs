@@ -1,17 +1,17 @@
 //! Why a text is not the CSV of a compute order.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 use crate::id::{PipelineRank, Stage};
 use crate::order::StageAction;
 
-/// A place in a CSV.
+/// The place of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvPlace {
-    /// The line, counted from 1: rank `row - 1`.
+    /// The row, counted from 1: that of rank `row - 1`.
     pub row: usize,
-    /// The cell of the line, counted from 1.
+    /// The cell of the row, counted from 1, idle ones too.
     pub column: usize,
 }
 
@@ -21,24 +21,58 @@ impl fmt::Display for CsvPlace {
     }
 }
 
-/// A broken rule, its place and the cell there.
+/// What an error is about: a cell where one is wrong, and no cell where one is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CsvSite {
+    /// A cell.
+    Cell {
+        /// Where it stands.
+        place: CsvPlace,
+        /// What stands there, cut if it is long.
+        text: String,
+    },
+    /// A whole row, counted from 1.
+    Row(usize),
+    /// The end of a row, counted from 1, which lacks something.
+    RowEnd(usize),
+    /// The whole file.
+    File,
+}
+
+impl fmt::Display for CsvSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cell { place, text } => write!(f, "{place}, `{text}`"),
+            Self::Row(row) => write!(f, "row {row}"),
+            Self::RowEnd(row) => write!(f, "end of row {row}"),
+            Self::File => f.write_str("the file"),
+        }
+    }
+}
+
+/// A broken rule, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvError {
-    /// Where; for what is missing, one past the end of the line that lacks it.
-    pub place: CsvPlace,
-    /// The cell, cut if it is long; empty at the end of a line.
-    pub cell: String,
+    /// What the error is about.
+    pub site: CsvSite,
     /// The rule, with the values that break it.
     pub rule: CsvRule,
+}
+
+impl CsvError {
+    /// An error about an action that stands at `place`.
+    pub(super) fn at(place: CsvPlace, action: StageAction, rule: CsvRule) -> Self {
+        Self { site: CsvSite::Cell { place, text: action.to_string() }, rule }
+    }
 }
 
 /// What a CSV can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CsvRule {
-    /// The text has no line.
+    /// The text has no row.
     Empty,
-    /// A line has no action, so its rank would hold no stage.
+    /// A row has no action, so its rank would hold no stage.
     IdleRank(PipelineRank),
     /// The cell is no action: a stage, a letter of `FBIW`, a micro-batch.
     NotAnAction,
@@ -51,11 +85,11 @@ pub enum CsvRule {
         /// Actions of the file.
         num_actions: usize,
     },
-    /// A stage stands in the lines of two ranks.
+    /// A stage stands in the rows of two ranks.
     TwoRanks {
         /// The stage.
         stage: Stage,
-        /// The line in which it stands first, counted from 1.
+        /// The row in which it stands first, counted from 1.
         first_row: usize,
     },
     /// Nothing names this stage, although a higher one is named.
@@ -72,15 +106,25 @@ pub enum CsvRule {
         /// Where the full one stands.
         full: CsvPlace,
     },
+    /// An action stands before another one of its row that it needs.
+    RunsBefore {
+        /// What it needs.
+        needed: StageAction,
+        /// Where that stands.
+        place: CsvPlace,
+    },
+    /// No rank can go on, and this is the action with which the lowest of them would.
+    Stuck {
+        /// What it waits for, on another rank.
+        awaited: StageAction,
+        /// Where that stands.
+        place: CsvPlace,
+    },
 }
 
 impl fmt::Display for CsvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.place)?;
-        if !self.cell.is_empty() {
-            write!(f, ", `{}`", self.cell)?;
-        }
-        write!(f, ": {}", self.rule)
+        write!(f, "{}: {}", self.site, self.rule)
     }
 }
 
@@ -89,10 +133,10 @@ impl core::error::Error for CsvError {}
 impl fmt::Display for CsvRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("the file is empty; write a line per rank"),
+            Self::Empty => f.write_str("it is empty; write a row per rank"),
             Self::IdleRank(rank) => write!(
                 f,
-                "rank {} computes nothing: every rank holds a stage; drop the line, or give the rank its actions",
+                "rank {} computes nothing: every rank holds a stage; drop the row, or give the rank its actions",
                 rank.0
             ),
             Self::NotAnAction => f.write_str(
@@ -122,6 +166,15 @@ impl fmt::Display for CsvRule {
             Self::BothBackwards { full } => write!(
                 f,
                 "a full backward of it stands at {full}: keep `B`, or `I` and `W`, for a stage and micro-batch"
+            ),
+            Self::RunsBefore { needed, place } => {
+                write!(f, "it needs `{needed}`, which comes later, at {place}; move it behind")
+            }
+            Self::Stuck { awaited, place } => write!(
+                f,
+                "no rank can go on: it waits for `{awaited}` at {place}, which is never reached, or whose message finds \
+                 both receive buffers taken; run first what others wait for, and use messages in the order of their \
+                 sending"
             ),
         }
     }

@@ -1,6 +1,6 @@
 //! Compute orders as PyTorch's pipelining CSV, in and out.
 //!
-//! The compute-only form that `_PipelineScheduleRuntime` of `torch.distributed.pipelining` dumps and loads: a line per
+//! The compute-only form that `_PipelineScheduleRuntime` of `torch.distributed.pipelining` dumps and loads: a row per
 //! rank, a cell per action, `0F0` for the forward of stage 0 and micro-batch 0, then `B` or `I` and `W`; an empty cell
 //! is a step in which the rank idles and says nothing about the order.
 //!
@@ -9,14 +9,17 @@
 //! ,1F0,1B0,1F1,,1B1,
 //! ```
 //!
-//! The placement is read off the lines: a stage lies on the rank in whose line it stands.
+//! The placement is read off the rows: a stage lies on the rank in whose row it stands.
 
+mod cells;
 mod complete;
 mod error;
+mod feasible;
 mod parse;
 mod write;
 
-pub use error::{CsvError, CsvPlace, CsvRule};
+pub use cells::csv_place;
+pub use error::{CsvError, CsvPlace, CsvRule, CsvSite};
 
 #[cfg(test)]
 mod tests;

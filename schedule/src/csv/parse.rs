@@ -3,8 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::complete;
-use super::error::{CsvError, CsvPlace, CsvRule};
+use super::cells::rows;
+use super::error::{CsvError, CsvRule, CsvSite};
+use super::{complete, feasible};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 
@@ -12,15 +13,16 @@ use crate::order::{ComputeKind, ComputeOrder, StageAction};
 const SHOWN_CHARACTERS: usize = 24;
 
 /// What PyTorch's other forms have in a cell beside compute.
-const OTHER_FORMS: [&str; 8] =
-    ["SEND_", "RECV_", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OVERLAP_F_B", "(", "REDUCE"];
+const OTHER_FORMS: [&str; 7] = ["SEND_", "RECV_", "UNSHARD", "RESHARD", "REDUCE", "OVERLAP_F_B", "("];
 
 impl ComputeOrder {
-    /// Reads PyTorch's compute-only pipelining CSV: a line per rank, a cell per action, empty cells for idle steps.
+    /// Reads PyTorch's compute-only pipelining CSV: a row per rank, a cell per action, empty cells for idle steps.
     ///
-    /// The placement is read off the lines. A file without any backward is an evaluation. Whether the order can run is
-    /// not asked here; [`fn@crate::lower`] and [`crate::CheckedProgram`] find out. Time and space grow with the length of
-    /// the text, whatever numbers it claims.
+    /// The placement is read off the rows. A file without any backward is an evaluation. Time and space grow with the
+    /// length of the text, whatever numbers it claims.
+    ///
+    /// A byte order mark, either line end and blank lines after the last row are read as spreadsheet programs write them.
+    /// A blank line between rows is an error: lines number the ranks.
     ///
     /// ```
     /// use pipezero_schedule::{ComputeOrder, generate};
@@ -32,40 +34,41 @@ impl ComputeOrder {
     ///
     /// # Errors
     /// [`CsvError`] with row, column, cell, rule and repair: what is not an action, a stage on two ranks, a missing or
-    /// repeated action, a gap in the numbering, half a backward, or half a backward beside a full one.
+    /// repeated action, a gap in the numbering, half a backward, half a backward beside a full one, and an order that
+    /// cannot run: an action before what it needs, or ranks that wait for each other in a circle.
     pub fn from_csv(text: &str) -> Result<Self, CsvError> {
         // Numbers have no gaps, so none reaches this one; checked before any table is as long as a number says.
-        let num_actions =
-            text.lines().flat_map(|line| line.split(',')).filter(|of| !of.trim().is_empty()).count();
-        let mut rows: Vec<Vec<StageAction>> = Vec::new();
+        let num_actions = rows(text).flatten().filter(|(_, cell)| !cell.is_empty()).count();
+        let mut actions: Vec<Vec<StageAction>> = Vec::new();
         let mut placed = Vec::new();
-        for (index, line) in text.lines().enumerate() {
+        for (index, cells) in rows(text).enumerate() {
             let mut row = Vec::new();
-            for (column, cell) in line.split(',').enumerate() {
-                let place = CsvPlace { row: index + 1, column: column + 1 };
-                let fail = |rule| CsvError { place, cell: shown(cell.trim()), rule };
-                if let Some(action) = action(cell.trim(), num_actions).map_err(fail)? {
+            for (place, cell) in cells {
+                let fail = |rule| CsvError { site: CsvSite::Cell { place, text: shown(cell) }, rule };
+                if let Some(action) = action(cell, num_actions).map_err(fail)? {
                     row.push(action);
                     placed.push((action, place));
                 }
             }
             if row.is_empty() {
                 let rule = CsvRule::IdleRank(PipelineRank(index as u32));
-                return Err(CsvError {
-                    place: CsvPlace { row: index + 1, column: 1 },
-                    cell: String::new(),
-                    rule,
-                });
+                return Err(CsvError { site: CsvSite::Row(index + 1), rule });
             }
-            rows.push(row);
+            actions.push(row);
         }
-        if rows.is_empty() {
-            let place = CsvPlace { row: 1, column: 1 };
-            return Err(CsvError { place, cell: String::new(), rule: CsvRule::Empty });
+        if actions.is_empty() {
+            return Err(CsvError { site: CsvSite::File, rule: CsvRule::Empty });
         }
-        let (placement, num_micro_batches) = complete::check(placed, rows.len())?;
-        Ok(Self { placement, num_micro_batches, rows })
+        let (placement, num_micro_batches) = complete::check(placed)?;
+        let order = Self { placement, num_micro_batches, rows: actions };
+        feasible::check(&order, text)?;
+        Ok(order)
     }
+}
+
+/// Whether a cell is this action.
+pub(super) fn is(cell: &str, wanted: StageAction) -> bool {
+    action(cell, usize::MAX).is_ok_and(|action| action == Some(wanted))
 }
 
 /// The action of a cell, or none if it is idle.

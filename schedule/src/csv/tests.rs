@@ -6,7 +6,7 @@ use std::format;
 
 use proptest::prelude::*;
 
-use super::{CsvError, CsvPlace, CsvRule};
+use super::{CsvError, CsvPlace, CsvRule, CsvSite, csv_place};
 use crate::generate::{forward_only_on, one_f_one_b};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
@@ -33,6 +33,36 @@ fn idle_cells_and_line_ends_say_nothing() {
     let dumped = "0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,\r\n";
     assert_eq!(ComputeOrder::from_csv(dumped), Ok(order.clone()));
     assert_eq!(ComputeOrder::from_csv("0F0, 0F1 , ,0B0,0B1\n1F0,1B0,1F1,1B1"), Ok(order));
+}
+
+/// Spreadsheet programs write a byte order mark, and some end a file with a blank line.
+#[test]
+fn a_byte_order_mark_and_blank_lines_at_the_end_say_nothing() {
+    let order = one_f_one_b(2, 2).unwrap();
+    for end in ["", "\n", "\r\n", "\n\n", "\r\n\r\n", "\n  \n\t\n"] {
+        for mark in ["", "\u{feff}"] {
+            let text = format!("{mark}0F0,0F1,,0B0,0B1\r\n1F0,1B0,1F1,1B1{end}");
+            assert_eq!(ComputeOrder::from_csv(&text), Ok(order.clone()), "{text:?}");
+        }
+    }
+    // Places are those of the text that is seen.
+    let marked = "\u{feff}0F0,0X0\r\n";
+    assert!(ComputeOrder::from_csv(marked).unwrap_err().to_string().starts_with("row 1, column 2, `0X0`: "));
+    // A mark within the text is no mark.
+    assert!(ComputeOrder::from_csv("0F0,\u{feff}0B0\n").is_err());
+}
+
+/// Lines number the ranks, so one that says nothing cannot be skipped; nor can a row of idle cells at the end.
+#[test]
+fn a_blank_line_between_rows_is_a_rank_that_idles() {
+    let of_rank = |text: &str| ComputeOrder::from_csv(text).unwrap_err();
+    let idles = |row: usize| CsvError {
+        site: CsvSite::Row(row),
+        rule: CsvRule::IdleRank(PipelineRank(row as u32 - 1)),
+    };
+    assert_eq!(of_rank("0F0,0B0\n\n1F0,1B0\n"), idles(2));
+    assert_eq!(of_rank("\r\n0F0,0B0\r\n"), idles(1));
+    assert_eq!(of_rank("0F0,0B0\n,,,\n"), idles(2));
 }
 
 #[test]
@@ -86,10 +116,12 @@ fn a_cell_that_is_no_action_is_shown_with_its_place() {
 
 #[test]
 fn what_is_missing_or_too_much_is_named_with_a_repair() {
-    assert_message("", "row 1, column 1: the file is empty; write a line per rank");
+    for empty in ["", "\n \r\n", "\u{feff}"] {
+        assert_message(empty, "the file: it is empty; write a row per rank");
+    }
     assert_message(
         "0F0,0B0\n\n1F0,1B0\n",
-        "row 2, column 1: rank 1 computes nothing: every rank holds a stage; drop the line, or give the rank its \
+        "row 2: rank 1 computes nothing: every rank holds a stage; drop the row, or give the rank its \
          actions",
     );
     assert_message(
@@ -98,10 +130,10 @@ fn what_is_missing_or_too_much_is_named_with_a_repair() {
     );
     assert_message(
         "0F0,0B0\n2F0,2B0\n",
-        "row 3, column 1: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber",
+        "the file: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber",
     );
     let every = "is missing: every stage runs every micro-batch, forward and backward; add it";
-    assert_message("0F0,,0F1,0B0\n", &format!("row 1, column 5: `0B1` {every}"));
+    assert_message("0F0,,0F1,0B0\n", &format!("end of row 1: `0B1` {every}"));
     assert_message("0F0,0I0\n", &format!("row 1, column 2, `0I0`: `0W0` {every}"));
     assert_message("0F0,0W0\n", &format!("row 1, column 2, `0W0`: `0I0` {every}"));
     assert_message(
@@ -115,6 +147,31 @@ fn what_is_missing_or_too_much_is_named_with_a_repair() {
     );
 }
 
+#[test]
+fn an_action_is_found_in_its_cell() {
+    let text = "\u{feff}0F0,, 0F1 ,0B0\r\n,10F2,0F1\r\n";
+    let action = |kind, stage, micro_batch| StageAction {
+        kind,
+        stage: Stage(stage),
+        micro_batch: MicroBatch(micro_batch),
+    };
+    let place = |row, column| Some(CsvPlace { row, column });
+    assert_eq!(csv_place(text, action(ComputeKind::Forward, 0, 0)), place(1, 1));
+    assert_eq!(csv_place(text, action(ComputeKind::Forward, 0, 1)), place(1, 3));
+    assert_eq!(csv_place(text, action(ComputeKind::Forward, 10, 2)), place(2, 2));
+    assert_eq!(csv_place(text, action(ComputeKind::Forward, 0, 2)), None);
+    assert_eq!(csv_place(text, action(ComputeKind::BackwardInput, 0, 0)), None);
+}
+
+#[test]
+fn the_first_micro_batch_of_an_order_is_an_order() {
+    for order in (1..=5).flat_map(|m| looped_orders(3, 2, m)) {
+        let first = order.first_micro_batch();
+        assert_eq!((first.num_micro_batches, &first.placement), (1, &order.placement));
+        assert_eq!(ComputeOrder::from_csv(&first.to_csv()), Ok(first));
+    }
+}
+
 /// Drops and doubles every action of an order: the error names it.
 #[test]
 fn every_missing_and_every_repeated_action_is_named() {
@@ -123,15 +180,13 @@ fn every_missing_and_every_repeated_action_is_named() {
             for (step, &action) in row.iter().enumerate() {
                 let mut dropped = order.clone();
                 dropped.rows[rank].remove(step);
-                let place = CsvPlace { row: rank + 1, column: row.len() };
-                let missing = CsvError { place, cell: String::new(), rule: CsvRule::Missing(action) };
+                let missing = CsvError { site: CsvSite::RowEnd(rank + 1), rule: CsvRule::Missing(action) };
                 assert_eq!(ComputeOrder::from_csv(&dropped.to_csv()), Err(missing));
                 let mut doubled = order.clone();
                 doubled.rows[rank].push(action);
                 let place = CsvPlace { row: rank + 1, column: row.len() + 1 };
                 let first = CsvPlace { row: rank + 1, column: step + 1 };
-                let rule = CsvRule::Repeated { first };
-                let repeated = CsvError { place, cell: action.to_string(), rule };
+                let repeated = CsvError::at(place, action, CsvRule::Repeated { first });
                 assert_eq!(ComputeOrder::from_csv(&doubled.to_csv()), Err(repeated));
             }
         }

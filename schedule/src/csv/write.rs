@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 use crate::order::ComputeOrder;
 
 impl ComputeOrder {
-    /// The order as PyTorch's pipelining CSV: a line per rank, a cell per action. [`ComputeOrder::from_csv`] reads it.
+    /// The order as PyTorch's pipelining CSV: a row per rank, a cell per action. [`ComputeOrder::from_csv`] reads it.
     pub fn to_csv(&self) -> String {
         let mut csv = String::new();
         for row in &self.rows {

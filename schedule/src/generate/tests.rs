@@ -80,7 +80,7 @@ fn in_flight_of_several_stages_per_rank_equals_the_closed_forms() {
                 for group_size in p..=m.max(p) {
                     let order = interleaved(p, v, m, group_size).unwrap();
                     let expected = interleaved_in_flight(p, v, m, group_size, rank);
-                    assert_eq!(order.in_flight_on(rank) as u32, expected, "{p} {v} {m} {group_size} {rank}");
+                    assert_eq!(order.in_flight_on(rank) as u64, expected, "{p} {v} {m} {group_size} {rank}");
                 }
             }
         }

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use crate::config::findings::Findings;
 use crate::config::kind::Either;
+use crate::config::notice::Notice;
 use crate::config::raw::{RawData, RawEvaluation};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
+use crate::config::section::Head;
 
 /// `data`. Whether the files exist is for the reader of the text to say: they may appear between `check` and `train`.
 /// A model that `reads_text` needs it.
@@ -15,10 +17,11 @@ pub(super) fn resolve(
     folder: &Path,
     findings: &mut Findings,
 ) -> Option<DataConfig> {
+    if !reads_text {
+        no_effect(&raw.head, "a timed model reads no text", findings);
+        return Some(DataConfig { text: Vec::new(), validation: 0.0 });
+    }
     if !raw.head.is_written {
-        if !reads_text {
-            return Some(DataConfig { text: Vec::new(), validation: 0.0 });
-        }
         let repair = "add a `data` with `text`: files, folders or globs";
         findings.missing(&raw.head.place, "there is nothing to train on", repair);
         return None;
@@ -48,8 +51,21 @@ pub(super) fn resolve(
     Some(DataConfig { text: text?.iter().map(|path| folder.join(path)).collect(), validation: validation? })
 }
 
-/// `evaluation`.
-pub(super) fn resolve_evaluation(raw: &RawEvaluation, findings: &mut Findings) -> Option<EvaluationConfig> {
+fn no_effect(head: &Head, why: &str, findings: &mut Findings) {
+    if head.is_written {
+        findings.notices.push(Notice::hint(&head.place, format!("no effect here: {why}")));
+    }
+}
+
+/// `evaluation`, of the text that is kept for validation.
+pub(super) fn resolve_evaluation(
+    raw: &RawEvaluation,
+    reads_text: bool,
+    findings: &mut Findings,
+) -> Option<EvaluationConfig> {
+    if !reads_text {
+        no_effect(&raw.head, "a timed model learns nothing that could be evaluated", findings);
+    }
     let batches = raw.batches.or(8).filter(|&batches| {
         if batches == 0 {
             let rule = "an evaluation needs at least one batch";

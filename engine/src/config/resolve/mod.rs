@@ -41,7 +41,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut 
     let model = model::resolve(&raw.model, findings);
     let reads_text = raw.model.family.given() != Some(FamilyWord::Timed);
     let data = data::resolve(&raw.data, reads_text, folder, findings);
-    let evaluation = data::resolve_evaluation(&raw.evaluation, findings);
+    let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text, findings);
     let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, world, findings);
     let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data), findings);
     let optimizer = optimizer::resolve(&raw.optimizer, findings);

@@ -5,7 +5,7 @@ use crate::config::findings::Findings;
 use crate::config::raw::RawModel;
 use crate::config::resolved::{GptConfig, ModelConfig};
 use crate::config::section::Field;
-use crate::config::words::{FamilyWord, Unoffered, refuse};
+use crate::config::words::{FamilyWord, Unoffered, one_of, refuse};
 
 use super::rules::{MAX_COUNT, at_least_one, below_one};
 use super::timed;
@@ -49,13 +49,14 @@ fn gpt(
     let init_std = init_std(raw, findings);
     let dropout = dropout(raw, family.as_ref(), findings);
     let family = family?;
+    let name = if family == FamilyWord::Mlp { "mlp" } else { "gpt2" };
     let own = [
-        not_of_family(&raw.parameters_per_layer, "\"timed\"", findings),
-        not_of_family(&raw.activation_elements, "\"timed\"", findings),
-        not_of_family(&raw.forward_ms, "\"timed\"", findings),
-        not_of_family(&raw.backward_input_ms, "\"timed\"", findings),
-        not_of_family(&raw.backward_weight_ms, "\"timed\"", findings),
-        not_of_family(&raw.recompute_ms, "\"timed\"", findings),
+        not_of_family(&raw.parameters_per_layer, name, &["timed"], findings),
+        not_of_family(&raw.activation_elements, name, &["timed"], findings),
+        not_of_family(&raw.forward_ms, name, &["timed"], findings),
+        not_of_family(&raw.backward_input_ms, name, &["timed"], findings),
+        not_of_family(&raw.backward_weight_ms, name, &["timed"], findings),
+        not_of_family(&raw.recompute_ms, name, &["timed"], findings),
     ];
     if own.contains(&None) {
         return None;
@@ -150,10 +151,16 @@ fn dropout(raw: &RawModel, family: Option<&FamilyWord>, findings: &mut Findings)
     Some(value)
 }
 
-/// Reports a size that belongs to another family.
-pub(super) fn not_of_family<T: Clone>(field: &Field<T>, owners: &str, findings: &mut Findings) -> Option<()> {
+/// Reports a key that says nothing to the family of this model, whatever its value.
+pub(super) fn not_of_family<T: Clone>(
+    field: &Field<T>,
+    family: &str,
+    owners: &'static [&'static str],
+    findings: &mut Findings,
+) -> Option<()> {
     if field.given().is_some() {
-        findings.broken(&field.place, "set", format!("it belongs to family {owners}"), "remove it");
+        let rule = format!("it belongs to family {}, not to \"{family}\"", one_of(owners));
+        findings.broken(&field.place, field.place.written(), rule, "remove it");
     }
     (!field.is_written()).then_some(())
 }

@@ -126,14 +126,23 @@ pub(super) fn micro_batch_fits(
         // Its activations are given for a micro-batch of any shape; only tokens have this one.
         ModelConfig::Timed(_) => 1,
     };
-    let seq_length = model.seq_length();
-    let elements = batch.micro_batch_size as f64 * seq_length as f64 * width as f64;
+    let (num_sequences, seq_length) = (batch.micro_batch_size, model.seq_length());
+    let elements = num_sequences as f64 * seq_length as f64 * width as f64;
     if elements > MAX_COUNT {
         let rule = format!(
             "a micro-batch of {} sequences x {} tokens x {width} values is more than 2^53 elements",
-            batch.micro_batch_size, seq_length
+            num_sequences, seq_length
         );
-        findings.broken(&raw.model.seq_length.place, seq_length, rule, "use shorter or fewer sequences");
+        // Told at the larger of the two: the other may be as it should.
+        let (batch_place, in_micro_batches) =
+            (&raw.train_batch_size.place, &raw.train_micro_batch_size_per_gpu);
+        if seq_length >= num_sequences {
+            findings.broken(&raw.model.seq_length.place, seq_length, rule, "use shorter or fewer sequences");
+        } else if in_micro_batches.given().and_then(Auto::value).is_some() {
+            findings.broken(&in_micro_batches.place, num_sequences, rule, "use fewer or shorter sequences");
+        } else {
+            findings.broken(batch_place, batch.train_batch_size, rule, "use fewer or shorter sequences");
+        }
     }
     elements <= MAX_COUNT
 }

@@ -1,9 +1,9 @@
 //! `parallel.schedule` as `{"file": ...}`: an order of one's own, in PyTorch's pipelining CSV.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero_schedule::{ComputeKind, ComputeOrder, CsvError, PipelineRank};
+use pipezero_schedule::{ComputeKind, ComputeOrder, PipelineRank, StageAction, csv_place};
 
 use crate::config::findings::Findings;
 use crate::config::notice::Notice;
@@ -36,7 +36,7 @@ pub(super) fn read(
             return None;
         }
     };
-    let order = match schedule_file(&text) {
+    let order = match ComputeOrder::from_csv(&text) {
         Ok(order) => order,
         Err(error) => {
             findings.broken(
@@ -48,10 +48,14 @@ pub(super) fn read(
             return None;
         }
     };
-    scheduled(raw, path, order, pipeline, findings)
+    check_order(raw, &text, &order, pipeline, findings)?;
+    let stages = (0..pipeline).map(|rank| order.placement.stages(PipelineRank(rank as u32)).count());
+    let virtual_stages = stages.max().unwrap_or(1);
+    let schedule = ScheduleConfig::File { path, order: Arc::new(order) };
+    Some(Scheduled { schedule, virtual_stages })
 }
 
-fn text(path: &PathBuf) -> Result<String, String> {
+fn text(path: &Path) -> Result<String, String> {
     // A folder or a device is refused before it is read.
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
@@ -63,59 +67,55 @@ fn text(path: &PathBuf) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-/// The order that a CSV says.
-fn schedule_file(text: &str) -> Result<ComputeOrder, CsvError> {
-    ComputeOrder::from_csv(text)
-}
-
-fn scheduled(
+/// The rules of a run that need no other section than this one.
+fn check_order(
     raw: &RawParallel,
-    path: PathBuf,
-    order: ComputeOrder,
+    text: &str,
+    order: &ComputeOrder,
     pipeline: usize,
     findings: &mut Findings,
-) -> Option<Scheduled> {
+) -> Option<()> {
+    let place = &raw.schedule.place;
     let ranks = order.placement.num_ranks();
     if ranks != pipeline {
         let rule = format!("it has {} and `parallel.pipeline` is {pipeline}", counted(ranks, "row"));
-        findings.broken(
-            &raw.schedule.place,
-            file_value(raw),
-            rule,
-            format!("set `parallel.pipeline` to {ranks}"),
-        );
+        findings.broken(place, file_value(raw), rule, format!("set `parallel.pipeline` to {ranks}"));
         return None;
     }
     if !order.has_backward() {
-        let repair = "add the backwards";
-        findings.broken(
-            &raw.schedule.place,
-            file_value(raw),
-            "it has forwards alone, and learns nothing",
-            repair,
-        );
+        let rule = "it has forwards alone, and learns nothing";
+        findings.broken(place, file_value(raw), rule, "add the backwards");
         return None;
     }
     let halves = [ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
     let half = order.rows.iter().flatten().find(|action| halves.contains(&action.kind));
-    if let Some(action) = half {
-        let rule =
-            format!("it splits backwards, as in `{action}`: input and weight gradients run only as one");
+    if let Some(&action) = half {
+        let rule = format!(
+            "it splits backwards, as in {}: input and weight gradients run only as one",
+            cell(text, action)
+        );
         let repair = "write each `I` as `B`, and remove its `W`";
-        findings.broken(&raw.schedule.place, file_value(raw), rule, repair);
+        findings.broken(place, file_value(raw), rule, repair);
         return None;
     }
-    let stages = (0..ranks).map(|rank| {
-        let rank = PipelineRank(rank as u32);
-        order.placement.stages(rank).count()
-    });
-    let virtual_stages = stages.max().unwrap_or(1);
-    let schedule = ScheduleConfig::File { path, order: Arc::new(order) };
-    Some(Scheduled { schedule, virtual_stages })
+    if let Some(action) = order.first_descending() {
+        let message = format!(
+            "it runs backwards of a stage in another order than that of the micro-batches, first at {}, so gradients are \
+             added in another order: results are close to those of other schedules, and not bit-identical",
+            cell(text, action)
+        );
+        findings.notices.push(Notice::warning(place, message));
+    }
+    Some(())
 }
 
-/// What can be said of a file once the batch is known: its micro-batches are those of the run, and it may cost the
-/// promise of equal bits.
+/// An action and its cell.
+fn cell(text: &str, action: StageAction) -> String {
+    let place = csv_place(text, action).expect("an order has only actions of its text");
+    format!("`{action}` at {place}")
+}
+
+/// What can be said of a file once the batch is known: its micro-batches are those of the run.
 pub(super) fn check(raw: &RawRun, grid: &Grid, batch: Option<&BatchConfig>, findings: &mut Findings) {
     let ScheduleConfig::File { order, .. } = &grid.schedule else { return };
     let place = &raw.parallel.schedule.place;
@@ -128,10 +128,5 @@ pub(super) fn check(raw: &RawRun, grid: &Grid, batch: Option<&BatchConfig>, find
         );
         let repair = format!("set `gradient_accumulation_steps` to {in_file}");
         findings.broken(place, file_value(&raw.parallel), rule, repair);
-    }
-    if !order.is_ascending() {
-        let message = "it runs backwards of a stage in another order than that of the micro-batches, so gradients are \
-                       added in another order: results are close to those of other schedules, and not bit-identical";
-        findings.notices.push(Notice::warning(place, message));
     }
 }

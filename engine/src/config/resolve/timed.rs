@@ -19,14 +19,13 @@ pub(super) fn resolve(
     seq_length: Option<usize>,
     findings: &mut Findings,
 ) -> Option<TimedConfig> {
-    let owners = "\"gpt2\" and \"mlp\"";
     let own = [
-        not_of_family(&raw.hidden_size, owners, findings),
-        not_of_family(&raw.num_attention_heads, owners, findings),
-        not_of_family(&raw.vocab_size, owners, findings),
-        not_of_family(&raw.tie_embeddings, owners, findings),
-        not_of_family(&raw.init_std, owners, findings),
-        not_of_family(&raw.dropout, owners, findings),
+        not_of_family(&raw.hidden_size, "timed", &["gpt2", "mlp"], findings),
+        not_of_family(&raw.num_attention_heads, "timed", &["gpt2"], findings),
+        not_of_family(&raw.vocab_size, "timed", &["gpt2", "mlp"], findings),
+        not_of_family(&raw.tie_embeddings, "timed", &["gpt2", "mlp"], findings),
+        not_of_family(&raw.init_std, "timed", &["gpt2", "mlp"], findings),
+        not_of_family(&raw.dropout, "timed", &["gpt2"], findings),
     ];
     let parameters_per_layer = size(&raw.parameters_per_layer, findings);
     let activation_elements = size(&raw.activation_elements, findings);

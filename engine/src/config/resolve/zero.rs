@@ -8,6 +8,8 @@ use crate::config::resolved::{
 };
 use crate::config::words::{ReduceWord, ResidencyWord, UnitWord, Unoffered, refuse};
 
+use super::rules::MAX_COUNT;
+
 const NONE: Unoffered = Unoffered { later: &[], never: &[] };
 
 /// The default of `prefetch_units`.
@@ -92,7 +94,10 @@ fn unit_layers(
         findings.broken(place, layers, rule, "use 0.5, 1 or a larger whole number");
         return None;
     }
-    // Saturates, which is as good as any number beyond the stage's layers.
+    if layers > MAX_COUNT {
+        findings.broken(place, layers, "no stage has so many blocks", "use \"stage\"");
+        return None;
+    }
     Some(UnitLayersConfig::Layers(layers as usize))
 }
 

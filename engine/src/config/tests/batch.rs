@@ -133,7 +133,7 @@ fn too_little_and_nonsense() {
     check(
         &[("train_batch_size", "-8")],
         expect![[r#"
-            run.json:4:23: `train_batch_size` must be a whole number or "auto", but is -8
+            run.json:4:23: `train_batch_size` is -8, but it must not be negative; write it without a sign
         "#]],
     );
     check(
@@ -173,14 +173,14 @@ fn numbers_beyond_counting() {
     check(
         &[("train_batch_size", huge)],
         expect![[r#"
-            run.json:2:107: `model.seq_length` is 16, but a micro-batch of 18446744073709551615 sequences x 16 tokens x 256 values is more than 2^53 elements; use shorter or fewer sequences
+            run.json:4:23: `train_batch_size` is 18446744073709551615, but a micro-batch of 18446744073709551615 sequences x 16 tokens x 256 values is more than 2^53 elements; use fewer or shorter sequences
             run.json:5:12: `steps` is 10, but with 18446744073709551615 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
         "#]],
     );
     check(
         &[("train_batch_size", "1e400")],
         expect![[r#"
-            run.json:4:23: `train_batch_size` must be a whole number or "auto", but is 1e400
+            run.json:4:23: `train_batch_size` is 1e400, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
         "#]],
     );
     check(

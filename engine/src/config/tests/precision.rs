@@ -89,7 +89,7 @@ fn scales_stay_within_f32() {
     check(
         &[("fp16", &fp16(r#""loss_scale": 1e39"#))],
         expect![[r#"
-            run.json:6:43: `fp16.loss_scale` is 1000000000000000000000000000000000000000, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
+            run.json:6:43: `fp16.loss_scale` is 1e39, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
         "#]],
     );
     check(

@@ -58,7 +58,7 @@ fn a_name_that_is_none() {
     check(
         &[("parallel", r#"{"schedule": {"files": "a.csv"}}"#)],
         expect![[r#"
-            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs" or {"file": "..."}, but is an object
+            run.json:6:29: unknown key `parallel.schedule.files`; did you mean `file`?
         "#]],
     );
 }
@@ -216,6 +216,51 @@ fn a_file_is_read_from_the_run_files_folder() {
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (2, 1));
 }
 
+/// The object's own mistakes are told at its keys.
+#[test]
+fn a_file_is_named_by_a_string() {
+    for (schedule, expected) in [
+        (
+            r#"{"file": 3}"#,
+            expect![[r#"
+            run.json:6:37: `parallel.schedule.file` must be a string, but is 3
+        "#]],
+        ),
+        (
+            r#"{"file": null}"#,
+            expect![[r#"
+            run.json:6:37: `parallel.schedule.file` must be a string, but is null
+        "#]],
+        ),
+        (
+            r#"{"files": "a.csv"}"#,
+            expect![[r#"
+            run.json:6:29: unknown key `parallel.schedule.files`; did you mean `file`?
+        "#]],
+        ),
+        (
+            r#"{"file": "a.csv", "group_size": 2}"#,
+            expect![[r#"
+            run.json:6:46: unknown key `parallel.schedule.group_size`; remove it; docs/run-file.md lists every key
+        "#]],
+        ),
+        (
+            "{}",
+            expect![[r#"
+            run.json:6:28: `parallel.schedule.file` is missing: an object here names a file; write {"file": "..."}
+        "#]],
+        ),
+        (
+            "3",
+            expect![[r#"
+            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs" or {"file": "..."}, but is 3
+        "#]],
+        ),
+    ] {
+        check(&[("parallel", &format!(r#"{{"schedule": {schedule}}}"#))], expected);
+    }
+}
+
 /// A V: rank 0 has the first stage and the last.
 #[test]
 fn a_file_places_its_stages() {
@@ -270,11 +315,11 @@ fn a_file_that_is_no_schedule() {
 fn split_backwards_are_refused() {
     let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";
     Home::new(halves).check(FROM_FILE, expect![[r#"
-        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0`: input and weight gradients run only as one; write each `I` as `B`, and remove its `W`
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0` at row 1, column 3: input and weight gradients run only as one; write each `I` as `B`, and remove its `W`
     "#]]);
     // One stage may split what another does not.
     Home::new("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1I1,1W1\n").check(FROM_FILE, expect![[r#"
-        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it splits backwards, as in `1I1`: input and weight gradients run only as one; write each `I` as `B`, and remove its `W`
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it splits backwards, as in `1I1` at row 2, column 4: input and weight gradients run only as one; write each `I` as `B`, and remove its `W`
     "#]]);
 }
 
@@ -282,6 +327,6 @@ fn split_backwards_are_refused() {
 #[test]
 fn backwards_in_another_order_are_warned_of() {
     Home::new("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n").check(FROM_FILE, expect![[r#"
-        --set parallel={"pipeline":2,"schedule":{"file...: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
+        --set parallel={"pipeline":2,"schedule":{"file...: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, first at `0B0` at row 1, column 4, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
     "#]]);
 }

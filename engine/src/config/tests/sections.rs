@@ -152,7 +152,7 @@ fn memory_of_a_rank() {
     check(
         &[("memory", "-1")],
         expect![[r#"
-            run.json:6:13: `memory` must be a number of bytes or a string such as "80GiB", but is -1
+            run.json:6:13: `memory` is -1, but it must not be negative; write it without a sign
         "#]],
     );
 }
@@ -224,7 +224,7 @@ fn communication_threads_and_clipping() {
         &[("comm", r#"{"backend": "thread", "timeout_s": 1e30}"#)],
         expect![[r#"
             run.json:6:23: `comm.backend` is "thread", but it must be "threads"; did you mean "threads"?
-            run.json:6:46: `comm.timeout_s` is 1000000000000000000000000000000, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
+            run.json:6:46: `comm.timeout_s` is 1e30, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
         "#]],
     );
     check(

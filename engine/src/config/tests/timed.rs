@@ -54,8 +54,18 @@ fn each_family_has_its_own_sizes() {
     check(
         &[("model", &width)],
         expect![[r#"
-            run.json:2:65: `model.hidden_size` is set, but it belongs to family "gpt2" and "mlp"; remove it
-            run.json:2:79: `model.dropout` is set, but it belongs to family "gpt2" and "mlp"; remove it
+            run.json:2:65: `model.hidden_size` is 4, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+            run.json:2:79: `model.dropout` is 0, but it belongs to family "gpt2", not to "timed"; remove it
+        "#]],
+    );
+    let all = r#""num_attention_heads": 2, "vocab_size": 300, "tie_embeddings": false, "init_std": 0.1, "seq_length""#;
+    check(
+        &[("model", &TIMED.replace("\"seq_length\"", all))],
+        expect![[r#"
+            run.json:2:73: `model.num_attention_heads` is 2, but it belongs to family "gpt2", not to "timed"; remove it
+            run.json:2:90: `model.vocab_size` is 300, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+            run.json:2:113: `model.tie_embeddings` is false, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+            run.json:2:132: `model.init_std` is 0.1, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
         "#]],
     );
     check(
@@ -64,8 +74,8 @@ fn each_family_has_its_own_sizes() {
             r#"{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1, "forward_ms": 1, "parameters_per_layer": 9}"#,
         )],
         expect![[r#"
-            run.json:2:96: `model.forward_ms` is set, but it belongs to family "timed"; remove it
-            run.json:2:123: `model.parameters_per_layer` is set, but it belongs to family "timed"; remove it
+            run.json:2:96: `model.forward_ms` is 1, but it belongs to family "timed", not to "mlp"; remove it
+            run.json:2:123: `model.parameters_per_layer` is 9, but it belongs to family "timed", not to "mlp"; remove it
         "#]],
     );
     let times = TIMED.replace("2.5", "-1, \"backward_input_ms\": 1e9, \"backward_weight_ms\": 0");
@@ -75,6 +85,31 @@ fn each_family_has_its_own_sizes() {
             run.json:3:47: `model.forward_ms` is -1, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
             run.json:3:72: `model.backward_input_ms` is 1000000000, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
         "#]],
+    );
+}
+
+/// A key that is accepted and does nothing says so.
+#[test]
+fn it_reads_no_text_and_is_not_evaluated() {
+    let timed = ("model", TIMED);
+    check(
+        &[timed],
+        expect![[r#"
+        run.json:4:3: hint: `data`: no effect here: a timed model reads no text
+    "#]],
+    );
+    check(
+        &[timed, ("data", r#"{"validation": 0.5}"#), ("evaluation", r#"{"every": 3}"#)],
+        expect![[r#"
+        run.json:4:3: hint: `data`: no effect here: a timed model reads no text
+        run.json:7:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+    "#]],
+    );
+    check(
+        &[timed, ("data", ""), ("evaluation", r#"{"batches": 0}"#)],
+        expect![[r#"
+        run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
+    "#]],
     );
 }
 

@@ -77,7 +77,7 @@ fn in_flight_and_send_buffers_equal_the_closed_forms() {
                 let program = checked(&order, 2, false, &LowerOptions::ZERO_1);
                 for rank in ranks() {
                     let expected = interleaved_in_flight(p, v, m, group_size, rank);
-                    assert_eq!(program.high_water(rank).activations as u32, expected);
+                    assert_eq!(program.high_water(rank).activations as u64, expected);
                     for stage in program.placement().stages(rank) {
                         assert_eq!(program.num_slots(stage), order.in_flight(stage));
                     }

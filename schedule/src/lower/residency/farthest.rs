@@ -7,7 +7,8 @@ use super::uses::next_uses;
 use super::{GatheredCopy, Question};
 
 /// Belady's rule (IBM Systems Journal 5(2), 1966): when a gather needs a place, the unit whose next use is farthest
-/// gives up its own, among those that lie in a buffer large enough. For equal units and no prefetch no plan gathers less.
+/// gives up its own, among those that lie in a buffer large enough. For equal units no plan that prefetches as far
+/// gathers less.
 ///
 /// A copy that gives way is given back right after its last use, not only when its place is needed: the future is
 /// known, so nothing is held for nothing.

@@ -1,0 +1,195 @@
+//! Orders that run and orders that do not, against playing them without a program.
+
+use std::collections::BTreeSet;
+use std::string::{String, ToString};
+use std::vec::Vec;
+use std::{format, vec};
+
+use super::*;
+use crate::csv::CsvSite;
+use crate::id::{MicroBatch, PipelineRank};
+use crate::options::Residency;
+use crate::placement::Placement;
+use crate::testing::units;
+
+/// Every order of these cells.
+fn permutations(cells: &[&str]) -> Vec<Vec<String>> {
+    if cells.is_empty() {
+        return vec![Vec::new()];
+    }
+    let first = |index: usize| {
+        let rest = [&cells[..index], &cells[index + 1..]].concat();
+        permutations(&rest).into_iter().map(move |rest| [vec![cells[index].to_string()], rest].concat())
+    };
+    (0..cells.len()).flat_map(first).collect()
+}
+
+/// What an action needs, with buffers without end: a stage's own forward or input gradient, and its neighbour's.
+fn needs(cell: &str, num_stages: usize, is_split: bool) -> Vec<String> {
+    let at = cell.find(|letter: char| letter.is_ascii_alphabetic()).unwrap();
+    let (stage, micro_batch): (usize, &str) = (cell[..at].parse().unwrap(), &cell[at + 1..]);
+    let backward = if is_split { 'I' } else { 'B' };
+    let of = |stage: usize, kind: char| format!("{stage}{kind}{micro_batch}");
+    match &cell[at..=at] {
+        "F" if stage == 0 => vec![],
+        "F" => vec![of(stage - 1, 'F')],
+        "W" => vec![of(stage, 'I')],
+        _ if stage + 1 == num_stages => vec![of(stage, 'F')],
+        _ => vec![of(stage, 'F'), of(stage + 1, backward)],
+    }
+}
+
+/// The cells that run when every row goes on as far as it can.
+fn played(rows: &[Vec<String>], num_stages: usize, is_split: bool) -> BTreeSet<String> {
+    let mut done = BTreeSet::new();
+    let mut next = vec![0; rows.len()];
+    loop {
+        let before = done.len();
+        for (row, next) in rows.iter().zip(&mut next) {
+            while let Some(cell) = row.get(*next)
+                && needs(cell, num_stages, is_split).iter().all(|cell| done.contains(cell))
+            {
+                done.insert(cell.clone());
+                *next += 1;
+            }
+        }
+        if done.len() == before {
+            return done;
+        }
+    }
+}
+
+/// The cell that an error is about and the one that it names, each with its text.
+fn named(error: &CsvError) -> [(CsvPlace, String); 2] {
+    let CsvSite::Cell { place: at, text } = &error.site else { panic!("{error}") };
+    match error.rule {
+        CsvRule::RunsBefore { needed: other, place } | CsvRule::Stuck { awaited: other, place } => {
+            [(*at, text.clone()), (place, other.to_string())]
+        }
+        _ => panic!("{error}"),
+    }
+}
+
+/// Up to two micro-batches no message waits for a buffer, so an order runs exactly if its needs can be met one after the
+/// other. The cell of an error does not run, and needs the one that is named.
+#[test]
+fn orders_run_exactly_if_playing_them_ends() {
+    let grids: [&[&[&str]]; 6] = [
+        &[&["0F0", "0B0", "0F1", "0B1"], &["1F0", "1B0", "1F1", "1B1"]],
+        &[&["0F0", "0B0", "1F0", "1B0"]],
+        &[&["0F0", "0B0"], &["1F0", "1B0"], &["2F0", "2B0"]],
+        &[&["0F0", "0B0", "2F0", "2B0"], &["1F0", "1B0"]],
+        &[&["0F0", "0I0", "0W0"], &["1F0", "1I0", "1W0"]],
+        &[&["0F0", "1F0", "0F1", "1F1"], &["2F0", "2F1"]],
+    ];
+    let mut num_running = [0; 2];
+    for grid in grids {
+        let num_stages = 1 + grid.iter().flat_map(|row| row.iter()).map(|cell| stage_of(cell)).max().unwrap();
+        let is_split = grid[0].contains(&"0I0");
+        for rows in every_order(grid) {
+            let text = text(&rows);
+            let done = played(&rows, num_stages, is_split);
+            let runs = done.len() == rows.iter().map(Vec::len).sum::<usize>();
+            num_running[usize::from(runs)] += 1;
+            match ComputeOrder::from_csv(&text) {
+                Ok(_) => assert!(runs, "{text}"),
+                Err(error) => {
+                    let [(at, cell), (place, other)] = named(&error);
+                    assert!(!runs && !done.contains(&cell), "{text}{error}");
+                    assert!(needs(&cell, num_stages, is_split).contains(&other), "{text}{error}");
+                    assert_eq!(rows[at.row - 1][at.column - 1], cell, "{text}{error}");
+                    assert_eq!(rows[place.row - 1][place.column - 1], other, "{text}{error}");
+                }
+            }
+        }
+    }
+    assert!(num_running.iter().all(|&found| found > 20), "{num_running:?}");
+}
+
+/// With more micro-batches a message may find its buffers taken for ever. One unit in each stage tells it as well as
+/// three with sharded weights do.
+#[test]
+fn units_and_zero_change_no_answer() {
+    let grids: [&[&[&str]]; 2] = [
+        &[&["0F0", "0F1", "0F2", "0F3"], &["1F0", "1F1", "1F2", "1F3"]],
+        &[&["0F0", "0F1", "0F2"], &["1F0", "1F1", "1F2", "1B0", "1B1", "1B2"]],
+    ];
+    let backwards = ["0B0", "0B1", "0B2", "0B3", "1B0", "1B1", "1B2", "1B3"].map(ToString::to_string);
+    let mut num_running = [0; 2];
+    for (grid, later) in grids.into_iter().zip([[&backwards[..4], &backwards[4..]], [&backwards[..3], &[]]]) {
+        for mut rows in every_order(grid) {
+            rows.iter_mut().zip(later).for_each(|(row, later)| row.extend_from_slice(later));
+            let text = text(&rows);
+            let order = read(&text);
+            let units = units(2, 3, false);
+            let options = LowerOptions::zero_3(Residency::Strict, 1);
+            let runs =
+                lower(&order, &units, &options).is_ok_and(|program| CheckedProgram::new(program).is_ok());
+            num_running[usize::from(runs)] += 1;
+            assert_eq!(check(&order, &text).is_ok(), runs, "{text}");
+            assert_eq!(ComputeOrder::from_csv(&text).is_ok(), runs, "{text}");
+        }
+    }
+    assert!(num_running.iter().all(|&found| found > 20), "{num_running:?}");
+}
+
+/// The order of a text, whether it can run or not.
+fn read(text: &str) -> ComputeOrder {
+    let rows = text.lines().map(|line| {
+        let actions = line.split(',').map(|cell| StageAction {
+            kind: if cell.contains('F') { ComputeKind::Forward } else { ComputeKind::Backward },
+            stage: Stage(stage_of(cell) as u32),
+            micro_batch: MicroBatch(cell[2..].parse().unwrap()),
+        });
+        actions.collect::<Vec<_>>()
+    });
+    let rows: Vec<_> = rows.collect();
+    let num_micro_batches = rows[0].len() as u32 / 2;
+    let placement = Placement::new([0, 1].map(PipelineRank).to_vec()).unwrap();
+    ComputeOrder { placement, num_micro_batches, rows }
+}
+
+fn stage_of(cell: &str) -> usize {
+    cell[..1].parse().unwrap()
+}
+
+fn text(rows: &[Vec<String>]) -> String {
+    rows.iter().map(|row| row.join(",") + "\n").collect()
+}
+
+/// Every order of every row.
+fn every_order(grid: &[&[&str]]) -> Vec<Vec<Vec<String>>> {
+    grid.iter().fold(vec![Vec::new()], |orders, row| {
+        let with = |order: &Vec<Vec<String>>| {
+            let order = order.clone();
+            permutations(row).into_iter().map(move |row| [order.clone(), vec![row]].concat())
+        };
+        orders.iter().flat_map(with).collect()
+    })
+}
+
+#[test]
+fn each_kind_of_mistake_in_words() {
+    for (text, expected) in [
+        (
+            "0F0,1B0,1F0,0B0\n",
+            "row 1, column 2, `1B0`: it needs `1F0`, which comes later, at row 1, column 3; move it behind",
+        ),
+        (
+            "0F0,,0W0,0I0\n",
+            "row 1, column 3, `0W0`: it needs `0I0`, which comes later, at row 1, column 4; move it behind",
+        ),
+        (
+            "0F0,1F0,0I0,0W0,1I0,1W0\n",
+            "row 1, column 3, `0I0`: it needs `1I0`, which comes later, at row 1, column 5; move it behind",
+        ),
+        (
+            "0F0,0B0,0F1,0B1\n1F1,,1B1,1F0,1B0\n",
+            "row 1, column 2, `0B0`: no rank can go on: it waits for `1B0` at row 2, column 5, which is never reached, or \
+             whose message finds both receive buffers taken; run first what others wait for, and use messages in the \
+             order of their sending",
+        ),
+    ] {
+        assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
+    }
+}
