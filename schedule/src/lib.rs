@@ -74,6 +74,7 @@ mod program;
 pub mod protocol;
 pub mod render;
 mod send_buffers;
+pub mod simulate;
 mod slots;
 #[cfg(test)]
 mod testing;
