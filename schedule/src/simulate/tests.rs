@@ -90,3 +90,50 @@ fn costs_of_another_program_are_errors() {
     let long = Costs { gradient_norm: u64::MAX / 2, add_tied: 0, ..long };
     assert!(matches!(of(long), CostsError::TooLong { .. }));
 }
+
+mod zero_bubble {
+    use super::*;
+    use crate::generate::{zb_h1, zb_h2, zb_v};
+
+    /// Longest rank's span and makespan, per whole rank.
+    fn played(order: &ComputeOrder, per_stage: [u64; 3], hop: u64) -> (u64, u64) {
+        let program = program(order, 1, &LowerOptions::ZERO_1);
+        let [forward, input, weight] = per_stage;
+        let costs = Costs::uniform(
+            &program,
+            UnitCosts::of_compute(forward, input, weight),
+            Passage { occupied: 0, latency: hop },
+        );
+        let timeline = simulate(&program, &costs).unwrap();
+        (timeline.longest_rank_span(&program), timeline.makespan())
+    }
+
+    #[test]
+    fn the_worked_numbers() {
+        assert_eq!(played(&zb_h1(4, 8).unwrap(), [1, 1, 1], 0).1, 27);
+        assert_eq!(played(&zb_h1(4, 8).unwrap(), [1, 1, 1], 1).1, 41);
+        assert_eq!(played(&zb_h2(4, 8).unwrap(), [1, 1, 1], 0), (24, 27));
+        assert_eq!(played(&zb_h1(8, 32).unwrap(), [1, 1, 1], 0).1, 103);
+        assert_eq!(played(&zb_h2(8, 32).unwrap(), [1, 1, 1], 0), (96, 103));
+        // Two stages per rank: in halves.
+        assert_eq!(played(&zb_v(4, 8).unwrap(), [1, 1, 1], 0), (48, 51));
+    }
+
+    #[test]
+    fn profiled() {
+        let rate = |p: u32, m: u32, t: [u64; 3], hop: u64, order: ComputeOrder, v: u64| {
+            let ideal = u64::from(m) * (t[0] + t[1] + t[2]);
+            let (span, _) = played(&order, t.map(|t| t / v), hop);
+            1.0 - ideal as f64 / span as f64
+        };
+        let a = [18522, 18086, 9337];
+        std::println!("{:.4} .2431", rate(8, 24, a, 601, one_f_one_b(8, 24).unwrap(), 1));
+        std::println!("{:.4} .1585", rate(8, 24, a, 601, zb_h1(8, 24).unwrap(), 1));
+        std::println!("{:.4} .1083", rate(8, 24, a, 601, zb_h2(8, 24).unwrap(), 1));
+        let b = [28814, 28760, 19352];
+        std::println!("{:.4} .2668", rate(16, 48, b, 1610, one_f_one_b(16, 48).unwrap(), 1));
+        std::println!("{:.4} .1536", rate(16, 48, b, 1610, zb_h1(16, 48).unwrap(), 1));
+        std::println!("{:.4} .0823", rate(16, 48, b, 1610, zb_h2(16, 48).unwrap(), 1));
+        std::println!("{:.4} .0697", rate(16, 48, b, 1610, zb_v(16, 48).unwrap(), 2));
+    }
+}
