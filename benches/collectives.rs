@@ -5,21 +5,25 @@
 //! ```
 //!
 //! Operations follow one another, and the last rank to join carries each of them out, so at most one core works at a time.
-//! `time` is that of one operation, from start to the end of the wait, as rank 0 sees it; `rate` is bytes that all ranks send
-//! in it, per second; `copy` is the rate of copying a buffer of this size on one thread. Medians of five rounds. A send
-//! exchanges the storage of two buffers, so its time is that of a meeting, whatever the size.
+//! Medians of five rounds, as rank 0 sees them, from start to the end of the wait. A row is one of two kinds:
+//! - a small operation, or a send, which exchanges the storage of two buffers: its time is that of a meeting, the `latency`;
+//! - a large one: bytes that each rank sends, per second, beside the rate of copying a buffer of this size on one thread.
 
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use benches::Samples;
 use pipezero::comm::{Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld};
 use pipezero::memory::{Bytes, Category, Ledger, Tagged};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const SIZES: [usize; 5] = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB];
+
+/// Up to here an operation is small: copying takes a part of its time that does not matter.
+const SMALL_BYTES: usize = 4 * KIB;
 const NUM_ROUNDS: usize = 5;
 
 /// Bytes that a round handles, so that small operations are repeated until the clock's steps do not matter.
@@ -49,13 +53,16 @@ impl Operation {
         }
     }
 
-    /// Bytes that all ranks send together.
-    fn sent_bytes(self, num_ranks: usize, num_bytes: usize) -> usize {
-        match self {
-            Self::AllGather | Self::ReduceScatter => (num_ranks - 1) * num_bytes,
-            Self::AllReduce => 2 * (num_ranks - 1) * num_bytes,
-            Self::Send => num_bytes,
-        }
+    /// Bytes that each rank sends: a shard to every peer, or one way after the other in an all-reduce. None if nothing is
+    /// copied, or too little to tell.
+    fn sent_bytes(self, num_ranks: usize, num_bytes: usize) -> Option<usize> {
+        let one_way = (num_ranks - 1) * num_bytes / num_ranks;
+        let sent_bytes = match self {
+            Self::AllGather | Self::ReduceScatter => Some(one_way),
+            Self::AllReduce => Some(2 * one_way),
+            Self::Send => None,
+        };
+        sent_bytes.filter(|_| num_bytes > SMALL_BYTES)
     }
 
     fn run(self, comm: &mut ThreadCommunicator, group: &Group, buffer: Tagged) -> Result<Tagged, CommError> {
@@ -81,22 +88,30 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    println!("{:<16}{:>6}{:>12}{:>14}{:>12}{:>12}", "operation", "ranks", "size", "time", "rate", "copy");
+    println!(
+        "{:<16}{:>6}{:>12}{:>12}{:>15}{:>12}",
+        "operation", "ranks", "bytes", "latency", "GB/s per rank", "copy, GB/s"
+    );
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
     for (name, operation) in OPERATIONS.into_iter().filter(|&(name, _)| is_wanted(name)) {
         for &num_ranks in operation.group_sizes() {
-            for num_bytes in SIZES {
-                let time = time_of(operation, num_ranks, num_bytes);
-                let rate = rate(operation.sent_bytes(num_ranks, num_bytes), time);
-                let copy = rate_of_copy(num_bytes);
-                let (size, time_us) = (Bytes(num_bytes as u64).to_string(), 1e6 * time.as_secs_f64());
-                println!(
-                    "{name:<16}{num_ranks:>6}{size:>12}{time_us:>11.1} us{rate:>7.1} GB/s{copy:>7.1} GB/s"
-                );
-            }
+            SIZES.iter().for_each(|&num_bytes| print_row(name, operation, num_ranks, num_bytes));
         }
     }
     ExitCode::SUCCESS
+}
+
+fn print_row(name: &str, operation: Operation, num_ranks: usize, num_bytes: usize) {
+    let time = time_of(operation, num_ranks, num_bytes);
+    let (latency, per_rank, copy) = match operation.sent_bytes(num_ranks, num_bytes) {
+        Some(sent_bytes) => {
+            let told = |rate: f64| format!("{rate:.1}");
+            ("-".to_owned(), told(rate(sent_bytes, time)), told(rate_of_copy(num_bytes)))
+        }
+        None => (format!("{:.1} us", 1e6 * time.as_secs_f64()), "-".to_owned(), "-".to_owned()),
+    };
+    let size = Bytes(num_bytes as u64).to_string();
+    println!("{name:<16}{num_ranks:>6}{size:>12}{latency:>12}{per_rank:>15}{copy:>12}");
 }
 
 fn num_repeats(num_bytes: usize) -> usize {
@@ -141,7 +156,7 @@ fn time_on_rank(
         }
         rounds.push(start.elapsed() / num_repeats(num_bytes) as u32);
     }
-    Ok(median(rounds))
+    Ok(Samples::new(rounds).median())
 }
 
 /// The yardstick, in GB/s.
@@ -157,15 +172,10 @@ fn rate_of_copy(num_bytes: usize) -> f64 {
         }
         start.elapsed() / num_repeats(num_bytes) as u32
     });
-    rate(num_bytes, median(rounds.collect()))
+    rate(num_bytes, Samples::new(rounds.collect()).median())
 }
 
 /// GB/s.
 fn rate(num_bytes: usize, time: Duration) -> f64 {
     num_bytes as f64 / 1e9 / time.as_secs_f64()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }

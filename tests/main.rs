@@ -11,6 +11,7 @@ mod features; // Features, pair by pair, give the same bits.
 mod ignored_targets; // A step without a target.
 mod loss_scaling; // fp16: what overflows is skipped.
 mod memory; // What ranks hold, against the plan and the process.
+mod micro_batch_counts; // Several stages per rank, whatever the number of micro-batches.
 mod mlp; // The small family on grids.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
@@ -18,6 +19,7 @@ mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
 mod precision_curves; // bf16 and fp16 beside f32.
 mod quickstart; // The README's first command learns, and needs attention to.
+mod recomputation_traffic; // Recomputation costs no gather.
 mod residency_choice; // What every residency costs, and what fits.
 mod schedule_files; // Orders of one's own, on placements of one's own.
 mod seed_example; // The 48-layer example, counted.

@@ -1,18 +1,27 @@
 //! The timed family through plan, engine and training: what studies of overlap run on.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
+use pipezero::comm::TrafficCount;
 use pipezero::config::{Run, RunFile, World};
+use pipezero::data::Zeros;
+use pipezero::engine::Engine;
 use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Training};
 use safetensors::SafeTensors;
 use serde_json::json;
 
-/// The example, with times as short as can be where `arguments` say so.
+/// The example that pages name, with times as short as can be where `arguments` say so.
 fn example(arguments: &[&str]) -> Run {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/timed-overlap.json");
+    example_of("timed-overlap.json", arguments)
+}
+
+fn example_of(name: &str, arguments: &[&str]) -> Run {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs").join(name);
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    let file = RunFile::load(path.as_ref()).and_then(|file| file.set(&arguments)).expect("well-formed");
+    let file = RunFile::load(&path).and_then(|file| file.set(&arguments)).expect("well-formed");
     file.resolve(World::this_host()).expect("the example is valid").0
 }
 
@@ -76,5 +85,27 @@ fn a_timed_run_holds_and_sends_what_is_planned_and_learns_nothing() {
         let weights = SafeTensors::deserialize(&weights).expect("a safetensors file");
         assert_eq!(weights.len(), 16);
         assert!(weights.tensors().iter().all(|(_, view)| view.data().iter().all(|&byte| byte == 0)));
+    }
+}
+
+/// The largest example, on 64 ranks: what every one of them holds and sends is planned, and by hand. 3 units of 64 KiB for
+/// each of 32 micro-batches, gathered twice and reduced once; a rank sends its quarter of a unit to 3 peers, and 1 KiB of
+/// activations and of gradients over each edge.
+#[test]
+fn sixty_four_ranks_send_what_is_worked_out_by_hand() {
+    let short = ["model.forward_ms=0", "model.backward_input_ms=0", "model.backward_weight_ms=0"];
+    let run = Run { steps: 1, ..example_of("timed-64.json", &short) };
+    let plan = Plan::new(run).expect("a valid run");
+    let (num_ranks, planned) = (plan.grid().world_size(), plan.forecast());
+    assert_eq!((num_ranks, planned.len()), (64, 64));
+    let mut engine = Engine::new(plan, Arc::new(Zeros)).expect("ranks start");
+    let report = engine.train_batch().expect("a step");
+    for (measured, planned) in engine.measured(&report).iter().zip(&planned) {
+        assert_eq!(json!(measured.memory), json!(planned.memory), "rank {}", planned.rank);
+        let of = |count: u64, each: u64| TrafficCount { count, bytes: count * each };
+        let is_end = planned.pipeline_rank % 15 == 0;
+        assert_eq!(measured.traffic.all_gather, of(2 * 32 * 3, 3 * 16 * 1024), "rank {}", planned.rank);
+        assert_eq!(measured.traffic.reduce_scatter, of(32 * 3, 3 * 16 * 1024), "rank {}", planned.rank);
+        assert_eq!(measured.traffic.send, of(if is_end { 32 } else { 64 }, 1024), "rank {}", planned.rank);
     }
 }

@@ -1,5 +1,7 @@
 //! Large allocations while something runs: a step is to make none.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,7 +11,7 @@ use tracking_allocator::{AllocationGroupId, AllocationRegistry, AllocationTracke
 static ALLOCATOR: Allocator<std::alloc::System> = Allocator::system();
 
 /// Allocations of more than this are told one by one.
-const LARGE_BYTES: usize = 1 << 20;
+pub const LARGE_BYTES: usize = 1 << 20;
 
 /// As many are kept; the tracker itself must not allocate.
 const NUM_KEPT: usize = 64;
@@ -25,6 +27,22 @@ pub struct Large {
     pub count: usize,
     /// Bytes of the first 64 of them.
     pub bytes: Vec<usize>,
+}
+
+/// `none`, or how many, and how often each size, largest first.
+impl fmt::Display for Large {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count == 0 {
+            return f.write_str("none");
+        }
+        let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
+        self.bytes.iter().for_each(|&bytes| *sizes.entry(bytes).or_default() += 1);
+        let sizes = sizes.iter().rev().map(|(bytes, count)| format!("{count} x {bytes} bytes"));
+        let not_kept = self.count - self.bytes.len();
+        let more = (not_kept > 0).then(|| format!("{not_kept} more"));
+        let sizes: Vec<String> = sizes.chain(more).collect();
+        write!(f, "{} of more than 1 MiB: {}", self.count, sizes.join(", "))
+    }
 }
 
 struct Watch;
@@ -82,5 +100,13 @@ mod tests {
         assert!(large.bytes.contains(&kept.0.len()), "{large:?}");
         let (_, none) = large_allocations(|| vec![1_u8; 1 << 10]);
         assert_eq!(none, Large::default());
+    }
+
+    #[test]
+    fn large_allocations_are_told_by_size() {
+        assert_eq!(Large::default().to_string(), "none");
+        let large = Large { count: 4, bytes: vec![2_000_000, 3_000_000, 2_000_000] };
+        let told = "4 of more than 1 MiB: 1 x 3000000 bytes, 2 x 2000000 bytes, 1 more";
+        assert_eq!(large.to_string(), told);
     }
 }

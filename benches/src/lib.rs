@@ -1,12 +1,18 @@
 //! Benchmarks of pipezero; each file opens with the question that it answers. Here is what they share.
 
 mod allocations;
+mod fixed_tokens;
+mod grids;
+mod samples;
 
 use std::time::Duration;
 
 use pipezero::config::*;
 
-pub use allocations::{Large, large_allocations};
+pub use allocations::{LARGE_BYTES, Large, large_allocations};
+pub use fixed_tokens::FixedTokens;
+pub use grids::{GRIDS, Grid};
+pub use samples::Samples;
 
 /// A run to be adapted: one rank, 1F1B, ZeRO-0, AdamW, f32, units of one layer, one resident beside the one in use. The
 /// model is the caller's to choose.
@@ -58,13 +64,4 @@ pub fn run() -> Run {
         steps: 1000,
         seed: 1,
     }
-}
-
-/// The middle one of several times.
-///
-/// # Panics
-/// If there is none.
-pub fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }

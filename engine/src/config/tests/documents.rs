@@ -49,6 +49,7 @@ fn every_example_loads() {
         ("interleaved.json", 0, 0),
         ("quickstart.json", 0, 0),
         ("seed-48-layers.json", 0, 0),
+        ("timed-64.json", 0, 0),
         ("timed-overlap.json", 0, 0),
         ("zero1-pipeline.json", 0, 0),
         ("zero2-data.json", 0, 0),

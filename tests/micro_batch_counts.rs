@@ -1,0 +1,76 @@
+//! Schedules of several stages per rank at every small number of micro-batches: one, fewer than ranks, groups that do not
+//! come out even, one rank. All train, to the bits of one stage on one rank, and send what the plan says.
+
+use std::collections::BTreeMap;
+
+use pipezero::comm::Traffic;
+use pipezero::config::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero::plan::Plan;
+use tests::{
+    Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, small_run, train,
+};
+
+/// For p = 4 and N = 5 these make single micro-batches, short groups, whole groups, and remainders that join.
+const NUM_MICRO_BATCHES: std::ops::RangeInclusive<usize> = 1..=7;
+
+fn schedules(pipeline: usize) -> [Schedule; 7] {
+    [
+        Schedule::Bfs { virtual_stages: 2 },
+        Schedule::Bfs { virtual_stages: 3 },
+        Schedule::Interleaved { virtual_stages: 2 },
+        Schedule::Interleaved { virtual_stages: 3 },
+        Schedule::Grouped { virtual_stages: 2, group_size: pipeline + 1 },
+        Schedule::Grouped { virtual_stages: 3, group_size: 2 * pipeline },
+        Schedule::Eager,
+    ]
+}
+
+/// Nothing sharded; and units that come and go, whose gradients are reduced every micro-batch.
+fn sharding() -> [(usize, ZeroConfig); 2] {
+    let zero3 = tests::zero(ZeroLevel::Zero3, ResidencyConfig::Units(2), 1);
+    [(1, NO_ZERO), (2, zero3)]
+}
+
+fn reference(case: Case) -> Trained {
+    let level = match case.zero.reduce {
+        ReductionPolicy::Last => ZeroLevel::Zero0,
+        ReductionPolicy::Every => ZeroLevel::Zero2,
+    };
+    let zero = ZeroConfig { level, reduce: case.zero.reduce, ..NO_ZERO };
+    train(small_run(Case { pipeline: 1, schedule: Schedule::OneFOneB, zero, ..case }), Mask::Uneven)
+}
+
+#[test]
+fn every_number_of_micro_batches_trains_to_the_bits_of_one_stage() {
+    let mut references = BTreeMap::new();
+    let mut num_runs = 0;
+    for (data, zero) in sharding() {
+        for pipeline in 1..=4 {
+            for schedule in schedules(pipeline) {
+                for num_micro_batches in NUM_MICRO_BATCHES {
+                    let grid = Case { pipeline, data, num_micro_batches, schedule, ..Case::ONE_RANK };
+                    // A block for each of the most stages.
+                    let case = Case { zero, num_layers: 3 * pipeline, ..grid };
+                    let reference_of = (data, pipeline, num_micro_batches);
+                    let wanted = references.entry(reference_of).or_insert_with(|| reference(case));
+                    assert_trains_to(wanted, case);
+                    num_runs += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(num_runs, 2 * 4 * 7 * NUM_MICRO_BATCHES.count());
+}
+
+fn assert_trains_to(wanted: &Trained, case: Case) {
+    let name = format!("{case:?}");
+    assert!(
+        wanted.norms.iter().all(|&norm| norm > GRADIENT_CLIPPING),
+        "clipping bites at every step of {name}"
+    );
+    let plan = Plan::new(small_run(case)).expect("a valid run");
+    let planned: Vec<Traffic> = plan.forecast().into_iter().map(|rank| rank.traffic).collect();
+    let trained = tests::train_plan(plan, Mask::Uneven);
+    assert_bit_identical(&trained, wanted, &name);
+    assert_eq!(trained.last.traffic(), planned, "{name}");
+}
