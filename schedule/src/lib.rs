@@ -76,6 +76,7 @@ pub mod render;
 mod send_buffers;
 pub mod simulate;
 mod slots;
+mod stashes;
 #[cfg(test)]
 mod testing;
 pub mod text;
