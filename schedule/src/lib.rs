@@ -74,7 +74,9 @@ mod program;
 pub mod protocol;
 pub mod render;
 mod send_buffers;
+pub mod simulate;
 mod slots;
+mod stashes;
 #[cfg(test)]
 mod testing;
 pub mod text;

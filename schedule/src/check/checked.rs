@@ -15,6 +15,7 @@ use crate::placement::Placement;
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
+use crate::stashes::Stashes;
 use crate::unit_facts::UnitFacts;
 
 /// A program that follows every rule, with its dependency graph.
@@ -27,6 +28,7 @@ pub struct CheckedProgram {
     dependencies: Dependencies,
     /// `[rank]`
     gather_buffers: Vec<GatherBuffers>,
+    stashes: Stashes,
 }
 
 impl CheckedProgram {
@@ -45,7 +47,8 @@ impl CheckedProgram {
         tail::check(&program)?;
         let dependencies = Dependencies::derive(&program, slots, send_buffers);
         liveness::check(&program, &dependencies)?;
-        Ok(Self { program, dependencies, gather_buffers })
+        let stashes = Stashes::assign(&program);
+        Ok(Self { program, dependencies, gather_buffers, stashes })
     }
 
     /// The program.
@@ -114,6 +117,16 @@ impl CheckedProgram {
     /// The activation slot of a stage that a micro-batch uses.
     pub fn slot(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
         self.dependencies.slots().slot(stage, micro_batch)
+    }
+
+    /// Stashes of a stage: the most micro-batches between their `I` and their `W` at once.
+    pub fn num_stashes(&self, stage: Stage) -> usize {
+        self.stashes.num_stashes(stage)
+    }
+
+    /// The stash of a stage that a micro-batch uses from its `I` to its `W`.
+    pub fn stash(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        self.stashes.stash(stage, micro_batch)
     }
 
     /// Bytes of each gather buffer of a rank, descending: what the program uses of what its residency allows.

@@ -220,7 +220,11 @@ impl Execution {
         let mut node = stuck;
         loop {
             if let Some(start) = seen_at[node as usize] {
-                return path[start..].iter().map(|&node| graph.place(node)).collect();
+                let mut cycle: Vec<Blocked> = path[start..].iter().map(|&node| graph.place(node)).collect();
+                // It reads best from a compute on; every circle has one, since only computes hold up a row.
+                let computes = cycle.iter().position(|of| of.instruction.lane() == Lane::Compute);
+                cycle.rotate_left(computes.unwrap_or(0));
+                return cycle;
             }
             seen_at[node as usize] = Some(path.len());
             path.push(node);

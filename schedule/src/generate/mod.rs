@@ -12,6 +12,10 @@ mod groups;
 mod interleaved;
 mod one_f_one_b;
 mod size;
+mod split;
+mod zb_h1;
+mod zb_h2;
+mod zb_v;
 
 pub use bfs::bfs;
 pub use eager_1f1b::eager_1f1b;
@@ -20,6 +24,9 @@ pub use gpipe::gpipe;
 pub use interleaved::interleaved;
 pub use one_f_one_b::one_f_one_b;
 pub use size::SizeError;
+pub use zb_h1::zb_h1;
+pub use zb_h2::zb_h2;
+pub use zb_v::zb_v;
 
 #[cfg(test)]
 mod tests;

@@ -113,3 +113,19 @@ pub(super) fn forward(stage: u32, micro_batch: u32) -> StageAction {
 pub(super) fn backward(stage: u32, micro_batch: u32) -> StageAction {
     StageAction { kind: ComputeKind::Backward, stage: Stage(stage), micro_batch: MicroBatch(micro_batch) }
 }
+
+pub(super) fn backward_input(stage: u32, micro_batch: u32) -> StageAction {
+    StageAction {
+        kind: ComputeKind::BackwardInput,
+        stage: Stage(stage),
+        micro_batch: MicroBatch(micro_batch),
+    }
+}
+
+pub(super) fn backward_weight(stage: u32, micro_batch: u32) -> StageAction {
+    StageAction {
+        kind: ComputeKind::BackwardWeight,
+        stage: Stage(stage),
+        micro_batch: MicroBatch(micro_batch),
+    }
+}

@@ -5,6 +5,7 @@
 //! ```
 
 mod error;
+mod receives;
 mod reduction;
 mod residency;
 mod tail;

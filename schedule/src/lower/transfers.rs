@@ -1,16 +1,19 @@
-//! Second pass: sends and receives, placed in one global order.
+//! Second pass: sends and receives.
 //!
-//! All rows are played together, one compute each in turn. A send stands right after the compute that makes its
-//! message. Its receive goes, at that very moment, to the end of what the receiver has played so far, if the edge has
-//! a free buffer there; else right after the compute that frees one. So every receive is issued after its send in
-//! one order of the whole grid and finds a buffer: transfers cannot wait in a circle, even unbuffered. In an evaluation
-//! slots are freed by sends, not by backwards, so there a forward is played only once its slot is sent.
+//! A send stands right after the compute that makes its message. A receive is issued as soon as its buffer is free: those of
+//! an edge's first messages before all else, the others right after the compute that reads the message before last. So a
+//! message is on its way when it is made, whatever the receiver computes then. Rejected: issuing a receive when its
+//! message is made at one pace of all ranks; where a rank is slower than that pace, the message waits for it.
+//!
+//! Messages come in the order in which they are made, which only the sender decides. That all of them find a buffer
+//! in time is seen by playing all rows together, one compute each in turn. In an evaluation slots are freed by sends,
+//! not by backwards, so there a forward is played only once its slot is sent.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::LowerError;
+use super::{LowerError, receives};
 use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
@@ -48,7 +51,7 @@ pub(super) fn insert(
         match stuck {
             _ if progressed => {}
             Some(error) => return Err(error),
-            None => return Ok(play.played),
+            None => return Ok(play.with_receives()),
         }
     }
 }
@@ -57,7 +60,7 @@ pub(super) fn insert(
 struct EdgeState {
     /// Sent, but no receive buffer was free yet.
     waiting: VecDeque<MicroBatch>,
-    /// The messages that have a receive in the receiver's row, in order.
+    /// The messages that are received, in order.
     arrivals: Vec<MicroBatch>,
     /// `[micro-batch]`: whether it is among the arrivals.
     received: Vec<bool>,
@@ -115,8 +118,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Places the receive of the oldest waiting message if its buffer is free: message `n` takes the buffer of
-    /// message `n - RECEIVE_BUFFERS`.
+    /// Receives the oldest waiting message if its buffer is free: message `n` takes the buffer of message
+    /// `n - RECEIVE_BUFFERS`.
     fn receive(&mut self, edge: Edge) {
         let state = &mut self.edges[edge.index()];
         if let Some(before) = state.arrivals.len().checked_sub(RECEIVE_BUFFERS)
@@ -127,7 +130,14 @@ impl<'a> Play<'a> {
         let Some(micro_batch) = state.waiting.pop_front() else { return };
         state.arrivals.push(micro_batch);
         state.received[micro_batch.index()] = true;
-        let receiver = self.chain.placement().rank(edge.receiver());
-        self.played[receiver.index()].push(Instruction::Receive { edge, micro_batch });
+    }
+
+    /// The rows as played, with receives.
+    fn with_receives(self) -> Vec<Vec<Instruction>> {
+        let arrivals: Vec<_> = self.edges.into_iter().map(|edge| edge.arrivals).collect();
+        let insert = |(rank, row): (usize, Vec<Instruction>)| {
+            receives::insert(&row, self.chain, PipelineRank(rank as u32), &arrivals)
+        };
+        self.played.into_iter().enumerate().map(insert).collect()
     }
 }

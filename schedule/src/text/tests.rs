@@ -47,11 +47,11 @@ fn the_form_is_as_documented() {
           u0 s0 bytes 64 reads F embedding
           u1 s1 bytes 64 reads FB head
         row p0
+          RECV s1>s0 m0
           UNSHARD u0
           F u0 m0
           SEND s0>s1 m0
           RESHARD u0
-          RECV s1>s0 m0
           B u0 m0
           REDUCE u0 m0
           ADD_TIED u0 u1
@@ -148,14 +148,14 @@ fn errors_have_line_column_value_and_repair() {
         " tail": line 10, column 27: found `tail`; write `untied`, `embedding` or `head`
         " untied": line 8, column 1: 1 units are marked as tied embedding and 0 as tied head: a tied weight has one embedding and, later in the chain, one head; mark both or none
         "row p0": line 22, column 5: the row of rank 0 is out of order; write rows in rank order, here p1
-        "F u0 m0": line 13, column 1: found `F`; write `row` and its rank, or an instruction
-        "   F u0 m0": line 13, column 3: found ` `; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
-        "  F u0": line 13, column 7: the line ends here; write a micro-batch as in `m0`
-        "  F u0 m0 m1": line 13, column 10: ` m1` follows the end of the line's form; drop it
-        "  F m0 u0": line 13, column 5: found `m0`; write a unit as in `u0`, in plain decimal without leading zeros, below 2^32
-        "  f u0 m0": line 13, column 3: found `f`; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
-        "SEND s0>s2": line 14, column 8: `s0>s2` joins stages that are not neighbours; write `s0>s1` or `s1>s0`
-        "SEND s0-s1": line 14, column 8: found `s0-s1`; write an edge as in `s0>s1`
+        "F u0 m0": line 14, column 1: found `F`; write `row` and its rank, or an instruction
+        "   F u0 m0": line 14, column 3: found ` `; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
+        "  F u0": line 14, column 7: the line ends here; write a micro-batch as in `m0`
+        "  F u0 m0 m1": line 14, column 10: ` m1` follows the end of the line's form; drop it
+        "  F m0 u0": line 14, column 5: found `m0`; write a unit as in `u0`, in plain decimal without leading zeros, below 2^32
+        "  f u0 m0": line 14, column 3: found `f`; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`
+        "SEND s0>s2": line 15, column 8: `s0>s2` joins stages that are not neighbours; write `s0>s1` or `s1>s0`
+        "SEND s0-s1": line 15, column 8: found `s0-s1`; write an edge as in `s0>s1`
         "": line 33, column 1: the text ends here; write `end` and a line feed
         "end": line 33, column 4: the text ends here; write `end` and a line feed
         "row p2\nend\n": line 33, column 1: found `row`; write `end`

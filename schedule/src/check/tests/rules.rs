@@ -45,39 +45,43 @@ fn a_deadlock_is_shown_as_its_circle() {
     message(
         deadlocked(),
         expect![[r#"
-        rank 0, step 2: deadlock; each waits for the next, the last for the first:
-          rank 0, step 2: `RECV s1>s0 m0`
-          rank 1, step 5: `SEND s1>s0 m0`
-          rank 1, step 4: `B u1 m0`
-          rank 1, step 3: `F u1 m1`
-          rank 1, step 2: `RECV s0>s1 m1`
-          rank 0, step 5: `SEND s0>s1 m1`
-          rank 0, step 4: `F u0 m1`
-          rank 0, step 3: `B u0 m0`
-                 rank 0         rank 1
-        step 0   F u0 m0        RECV s0>s1 m0
-        step 1   SEND s0>s1 m0  F u1 m0
-        step 2   RECV s1>s0 m0  RECV s0>s1 m1   <-- here, rank 0
-        step 3   B u0 m0        F u1 m1
-        step 4   F u0 m1        B u1 m0
-    "#]],
+            rank 1, step 4: deadlock; each waits for the next, the last for the first:
+              rank 1, step 4: `B u1 m0`
+              rank 1, step 3: `F u1 m1`
+              rank 1, step 1: `RECV s0>s1 m1`
+              rank 0, step 6: `SEND s0>s1 m1`
+              rank 0, step 5: `F u0 m1`
+              rank 0, step 4: `B u0 m0`
+              rank 0, step 0: `RECV s1>s0 m0`
+              rank 1, step 5: `SEND s1>s0 m0`
+                     rank 0         rank 1
+            step 0   RECV s1>s0 m0  RECV s0>s1 m0
+            step 1   RECV s1>s0 m1  RECV s0>s1 m1
+            step 2   F u0 m0        F u1 m0
+            step 3   SEND s0>s1 m0  F u1 m1
+            step 4   B u0 m0        B u1 m0   <-- here, rank 1
+            step 5   F u0 m1        SEND s1>s0 m0
+            step 6   SEND s0>s1 m1  B u1 m1
+        "#]],
     );
 }
 
 #[test]
 fn a_dropped_gather_is_shown_in_its_grid() {
     let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(Residency::Strict, 0));
-    program.rows[1].remove(1);
+    let gather = program.rows[1].iter().position(|of| matches!(of, Instruction::Unshard { .. })).unwrap();
+    program.rows[1].remove(gather);
     message(
         program,
         expect![[r#"
-        rank 1, step 1: `F u1 m0` reads weights that are not gathered; `UNSHARD u1` before it
-                 rank 0         rank 1
-        step 0   UNSHARD u0     RECV s0>s1 m0
-        step 1   F u0 m0        F u1 m0   <-- here, rank 1
-        step 2   SEND s0>s1 m0  RESHARD u1
-        step 3   RESHARD u0     RECV s0>s1 m1
-    "#]],
+            rank 1, step 2: `F u1 m0` reads weights that are not gathered; `UNSHARD u1` before it
+                     rank 0         rank 1
+            step 0   RECV s1>s0 m0  RECV s0>s1 m0
+            step 1   RECV s1>s0 m1  RECV s0>s1 m1
+            step 2   UNSHARD u0     F u1 m0   <-- here, rank 1
+            step 3   F u0 m0        RESHARD u1
+            step 4   SEND s0>s1 m0  UNSHARD u1
+        "#]],
     );
 }
 

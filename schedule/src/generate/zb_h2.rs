@@ -1,0 +1,27 @@
+//! ZB-H2: twice the warm-up, so that the longest rank has no bubble at all.
+
+use super::size::{SizeError, linear};
+use super::split::hold_back;
+use crate::order::ComputeOrder;
+
+/// ZB-H2 (arXiv:2401.10241, section 2.3): stage `s` runs `2 (p - s) - 1` forwards ahead and holds back up to `2 s` weight
+/// gradients.
+///
+/// ```text
+/// p = 3, m = 6
+/// ```
+///
+/// * The longest rank takes `m (T_F + T_I + T_W) + (p - 1) (T_F + T_I - 2 T_W)` for `m >= 2 p - 1`: no bubble at equal
+///   times. But the ranks' work lies askew, and a step whose gradient norm is taken over all ranks takes the whole
+///   parallelogram, `m (T_F + T_I + T_W) + (p - 1) T_F`: no shorter than ZB-H1 where `T_I = T_W`.
+/// * In flight: `min(2 (p - s) - 1, m)` until their `I`, with `2 s` more until their `W`: `min(2 p - 1, m)`.
+///
+/// # Errors
+/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
+pub fn zb_h2(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
+    let placement = linear(num_ranks, num_micro_batches)?;
+    let rows = (0..num_ranks)
+        .map(|stage| hold_back(stage, num_micro_batches, 2 * (num_ranks - stage) - 1, 2 * stage, false))
+        .collect();
+    Ok(ComputeOrder { placement, num_micro_batches, rows })
+}

@@ -1,0 +1,118 @@
+//! ZB-V: two stages per rank in a V, so that every rank holds the same.
+
+use alloc::vec::Vec;
+
+use super::size::{SizeError, backward_input, backward_weight, check, forward};
+use crate::id::PipelineRank;
+use crate::order::{ComputeOrder, StageAction};
+use crate::placement::Placement;
+
+/// ZB-V (arXiv:2401.10241, section 6): `2 p` stages, stage `s` on rank `s` on the way down the ranks and on rank
+/// `2 p - 1 - s` on the way back, so that the last stage lies beside the first.
+///
+/// ```text
+/// p = 2, m = 3
+/// ```
+///
+/// * The longest rank has no bubble at equal times: `m (T_F + T_I + T_W)`; all ranks together take `(p - 1) T_F / 2` more.
+/// * In flight: stages of `2 p` micro-batches on every rank, as much as 1F1B's first rank holds.
+/// * Between the two stages of the last rank nothing is sent.
+///
+/// # Errors
+/// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
+pub fn zb_v(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
+    check(2 * u64::from(num_ranks), num_micro_batches)?;
+    let ranks = (0..num_ranks).chain((0..num_ranks).rev()).map(PipelineRank).collect();
+    let placement = Placement::new(ranks).map_err(|_| SizeError::NoRank)?;
+    let rows = (0..num_ranks).map(|rank| Row::new(num_ranks, num_micro_batches, rank).made()).collect();
+    Ok(ComputeOrder { placement, num_micro_batches, rows })
+}
+
+/// A rank's row as it is made: each kind of work of each stage runs its micro-batches in ascending order.
+struct Row {
+    num_ranks: u32,
+    num_micro_batches: u32,
+    rank: u32,
+    /// Of the way down and the way back: the next forward, input gradient and weight gradient.
+    next: [[u32; 3]; 2],
+    actions: Vec<StageAction>,
+}
+
+/// The two stages of a rank.
+const DOWN: usize = 0;
+const BACK: usize = 1;
+
+impl Row {
+    fn new(num_ranks: u32, num_micro_batches: u32, rank: u32) -> Self {
+        let actions = Vec::with_capacity(6 * num_micro_batches as usize);
+        Self { num_ranks, num_micro_batches, rank, next: [[0; 3]; 2], actions }
+    }
+
+    fn stage(&self, way: usize) -> u32 {
+        if way == DOWN { self.rank } else { 2 * self.num_ranks - 1 - self.rank }
+    }
+
+    /// The next micro-batch of a kind of work; the pattern is that of at least `2 p - 1`, and those that a step does not
+    /// have are left out.
+    fn push(&mut self, way: usize, kind: usize, action: fn(u32, u32) -> StageAction) {
+        let micro_batch = self.next[way][kind];
+        self.next[way][kind] += 1;
+        if micro_batch < self.num_micro_batches {
+            self.actions.push(action(self.stage(way), micro_batch));
+        }
+    }
+
+    fn f(&mut self, way: usize) {
+        self.push(way, 0, forward);
+    }
+
+    fn i(&mut self, way: usize) {
+        self.push(way, 1, backward_input);
+    }
+
+    fn w(&mut self, way: usize) {
+        self.push(way, 2, backward_weight);
+    }
+
+    fn made(mut self) -> Vec<StageAction> {
+        let (p, rank) = (self.num_ranks, self.rank);
+        let n = self.num_micro_batches.max(2 * p - 1);
+        for _ in 0..2 * (p - rank) - 1 {
+            self.f(DOWN);
+        }
+        for _ in 0..rank {
+            self.f(BACK);
+            self.f(DOWN);
+        }
+        for _ in 0..p - rank {
+            self.f(BACK);
+            self.i(BACK);
+            self.w(BACK);
+        }
+        while self.next[DOWN][0] < n || self.next[BACK][0] < n {
+            if self.next[DOWN][0] < n {
+                self.f(DOWN);
+            }
+            self.i(DOWN);
+            self.w(DOWN);
+            self.f(BACK);
+            self.i(BACK);
+            self.w(BACK);
+        }
+        for _ in 0..rank {
+            self.i(DOWN);
+            self.i(BACK);
+        }
+        for _ in 0..p - rank {
+            self.i(DOWN);
+            self.w(DOWN);
+        }
+        while self.next[BACK][2] < n {
+            self.w(BACK);
+        }
+        while self.next[DOWN][2] < n {
+            self.w(DOWN);
+        }
+        self.actions
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a rank idles: each gap between two computes is laid to what the second one waited for last.
+
+use super::timeline::{Span, Timeline, computes, is_meeting};
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, Lane};
+
+/// The time of a step in which a rank does not compute, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bubble {
+    /// A message's sender had not made it yet, or its receiver had no room for it.
+    pub dependency: u64,
+    /// A message was on its way.
+    pub transfer: u64,
+    /// Weights were not gathered yet.
+    pub gather: u64,
+    /// A gradient buffer was not reduced yet.
+    pub reduce: u64,
+    /// After the rank's last micro-batch: its last reductions, the other ranks, the norm, the gathers after the step.
+    pub tail: u64,
+}
+
+impl Bubble {
+    /// The sum over all causes.
+    pub fn total(self) -> u64 {
+        self.dependency + self.transfer + self.gather + self.reduce + self.tail
+    }
+}
+
+impl Timeline {
+    /// Why a rank does not compute: with [`Timeline::busy`], the parts add up to the makespan.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn bubble(&self, program: &CheckedProgram, rank: PipelineRank) -> Bubble {
+        let row = program.row(rank);
+        let last_work = row.iter().rposition(|&of| computes(of)).map_or(0, |last| last + 1);
+        let mut bubble = Bubble::default();
+        let mut free = 0;
+        for (index, (&instruction, span)) in row.iter().zip(self.row(rank)).enumerate() {
+            if instruction.lane() != Lane::Compute {
+                continue;
+            }
+            let idle = span.start - free;
+            if index >= last_work {
+                bubble.tail += if is_meeting(instruction) { span.end - free } else { idle };
+            } else if idle > 0 {
+                self.attribute(program, rank, index, free, &mut bubble);
+            }
+            free = span.end;
+        }
+        bubble.tail += self.makespan() - free;
+        bubble
+    }
+
+    /// Lays the gap from `free` to the start of a compute to what it waited for last.
+    fn attribute(
+        &self,
+        program: &CheckedProgram,
+        rank: PipelineRank,
+        index: usize,
+        free: u64,
+        bubble: &mut Bubble,
+    ) {
+        let spans = self.row(rank);
+        let start = spans[index].start;
+        let last = program.waits(rank, index).iter().copied().max_by_key(|&wait| spans[wait].end);
+        let Some(last) = last else { return };
+        match program.row(rank)[last].lane() {
+            Lane::Gather => bubble.gather += start - free,
+            Lane::Reduce => bubble.reduce += start - free,
+            Lane::Edge(_) => {
+                let sets_out = self.sets_out(program, rank, last).clamp(free, start);
+                bubble.dependency += sets_out - free;
+                bubble.transfer += start - sets_out;
+            }
+            Lane::Compute => bubble.dependency += start - free,
+        }
+    }
+
+    /// From when on a transfer only waits for its link: a receive when its message was made, a send when its receiver
+    /// had room.
+    fn sets_out(&self, program: &CheckedProgram, rank: PipelineRank, index: usize) -> u64 {
+        let Span { start, .. } = self.row(rank)[index];
+        if !matches!(program.row(rank)[index], Instruction::Receive { .. }) {
+            return start;
+        }
+        let made = program.peer(rank, index).map(|(peer, send)| {
+            let spans = self.row(peer);
+            program.waits(peer, send).iter().map(|&wait| spans[wait].end).max().unwrap_or(0)
+        });
+        made.unwrap_or(start)
+    }
+}

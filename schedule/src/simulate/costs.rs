@@ -1,0 +1,214 @@
+//! What each instruction costs.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::check::CheckedProgram;
+use crate::instruction::{Edge, Instruction};
+
+/// What a message costs, in the unit of time of all other costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// How long it occupies its link.
+    pub occupied: u64,
+    /// How much later it arrives; meanwhile its link is free.
+    pub latency: u64,
+}
+
+/// What the instructions of a unit cost, for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitCosts {
+    /// `F`.
+    pub forward: u64,
+    /// `B`.
+    pub backward: u64,
+    /// `I`.
+    pub backward_input: u64,
+    /// `W`.
+    pub backward_weight: u64,
+    /// `R`.
+    pub recompute: u64,
+    /// `STEP`, once a step.
+    pub optimizer_step: u64,
+    /// `UNSHARD`.
+    pub gather: Passage,
+    /// `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`.
+    pub reduce: Passage,
+    /// `GATHER_STEP`.
+    pub gather_after_step: Passage,
+}
+
+impl UnitCosts {
+    /// A unit that only computes; its full backward costs both halves.
+    pub const fn of_compute(forward: u64, backward_input: u64, backward_weight: u64) -> Self {
+        let none = Passage { occupied: 0, latency: 0 };
+        Self {
+            forward,
+            backward: backward_input + backward_weight,
+            backward_input,
+            backward_weight,
+            recompute: forward,
+            optimizer_step: 0,
+            gather: none,
+            reduce: none,
+            gather_after_step: none,
+        }
+    }
+}
+
+/// Which messages occupy the same link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// A link for each lane.
+    #[default]
+    Own,
+    /// Gathers and reductions of a rank in turn over one link, in the order of their issue; every stage edge has its own.
+    SharedByCollectives,
+}
+
+/// What every instruction of a program costs, in one unit of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// `[unit]`
+    pub units: Vec<UnitCosts>,
+    /// `[edge]`, by [`Edge::index`]: a message over it. Edges within a rank cost nothing whatever stands here.
+    pub edges: Vec<Passage>,
+    /// `ADD_TIED`, from when both ranks have joined.
+    pub add_tied: u64,
+    /// `GRAD_NORM`, from when all ranks have joined.
+    pub gradient_norm: u64,
+    /// Which messages occupy the same link.
+    pub links: Links,
+}
+
+/// Why costs are none of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CostsError {
+    /// There are costs for another number of units.
+    NumUnits {
+        /// Units with costs.
+        num_units: usize,
+        /// Units of the program.
+        expected: usize,
+    },
+    /// There are costs for another number of edges.
+    NumEdges {
+        /// Edges with costs.
+        num_edges: usize,
+        /// Edges of the program.
+        expected: usize,
+    },
+    /// One instruction after the other, the step takes longer than a `u64` can say.
+    TooLong {
+        /// What all instructions cost together.
+        total: u128,
+    },
+}
+
+impl fmt::Display for CostsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NumUnits { num_units, expected } => write!(
+                f,
+                "costs of {num_units} units for a program of {expected}: give one for each unit, in chain order"
+            ),
+            Self::NumEdges { num_edges, expected } => write!(
+                f,
+                "costs of {num_edges} edges for a program of {expected}: give two for each pair of neighbouring stages, \
+                 up and down"
+            ),
+            Self::TooLong { total } => write!(
+                f,
+                "all instructions together cost {total}, and times go up to {}: use a coarser unit of time",
+                u64::MAX
+            ),
+        }
+    }
+}
+
+impl core::error::Error for CostsError {}
+
+impl Costs {
+    /// All units of a program alike, and all edges.
+    pub fn uniform(program: &CheckedProgram, unit: UnitCosts, edge: Passage) -> Self {
+        let num_edges = 2 * (program.chain().num_stages() - 1);
+        Self { units: vec![unit; program.units().len()], edges: vec![edge; num_edges], ..Self::default() }
+    }
+
+    /// How long an instruction of the compute lane takes.
+    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
+        let of = |unit: crate::id::Unit| &self.units[unit.index()];
+        match instruction {
+            Instruction::Forward { unit, .. } => of(unit).forward,
+            Instruction::Backward { unit, .. } => of(unit).backward,
+            Instruction::BackwardInput { unit, .. } => of(unit).backward_input,
+            Instruction::BackwardWeight { unit, .. } => of(unit).backward_weight,
+            Instruction::Recompute { unit, .. } => of(unit).recompute,
+            Instruction::OptimizerStep { unit } => of(unit).optimizer_step,
+            Instruction::AddTied { .. } => self.add_tied,
+            Instruction::GradientNorm => self.gradient_norm,
+            _ => 0,
+        }
+    }
+
+    /// What a collective costs.
+    pub(super) fn collective(&self, instruction: Instruction) -> Passage {
+        let of = |unit: crate::id::Unit| &self.units[unit.index()];
+        match instruction {
+            Instruction::Unshard { unit } => of(unit).gather,
+            Instruction::Reduce { unit, .. }
+            | Instruction::ReduceLast { unit }
+            | Instruction::AllReduce { unit } => of(unit).reduce,
+            Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
+            _ => Passage::default(),
+        }
+    }
+
+    /// What a message over an edge costs.
+    pub(super) fn message(&self, edge: Edge) -> Passage {
+        self.edges[edge.index()]
+    }
+
+    /// Whether these are costs of a program, and no time of it can overflow: no end is later than all instructions one
+    /// after the other.
+    pub(super) fn check(&self, program: &CheckedProgram) -> Result<(), CostsError> {
+        let (num_units, expected) = (self.units.len(), program.units().len());
+        if num_units != expected {
+            return Err(CostsError::NumUnits { num_units, expected });
+        }
+        let (num_edges, expected) = (self.edges.len(), 2 * (program.chain().num_stages() - 1));
+        if num_edges != expected {
+            return Err(CostsError::NumEdges { num_edges, expected });
+        }
+        let passage = |of: Passage| u128::from(of.occupied) + u128::from(of.latency);
+        let mut longest = u128::from(self.add_tied.max(self.gradient_norm));
+        for unit in &self.units {
+            let computes = [
+                unit.forward,
+                unit.backward,
+                unit.backward_input,
+                unit.backward_weight,
+                unit.recompute,
+                unit.optimizer_step,
+            ];
+            longest = computes.into_iter().map(u128::from).fold(longest, u128::max);
+            let messages = [unit.gather, unit.reduce, unit.gather_after_step];
+            longest = messages.into_iter().map(passage).fold(longest, u128::max);
+        }
+        longest = self.edges.iter().copied().map(passage).fold(longest, u128::max);
+        // The quick bound first; the exact sum only where it does not settle the matter.
+        let num_instructions: usize = program.program().rows.iter().map(Vec::len).sum();
+        if longest.saturating_mul(num_instructions as u128) < u128::from(u64::MAX) {
+            return Ok(());
+        }
+        let cost = |&instruction: &Instruction| match instruction {
+            Instruction::Send { edge, .. } => passage(self.message(edge)),
+            _ => u128::from(self.compute(instruction)) + passage(self.collective(instruction)),
+        };
+        let total = program.program().rows.iter().flatten().map(cost).fold(0, u128::saturating_add);
+        // The largest time stands for "not yet".
+        if total < u128::from(u64::MAX) { Ok(()) } else { Err(CostsError::TooLong { total }) }
+    }
+}

@@ -1,0 +1,55 @@
+//! The simulator: when each instruction of a checked program starts and ends, given what each costs.
+//!
+//! ```text
+//! CheckedProgram + Costs -> simulate -> Timeline -> bubble split, critical path, ...
+//! ```
+//!
+//! It follows the dependency graph that the executor follows ([`crate::Dependencies`]), and adds only time:
+//!
+//! - a rank computes one instruction after the other, in row order;
+//! - what is off the compute lane is issued when the row comes to it, and starts when what it waits for has ended, all its
+//!   members have joined, and its link is free;
+//! - a link is occupied for a message's bytes; a latency delays the message and occupies nothing.
+//!
+//! Nothing is random and nothing is rounded: times are whole numbers, so that closed forms hold exactly.
+//!
+//! # Example
+//!
+//! 1F1B of four ranks and eight micro-batches takes `(m + p - 1) (T_F + T_B)`:
+//!
+//! ```
+//! use pipezero_schedule::simulate::{Costs, Passage, UnitCosts, simulate};
+//! use pipezero_schedule::{CheckedProgram, LowerOptions, Stage, UnitFacts, generate, lower};
+//!
+//! let order = generate::one_f_one_b(4, 8)?;
+//! let units: Vec<_> = (0..4).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
+//! let program = CheckedProgram::new(lower(&order, &units, &LowerOptions::ZERO_1)?)?;
+//! let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+//! assert_eq!(simulate(&program, &costs)?.makespan(), 33);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bubble;
+mod costs;
+mod play;
+mod timeline;
+
+pub use bubble::Bubble;
+pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
+pub use timeline::{Span, Timeline};
+
+use crate::check::CheckedProgram;
+
+/// Plays a program.
+///
+/// Time grows with the number of instructions; every instruction is touched a constant number of times.
+///
+/// # Errors
+/// [`CostsError`] if the costs are not of this program's units and edges, or add up to more than a `u64` holds.
+pub fn simulate(program: &CheckedProgram, costs: &Costs) -> Result<Timeline, CostsError> {
+    costs.check(program)?;
+    Ok(play::play(program, costs))
+}
+
+#[cfg(test)]
+mod tests;

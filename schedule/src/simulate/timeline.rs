@@ -1,0 +1,81 @@
+//! When each instruction started and ended.
+
+use alloc::vec::Vec;
+
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, Lane};
+
+/// From start to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it started; a transfer when both of its ends had come and its link was free.
+    pub start: u64,
+    /// When it ended: a receive when its message was there, a send when its link was free again.
+    pub end: u64,
+}
+
+/// When each instruction of a program started and ended, in the unit of the costs, from the start of the step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    /// `[rank][index]`
+    spans: Vec<Vec<Span>>,
+}
+
+impl Timeline {
+    pub(super) fn new(spans: Vec<Vec<Span>>) -> Self {
+        Self { spans }
+    }
+
+    /// The instructions of a rank, by their position in its row.
+    ///
+    /// # Panics
+    /// If there is no such rank; so do the other methods that take one.
+    pub fn row(&self, rank: PipelineRank) -> &[Span] {
+        &self.spans[rank.index()]
+    }
+
+    /// When everything had ended.
+    pub fn makespan(&self) -> u64 {
+        self.spans.iter().flatten().map(|span| span.end).max().unwrap_or(0)
+    }
+
+    /// From a rank's first compute of a micro-batch to its last: what is left of its part of the step before the norm,
+    /// which is of all ranks. The zero-bubble papers call the longest of them the cost of a step.
+    pub fn rank_span(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
+        let of_micro_batch = program.row(rank).iter().zip(self.row(rank)).filter(|(of, _)| computes(**of));
+        let mut spans = of_micro_batch.map(|(_, span)| *span);
+        let Some(first) = spans.next() else { return 0 };
+        spans.last().unwrap_or(first).end - first.start
+    }
+
+    /// The longest [`Timeline::rank_span`].
+    pub fn longest_rank_span(&self, program: &CheckedProgram) -> u64 {
+        let ranks = (0..self.spans.len() as u32).map(PipelineRank);
+        ranks.map(|rank| self.rank_span(program, rank)).max().unwrap_or(0)
+    }
+
+    /// How long a rank computes.
+    pub fn busy(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
+        let row = program.row(rank).iter().zip(self.row(rank));
+        let computes = row.filter(|(of, _)| of.lane() == Lane::Compute && !is_meeting(**of));
+        computes.map(|(_, span)| span.end - span.start).sum()
+    }
+}
+
+/// Whether an instruction is the work of a micro-batch.
+pub(super) fn computes(instruction: Instruction) -> bool {
+    matches!(
+        instruction,
+        Instruction::Forward { .. }
+            | Instruction::Backward { .. }
+            | Instruction::BackwardInput { .. }
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. }
+    )
+}
+
+/// Whether an instruction waits on the compute lane for other ranks.
+pub(super) fn is_meeting(instruction: Instruction) -> bool {
+    matches!(instruction, Instruction::AddTied { .. } | Instruction::GradientNorm)
+}

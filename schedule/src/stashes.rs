@@ -1,0 +1,133 @@
+//! Stashes: what an input gradient leaves for its weight gradient, where a schedule runs the two apart.
+//!
+//! As with activation slots, which stash a micro-batch uses follows from the program and stands nowhere in it.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::id::{MicroBatch, Stage};
+use crate::instruction::Instruction;
+use crate::program::Program;
+
+/// The stashes of every stage: taken by the `I` of the stage's last unit, given back by the `W` of its first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stashes {
+    num_micro_batches: usize,
+    /// `[stage, micro-batch]`; 0 for what runs its backward at once.
+    stash: Vec<usize>,
+    /// `[stage]`
+    num_stashes: Vec<usize>,
+}
+
+impl Stashes {
+    /// The stashes of a program in which every `W` comes after its `I`.
+    pub(crate) fn assign(program: &Program) -> Self {
+        let chain = &program.chain;
+        let num_stages = chain.num_stages();
+        let num_micro_batches = program.num_micro_batches as usize;
+        let stash = vec![0; num_stages * num_micro_batches];
+        let mut stashes = Self { num_micro_batches, stash, num_stashes: vec![0; num_stages] };
+        let mut free = vec![Vec::new(); num_stages];
+        for &instruction in program.rows.iter().flatten() {
+            match instruction {
+                Instruction::BackwardInput { unit, micro_batch } => {
+                    let stage = chain.stage(unit);
+                    if unit == chain.last_unit(stage) {
+                        let num_stashes = &mut stashes.num_stashes[stage.index()];
+                        let taken = free[stage.index()].pop().unwrap_or_else(|| {
+                            *num_stashes += 1;
+                            *num_stashes - 1
+                        });
+                        let at = stashes.at(stage, micro_batch);
+                        stashes.stash[at] = taken;
+                    }
+                }
+                Instruction::BackwardWeight { unit, micro_batch } => {
+                    let stage = chain.stage(unit);
+                    if unit == chain.first_unit(stage) {
+                        free[stage.index()].push(stashes.stash(stage, micro_batch));
+                    }
+                }
+                _ => {}
+            }
+        }
+        stashes
+    }
+
+    fn at(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        stage.index() * self.num_micro_batches + micro_batch.index()
+    }
+
+    /// The stash of a stage that a micro-batch uses.
+    pub(crate) fn stash(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        self.stash[self.at(stage, micro_batch)]
+    }
+
+    /// Stashes of a stage: 0 where every backward runs at once.
+    pub(crate) fn num_stashes(&self, stage: Stage) -> usize {
+        self.num_stashes[stage.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use crate::check::CheckedProgram;
+    use crate::generate::{one_f_one_b, zb_h1, zb_h2, zb_v};
+    use crate::id::{MicroBatch, PipelineRank, Stage};
+    use crate::instruction::Instruction;
+    use crate::lower::lower;
+    use crate::options::LowerOptions;
+    use crate::order::ComputeOrder;
+    use crate::testing::units;
+
+    fn checked(order: &ComputeOrder) -> CheckedProgram {
+        let units = units(order.placement.num_stages() as u32, 2, false);
+        CheckedProgram::new(lower(order, &units, &LowerOptions::ZERO_1).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_whole_backward_needs_none_and_weight_gradients_held_back_one_each() {
+        let num = |order: &ComputeOrder, stage| checked(order).num_stashes(Stage(stage));
+        assert_eq!(num(&one_f_one_b(3, 6).unwrap(), 0), 0);
+        // One for the gradient that is under way, and the number held back.
+        for stage in 0..3 {
+            assert_eq!(num(&zb_h1(3, 6).unwrap(), stage), 1 + stage as usize);
+            assert_eq!(num(&zb_h2(3, 6).unwrap(), stage), (1 + 2 * stage as usize).min(6));
+        }
+    }
+
+    #[test]
+    fn no_stash_is_overwritten_before_it_is_read() {
+        for order in [zb_h1(4, 7).unwrap(), zb_h2(4, 7).unwrap(), zb_v(3, 5).unwrap()] {
+            let program = checked(&order);
+            let num_stages = order.placement.num_stages();
+            let mut holds: Vec<Vec<Option<MicroBatch>>> =
+                (0..num_stages).map(|stage| vec![None; program.num_stashes(Stage(stage as u32))]).collect();
+            let rows = (0..program.num_ranks() as u32).flat_map(|rank| program.row(PipelineRank(rank)));
+            for &instruction in rows {
+                let chain = program.chain();
+                match instruction {
+                    Instruction::BackwardInput { unit, micro_batch } => {
+                        let stage = chain.stage(unit);
+                        let stash = &mut holds[stage.index()][program.stash(stage, micro_batch)];
+                        assert_eq!(stash.is_none(), unit == chain.last_unit(stage));
+                        *stash = Some(micro_batch);
+                    }
+                    Instruction::BackwardWeight { unit, micro_batch } => {
+                        let stage = chain.stage(unit);
+                        let stash = &mut holds[stage.index()][program.stash(stage, micro_batch)];
+                        assert_eq!(*stash, Some(micro_batch));
+                        if unit == chain.first_unit(stage) {
+                            *stash = None;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            assert!(holds.iter().flatten().all(Option::is_none));
+        }
+    }
+}
