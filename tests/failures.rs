@@ -165,10 +165,10 @@ fn a_rank_that_stalls_is_named_with_all_who_wait_for_it() {
         other => panic!("{other}"),
     });
     expect![[r#"
-        rank 0 at step 2, instruction 2 (F u0 m0, which needs UNSHARD u0): waits for [1] in an all-gather of elements 0..2208
+        rank 0 at step 2, instruction 4 (F u0 m0, which needs UNSHARD u0): waits for [1] in an all-gather of elements 0..2208
         rank 1 at step 2, reading micro-batch 1: does not answer
-        rank 2 at step 2, instruction 3 (F u3 m0, which needs RECV s0>s1 m0): waits for [0] in a transfer of 144 elements
-        rank 3 at step 2, instruction 3 (F u3 m0, which needs RECV s0>s1 m0): waits for [1] in a transfer of 144 elements
+        rank 2 at step 2, instruction 4 (F u3 m0, which needs RECV s0>s1 m0): waits for [0] in a transfer of 144 elements
+        rank 3 at step 2, instruction 4 (F u3 m0, which needs RECV s0>s1 m0): waits for [1] in a transfer of 144 elements
     "#]].assert_eq(&missing.collect::<String>());
     assert!(
         report

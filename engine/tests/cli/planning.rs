@@ -156,17 +156,17 @@ fn show_prints_the_order_and_every_instruction() {
         rank 1  .. F0 B0 B0 F1 B1 B1 .. ..
 
         rank 0
-         0  compute  F u0 m0
-         1  compute  F u1 m0
-         2  s0>s1    SEND s0>s1 m0   after 1
-         3  compute  F u0 m1
-         4  compute  F u1 m1
-         5  s0>s1    SEND s0>s1 m1   after 4
-         6  s1>s0    RECV s1>s0 m0   after 6 of rank 1
-         7  compute  B u1 m0         after 6
-         8  compute  B u0 m0
-         9  s1>s0    RECV s1>s0 m1   after 12 of rank 1
-        10  compute  B u1 m1         after 9
+         0  s1>s0    RECV s1>s0 m0   after 6 of rank 1
+         1  s1>s0    RECV s1>s0 m1   after 12 of rank 1
+         2  compute  F u0 m0
+         3  compute  F u1 m0
+         4  s0>s1    SEND s0>s1 m0   after 3
+         5  compute  F u0 m1
+         6  compute  F u1 m1
+         7  s0>s1    SEND s0>s1 m1   after 6
+         8  compute  B u1 m0         after 0
+         9  compute  B u0 m0
+        10  compute  B u1 m1         after 1
         11  reduce   REDUCE_LAST u1  after 10
         12  compute  B u0 m1
         13  reduce   REDUCE_LAST u0  after 12
@@ -178,14 +178,14 @@ fn show_prints_the_order_and_every_instruction() {
         19  gather   GATHER_STEP u1  after 18
 
         rank 1
-         0  s0>s1    RECV s0>s1 m0   after 2 of rank 0
-         1  compute  F u2 m0         after 0
-         2  compute  F u3 m0
-         3  s0>s1    RECV s0>s1 m1   after 5 of rank 0
+         0  s0>s1    RECV s0>s1 m0   after 4 of rank 0
+         1  s0>s1    RECV s0>s1 m1   after 7 of rank 0
+         2  compute  F u2 m0         after 0
+         3  compute  F u3 m0
          4  compute  B u3 m0
          5  compute  B u2 m0
          6  s1>s0    SEND s1>s0 m0   after 5
-         7  compute  F u2 m1         after 3
+         7  compute  F u2 m1         after 1
          8  compute  F u3 m1
          9  compute  B u3 m1
         10  reduce   REDUCE_LAST u3  after 9

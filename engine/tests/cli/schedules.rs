@@ -119,35 +119,35 @@ fn show_names_the_stages_of_each_rank() {
         rank 1  ..  1F0 2F0 1F1 2F1 ..  2B0 2B0 1B0 1B0 2B1 2B1 1B1 1B1 ..  ..
 
         rank 0: s0, s3
-         0  compute  F u0 m0
-         1  compute  F u1 m0
-         2  s0>s1    SEND s0>s1 m0   after 1
-         3  compute  F u0 m1
-         4  s2>s3    RECV s2>s3 m0   after 3 of rank 1
-         5  compute  F u1 m1
-         6  s0>s1    SEND s0>s1 m1   after 5
-         7  compute  F u4 m0         after 4
-         8  s2>s3    RECV s2>s3 m1   after 7 of rank 1
-         9  compute  F u5 m0
-        10  compute  B u5 m0
-        11  compute  B u4 m0
-        12  s3>s2    SEND s3>s2 m0   after 11
-        13  compute  F u4 m1         after 8
-        14  s1>s0    RECV s1>s0 m0   after 11 of rank 1
-        15  compute  F u5 m1
-        16  compute  B u5 m1
-        17  reduce   REDUCE_LAST u5  after 16
-        18  compute  B u4 m1
-        19  s3>s2    SEND s3>s2 m1   after 18
-        20  reduce   REDUCE_LAST u4  after 18
-        21  compute  B u1 m0         after 14
-        22  s1>s0    RECV s1>s0 m1   after 16 of rank 1
+         0  s1>s0    RECV s1>s0 m0   after 12 of rank 1
+         1  s1>s0    RECV s1>s0 m1   after 16 of rank 1
+         2  s2>s3    RECV s2>s3 m0   after 6 of rank 1
+         3  s2>s3    RECV s2>s3 m1   after 9 of rank 1
+         4  compute  F u0 m0
+         5  compute  F u1 m0
+         6  s0>s1    SEND s0>s1 m0   after 5
+         7  compute  F u0 m1
+         8  compute  F u1 m1
+         9  s0>s1    SEND s0>s1 m1   after 8
+        10  compute  F u4 m0         after 2
+        11  compute  F u5 m0
+        12  compute  B u5 m0
+        13  compute  B u4 m0
+        14  s3>s2    SEND s3>s2 m0   after 13
+        15  compute  F u4 m1         after 3
+        16  compute  F u5 m1
+        17  compute  B u5 m1
+        18  reduce   REDUCE_LAST u5  after 17
+        19  compute  B u4 m1
+        20  s3>s2    SEND s3>s2 m1   after 19
+        21  reduce   REDUCE_LAST u4  after 19
+        22  compute  B u1 m0         after 0
         23  compute  B u0 m0
-        24  compute  B u1 m1         after 22
+        24  compute  B u1 m1         after 1
         25  reduce   REDUCE_LAST u1  after 24
         26  compute  B u0 m1
         27  reduce   REDUCE_LAST u0  after 26
-        28  compute  ADD_TIED u0 u5  after 17, 27
+        28  compute  ADD_TIED u0 u5  after 18, 27
         29  compute  GRAD_NORM       after 27
         30  compute  STEP u0
         31  gather   GATHER_STEP u0  after 30
@@ -157,20 +157,20 @@ fn show_names_the_stages_of_each_rank() {
         35  gather   GATHER_STEP u4  after 34
 
         rank 1: s1, s2
-         0  s0>s1    RECV s0>s1 m0   after 2 of rank 0
-         1  compute  F u2 m0         after 0
-         2  compute  F u3 m0
-         3  s2>s3    SEND s2>s3 m0   after 2
-         4  s0>s1    RECV s0>s1 m1   after 6 of rank 0
-         5  compute  F u2 m1         after 4
-         6  compute  F u3 m1
-         7  s2>s3    SEND s2>s3 m1   after 6
-         8  s3>s2    RECV s3>s2 m0   after 12 of rank 0
-         9  compute  B u3 m0         after 8
-        10  compute  B u2 m0
-        11  s1>s0    SEND s1>s0 m0   after 10
-        12  s3>s2    RECV s3>s2 m1   after 19 of rank 0
-        13  compute  B u3 m1         after 12
+         0  s0>s1    RECV s0>s1 m0   after 6 of rank 0
+         1  s0>s1    RECV s0>s1 m1   after 9 of rank 0
+         2  s3>s2    RECV s3>s2 m0   after 14 of rank 0
+         3  s3>s2    RECV s3>s2 m1   after 20 of rank 0
+         4  compute  F u2 m0         after 0
+         5  compute  F u3 m0
+         6  s2>s3    SEND s2>s3 m0   after 5
+         7  compute  F u2 m1         after 1
+         8  compute  F u3 m1
+         9  s2>s3    SEND s2>s3 m1   after 8
+        10  compute  B u3 m0         after 2
+        11  compute  B u2 m0
+        12  s1>s0    SEND s1>s0 m0   after 11
+        13  compute  B u3 m1         after 3
         14  reduce   REDUCE_LAST u3  after 13
         15  compute  B u2 m1
         16  s1>s0    SEND s1>s0 m1   after 15

@@ -93,7 +93,7 @@ fn costs_of_another_program_are_errors() {
 
 mod zero_bubble {
     use super::*;
-    use crate::generate::{zb_h1, zb_h2, zb_v};
+    use crate::generate::{SizeError, zb_h1, zb_h2, zb_v};
 
     /// Longest rank's span and makespan, per whole rank.
     fn played(order: &ComputeOrder, per_stage: [u64; 3], hop: u64) -> (u64, u64) {
@@ -119,21 +119,52 @@ mod zero_bubble {
         assert_eq!(played(&zb_v(4, 8).unwrap(), [1, 1, 1], 0), (48, 51));
     }
 
+    /// One of the papers' profiled settings, times in microseconds.
+    struct Profile {
+        num_ranks: u32,
+        num_micro_batches: u32,
+        forward: u64,
+        input: u64,
+        weight: u64,
+        hop: u64,
+    }
+
+    /// The share of its span that the longest rank idles, in ten-thousandths.
+    fn rate(profile: &Profile, generate: fn(u32, u32) -> Result<ComputeOrder, SizeError>) -> f64 {
+        let &Profile { num_ranks, num_micro_batches, forward, input, weight, hop } = profile;
+        let order = generate(num_ranks, num_micro_batches).unwrap();
+        let num_virtual = order.placement.num_stages() as u64 / u64::from(num_ranks);
+        let times = [forward, input, weight];
+        // In parts of a microsecond, so that a stage's share of a rank's time is whole.
+        let (span, _) = played(&order, times, num_virtual * hop);
+        let ideal = u64::from(num_micro_batches) * num_virtual * times.iter().sum::<u64>();
+        (1e4 * (1.0 - ideal as f64 / span as f64)).round()
+    }
+
+    /// Tables 5 and 8 of arXiv:2401.10241.
     #[test]
-    fn profiled() {
-        let rate = |p: u32, m: u32, t: [u64; 3], hop: u64, order: ComputeOrder, v: u64| {
-            let ideal = u64::from(m) * (t[0] + t[1] + t[2]);
-            let (span, _) = played(&order, t.map(|t| t / v), hop);
-            1.0 - ideal as f64 / span as f64
+    fn profiled_settings_have_the_published_rates() {
+        let small = Profile {
+            num_ranks: 8,
+            num_micro_batches: 24,
+            forward: 18_522,
+            input: 18_086,
+            weight: 9_337,
+            hop: 601,
         };
-        let a = [18522, 18086, 9337];
-        std::println!("{:.4} .2431", rate(8, 24, a, 601, one_f_one_b(8, 24).unwrap(), 1));
-        std::println!("{:.4} .1585", rate(8, 24, a, 601, zb_h1(8, 24).unwrap(), 1));
-        std::println!("{:.4} .1083", rate(8, 24, a, 601, zb_h2(8, 24).unwrap(), 1));
-        let b = [28814, 28760, 19352];
-        std::println!("{:.4} .2668", rate(16, 48, b, 1610, one_f_one_b(16, 48).unwrap(), 1));
-        std::println!("{:.4} .1536", rate(16, 48, b, 1610, zb_h1(16, 48).unwrap(), 1));
-        std::println!("{:.4} .0823", rate(16, 48, b, 1610, zb_h2(16, 48).unwrap(), 1));
-        std::println!("{:.4} .0697", rate(16, 48, b, 1610, zb_v(16, 48).unwrap(), 2));
+        let rates = [one_f_one_b, zb_h1, zb_h2].map(|generate| rate(&small, generate));
+        assert_eq!(rates, [2431.0, 1585.0, 1083.0]);
+        let large = Profile {
+            num_ranks: 16,
+            num_micro_batches: 48,
+            forward: 28_814,
+            input: 28_760,
+            weight: 19_352,
+            hop: 1_610,
+        };
+        let rates = [one_f_one_b, zb_h1, zb_h2].map(|generate| rate(&large, generate));
+        assert_eq!(rates, [2668.0, 1536.0, 823.0]);
+        // The paper's own order, which it searches for, has 697; the handcrafted one stays within 20 of it.
+        assert_eq!(rate(&large, zb_v), 712.0);
     }
 }

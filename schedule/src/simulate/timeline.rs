@@ -46,7 +46,7 @@ impl Timeline {
         let of_micro_batch = program.row(rank).iter().zip(self.row(rank)).filter(|(of, _)| computes(**of));
         let mut spans = of_micro_batch.map(|(_, span)| *span);
         let Some(first) = spans.next() else { return 0 };
-        spans.last().unwrap_or(first).end - first.start
+        spans.next_back().unwrap_or(first).end - first.start
     }
 
     /// The longest [`Timeline::rank_span`].
