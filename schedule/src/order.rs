@@ -124,6 +124,20 @@ impl ComputeOrder {
         self.most_in_flight(rank, |_| true)
     }
 
+    /// The largest number of micro-batches of a stage between their `I` and their `W`; 0 where every backward is whole.
+    pub fn num_stashes(&self, stage: Stage) -> usize {
+        let of_stage = self.rows[self.placement.rank(stage).index()].iter().filter(|of| of.stage == stage);
+        let waiting = of_stage.scan(0usize, |waiting, action| {
+            match action.kind {
+                ComputeKind::BackwardInput => *waiting += 1,
+                ComputeKind::BackwardWeight => *waiting = waiting.saturating_sub(1),
+                ComputeKind::Forward | ComputeKind::Backward => {}
+            }
+            Some(*waiting)
+        });
+        waiting.max().unwrap_or(0)
+    }
+
     fn most_in_flight(&self, rank: PipelineRank, counts: impl Fn(Stage) -> bool) -> usize {
         if !self.has_backward() {
             return 0;
