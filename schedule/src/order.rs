@@ -110,6 +110,14 @@ impl ComputeOrder {
         }
     }
 
+    /// The first half of a backward, `I` or `W`, if any backward is split.
+    pub fn first_half(&self) -> Option<StageAction> {
+        let is_half = |action: &&StageAction| {
+            matches!(action.kind, ComputeKind::BackwardInput | ComputeKind::BackwardWeight)
+        };
+        self.rows.iter().flatten().find(is_half).copied()
+    }
+
     /// The largest number of micro-batches in flight on a stage: forward begun, backward (or `W`) not ended.
     ///
     /// For an order without backward nothing stays in flight: 0.

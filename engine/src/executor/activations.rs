@@ -54,10 +54,7 @@ impl Activations {
         for stage in &sizes.stages {
             let stage_slots = (0..stage.num_slots)
                 .map(|_| {
-                    Ok(Slot {
-                        saved: of_units(&stage.saved)?,
-                        output: Loan::new(zeros(stage.output_len)?),
-                    })
+                    Ok(Slot { saved: of_units(&stage.saved)?, output: Loan::new(zeros(stage.output_len)?) })
                 })
                 .collect::<Result<_, ModelError>>()?;
             slots.insert(stage.stage, stage_slots);

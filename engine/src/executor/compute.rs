@@ -141,7 +141,12 @@ impl<C: Communicator> Rank<C> {
 
     /// Copies the gradient of a stage's output into the gradient stream. The stream is as wide as the widest activation,
     /// a message exactly one.
-    pub(super) fn take_output_gradient(&mut self, program: &CheckedProgram, unit: Unit, micro_batch: MicroBatch) {
+    pub(super) fn take_output_gradient(
+        &mut self,
+        program: &CheckedProgram,
+        unit: Unit,
+        micro_batch: MicroBatch,
+    ) {
         let planned = self.plan.unit(unit);
         let (stage, len) = (planned.stage, planned.sizes.output);
         let edge = Edge::Down(stage);
@@ -157,7 +162,12 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// Copies the gradient of a stage's input to where the stage before will read it.
-    pub(super) fn hand_down_gradient(&mut self, program: &CheckedProgram, before: Stage, micro_batch: MicroBatch) {
+    pub(super) fn hand_down_gradient(
+        &mut self,
+        program: &CheckedProgram,
+        before: Stage,
+        micro_batch: MicroBatch,
+    ) {
         let edge = Edge::Down(before);
         if self.plan.crosses_ranks(edge) {
             let mut message = self.edges.take_free(edge);
