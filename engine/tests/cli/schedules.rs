@@ -206,7 +206,8 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
          12 |   "zero_optimization": { "stage": 3 },
             `----
           help: add the backwards
-    "#]].assert_eq(&error);
+    "#]]
+    .assert_eq(&error);
     for command in ["plan", "show", "train"] {
         assert_eq!(refused(command), error);
     }
