@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 
 use pipezero::config::{Checkpointing, Precision, ReductionPolicy, ZeroConfig, ZeroLevel};
-use tests::features::{CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
+use tests::features::{self, CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
 use tests::{
     Case, FP16, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, pairwise,
     small_run, train,
 };
 
-const GRIDS: [(usize, Schedule); 17] = {
-    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB};
+const GRIDS: [(usize, Schedule); 22] = {
+    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB, ZbH1, ZbH2, ZbV};
     [
         (1, OneFOneB),
         (2, GPipe),
@@ -33,6 +33,11 @@ const GRIDS: [(usize, Schedule); 17] = {
         (4, Grouped { virtual_stages: 2, group_size: 5 }),
         (4, Bfs { virtual_stages: 2 }),
         (4, Bfs { virtual_stages: 3 }),
+        (2, ZbH1),
+        (2, ZbV),
+        (4, ZbH1),
+        (4, ZbH2),
+        (4, ZbV),
     ]
 };
 
@@ -96,7 +101,7 @@ fn case_of(choice: Choice) -> Case {
         tied: TIED[tied],
         num_layers: NUM_LAYERS,
         precision: PRECISIONS[precision],
-        checkpointing: CHECKPOINTING[checkpointing],
+        checkpointing: features::checkpointing(schedule, checkpointing),
         dropout: DROPOUT[dropout],
         ..Case::ONE_RANK
     }

@@ -1,4 +1,4 @@
-//! Schedules of several stages per rank at every small number of micro-batches: one, fewer than ranks, groups that do not
+//! Schedules that run ahead, hold back or turn, at every small number of micro-batches: one, fewer than ranks, groups that do not
 //! come out even, one rank. All train, to the bits of one stage on one rank, and send what the plan says.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tests::{
 /// For p = 4 and N = 5 these make single micro-batches, short groups, whole groups, and remainders that join.
 const NUM_MICRO_BATCHES: std::ops::RangeInclusive<usize> = 1..=7;
 
-fn schedules(pipeline: usize) -> [Schedule; 7] {
+fn schedules(pipeline: usize) -> [Schedule; 10] {
     [
         Schedule::Bfs { virtual_stages: 2 },
         Schedule::Bfs { virtual_stages: 3 },
@@ -22,6 +22,9 @@ fn schedules(pipeline: usize) -> [Schedule; 7] {
         Schedule::Grouped { virtual_stages: 2, group_size: pipeline + 1 },
         Schedule::Grouped { virtual_stages: 3, group_size: 2 * pipeline },
         Schedule::Eager,
+        Schedule::ZbH1,
+        Schedule::ZbH2,
+        Schedule::ZbV,
     ]
 }
 
@@ -59,7 +62,7 @@ fn every_number_of_micro_batches_trains_to_the_bits_of_one_stage() {
             }
         }
     }
-    assert_eq!(num_runs, 2 * 4 * 7 * NUM_MICRO_BATCHES.count());
+    assert_eq!(num_runs, 2 * 4 * 10 * NUM_MICRO_BATCHES.count());
 }
 
 fn assert_trains_to(wanted: &Trained, case: Case) {

@@ -63,6 +63,26 @@ fn csv(ranks: &[usize], num_micro_batches: usize, backwards: Backwards) -> Strin
     rows.iter().map(|row| row.join(",") + "\n").collect()
 }
 
+/// The order with every backward split and its weight gradient held back until the next input gradient of the rank, or the
+/// end.
+fn split(text: &str) -> String {
+    let split_row = |row: &str| {
+        let mut waiting: Option<String> = None;
+        let mut split = Vec::new();
+        for action in row.split(',') {
+            if action.contains('B') {
+                split.push(action.replace('B', "I"));
+                split.extend(waiting.replace(action.replace('B', "W")));
+            } else {
+                split.push(action.to_owned());
+            }
+        }
+        split.extend(waiting);
+        split.join(",") + "\n"
+    };
+    text.lines().map(split_row).collect()
+}
+
 /// The run with this order, as the run file's resolution would have it.
 fn with_file(run: Run, text: &str) -> Run {
     let order = ComputeOrder::from_csv(text).expect("a schedule");
@@ -112,6 +132,24 @@ fn ascending_orders_on_any_placement_give_the_bits_of_one_pipeline_rank() {
             let plan = Plan::new(run.clone()).expect("a valid run");
             assert!(plan.order().is_ascending() && plan.order().placement.num_stages() == ranks.len());
             let name = format!("{ranks:?} in {case:?}");
+            assert_bit_identical(&train(run.clone(), Mask::Uneven), &wanted, &name);
+            assert_planned(run, &name);
+        }
+    }
+}
+
+/// A weight gradient that runs later is the same one.
+#[test]
+fn split_backwards_on_any_placement_give_the_bits_of_whole_ones() {
+    for case in cases().into_iter().filter(|case| case.checkpointing == Checkpointing::Off) {
+        let wanted = train(small_run(reference_of(case)), Mask::Uneven);
+        for ranks in PLACEMENTS {
+            let pipeline = ranks.iter().max().expect("some stage") + 1;
+            let text = split(&csv(ranks, case.num_micro_batches, Backwards::Ascending));
+            let run = with_file(small_run(Case { pipeline, ..case }), &text);
+            let plan = Plan::new(run.clone()).expect("a valid run");
+            assert!(plan.order().is_ascending() && plan.order().first_half().is_some());
+            let name = format!("{ranks:?}, split, in {case:?}");
             assert_bit_identical(&train(run.clone(), Mask::Uneven), &wanted, &name);
             assert_planned(run, &name);
         }

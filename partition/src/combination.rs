@@ -129,6 +129,7 @@ mod tests {
             num_elements,
             saved_elements: 0,
             recompute_elements: 0,
+            stash_elements: 0,
             workspace_elements: 0,
             widest_activation_elements: 0,
             tying: Tying::Untied,
@@ -141,6 +142,7 @@ mod tests {
             gather_buffer_elements: vec![of_unit; of.gathered_units as usize],
             stages: vec![StageFacts {
                 num_activation_slots: 1,
+                num_stashes: 0,
                 input_cut_elements: 0,
                 num_gradient_send_buffers: 2,
                 output_cut_elements: 0,

@@ -16,6 +16,7 @@
 //! | | `+ 4 * sum P` or `+ 4 * sum S` likewise | the f32 master copy, where `b_p < 4` |
 //! | activations | `b_a * sum over stages of slots * (sum saved + output)` | kept from forward to backward, and the output until it is read |
 //! | | `+ b_a * max recompute` | room for what one checkpointed segment recomputes |
+//! | | `+ b_a * sum over stages of stashes * sum stash` | kept from input to weight gradient, where a schedule runs them apart |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
@@ -52,6 +53,8 @@ pub struct UnitFacts {
     pub saved_elements: u64,
     /// Activation elements that a checkpointed segment recomputes at once; 0 where the unit keeps everything.
     pub recompute_elements: u64,
+    /// Elements kept from the input gradient to the weight gradient, where the two are apart.
+    pub stash_elements: u64,
     /// f32 elements of scratch of forward and backward.
     pub workspace_elements: u64,
     /// Elements of the widest activation that enters or leaves the unit.
@@ -67,6 +70,8 @@ pub struct UnitFacts {
 pub struct StageFacts {
     /// Most micro-batches whose activations the stage holds at once.
     pub num_activation_slots: u64,
+    /// Most micro-batches between their input gradient and their weight gradient; 0 where the two run as one.
+    pub num_stashes: u64,
     /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
     /// this rank too.
     pub input_cut_elements: u64,
@@ -171,7 +176,8 @@ impl RankFacts {
         let recomputed = max(self.units().map(|unit| unit.recompute_elements));
         let widest = max(self.units().map(|unit| unit.widest_activation_elements));
         let workspace = max(self.units().map(|unit| unit.workspace_elements));
-        let of_activation_type = slots.saturating_add(recomputed + 2 * widest);
+        let stashed = self.stages.iter().map(StageFacts::stash_elements).fold(0, u128::saturating_add);
+        let of_activation_type = slots.saturating_add(stashed).saturating_add(recomputed + 2 * widest);
         let of_f32 = widest + workspace;
         product(self.element_bytes.activation, of_activation_type).saturating_add(product(F32_BYTES, of_f32))
     }
@@ -211,6 +217,11 @@ impl StageFacts {
         let saved = sum(self.units.iter().map(|unit| unit.saved_elements));
         let output = u128::from(self.output_cut_elements) + u128::from(self.local_output_elements);
         product(self.num_activation_slots, saved + output)
+    }
+
+    /// Activation elements in all of the stage's stashes.
+    fn stash_elements(&self) -> u128 {
+        product(self.num_stashes, sum(self.units.iter().map(|unit| unit.stash_elements)))
     }
 }
 

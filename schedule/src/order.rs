@@ -110,6 +110,14 @@ impl ComputeOrder {
         }
     }
 
+    /// The first half of a backward, `I` or `W`, if any backward is split.
+    pub fn first_half(&self) -> Option<StageAction> {
+        let is_half = |action: &&StageAction| {
+            matches!(action.kind, ComputeKind::BackwardInput | ComputeKind::BackwardWeight)
+        };
+        self.rows.iter().flatten().find(is_half).copied()
+    }
+
     /// The largest number of micro-batches in flight on a stage: forward begun, backward (or `W`) not ended.
     ///
     /// For an order without backward nothing stays in flight: 0.
@@ -122,6 +130,20 @@ impl ComputeOrder {
     /// At most the sum of [`ComputeOrder::in_flight`] over the rank's stages: they need not peak together.
     pub fn in_flight_on(&self, rank: PipelineRank) -> usize {
         self.most_in_flight(rank, |_| true)
+    }
+
+    /// The largest number of micro-batches of a stage between their `I` and their `W`; 0 where every backward is whole.
+    pub fn num_stashes(&self, stage: Stage) -> usize {
+        let of_stage = self.rows[self.placement.rank(stage).index()].iter().filter(|of| of.stage == stage);
+        let waiting = of_stage.scan(0usize, |waiting, action| {
+            match action.kind {
+                ComputeKind::BackwardInput => *waiting += 1,
+                ComputeKind::BackwardWeight => *waiting = waiting.saturating_sub(1),
+                ComputeKind::Forward | ComputeKind::Backward => {}
+            }
+            Some(*waiting)
+        });
+        waiting.max().unwrap_or(0)
     }
 
     fn most_in_flight(&self, rank: PipelineRank, counts: impl Fn(Stage) -> bool) -> usize {

@@ -2,7 +2,7 @@
 
 use pipezero::config::{Checkpointing, Precision, ResidencyConfig, UnitLayersConfig};
 
-use crate::FP16;
+use crate::{FP16, Schedule};
 
 /// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
 pub const NUM_LAYERS: usize = 12;
@@ -17,6 +17,11 @@ pub const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
 /// What is recomputed.
 pub const CHECKPOINTING: [Checkpointing; 3] =
     [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
+
+/// What is recomputed on a grid: where backwards are split, nothing can be.
+pub fn checkpointing(schedule: Schedule, choice: usize) -> Checkpointing {
+    if schedule.splits_backwards() { Checkpointing::Off } else { CHECKPOINTING[choice] }
+}
 
 /// Whether the head uses the embedding's weight.
 pub const TIED: [bool; 2] = [false, true];

@@ -28,6 +28,12 @@ pub enum Schedule {
         /// v.
         virtual_stages: usize,
     },
+    /// `zb-h1`
+    ZbH1,
+    /// `zb-h2`
+    ZbH2,
+    /// `zb-v`
+    ZbV,
 }
 
 impl Schedule {
@@ -40,13 +46,22 @@ impl Schedule {
             Self::Interleaved { .. } => ScheduleConfig::Interleaved { group_size: pipeline },
             Self::Grouped { group_size, .. } => ScheduleConfig::Interleaved { group_size },
             Self::Bfs { .. } => ScheduleConfig::Bfs,
+            Self::ZbH1 => ScheduleConfig::ZbH1,
+            Self::ZbH2 => ScheduleConfig::ZbH2,
+            Self::ZbV => ScheduleConfig::ZbV,
         }
+    }
+
+    /// Whether weight gradients run apart from input gradients; then nothing is recomputed.
+    pub fn splits_backwards(self) -> bool {
+        matches!(self, Self::ZbH1 | Self::ZbH2 | Self::ZbV)
     }
 
     /// v.
     pub fn virtual_stages(self) -> usize {
         match self {
-            Self::GPipe | Self::OneFOneB | Self::Eager => 1,
+            Self::GPipe | Self::OneFOneB | Self::Eager | Self::ZbH1 | Self::ZbH2 => 1,
+            Self::ZbV => 2,
             Self::Interleaved { virtual_stages }
             | Self::Grouped { virtual_stages, .. }
             | Self::Bfs { virtual_stages } => virtual_stages,

@@ -16,6 +16,9 @@ pub(super) fn schedule(plan: &Plan) -> String {
         }
         ScheduleConfig::Interleaved { .. } => "interleaved".to_owned(),
         ScheduleConfig::Bfs => "bfs".to_owned(),
+        ScheduleConfig::ZbH1 => "zb-h1".to_owned(),
+        ScheduleConfig::ZbH2 => "zb-h2".to_owned(),
+        ScheduleConfig::ZbV => "zb-v".to_owned(),
         ScheduleConfig::File { path, .. } => {
             format!("schedule file {}", path.file_name().unwrap_or(path.as_os_str()).display())
         }

@@ -120,11 +120,11 @@ section! {
         /// world is the ranks that a launcher started; the threads backend starts what the file says, so there it is 1.
         data: Auto<usize> = "\"auto\"", "the launcher knows the number of ranks";
         /// `"gpipe"`, `"1f1b"`, `"eager-1f1b"` (more activations, latency hidden), `"interleaved"` and `"bfs"` (several
-        /// stages per rank, smaller bubble), or `{"file": "order.csv"}`: an order of one's own in PyTorch's CSV, a row per
-        /// rank. See docs/schedules.md.
+        /// stages per rank, smaller bubble), `"zb-h1"`, `"zb-h2"` and `"zb-v"` (weight gradients apart, in the bubble), or
+        /// `{"file": "order.csv"}`: an order of one's own in PyTorch's CSV, a row per rank. See docs/schedules.md.
         schedule: Either<ScheduleWord, FileName> = "\"1f1b\"", "gpipe's time with the fewest activations";
-        /// v: stages of each rank. At least 2, and needed, for `"interleaved"` and `"bfs"`; 1 for the others; a file says it
-        /// itself.
+        /// v: stages of each rank. At least 2, and needed, for `"interleaved"` and `"bfs"`; 2 for `"zb-v"`; 1 for the others;
+        /// a file says it itself.
         virtual_stages: usize = "1, except where it is needed", "more stages cost more messages and activations";
         /// Micro-batches that a rank runs through one of its stages before it turns to its next: at least `pipeline`.
         /// `"interleaved"` alone.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_schedule::ComputeOrder;
+use pipezero_schedule::{ComputeOrder, Stage};
 use serde::{Serialize, Serializer};
 
 pub use comm::{BackendName, CommConfig, Link, Links};
@@ -197,6 +197,15 @@ pub enum ScheduleConfig {
     },
     /// `bfs`, v >= 2.
     Bfs,
+    /// `zb-h1`
+    #[serde(rename = "zb-h1")]
+    ZbH1,
+    /// `zb-h2`
+    #[serde(rename = "zb-h2")]
+    ZbH2,
+    /// `zb-v`, v = 2.
+    #[serde(rename = "zb-v")]
+    ZbV,
     /// `{"file": ...}`: an order of one's own, in PyTorch's CSV.
     File {
         /// Where it was read from.
@@ -213,6 +222,27 @@ impl ScheduleConfig {
         match self {
             Self::File { order, .. } => order.placement.num_stages(),
             _ => pipeline * virtual_stages,
+        }
+    }
+
+    /// The pipeline rank of a stage.
+    pub(crate) fn rank_of(&self, stage: usize, pipeline: usize) -> usize {
+        match self {
+            Self::File { order, .. } => order.placement.rank(Stage(stage as u32)).index(),
+            // A V: down the ranks and back.
+            Self::ZbV if stage >= pipeline => 2 * pipeline - 1 - stage,
+            _ => stage % pipeline,
+        }
+    }
+
+    /// Whether some backward runs as an input gradient and, apart from it, a weight gradient.
+    pub(crate) fn splits_backwards(&self) -> bool {
+        match self {
+            Self::ZbH1 | Self::ZbH2 | Self::ZbV => true,
+            Self::File { order, .. } => order.first_half().is_some(),
+            Self::GPipe | Self::OneFOneB | Self::EagerOneFOneB | Self::Interleaved { .. } | Self::Bfs => {
+                false
+            }
         }
     }
 }

@@ -58,6 +58,9 @@ words! {
         EagerOneFOneB = "eager-1f1b",
         Interleaved = "interleaved",
         Bfs = "bfs",
+        ZbH1 = "zb-h1",
+        ZbH2 = "zb-h2",
+        ZbV = "zb-v",
     }
 }
 

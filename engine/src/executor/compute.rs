@@ -141,7 +141,12 @@ impl<C: Communicator> Rank<C> {
 
     /// Copies the gradient of a stage's output into the gradient stream. The stream is as wide as the widest activation,
     /// a message exactly one.
-    fn take_output_gradient(&mut self, program: &CheckedProgram, unit: Unit, micro_batch: MicroBatch) {
+    pub(super) fn take_output_gradient(
+        &mut self,
+        program: &CheckedProgram,
+        unit: Unit,
+        micro_batch: MicroBatch,
+    ) {
         let planned = self.plan.unit(unit);
         let (stage, len) = (planned.stage, planned.sizes.output);
         let edge = Edge::Down(stage);
@@ -157,7 +162,12 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// Copies the gradient of a stage's input to where the stage before will read it.
-    fn hand_down_gradient(&mut self, program: &CheckedProgram, before: Stage, micro_batch: MicroBatch) {
+    pub(super) fn hand_down_gradient(
+        &mut self,
+        program: &CheckedProgram,
+        before: Stage,
+        micro_batch: MicroBatch,
+    ) {
         let edge = Edge::Down(before);
         if self.plan.crosses_ranks(edge) {
             let mut message = self.edges.take_free(edge);
@@ -174,7 +184,7 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// The buffer that the next backward's gradient goes to, where gradients are reduced every micro-batch.
-    fn take_gradient_buffer(&mut self) -> Option<Tagged> {
+    pub(super) fn take_gradient_buffer(&mut self) -> Option<Tagged> {
         self.plan.reduces_every_micro_batch().then(|| {
             self.gradient_buffers
                 .pop()
@@ -183,7 +193,7 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// What decides which elements are dropped: the same sequences have the same masks on every grid.
-    fn mask_key(&self, step: StepInputs, micro_batch: MicroBatch) -> MaskKey {
+    pub(super) fn mask_key(&self, step: StepInputs, micro_batch: MicroBatch) -> MaskKey {
         let batch = self.plan.run().batch;
         let before = self.data_rank * batch.num_micro_batches + micro_batch.index();
         let first_sequence = (before * batch.micro_batch_size) as u64;
@@ -191,12 +201,12 @@ impl<C: Communicator> Rank<C> {
     }
 }
 
-fn tokens_of(batch: &TokenBatch, masks: Option<MaskKey>) -> Tokens<'_> {
+pub(super) fn tokens_of(batch: &TokenBatch, masks: Option<MaskKey>) -> Tokens<'_> {
     Tokens { inputs: &batch.inputs, targets: &batch.targets, masks }
 }
 
 /// The parameters that a use of `unit` reads: its oldest gathered copy, or the whole ones at rest.
-fn parameters_in_use(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> &Buffer {
+pub(super) fn parameters_in_use(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> &Buffer {
     let owner = &stores[&owner];
     match &owner.weights {
         Weights::Replicated(whole) => whole.get(),

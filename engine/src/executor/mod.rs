@@ -8,6 +8,7 @@ mod activations;
 mod compute;
 mod edges;
 mod error;
+mod halves;
 mod lanes;
 mod parameters;
 mod position;

@@ -273,8 +273,11 @@ impl<C: Communicator> Rank<C> {
             Instruction::Backward { unit, micro_batch } => {
                 self.backward(program, unit, micro_batch, inputs);
             }
-            Instruction::BackwardInput { .. } | Instruction::BackwardWeight { .. } => {
-                unreachable!("no schedule that the run file accepts splits the backward")
+            Instruction::BackwardInput { unit, micro_batch } => {
+                self.backward_input(program, unit, micro_batch, inputs);
+            }
+            Instruction::BackwardWeight { unit, micro_batch } => {
+                self.backward_weight(program, unit, micro_batch, inputs);
             }
             Instruction::Reduce { unit, .. } => self.reduce(index, unit)?,
             Instruction::ReduceLast { unit } => self.reduce_last(index, unit)?,

@@ -183,8 +183,11 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
 /// a `group_size`, which no other schedule takes.
 fn one_f_one_b(run: &Run) -> Option<Changed> {
     let description = match run.parallel.schedule {
-        ScheduleConfig::GPipe | ScheduleConfig::EagerOneFOneB => "\"schedule\": \"1f1b\"",
-        ScheduleConfig::Bfs => "\"schedule\": \"1f1b\", \"virtual_stages\": 1",
+        ScheduleConfig::GPipe
+        | ScheduleConfig::EagerOneFOneB
+        | ScheduleConfig::ZbH1
+        | ScheduleConfig::ZbH2 => "\"schedule\": \"1f1b\"",
+        ScheduleConfig::Bfs | ScheduleConfig::ZbV => "\"schedule\": \"1f1b\", \"virtual_stages\": 1",
         ScheduleConfig::OneFOneB | ScheduleConfig::Interleaved { .. } | ScheduleConfig::File { .. } => {
             return None;
         }

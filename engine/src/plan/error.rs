@@ -3,7 +3,7 @@
 use pipezero_models::ModelError;
 use pipezero_partition::{BalanceError, GraphError, SplitError, UnitError};
 use pipezero_schedule::generate::SizeError;
-use pipezero_schedule::{LowerError, StageAction, Violation};
+use pipezero_schedule::{LowerError, Violation};
 
 use super::LoneUnit;
 use super::alternatives::{Change, Changes};
@@ -53,15 +53,6 @@ pub enum PlanError {
     /// ZeRO-3 where one unit holds everything on a rank of a pipeline.
     #[error("{0}")]
     LoneUnit(Box<LoneUnit>),
-    /// The schedule splits backwards into two, which no rank can run yet.
-    #[error(
-        "`parallel.schedule`: {action} is half a backward, and input and weight gradients run only as one; write `B` instead of \
-         `I` and `W`"
-    )]
-    SplitBackward {
-        /// The first half of one.
-        action: StageAction,
-    },
     /// An order of one's own that is of another grid or batch.
     #[error(
         "`parallel.schedule`: the order has {} ranks and {} micro-batches, the run {} and {}; write an order for the run",

@@ -125,6 +125,7 @@ impl Plan {
     fn memory_facts(&self, rank: PipelineRank) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
             num_activation_slots: self.num_slots(stage.stage, Purpose::Training) as u64,
+            num_stashes: self.training.num_stashes(stage.stage) as u64,
             input_cut_elements: stage.input_cut as u64,
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
             output_cut_elements: stage.output_cut as u64,
@@ -180,6 +181,7 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         num_elements: unit.unit.num_elements() as u64,
         saved_elements: unit.sizes.saved as u64,
         recompute_elements: unit.sizes.recompute as u64,
+        stash_elements: unit.sizes.stash as u64,
         workspace_elements: unit.sizes.workspace as u64,
         widest_activation_elements: unit.sizes.gradient as u64,
         tying: unit.tying,

@@ -275,7 +275,10 @@ impl Plan {
             ScheduleConfig::Interleaved { .. } | ScheduleConfig::Bfs => {
                 looped_bubble_share(pipeline, self.run.parallel.virtual_stages as u32, micro_batches)
             }
-            ScheduleConfig::File { .. } => idle_share(&self.order),
+            ScheduleConfig::ZbH1
+            | ScheduleConfig::ZbH2
+            | ScheduleConfig::ZbV
+            | ScheduleConfig::File { .. } => idle_share(&self.order),
         }
     }
 

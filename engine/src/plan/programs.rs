@@ -4,10 +4,11 @@
 use std::num::NonZeroU32;
 
 use pipezero_partition::Tying;
-use pipezero_schedule::generate::{bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b};
+use pipezero_schedule::generate::{
+    bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
+};
 use pipezero_schedule::{
-    CheckedProgram, ComputeKind, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts,
-    Weights,
+    CheckedProgram, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts, Weights,
 };
 
 use super::{PlanError, PlannedUnit, element_type};
@@ -26,12 +27,10 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
             interleaved(pipeline, virtual_stages, micro_batches, group_size)?
         }
         ScheduleConfig::Bfs => bfs(pipeline, virtual_stages, micro_batches)?,
+        ScheduleConfig::ZbH1 => zb_h1(pipeline, micro_batches)?,
+        ScheduleConfig::ZbH2 => zb_h2(pipeline, micro_batches)?,
+        ScheduleConfig::ZbV => zb_v(pipeline, micro_batches)?,
         ScheduleConfig::File { order, .. } => {
-            // The run file's reader refuses it too, at its place; a run may be made by hand.
-            let halves = [ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
-            if let Some(&action) = order.rows.iter().flatten().find(|action| halves.contains(&action.kind)) {
-                return Err(PlanError::SplitBackward { action });
-            }
             let found = [order.placement.num_ranks(), order.num_micro_batches as usize];
             let wanted = [run.parallel.pipeline, run.batch.num_micro_batches];
             if found != wanted {

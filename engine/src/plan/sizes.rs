@@ -32,7 +32,8 @@ impl RankSizes {
     pub(crate) fn num_bytes(&self, element_type: ElementType) -> u64 {
         let slots = self.stages.iter().map(|stage| {
             let saved: usize = stage.saved.iter().map(|&(_, len)| len).sum();
-            stage.num_slots * (saved + stage.output_len)
+            let stashed: usize = stage.stashed.iter().map(|&(_, len)| len).sum();
+            stage.num_slots * (saved + stage.output_len) + stage.num_stashes * stashed
         });
         let edges = self.edge_buffers.iter().map(|edge| edge.num_buffers * edge.len);
         let gathered: usize = self.gather_buffers.iter().sum();
@@ -59,6 +60,9 @@ pub(crate) struct StageSizes {
     pub(crate) stage: Stage,
     pub(crate) num_slots: usize,
     pub(crate) saved: Vec<(Unit, usize)>,
+    /// Micro-batches that wait for their weight gradient at once.
+    pub(crate) num_stashes: usize,
+    pub(crate) stashed: Vec<(Unit, usize)>,
     /// Elements that the stage sends; 0 in the last one.
     pub(crate) output_len: usize,
 }
@@ -114,10 +118,16 @@ impl Plan {
     }
 
     fn stage_sizes(&self, rank: PipelineRank, purpose: Purpose) -> Vec<StageSizes> {
+        let num_stashes = |stage| match purpose {
+            Purpose::Training => self.training.num_stashes(stage),
+            Purpose::Inference => 0,
+        };
         let sizes = |stage: PlannedStage<'_>| StageSizes {
             stage: stage.stage,
             num_slots: self.num_slots(stage.stage, purpose),
             saved: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.saved)).collect(),
+            num_stashes: num_stashes(stage.stage),
+            stashed: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.stash)).collect(),
             output_len: stage.output_cut + stage.local_output,
         };
         self.stages_of(rank).into_iter().map(sizes).collect()

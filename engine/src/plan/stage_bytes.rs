@@ -40,6 +40,8 @@ pub(super) struct StageBytes<'a> {
     weights: Weights,
     /// `[stage]`: micro-batches whose activations it holds.
     in_flight: Vec<u64>,
+    /// `[stage]`: micro-batches that wait for their weight gradient.
+    num_stashes: Vec<u64>,
     /// `[block]`: the first of the run of equal blocks that it belongs to.
     first_alike: Vec<usize>,
     /// `[layer]`: of the layers before it, and one entry for all.
@@ -55,6 +57,8 @@ struct Needs {
     fixed_bytes: u64,
     /// For each micro-batch in flight.
     slot_bytes: u64,
+    /// For each that waits for its weight gradient.
+    stash_bytes: u64,
 }
 
 /// Elements that some layers hold however they are cut into units, prefix sums of which are ranges.
@@ -82,7 +86,8 @@ impl<'a> StageBytes<'a> {
             shape,
             unit_layers: unit_layers(run)?,
             weights: programs::weights(run)?,
-            in_flight: stages.map(|stage| order.in_flight(Stage(stage as u32)) as u64).collect(),
+            in_flight: stages.clone().map(|stage| order.in_flight(Stage(stage as u32)) as u64).collect(),
+            num_stashes: stages.map(|stage| order.num_stashes(Stage(stage as u32)) as u64).collect(),
             first_alike: first_alike(model, graph, shape),
             least: least_elements(run, graph),
             units: RefCell::default(),
@@ -99,7 +104,9 @@ impl<'a> StageBytes<'a> {
             self.known.borrow_mut().insert(alike, needs);
             needs
         });
-        needs.fixed_bytes.saturating_add(needs.slot_bytes.saturating_mul(self.in_flight[stage]))
+        let slots = needs.slot_bytes.saturating_mul(self.in_flight[stage]);
+        let stashes = needs.stash_bytes.saturating_mul(self.num_stashes[stage]);
+        needs.fixed_bytes.saturating_add(slots).saturating_add(stashes)
     }
 
     /// A part of the peak that only grows with layers around these: model states and saved activations, nothing padded
@@ -153,6 +160,7 @@ impl<'a> StageBytes<'a> {
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), self.weights),
             stages: vec![StageFacts {
                 num_activation_slots: 0,
+                num_stashes: 0,
                 input_cut_elements: input,
                 num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
                 output_cut_elements: output,
@@ -163,7 +171,9 @@ impl<'a> StageBytes<'a> {
         let fixed_bytes = MemoryBytes::of(&facts).peak;
         facts.stages[0].num_activation_slots = 1;
         // What is beyond counting stays so: the largest number and anything more is the largest number.
-        Needs { fixed_bytes, slot_bytes: MemoryBytes::of(&facts).peak - fixed_bytes }
+        let slot_bytes = MemoryBytes::of(&facts).peak - fixed_bytes;
+        (facts.stages[0].num_activation_slots, facts.stages[0].num_stashes) = (0, 1);
+        Needs { fixed_bytes, slot_bytes, stash_bytes: MemoryBytes::of(&facts).peak - fixed_bytes }
     }
 
     fn planned(&self, unit: Unit) -> Rc<PlannedUnit> {

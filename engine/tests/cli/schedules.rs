@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use expect_test::expect;
-use pipezero::config::{RunFile, ScheduleConfig, World};
+use pipezero::config::{Checkpointing, RunFile, ScheduleConfig, World};
 use pipezero::plan::Plan;
 use pipezero_schedule::ComputeOrder;
 
 use crate::command::Home;
 
 /// Every generated schedule, on two ranks.
-const SCHEDULES: [&str; 6] = [
+const SCHEDULES: [&str; 9] = [
     r#"{"pipeline": 2, "data": 2, "schedule": "gpipe"}"#,
     r#"{"pipeline": 2, "data": 2, "schedule": "1f1b"}"#,
     r#"{"pipeline": 2, "data": 2, "schedule": "eager-1f1b"}"#,
     r#"{"pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2}"#,
     r#"{"pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2, "group_size": 3}"#,
     r#"{"pipeline": 2, "data": 2, "schedule": "bfs", "virtual_stages": 2}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "zb-h1"}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "zb-h2"}"#,
+    r#"{"pipeline": 2, "data": 2, "schedule": "zb-v"}"#,
 ];
 const FROM_FILE: &str = r#"{"pipeline": 2, "data": 2, "schedule": {"file": "order.csv"}}"#;
 
@@ -190,31 +193,34 @@ fn show_names_the_stages_of_each_rank() {
 #[test]
 fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     let home = Home::with(&[("\"data\": 2 }", "\"data\": 2, \"schedule\": {\"file\": \"order.csv\"} }")]);
-    home.write("order.csv", "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
+    home.write("order.csv", "0F0,0F1\n1F0,1F1\n");
     let refused = |command| home.run(&[command, "run.json"]).failure(2);
     let error = refused("check");
     expect![[r#"
         error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0` at row 1, column 3: input and weight gradients run only as one
+          x `parallel.schedule` is file "order.csv", but it has forwards alone, and learns nothing
             ,-[run.json:11:55]
          10 |   "evaluation": { "every": 2, "batches": 1 },
          11 |   "parallel": { "pipeline": 2, "data": 2, "schedule": {"file": "order.csv"} },
             :                                                       ^^^^^^^^^^^^^^^^^^^^^
          12 |   "zero_optimization": { "stage": 3 },
             `----
-          help: write each `I` as `B`, and remove its `W`
-    "#]].assert_eq(&error);
+          help: add the backwards
+    "#]]
+    .assert_eq(&error);
     for command in ["plan", "show", "train"] {
         assert_eq!(refused(command), error);
     }
     assert!(!home.path("runs").exists());
-    // A run that was made by hand meets the same rule in the plan.
+    // A run that was made by hand meets the rule on recomputation in the plan.
     let whole = format!("parallel={}", SCHEDULES[1]);
     let file = RunFile::load(&home.path("run.json")).unwrap().set(&[whole]).unwrap();
     let (mut run, _) = file.resolve(World::this_host()).unwrap();
-    let order = Arc::new(ComputeOrder::from_csv(&home.read("order.csv")).unwrap());
+    let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";
+    let order = Arc::new(ComputeOrder::from_csv(halves).unwrap());
     run.parallel.schedule = ScheduleConfig::File { path: home.path("order.csv"), order };
-    expect!["`parallel.schedule`: 0I0 is half a backward, and input and weight gradients run only as one; write `B` instead of `I` and `W`"].assert_eq(&Plan::new(run).unwrap_err().to_string());
+    run.checkpointing = Checkpointing::Unit;
+    expect!["0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would fill the room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"].assert_eq(&Plan::new(run).unwrap_err().to_string());
     // So is a circle of waits, at the cell where the lowest rank stops.
     home.write("order.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
     home.refuses(&["check", "run.json"], 2, expect![[r#"

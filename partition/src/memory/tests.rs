@@ -9,6 +9,7 @@ const UNTIED: UnitFacts = UnitFacts {
     num_elements: 100,
     saved_elements: 7,
     recompute_elements: 0,
+    stash_elements: 0,
     workspace_elements: 5,
     widest_activation_elements: 3,
     tying: Tying::Untied,
@@ -27,6 +28,7 @@ const LARGER: UnitFacts = UnitFacts {
 fn middle_stage() -> StageFacts {
     StageFacts {
         num_activation_slots: 3,
+        num_stashes: 0,
         input_cut_elements: 11,
         num_gradient_send_buffers: 2,
         output_cut_elements: 13,
@@ -229,6 +231,7 @@ fn one_room_for_recomputation_serves_the_rank() {
 fn stages_of_one_rank_share_what_only_one_unit_uses_at_a_time() {
     let second = StageFacts {
         num_activation_slots: 2,
+        num_stashes: 0,
         input_cut_elements: 19,
         num_gradient_send_buffers: 2,
         output_cut_elements: 0,

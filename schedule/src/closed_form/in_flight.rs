@@ -28,6 +28,16 @@ pub fn bfs_in_flight(num_micro_batches: u32) -> u32 {
     num_micro_batches
 }
 
+/// Micro-batches in flight on every stage of ZB-H1, until their weight gradients: `min(p, m)`.
+pub fn zb_h1_in_flight(num_ranks: u32, num_micro_batches: u32) -> u32 {
+    num_ranks.min(num_micro_batches)
+}
+
+/// Micro-batches in flight on every stage of ZB-H2, until their weight gradients: `min(2 p - 1, m)`.
+pub fn zb_h2_in_flight(num_ranks: u32, num_micro_batches: u32) -> u32 {
+    eager_1f1b_in_flight(num_ranks, num_micro_batches, Stage(0))
+}
+
 /// Activations in flight on a rank of interleaved 1F1B, each of one stage and micro-batch:
 /// `min(2 (p - 1 - r) + (v - 1) N + 1, m v)`, `N` the size of the longest group ([`longest_group`]).
 ///

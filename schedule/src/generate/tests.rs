@@ -5,10 +5,13 @@ use alloc::vec::Vec;
 
 use expect_test::{Expect, expect};
 
-use super::{SizeError, bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
+use super::{
+    SizeError, bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2,
+    zb_v,
+};
 use crate::closed_form::{
     bfs_in_flight, eager_1f1b_in_flight, gpipe_in_flight, interleaved_in_flight, longest_group,
-    one_f_one_b_in_flight,
+    one_f_one_b_in_flight, zb_h1_in_flight, zb_h2_in_flight,
 };
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder};
@@ -18,6 +21,8 @@ use crate::render;
 type Generator = fn(u32, u32) -> Result<ComputeOrder, SizeError>;
 
 const ONE_STAGE_EACH: [Generator; 4] = [gpipe, one_f_one_b, eager_1f1b, forward_only];
+
+const SPLIT: [Generator; 3] = [zb_h1, zb_h2, zb_v];
 
 /// Every order of up to these sizes: all generators, all group sizes from the pipeline's length to past the step's.
 fn all_orders(ranks_max: u32, virtual_max: u32, micro_batches_max: u32) -> Vec<ComputeOrder> {
@@ -51,6 +56,31 @@ fn every_stage_runs_each_micro_batch_once_and_in_ascending_order() {
         let num_forwards = order.placement.num_stages() * ascending.len();
         let num_actions = if order.has_backward() { 2 * num_forwards } else { num_forwards };
         assert_eq!(order.rows.iter().map(Vec::len).sum::<usize>(), num_actions, "nothing on another rank");
+    }
+}
+
+#[test]
+fn split_orders_run_each_part_of_each_micro_batch_once_and_in_ascending_order() {
+    for (p, m) in (1..=5).flat_map(|p| (1..=12).map(move |m| (p, m))) {
+        for order in SPLIT.map(|generate| generate(p, m).unwrap()) {
+            assert!(order.is_ascending());
+            let ascending: Vec<_> = (0..m).map(MicroBatch).collect();
+            let num_stages = order.placement.num_stages();
+            for stage in (0..num_stages as u32).map(Stage) {
+                let row = &order.rows[order.placement.rank(stage).index()];
+                for kind in [ComputeKind::Forward, ComputeKind::BackwardInput, ComputeKind::BackwardWeight] {
+                    let here = row.iter().filter(|action| action.kind == kind && action.stage == stage);
+                    let ran: Vec<_> = here.map(|action| action.micro_batch).collect();
+                    assert_eq!(ran, ascending, "p {p}, m {m}, {stage}");
+                }
+            }
+            let num_actions = order.rows.iter().map(Vec::len).sum::<usize>();
+            assert_eq!(num_actions, 3 * num_stages * m as usize, "nothing on another rank");
+        }
+        for stage in (0..p).map(Stage) {
+            assert_eq!(zb_h1(p, m).unwrap().in_flight(stage) as u32, zb_h1_in_flight(p, m));
+            assert_eq!(zb_h2(p, m).unwrap().in_flight(stage) as u32, zb_h2_in_flight(p, m));
+        }
     }
 }
 

@@ -8,13 +8,17 @@ use crate::order::ComputeOrder;
 /// gradients.
 ///
 /// ```text
-/// p = 3, m = 6
+/// p = 3, m = 6, all times equal
+/// rank 0  F0 F1 F2 F3 F4 I0 W0 F5 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 .. ..
+/// rank 1  .. F0 F1 F2 I0 F3 I1 F4 I2 W0 F5 I3 W1 I4 W2 I5 W3 W4 W5 ..
+/// rank 2  .. .. F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5
 /// ```
 ///
 /// * The longest rank takes `m (T_F + T_I + T_W) + (p - 1) (T_F + T_I - 2 T_W)` for `m >= 2 p - 1`: no bubble at equal
 ///   times. But the ranks' work lies askew, and a step whose gradient norm is taken over all ranks takes the whole
 ///   parallelogram, `m (T_F + T_I + T_W) + (p - 1) T_F`: no shorter than ZB-H1 where `T_I = T_W`.
-/// * In flight: `min(2 (p - s) - 1, m)` until their `I`, with `2 s` more until their `W`: `min(2 p - 1, m)`.
+/// * In flight: `min(2 (p - s) - 1, m)` micro-batches until their `I`; until their `W`, `min(2 p - 1, m)` on every stage
+///   ([`crate::closed_form::zb_h2_in_flight`]).
 ///
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.

@@ -11,7 +11,9 @@ use crate::placement::Placement;
 /// `2 p - 1 - s` on the way back, so that the last stage lies beside the first.
 ///
 /// ```text
-/// p = 2, m = 3
+/// p = 2, m = 4, all times equal; 3F0 is the forward of stage 3, micro-batch 0
+/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 0I3 0W3 ..
+/// rank 1  ..  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3
 /// ```
 ///
 /// * The longest rank has no bubble at equal times: `m (T_F + T_I + T_W)`; all ranks together take `(p - 1) T_F / 2` more.

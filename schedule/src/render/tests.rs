@@ -7,7 +7,9 @@ use expect_test::expect;
 
 use super::{instructions, order, program};
 use crate::check::CheckedProgram;
-use crate::generate::{bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
+use crate::generate::{
+    bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
+};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
@@ -94,6 +96,9 @@ fn the_page_of_schedules_shows_these_pictures() {
     shows(&order(&interleaved(2, 2, 4, 2).unwrap(), 120));
     shows(&order(&bfs(2, 2, 4).unwrap(), 120));
     shows(&order(&forward_only_on(&Placement::looped(2, 2).unwrap(), 4).unwrap(), 80));
+    shows(&order(&zb_h1(3, 6).unwrap(), 120));
+    shows(&order(&zb_h2(3, 6).unwrap(), 120));
+    shows(&order(&zb_v(2, 4).unwrap(), 160));
     let folded = Placement::new([0, 1, 1, 0].map(PipelineRank).to_vec()).unwrap();
     shows(&order(&forward_only_on(&folded, 3).unwrap(), 80));
     shows(&ComputeOrder::from_csv("0F0,0I0\n").unwrap_err().to_string());

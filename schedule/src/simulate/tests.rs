@@ -93,6 +93,10 @@ fn costs_of_another_program_are_errors() {
 
 mod zero_bubble {
     use super::*;
+    use crate::closed_form::{
+        SplitTimes, zb_h1_makespan, zb_h2_longest_rank_span, zb_h2_makespan, zb_v_longest_rank_span,
+        zb_v_makespan,
+    };
     use crate::generate::{SizeError, zb_h1, zb_h2, zb_v};
 
     /// Longest rank's span and makespan, per whole rank.
@@ -106,6 +110,38 @@ mod zero_bubble {
         );
         let timeline = simulate(&program, &costs).unwrap();
         (timeline.longest_rank_span(&program), timeline.makespan())
+    }
+
+    #[test]
+    fn closed_forms_hold_exactly() {
+        let mut num_held = [0; 3];
+        let all_times = (1..=4).flat_map(|forward| {
+            (1..=4).flat_map(move |input| {
+                (0..=4).flat_map(move |weight| {
+                    (0..=2).map(move |hop| SplitTimes { forward, input, weight, hop })
+                })
+            })
+        });
+        for (times, p, m) in
+            all_times.flat_map(|of| (1..=4).flat_map(move |p| (1..=10).map(move |m| (of, p, m))))
+        {
+            let of = [times.forward, times.input, times.weight];
+            if let Some(form) = zb_h1_makespan(p, m, times) {
+                assert_eq!(played(&zb_h1(p, m).unwrap(), of, times.hop).1, form, "p {p}, m {m}, {times:?}");
+                num_held[0] += 1;
+            }
+            if let Some(form) = zb_h2_makespan(p, m, times) {
+                let longest = zb_h2_longest_rank_span(p, m, times).unwrap();
+                assert_eq!(played(&zb_h2(p, m).unwrap(), of, 0), (longest, form), "p {p}, m {m}, {times:?}");
+                num_held[1] += 1;
+            }
+            if let Some(form) = zb_v_makespan(p, m, times) {
+                let longest = zb_v_longest_rank_span(p, m, times).unwrap();
+                assert_eq!(played(&zb_v(p, m).unwrap(), of, 0), (longest, form), "p {p}, m {m}, {times:?}");
+                num_held[2] += 1;
+            }
+        }
+        assert!(num_held.iter().all(|&num_held| num_held > 80), "{num_held:?}");
     }
 
     #[test]

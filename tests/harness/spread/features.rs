@@ -3,11 +3,11 @@
 use pipezero::config::{ReductionPolicy, UnitLayersConfig, ZeroConfig, ZeroLevel};
 
 use super::{Family, Spread, WORK, Work};
-use crate::features::{CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
+use crate::features::{self, CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
 use crate::{Case, Schedule, pairwise};
 
-const GRIDS: [(usize, Schedule); 12] = {
-    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB};
+const GRIDS: [(usize, Schedule); 15] = {
+    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB, ZbH1, ZbH2, ZbV};
     [
         (1, OneFOneB),
         (2, GPipe),
@@ -21,6 +21,9 @@ const GRIDS: [(usize, Schedule); 12] = {
         (4, Interleaved { virtual_stages: 3 }),
         (4, Grouped { virtual_stages: 2, group_size: 5 }),
         (4, Bfs { virtual_stages: 3 }),
+        (2, ZbV),
+        (4, ZbH1),
+        (4, ZbH2),
     ]
 };
 
@@ -91,7 +94,7 @@ fn run_of(choice: [usize; SIZES.len()]) -> Spread {
         tied: TIED[tied],
         num_layers: NUM_LAYERS,
         precision: PRECISIONS[precision],
-        checkpointing: CHECKPOINTING[checkpointing],
+        checkpointing: features::checkpointing(schedule, checkpointing),
         ..Case::ONE_RANK
     };
     Spread { name: format!("{case:?}, {work:?}"), run: super::run(case, work) }

@@ -3,7 +3,7 @@
 use crate::config::findings::Findings;
 use crate::config::notice::Notice;
 use crate::config::raw::RawActivationCheckpointing;
-use crate::config::resolved::{Checkpointing, UnitLayersConfig, ZeroConfig};
+use crate::config::resolved::{Checkpointing, ScheduleConfig, UnitLayersConfig, ZeroConfig};
 
 use super::rules::at_least_one;
 
@@ -37,4 +37,25 @@ pub(super) fn resolve(
     );
     findings.broken(&every.place, layers, rule, repair);
     None
+}
+
+/// What is recomputed for a backward lies in one room that all units share, so a backward that recomputes runs whole.
+pub(super) fn check_schedule(
+    raw: &RawActivationCheckpointing,
+    schedule: &ScheduleConfig,
+    checkpointing: Option<Checkpointing>,
+    findings: &mut Findings,
+) {
+    let recomputes = checkpointing.is_some_and(|checkpointing| checkpointing != Checkpointing::Off);
+    if !recomputes || !schedule.splits_backwards() {
+        return;
+    }
+    let rule = "`parallel.schedule` runs weight gradients apart from input gradients: those that wait would need all that was \
+                recomputed for them, which is what checkpointing is to save";
+    let repair = "remove it, or use a schedule with whole backwards, such as \"1f1b\"";
+    if let Some(layers) = raw.every_layers.given() {
+        findings.broken(&raw.every_layers.place, layers, rule, repair);
+    } else {
+        findings.broken(&raw.enabled.place, true, rule, repair);
+    }
 }

@@ -56,6 +56,8 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut 
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref(), findings);
     if let Some(grid) = &grid {
         schedule_file::check(raw, grid, batch.as_ref(), findings);
+        let section = &raw.activation_checkpointing;
+        checkpointing::check_schedule(section, &grid.schedule, checkpointing, findings);
     }
     let parts = combine::Parts {
         model: model.as_ref(),

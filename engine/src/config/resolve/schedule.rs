@@ -14,10 +14,8 @@ use super::rules::at_least_one;
 use super::schedule_file;
 
 /// Schedules that the design knows and that are not there yet.
-const LATER: Unoffered = Unoffered {
-    later: &["zb-h1", "zb-h2", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe-v"],
-    never: &[],
-};
+const LATER: Unoffered =
+    Unoffered { later: &["zb-1p", "zb-2p", "v-half", "v-min", "dualpipe-v"], never: &[] };
 
 /// A schedule and v.
 #[derive(Clone, Debug)]
@@ -51,6 +49,13 @@ pub(super) fn resolve(
             let virtual_stages = several_stages("\"bfs\"", "\"gpipe\"", raw, findings);
             no_group_size(raw, findings)?;
             Some(Scheduled { schedule: ScheduleConfig::Bfs, virtual_stages: virtual_stages? })
+        }
+        Either::First(ScheduleWord::ZbH1) => one_stage(ScheduleConfig::ZbH1, "\"zb-h1\"", raw, findings),
+        Either::First(ScheduleWord::ZbH2) => one_stage(ScheduleConfig::ZbH2, "\"zb-h2\"", raw, findings),
+        Either::First(ScheduleWord::ZbV) => {
+            let virtual_stages = two_stages(raw, findings);
+            no_group_size(raw, findings)?;
+            Some(Scheduled { schedule: ScheduleConfig::ZbV, virtual_stages: virtual_stages? })
         }
         Either::First(ScheduleWord::Other(word)) => {
             refuse(findings, place, &word, ScheduleWord::OFFERED, &LATER);
@@ -94,6 +99,17 @@ fn one_stage(
     }
     no_group?;
     Some(Scheduled { schedule, virtual_stages: 1 })
+}
+
+/// v of a V, which has a stage of each rank on the way down and one on the way back.
+fn two_stages(raw: &RawParallel, findings: &mut Findings) -> Option<usize> {
+    let value = at_least_one(&raw.virtual_stages, raw.virtual_stages.or(2), findings)?;
+    if value == 2 {
+        return Some(value);
+    }
+    let rule = "\"zb-v\" runs 2 stages on each rank";
+    findings.broken(&raw.virtual_stages.place, value, rule, "remove it, or set 2");
+    None
 }
 
 /// v of a schedule that is made for more than one stage per rank, and is `plain` with one.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero_schedule::{ComputeKind, ComputeOrder, PipelineRank, StageAction, csv_place};
+use pipezero_schedule::{ComputeOrder, PipelineRank, StageAction, csv_place};
 
 use crate::config::findings::Findings;
 use crate::config::notice::Notice;
@@ -85,17 +85,6 @@ fn check_order(
     if !order.has_backward() {
         let rule = "it has forwards alone, and learns nothing";
         findings.broken(place, file_value(raw), rule, "add the backwards");
-        return None;
-    }
-    let halves = [ComputeKind::BackwardInput, ComputeKind::BackwardWeight];
-    let half = order.rows.iter().flatten().find(|action| halves.contains(&action.kind));
-    if let Some(&action) = half {
-        let rule = format!(
-            "it splits backwards, as in {}: input and weight gradients run only as one",
-            cell(text, action)
-        );
-        let repair = "write each `I` as `B`, and remove its `W`";
-        findings.broken(place, file_value(raw), rule, repair);
         return None;
     }
     if let Some(action) = order.first_descending() {

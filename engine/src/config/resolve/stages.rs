@@ -3,10 +3,8 @@
 //! `"uniform"` and manual lists are exact. The other partitions depend on what layers cost, which is known with the plan;
 //! here they count as even, which is right for every statement that the smallest stage can only be smaller.
 
-use pipezero_schedule::Stage;
-
 use crate::config::combination::RankLayers;
-use crate::config::resolved::{PartitionConfig, ScheduleConfig};
+use crate::config::resolved::PartitionConfig;
 
 use super::parallel::Grid;
 
@@ -38,10 +36,7 @@ impl Grid {
     }
 
     fn rank_of(&self, stage: usize) -> usize {
-        match &self.schedule {
-            ScheduleConfig::File { order, .. } => order.placement.rank(Stage(stage as u32)).index(),
-            _ => stage % self.pipeline,
-        }
+        self.schedule.rank_of(stage, self.pipeline)
     }
 
     /// What lies on each pipeline rank.

@@ -38,21 +38,21 @@ fn every_name_is_its_schedule() {
 #[test]
 fn a_name_that_is_none() {
     check(
-        &[("parallel", r#"{"schedule": "zb-h1"}"#)],
+        &[("parallel", r#"{"schedule": "zb-1p"}"#)],
         expect![[r#"
-            run.json:6:28: `parallel.schedule` is "zb-h1", but that is not offered yet; use "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"
+            run.json:6:28: `parallel.schedule` is "zb-1p", but that is not offered yet; use "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v"
         "#]],
     );
     check(
         &[("parallel", r#"{"schedule": "1f2b"}"#)],
         expect![[r#"
-            run.json:6:28: `parallel.schedule` is "1f2b", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"; did you mean "1f1b"?
+            run.json:6:28: `parallel.schedule` is "1f2b", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v"; did you mean "1f1b"?
         "#]],
     );
     check(
         &[("parallel", r#"{"schedule": "interleave"}"#)],
         expect![[r#"
-            run.json:6:28: `parallel.schedule` is "interleave", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs"; did you mean "interleaved"?
+            run.json:6:28: `parallel.schedule` is "interleave", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v"; did you mean "interleaved"?
         "#]],
     );
     check(
@@ -253,8 +253,8 @@ fn a_file_is_named_by_a_string() {
         (
             "3",
             expect![[r#"
-            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved" or "bfs" or {"file": "..."}, but is 3
-        "#]],
+                run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v" or {"file": "..."}, but is 3
+            "#]],
         ),
     ] {
         check(&[("parallel", &format!(r#"{{"schedule": {schedule}}}"#))], expected);
@@ -310,17 +310,45 @@ fn a_file_that_is_no_schedule() {
     "#]]);
 }
 
-/// Halves of a backward have no rank to run them.
+/// What is recomputed lies in one room, which a weight gradient that waits would keep.
 #[test]
-fn split_backwards_are_refused() {
+fn split_backwards_are_whole_where_activations_are_recomputed() {
     let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";
-    Home::new(halves).check(FROM_FILE, expect![[r#"
-        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it splits backwards, as in `0I0` at row 1, column 3: input and weight gradients run only as one; write each `I` as `B`, and remove its `W`
-    "#]]);
-    // One stage may split what another does not.
-    Home::new("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1I1,1W1\n").check(FROM_FILE, expect![[r#"
-        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it splits backwards, as in `1I1` at row 2, column 4: input and weight gradients run only as one; write each `I` as `B`, and remove its `W`
-    "#]]);
+    Home::new(halves).check(FROM_FILE, expect![[r#""#]]);
+    let checkpointing = ("activation_checkpointing", r#"{"every_layers": 1}"#);
+    for schedule in ["zb-h1", "zb-h2", "zb-v"] {
+        check(
+            &[("parallel", &format!(r#"{{"pipeline": 2, "schedule": "{schedule}"}}"#)), checkpointing],
+            expect![[r#"
+                run.json:7:48: `activation_checkpointing.every_layers` is 1, but `parallel.schedule` runs weight gradients apart from input gradients: those that wait would need all that was recomputed for them, which is what checkpointing is to save; remove it, or use a schedule with whole backwards, such as "1f1b"
+            "#]],
+        );
+    }
+    let on = ("activation_checkpointing", r#"{"enabled": true}"#);
+    check(
+        &[("parallel", r#"{"schedule": "zb-h1"}"#), on],
+        expect![[r#"
+        run.json:7:43: `activation_checkpointing.enabled` is true, but `parallel.schedule` runs weight gradients apart from input gradients: those that wait would need all that was recomputed for them, which is what checkpointing is to save; remove it, or use a schedule with whole backwards, such as "1f1b"
+    "#]],
+    );
+}
+
+/// Two stages, on the way down the ranks and back.
+#[test]
+fn a_v_has_two_stages_on_each_rank() {
+    let v = |stages: &str| parallel(&format!(r#"{{"pipeline": 2, "schedule": "zb-v"{stages}}}"#));
+    for written in ["", r#", "virtual_stages": 2"#] {
+        let config = v(written);
+        assert_eq!((&config.schedule, config.virtual_stages), (&ScheduleConfig::ZbV, 2));
+        assert_eq!([0, 1, 2, 3].map(|stage| config.schedule.rank_of(stage, 2)), [0, 1, 1, 0]);
+    }
+    check(
+        &[("parallel", r#"{"pipeline": 2, "schedule": "zb-v", "virtual_stages": 3, "group_size": 2}"#)],
+        expect![[r#"
+            run.json:6:69: `parallel.virtual_stages` is 3, but "zb-v" runs 2 stages on each rank; remove it, or set 2
+            run.json:6:86: `parallel.group_size` is 2, but only "interleaved" runs micro-batches in groups; remove it
+        "#]],
+    );
 }
 
 /// It trains; bits differ, and that is said.

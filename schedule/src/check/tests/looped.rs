@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::{machine, reference};
 use crate::check::CheckedProgram;
 use crate::closed_form::{bfs_in_flight, interleaved_in_flight, longest_group};
-use crate::generate::{bfs, forward_only_on, interleaved};
+use crate::generate::{bfs, forward_only_on, interleaved, zb_h1, zb_h2, zb_v};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, InstructionKind};
 use crate::lower::lower;
@@ -49,6 +49,30 @@ fn every_small_size_is_accepted_under_all_options() {
         }
     }
     assert!(num_programs > 20_000, "{num_programs}");
+}
+
+/// ZB-H1, ZB-H2 and ZB-V of p <= 4, m <= 8, under every row of options, with 1 and 2 units.
+#[test]
+fn every_small_split_order_is_accepted_under_all_options() {
+    let mut num_programs = 0u32;
+    for (p, m) in (1..=4).flat_map(|p| (1..=8).map(move |m| (p, m))) {
+        for order in [zb_h1, zb_h2, zb_v].map(|generate| generate(p, m).unwrap()) {
+            for options in all_options() {
+                for (per_stage, tied) in [(1, false), (2, false), (2, true)] {
+                    let program = checked(&order, per_stage, tied, &options);
+                    num_programs += 1;
+                    if num_programs.is_multiple_of(3) {
+                        assert_eq!(reference::play(program.program()), Ok(()), "{}", order.to_csv());
+                    }
+                    if p * m <= 12 {
+                        machine::run(&program, u64::from(num_programs))
+                            .unwrap_or_else(|hazard| panic!("{hazard}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(num_programs > 4_000, "{num_programs}");
 }
 
 #[test]
