@@ -143,6 +143,7 @@ fn absurd_sizes_saturate() {
     rank.stages = vec![
         StageFacts {
             num_activation_slots: u64::MAX,
+            num_stashes: u64::MAX,
             input_cut_elements: u64::MAX,
             num_gradient_send_buffers: 2,
             output_cut_elements: u64::MAX,
@@ -152,6 +153,7 @@ fn absurd_sizes_saturate() {
                     num_elements: u64::MAX,
                     saved_elements: u64::MAX,
                     recompute_elements: u64::MAX,
+                    stash_elements: u64::MAX,
                     workspace_elements: u64::MAX,
                     widest_activation_elements: u64::MAX,
                     ..UNTIED
@@ -162,6 +164,20 @@ fn absurd_sizes_saturate() {
         2
     ];
     assert_eq!(bytes(&rank), [u64::MAX; 7]);
+}
+
+/// Split backwards add their stashes to the activations, and nothing else.
+#[test]
+fn stashes_are_activations() {
+    let unit = |stash_elements| UnitFacts { stash_elements, ..UNTIED };
+    let stage = StageFacts { num_stashes: 2, units: vec![unit(19), unit(23)], ..middle_stage() };
+    let split = with_stage(middle_rank(Zero1, Last), stage.clone());
+    let whole = with_stage(middle_rank(Zero1, Last), StageFacts { num_stashes: 0, ..stage });
+    let [mut expected, found] = [bytes(&whole), bytes(&split)];
+    // Two stashes of 42 elements; the last is the peak.
+    expected[4] += 4 * 2 * 42;
+    expected[6] += 4 * 2 * 42;
+    assert_eq!(found, expected);
 }
 
 /// In bf16 the parameters that compute, gathered copies and activations halve; gradients, optimizer state and scratch
