@@ -11,7 +11,8 @@ use tests::{
     train,
 };
 
-/// How a unit is cut, kept and fetched, and whether the head is tied. Every pair of values of two columns occurs in a row.
+/// How a unit is cut, kept and fetched, and whether the head is tied. Every pair of values of two columns occurs in a row;
+/// a test below counts them.
 const PAIRWISE: [(usize, Residency, usize, bool); 8] = [
     (1, Residency::Strict, 0, false),
     (1, Residency::OneMoreThanPrefetch, 1, true),
@@ -23,7 +24,7 @@ const PAIRWISE: [(usize, Residency, usize, bool); 8] = [
     (2, Residency::OneMoreThanPrefetch, 0, false),
 ];
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Residency {
     Strict,
     OneMoreThanPrefetch,
@@ -111,4 +112,20 @@ fn uneven_masks_over_micro_batches_and_data_ranks_equal_one_big_batch() {
     (run.batch.micro_batch_size, run.batch.train_batch_size) = (12, 12);
     let one = train(run, Mask::Uneven);
     assert_close(&many, &one, 1e-5, "3 micro-batches on 2 x 2 ranks");
+}
+
+#[test]
+fn every_pair_of_values_of_two_columns_occurs_in_a_row() {
+    let numbers = |&(unit_layers, residency, prefetch_units, tied): &(usize, Residency, usize, bool)| {
+        [unit_layers - 1, usize::from(residency == Residency::Strict), prefetch_units, usize::from(tied)]
+    };
+    let num_values = [3, 2, 2, 2];
+    for (first, second) in (0..4).flat_map(|first| (first + 1..4).map(move |second| (first, second))) {
+        for (value, other) in
+            (0..num_values[first]).flat_map(|value| (0..num_values[second]).map(move |other| (value, other)))
+        {
+            let occurs = PAIRWISE.iter().map(numbers).any(|row| row[first] == value && row[second] == other);
+            assert!(occurs, "columns {first} and {second}: {value} with {other}");
+        }
+    }
 }

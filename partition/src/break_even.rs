@@ -50,14 +50,6 @@ impl BreakEven {
         let freed = self.stage_size.saturating_sub(self.gathered_size());
         u128::from(self.stage_size) < u128::from(self.data_degree) * u128::from(freed)
     }
-
-    /// The size of the largest unit that would pay in this stage; 0 where none does (one data rank).
-    pub fn largest_paying_unit(&self) -> u64 {
-        // x <= n - floor(n / d) - 1 is the largest x with n < d (n - x).
-        let shard = self.stage_size / self.data_degree.max(1);
-        let gathered = self.stage_size.saturating_sub(shard).saturating_sub(1);
-        gathered / self.gathered_units.max(1)
-    }
 }
 
 #[cfg(test)]
@@ -74,8 +66,6 @@ mod tests {
         let case = stage_of_twelve(4, 2, 2);
         assert!(!case.pays());
         assert_eq!((case.gathered_size(), case.shard_size(), case.limit_size()), (8, 6.0, 6.0));
-        assert_eq!(stage_of_twelve(4, 1, 2).largest_paying_unit(), 5);
-        assert_eq!(stage_of_twelve(4, 2, 2).largest_paying_unit(), 2);
         // More data ranks make room: at d = 4 nine layers may be gathered, and 4 + 4 fit.
         assert!(stage_of_twelve(4, 2, 4).pays());
         // Residency spends it: three units of 4 are the stage itself.
@@ -95,20 +85,6 @@ mod tests {
                         let exact = unit_size * gathered_units * data_degree < stage_size * (data_degree - 1);
                         assert_eq!(case.pays(), exact, "{case:?}");
                     }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_largest_paying_unit_pays_and_the_next_does_not() {
-        for stage_size in 1..=40 {
-            for gathered_units in 1..=4 {
-                for data_degree in 1..=6 {
-                    let of = |unit_size| BreakEven { unit_size, stage_size, gathered_units, data_degree };
-                    let largest = of(1).largest_paying_unit();
-                    assert!(largest == 0 || of(largest).pays(), "{:?}", of(largest));
-                    assert!(!of(largest + 1).pays(), "{:?}", of(largest + 1));
                 }
             }
         }

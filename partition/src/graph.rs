@@ -130,11 +130,6 @@ impl LayerGraph {
     pub fn num_parameters(&self, layers: Range<usize>) -> u64 {
         layers.map(|position| self.layer(position).num_parameters).fold(0, u64::saturating_add)
     }
-
-    /// The graph itself, for drawing and searching.
-    pub fn as_graph(&self) -> &DiGraph<LayerNode, u64> {
-        &self.graph
-    }
 }
 
 /// The nodes from the only source to the only sink.

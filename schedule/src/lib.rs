@@ -10,7 +10,7 @@
 //!   -> CheckedProgram::new      no deadlock, every operand there, memory known    CheckedProgram
 //! ```
 //!
-//! The same program is then executed and, later, simulated: what is predicted is what runs. The crate is pure: no
+//! The same program is then simulated and executed: what is predicted is what runs. The crate is pure: no
 //! tensors, no files, no clock, no threads, and no dependencies.
 //!
 //! # Example

@@ -197,8 +197,8 @@ fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usiz
     segments
 }
 
-/// Marks the units whose every parameter is small enough to stay gathered, in chain order until the model's threshold is
-/// reached: DeepSpeed's rule, by units, because a unit is what is gathered. A tied weight is one parameter: it counts once,
+/// Marks the units whose every parameter is small enough to stay gathered, in chain order, passing over those that would
+/// exceed the model's threshold: DeepSpeed's rule, by units, because a unit is what is gathered. A tied weight is one parameter: it counts once,
 /// as the embedding, and both its units are alike.
 fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
     if run.zero.level != ZeroLevel::Zero3 {

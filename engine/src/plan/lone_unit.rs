@@ -36,7 +36,7 @@ impl fmt::Display for LoneUnit {
         let Self { pipeline, pipeline_rank, partition, first_layer, last_layer, repairs, table } = self;
         write!(
             f,
-            "ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline}, and \
+            "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline}, and \
              `parallel.partition` \"{partition}\" leaves pipeline rank {pipeline_rank} a single unit, {first_layer} to \
              {last_layer}): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; \
              write {}\n\n{table}",

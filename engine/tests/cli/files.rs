@@ -143,8 +143,8 @@ fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
         &[("\"stage\": 3", "\"stage\": 3, \"unit_layers\": 2")],
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the smallest stage, which
-              | has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
+              x `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the
+              | smallest stage, which has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
                 ,-[run.json:12:53]
              11 |   "parallel": { "pipeline": 2, "data": 2 },
              12 |   "zero_optimization": { "stage": 3, "unit_layers": 2 },

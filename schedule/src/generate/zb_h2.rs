@@ -14,9 +14,9 @@ use crate::order::ComputeOrder;
 /// rank 2  .. .. F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5
 /// ```
 ///
-/// * The longest rank takes `m (T_F + T_I + T_W) + (p - 1) (T_F + T_I - 2 T_W)` for `m >= 2 p - 1`: no bubble at equal
-///   times. But the ranks' work lies askew, and a step whose gradient norm is taken over all ranks takes the whole
-///   parallelogram, `m (T_F + T_I + T_W) + (p - 1) T_F`: no shorter than ZB-H1 where `T_I = T_W`.
+/// * The longest rank has no bubble at equal times and `m >= 2 p - 1`: `m (T_F + T_I + T_W)`. But the ranks' work lies
+///   askew, and a step whose gradient norm is taken over all ranks takes the whole parallelogram, `(p - 1) T_F` more: no
+///   shorter than ZB-H1 ([`crate::closed_form::zb_h2_makespan`]).
 /// * In flight: `min(2 (p - s) - 1, m)` micro-batches until their `I`; until their `W`, `min(2 p - 1, m)` on every stage
 ///   ([`crate::closed_form::zb_h2_in_flight`]).
 ///

@@ -16,8 +16,10 @@ use crate::placement::Placement;
 /// rank 1  ..  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3
 /// ```
 ///
-/// * The longest rank has no bubble at equal times: `m (T_F + T_I + T_W)`; all ranks together take `(p - 1) T_F / 2` more.
-/// * In flight: stages of `2 p` micro-batches on every rank, as much as 1F1B's first rank holds.
+/// * The longest rank has no bubble at equal times and `m >= 2 p - 1`: `m (T_F + T_I + T_W)`; all ranks together take
+///   `(p - 1) T_F / 2` more ([`crate::closed_form::zb_v_makespan`]).
+/// * In flight: at most `2 p` activations on every rank until their `I`, each of one stage and micro-batch: as much as
+///   1F1B's first rank holds.
 /// * Between the two stages of the last rank nothing is sent.
 ///
 /// # Errors

@@ -33,22 +33,22 @@ pub(super) fn insert(
     let mut next = vec![0; rows.len()];
     loop {
         let mut progressed = false;
-        let mut stuck = None;
+        // A slot that is not sent is full because somebody does not read: who lacks a message tells more.
+        let (mut lacks_message, mut is_full) = (None, None);
         for (rank, row) in rows.iter().enumerate() {
-            let Some(&compute) = row.get(next[rank]) else { continue };
-            match play.missing_message(compute).or_else(|| play.full_edge(compute)) {
-                None => {
-                    play.play(rank, compute);
-                    next[rank] += 1;
-                    progressed = true;
-                }
-                Some(edge) => {
-                    let rank = PipelineRank(rank as u32);
-                    stuck = stuck.or(Some(LowerError::Stuck { rank, instruction: compute, edge }));
-                }
+            let Some(&instruction) = row.get(next[rank]) else { continue };
+            let stuck = |edge| LowerError::Stuck { rank: PipelineRank(rank as u32), instruction, edge };
+            if let Some(edge) = play.missing_message(instruction) {
+                lacks_message.get_or_insert(stuck(edge));
+            } else if let Some(edge) = play.full_edge(instruction) {
+                is_full.get_or_insert(stuck(edge));
+            } else {
+                play.play(rank, instruction);
+                next[rank] += 1;
+                progressed = true;
             }
         }
-        match stuck {
+        match lacks_message.or(is_full) {
             _ if progressed => {}
             Some(error) => return Err(error),
             None => return Ok(play.with_receives()),

@@ -149,7 +149,15 @@ impl Costs {
             Instruction::OptimizerStep { unit } => of(unit).optimizer_step,
             Instruction::AddTied { .. } => self.add_tied,
             Instruction::GradientNorm => self.gradient_norm,
-            _ => 0,
+            // Bookkeeping, and what runs on other lanes.
+            Instruction::Reshard { .. }
+            | Instruction::Unshard { .. }
+            | Instruction::Reduce { .. }
+            | Instruction::ReduceLast { .. }
+            | Instruction::AllReduce { .. }
+            | Instruction::GatherAfterStep { .. }
+            | Instruction::Send { .. }
+            | Instruction::Receive { .. } => 0,
         }
     }
 
@@ -162,7 +170,17 @@ impl Costs {
             | Instruction::ReduceLast { unit }
             | Instruction::AllReduce { unit } => of(unit).reduce,
             Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
-            _ => Passage::default(),
+            Instruction::Forward { .. }
+            | Instruction::Backward { .. }
+            | Instruction::BackwardInput { .. }
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. }
+            | Instruction::Reshard { .. }
+            | Instruction::OptimizerStep { .. }
+            | Instruction::AddTied { .. }
+            | Instruction::GradientNorm
+            | Instruction::Send { .. }
+            | Instruction::Receive { .. } => Passage::default(),
         }
     }
 

@@ -86,12 +86,23 @@ impl<'a> Play<'a> {
                 Instruction::GradientNorm | Instruction::AddTied { .. } => {
                     self.join_meeting(rank, index, ready, to_run);
                 }
-                _ if instruction.lane() == Lane::Compute => {
+                Instruction::Forward { .. }
+                | Instruction::Backward { .. }
+                | Instruction::BackwardInput { .. }
+                | Instruction::BackwardWeight { .. }
+                | Instruction::Recompute { .. }
+                | Instruction::Reshard { .. }
+                | Instruction::OptimizerStep { .. } => {
                     let end = ready + self.costs.compute(instruction);
                     self.spans[rank][index] = Span { start: ready, end };
                     self.cursors[rank].compute_free = end;
                 }
-                _ => self.collective(rank, index, instruction, ready),
+                Instruction::Unshard { .. } | Instruction::GatherAfterStep { .. } => {
+                    self.collective(rank, index, Lane::Gather, ready);
+                }
+                Instruction::Reduce { .. }
+                | Instruction::ReduceLast { .. }
+                | Instruction::AllReduce { .. } => self.collective(rank, index, Lane::Reduce, ready),
             }
             self.cursors[rank].next += 1;
         }
@@ -118,11 +129,11 @@ impl<'a> Play<'a> {
         Some(ready)
     }
 
-    fn collective(&mut self, rank: usize, index: usize, instruction: Instruction, ready: u64) {
-        let passage = self.costs.collective(instruction);
+    fn collective(&mut self, rank: usize, index: usize, lane: Lane, ready: u64) {
+        let passage = self.costs.collective(self.program.row(PipelineRank(rank as u32))[index]);
         let cursor = &mut self.cursors[rank];
         let shares = self.costs.links == Links::SharedByCollectives;
-        let free = match instruction.lane() {
+        let free = match lane {
             Lane::Reduce if !shares => &mut cursor.reduce_free,
             _ => &mut cursor.gather_free,
         };

@@ -82,7 +82,7 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
     }
     let problem = Problem::Refused {
         headline: format!(
-            "ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is \
+            "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is \
              {pipeline}, and {unit})"
         ),
         reason:
@@ -151,8 +151,6 @@ fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, units: usize
     // A budget beyond what the rank has is no more than that; a prefetched unit may be a second copy of one in use.
     let gathered = unit * units as f64;
     let gathered = if is_budget { gathered.min(layers as f64) } else { gathered };
-    let shard = layers as f64 / grid.data as f64;
-    let pays_below = layers as f64 - shard;
     // Counted in half layers, so that all sizes are whole.
     let break_even = BreakEven {
         unit_size: (2.0 * unit) as u64,
@@ -170,6 +168,7 @@ fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, units: usize
         let keys = format!("`prefetch_units` {}", zero.prefetch_units);
         (unit_place(raw), keys, "(1 + prefetch_units)")
     };
+    let [shard, pays_below] = [break_even.shard_size(), break_even.limit_size()].map(|halves| halves / 2.0);
     let message = format!(
         "units of {unit_name} with {keys} hold {gathered} layers gathered and {shard:.1} at rest, no fewer than the \
          {layers} of no sharding; units pay where unit_layers x {factor} < layers x (1 - 1 / data) = {pays_below:.1}"

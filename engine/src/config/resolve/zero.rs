@@ -150,7 +150,7 @@ fn residency(raw: &RawRun, prefetch: usize, findings: &mut Findings) -> Option<R
     }
 }
 
-/// Parameters smaller than this persist; `"auto"` is Hugging Face's formula, which needs a width.
+/// Units whose largest parameter has at most so many elements persist; `"auto"` is Hugging Face's formula, which needs a width.
 fn param_persistence(raw: &RawZero, model: Option<&ModelConfig>, findings: &mut Findings) -> Option<u64> {
     let field = &raw.stage3_param_persistence_threshold;
     match field.or(Auto::Value(0))? {

@@ -129,8 +129,8 @@ fn bytes_are_within_8_percent_of_the_fewest_possible() {
     }
     let (found, fewest) = worst;
     std::println!("{num_best} of {num_plans} plans gather the fewest bytes; the worst {found} for {fewest}");
-    assert!(found * 100 <= fewest * 108, "{found} bytes where {fewest} would do");
-    assert!(num_plans - num_best <= num_plans / 1000, "{num_best} of {num_plans}");
+    // What docs/zero.md says.
+    assert_eq!((num_best, num_plans, worst), (30_043, 30_048, (15, 14)));
 }
 
 #[test]
