@@ -45,5 +45,5 @@ pub use pipezero_models as models;
 /// Programs and what they are made of.
 pub use pipezero_schedule as schedule;
 pub use plan::Plan;
-pub use shard::{SHARD_ALIGNMENT, ShardLayout};
+pub use shard::ShardLayout;
 pub use topology::Grid;

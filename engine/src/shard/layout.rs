@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-/// Every shard is a multiple of so many elements: 64 bytes, a cache line and the widest vector register.
-pub const SHARD_ALIGNMENT: usize = 16;
+use pipezero_partition::shard_elements;
 
 /// The cut of one unit's flat buffer over the data ranks: equal, contiguous shards over a padded length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub struct ShardLayout {
 impl ShardLayout {
     /// The cut of `num_elements` into `num_shards` shards.
     pub fn new(num_elements: usize, num_shards: usize) -> Self {
-        let shard_len = num_elements.div_ceil(num_shards).next_multiple_of(SHARD_ALIGNMENT);
+        let shard_len = shard_elements(num_elements as u64, num_shards as u64) as usize;
         Self { shard_len, num_shards }
     }
 
@@ -37,7 +36,11 @@ impl ShardLayout {
 
 #[cfg(test)]
 mod tests {
+    use pipezero_partition::ALIGNMENT_ELEMENTS;
+
     use super::*;
+
+    const SHARD_ALIGNMENT: usize = ALIGNMENT_ELEMENTS as usize;
 
     #[test]
     fn shards_are_equal_aligned_and_cover_every_element_once() {

@@ -7,6 +7,6 @@ mod layout;
 mod loan;
 mod store;
 
-pub use layout::{SHARD_ALIGNMENT, ShardLayout};
+pub use layout::ShardLayout;
 pub(crate) use loan::Loan;
 pub(crate) use store::{GatheredCopy, Purpose, StoreOptions, StoredUnit, UnitStore, Weights};

@@ -193,3 +193,13 @@ fn each_kind_of_mistake_in_words() {
         assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
     }
 }
+
+/// The first rank stops because nothing is read; the one that does not read is to blame.
+#[test]
+fn an_evaluation_that_stops_names_who_lacks_a_message() {
+    let text = "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7\n1F7,1F0,1F1,1F2,1F3,1F4,1F5,1F6\n";
+    let error = ComputeOrder::from_csv(text).unwrap_err();
+    let [(at, cell), (other, needed)] = named(&error);
+    assert_eq!((at, cell.as_str()), (CsvPlace { row: 2, column: 1 }, "1F7"));
+    assert_eq!((other, needed.as_str()), (CsvPlace { row: 1, column: 8 }, "0F7"));
+}
