@@ -64,6 +64,10 @@ pub struct ComputeOrder {
     pub rows: Vec<Vec<StageAction>>,
 }
 
+/// What ends the need for a forward's activations: the weight gradient reads them too.
+const FREED_BY_WEIGHT: [ComputeKind; 2] = [ComputeKind::Backward, ComputeKind::BackwardWeight];
+const FREED_BY_INPUT: [ComputeKind; 2] = [ComputeKind::Backward, ComputeKind::BackwardInput];
+
 impl ComputeOrder {
     /// Whether the order has a backward, so that the step ends with a tail.
     pub fn has_backward(&self) -> bool {
@@ -122,14 +126,19 @@ impl ComputeOrder {
     ///
     /// For an order without backward nothing stays in flight: 0.
     pub fn in_flight(&self, stage: Stage) -> usize {
-        self.most_in_flight(self.placement.rank(stage), |of| of == stage)
+        self.most_in_flight(self.placement.rank(stage), |of| of == stage, FREED_BY_WEIGHT)
     }
 
     /// The largest number of activations in flight on a rank, each of one stage and micro-batch, over all its stages.
     ///
     /// At most the sum of [`ComputeOrder::in_flight`] over the rank's stages: they need not peak together.
     pub fn in_flight_on(&self, rank: PipelineRank) -> usize {
-        self.most_in_flight(rank, |_| true)
+        self.most_in_flight(rank, |_| true, FREED_BY_WEIGHT)
+    }
+
+    /// As [`ComputeOrder::in_flight_on`], but only until the input gradient: what the zero-bubble papers count.
+    pub fn in_flight_until_input(&self, rank: PipelineRank) -> usize {
+        self.most_in_flight(rank, |_| true, FREED_BY_INPUT)
     }
 
     /// The largest number of micro-batches of a stage between their `I` and their `W`; 0 where every backward is whole.
@@ -146,17 +155,22 @@ impl ComputeOrder {
         waiting.max().unwrap_or(0)
     }
 
-    fn most_in_flight(&self, rank: PipelineRank, counts: impl Fn(Stage) -> bool) -> usize {
+    fn most_in_flight(
+        &self,
+        rank: PipelineRank,
+        counts: impl Fn(Stage) -> bool,
+        freed_by: [ComputeKind; 2],
+    ) -> usize {
         if !self.has_backward() {
             return 0;
         }
         let mut current = 0usize;
         let mut largest = 0;
         for action in self.rows[rank.index()].iter().filter(|action| counts(action.stage)) {
-            match action.kind {
-                ComputeKind::Forward => current += 1,
-                ComputeKind::Backward | ComputeKind::BackwardWeight => current = current.saturating_sub(1),
-                ComputeKind::BackwardInput => {}
+            if action.kind == ComputeKind::Forward {
+                current += 1;
+            } else if freed_by.contains(&action.kind) {
+                current = current.saturating_sub(1);
             }
             largest = largest.max(current);
         }

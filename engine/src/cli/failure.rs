@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
 
+use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
 use crate::data::DataError;
 use crate::engine::EngineError;
@@ -16,6 +17,8 @@ use crate::training::{RunDirError, TrainingError};
 pub(super) enum Failure {
     /// The run file or its overrides; exit status 2, as for wrong arguments.
     Config(ConfigErrors),
+    /// Arguments that do not go together; exit status 2.
+    Arguments(Box<dyn std::error::Error>),
     /// The reader of stdout has seen enough and closed it: no failure at all.
     NobodyReads,
     /// Everything else; exit status 1.
@@ -32,6 +35,10 @@ impl Failure {
                 let drawn = errors.render(&GraphicalReportHandler::new());
                 // Nothing can be done if stderr is closed; the exit status still tells.
                 let _ = write!(io::stderr(), "error: not a valid run, {count} {mistakes}:\n{drawn}");
+                ExitCode::from(2)
+            }
+            Self::Arguments(error) => {
+                let _ = writeln!(io::stderr(), "error: {error}");
                 ExitCode::from(2)
             }
             Self::NobodyReads => ExitCode::SUCCESS,
@@ -67,6 +74,12 @@ macro_rules! other {
 }
 
 other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
+
+impl From<SimulateError> for Failure {
+    fn from(error: SimulateError) -> Self {
+        Self::Arguments(Box::new(error))
+    }
+}
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

@@ -1,6 +1,7 @@
 //! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
 
 mod check;
+mod decimal;
 mod describe;
 mod eval;
 mod failure;
@@ -10,6 +11,7 @@ mod plan;
 mod progress;
 mod run_args;
 mod show;
+mod simulate;
 mod table;
 mod train;
 mod units;
@@ -50,6 +52,9 @@ enum Command {
     /// Print the program: who does what, in which order.
     #[command(after_help = show::EXAMPLES)]
     Show(show::ShowArgs),
+    /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
+    #[command(after_help = simulate::EXAMPLES)]
+    Simulate(simulate::SimulateArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -65,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,5 +11,6 @@ mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod residency; // What stays gathered.
 mod schedules; // Several stages per rank, and schedule files.
+mod simulate; // `simulate`.
 mod text; // Mistakes in the text.
 mod training; // `train`, then `eval` and `generate`.

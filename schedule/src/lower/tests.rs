@@ -371,3 +371,23 @@ fn persistent_units_are_gathered_after_the_step_alone() {
     let whole = rows(&LowerOptions::ZERO_0);
     assert!(whole.iter().flatten().all(|of| of.kind() != InstructionKind::GatherAfterStep));
 }
+
+/// Sent 0, 2, 3, 1 and read 2, 0, 1, 3: reading 2 frees a buffer that is not the next one's, reading 0 frees both.
+#[test]
+fn a_read_out_of_order_can_free_room_for_two_messages() {
+    let sent = [0, 2, 3, 1].map(|of| (ComputeKind::Forward, 0, of));
+    let read = [2, 0, 1, 3].map(|of| (ComputeKind::Forward, 1, of));
+    let action = |(kind, stage, micro_batch)| StageAction {
+        kind,
+        stage: Stage(stage),
+        micro_batch: MicroBatch(micro_batch),
+    };
+    let backwards = |stage| [0, 1, 2, 3].map(|of| (ComputeKind::Backward, stage, of));
+    let rows = [[sent, backwards(0)].concat(), [read, backwards(1)].concat()];
+    let rows = rows.map(|row| row.into_iter().map(action).collect()).to_vec();
+    let order = ComputeOrder { placement: Placement::linear(2).unwrap(), num_micro_batches: 4, rows };
+    for per_stage in 1..=2 {
+        let program = lower(&order, &units(2, per_stage, false), &LowerOptions::ZERO_1).unwrap();
+        assert!(CheckedProgram::new(program).is_ok());
+    }
+}

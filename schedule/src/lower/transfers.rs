@@ -118,18 +118,20 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Receives the oldest waiting message if its buffer is free: message `n` takes the buffer of message
-    /// `n - RECEIVE_BUFFERS`.
+    /// Receives the waiting messages whose buffers are free, the oldest first: message `n` takes the buffer of message
+    /// `n - RECEIVE_BUFFERS`. Where messages are read in another order than they were sent, one read can free room for two.
     fn receive(&mut self, edge: Edge) {
         let state = &mut self.edges[edge.index()];
-        if let Some(before) = state.arrivals.len().checked_sub(RECEIVE_BUFFERS)
-            && !state.consumed[state.arrivals[before].index()]
-        {
-            return;
+        while let Some(&micro_batch) = state.waiting.front() {
+            if let Some(before) = state.arrivals.len().checked_sub(RECEIVE_BUFFERS)
+                && !state.consumed[state.arrivals[before].index()]
+            {
+                return;
+            }
+            state.waiting.pop_front();
+            state.arrivals.push(micro_batch);
+            state.received[micro_batch.index()] = true;
         }
-        let Some(micro_batch) = state.waiting.pop_front() else { return };
-        state.arrivals.push(micro_batch);
-        state.received[micro_batch.index()] = true;
     }
 
     /// The rows as played, with receives.

@@ -32,10 +32,12 @@
 mod bubble;
 mod costs;
 mod play;
+mod study;
 mod timeline;
 
 pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
+pub use study::{RankTimes, Study, study};
 pub use timeline::{Span, Timeline};
 
 use crate::check::CheckedProgram;

@@ -1,0 +1,95 @@
+//! A schedule by itself: how long a step takes when all ranks are alike, and how much of it they idle.
+
+use alloc::vec::Vec;
+
+use super::costs::{Costs, CostsError, Passage, UnitCosts};
+use super::simulate;
+use crate::check::CheckedProgram;
+use crate::id::{PipelineRank, Stage};
+use crate::lower::lower;
+use crate::options::LowerOptions;
+use crate::order::ComputeOrder;
+use crate::unit_facts::UnitFacts;
+
+/// The times of a whole rank, all its stages together, and one micro-batch; in any unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankTimes {
+    /// Forwards.
+    pub forward: u64,
+    /// Input gradients.
+    pub backward_input: u64,
+    /// Weight gradients.
+    pub backward_weight: u64,
+    /// A message from one rank to another; it occupies neither.
+    pub latency: u64,
+}
+
+/// What a schedule costs. Times are in parts of the unit they were given in: `parts` of them make one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Study {
+    /// Stages of a rank, v: a stage takes the v-th part of a rank's times, so that many parts keep times whole.
+    pub parts: u64,
+    /// From the first start to the last end, of all ranks. A step whose gradient norm is taken over all ranks takes this.
+    pub makespan: u64,
+    /// Of the rank that takes longest, from its first start to its last end: the zero-bubble papers' measure
+    /// (arXiv:2401.10241).
+    pub longest_rank_span: u64,
+    /// What a rank computes: `m (T_F + T_I + T_W)`.
+    pub ideal: u64,
+    /// `[rank]`: the most activations from a forward's start to the end of its input gradient, each of one stage and
+    /// micro-batch; divided by `parts`, in activations of a whole rank.
+    pub peak_in_flight: Vec<u64>,
+}
+
+impl Study {
+    /// The share of the makespan that a rank idles: `1 - ideal / makespan`; 0 for a step that takes no time.
+    pub fn bubble_rate(&self) -> f64 {
+        rate(self.ideal, self.makespan)
+    }
+
+    /// The share of its span that the longest rank idles: `1 - ideal / longest_rank_span`.
+    pub fn bubble_rate_longest_rank(&self) -> f64 {
+        rate(self.ideal, self.longest_rank_span)
+    }
+}
+
+fn rate(ideal: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { 1.0 - ideal as f64 / of as f64 }
+}
+
+/// Plays an order with one unit in each stage, nothing sharded and a tail that takes no time.
+///
+/// # Errors
+/// [`CostsError::TooLong`] if the step takes longer than a `u64` can say.
+///
+/// # Panics
+/// If the order is none that a generator or [`ComputeOrder::from_csv`] makes.
+pub fn study(order: &ComputeOrder, times: RankTimes) -> Result<Study, CostsError> {
+    let num_ranks = order.placement.num_ranks() as u64;
+    let num_stages = order.placement.num_stages() as u64;
+    let parts = num_stages.div_ceil(num_ranks);
+    let units: Vec<UnitFacts> = (0..num_stages as u32).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
+    let program =
+        lower(order, &units, &LowerOptions::ZERO_0).expect("a complete order with a unit in each stage");
+    let program = CheckedProgram::new(program).expect("a complete order that can run");
+    let too_long = |of: u128| CostsError::TooLong { total: of };
+    let backward = u128::from(times.backward_input) + u128::from(times.backward_weight);
+    let latency = u128::from(times.latency) * u128::from(parts);
+    let ideal = u128::from(order.num_micro_batches)
+        .saturating_mul(u128::from(parts))
+        .saturating_mul(u128::from(times.forward) + backward);
+    let fits = |of: u128| u64::try_from(of).map_err(|_| too_long(of));
+    fits(backward)?;
+    let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
+    let hop = Passage { occupied: 0, latency: fits(latency)? };
+    let timeline = simulate(&program, &Costs::uniform(&program, unit, hop))?;
+    Ok(Study {
+        parts,
+        makespan: timeline.makespan(),
+        longest_rank_span: timeline.longest_rank_span(&program),
+        ideal: fits(ideal)?,
+        peak_in_flight: (0..num_ranks as u32)
+            .map(|rank| order.in_flight_until_input(PipelineRank(rank)) as u64)
+            .collect(),
+    })
+}
