@@ -86,24 +86,64 @@ fn auto_is_the_largest_number_that_fits_every_rank() {
     assert!(chosen.len() > 6, "only {chosen:?} were chosen");
 }
 
-/// A balanced split bends to the memory, so that each number has its own.
+/// Transformer blocks of each stage.
+fn blocks_per_stage(plan: &Plan) -> Vec<usize> {
+    let mut blocks = vec![0; plan.order().placement.num_stages()];
+    for block in 0..plan.graph().num_blocks() {
+        let first = plan.graph().block_layers(block).start;
+        let unit =
+            plan.units().iter().find(|unit| unit.layers.contains(&first)).expect("a unit has the layer");
+        blocks[unit.stage.index()] += 1;
+    }
+    blocks
+}
+
+/// A balanced split bends to the memory. `auto` takes the one that it has with the fewest units resident, the fastest that
+/// fits, and then the largest number that fits on those very stages.
 #[test]
-fn auto_is_the_largest_number_for_which_a_balanced_split_fits() {
-    let mut num_chosen = 0;
+fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
+    let (mut num_chosen, mut num_unequal) = (0, 0);
     for (name, mut run) in runs().into_iter().step_by(5) {
-        let numbers = numbers(&run);
+        let least = with_residency(&run, ResidencyConfig::Units(1 + run.zero.prefetch_units));
+        let limits = numbers(&run).into_iter().map(|(_, peak)| peak);
         run.parallel.partition = PartitionConfig::Balanced;
-        for limit_bytes in numbers.iter().map(|&(_, peak)| peak) {
-            let fits = |residency| {
-                let run = Run { memory_bytes: Some(limit_bytes), ..with_residency(&run, residency) };
-                Plan::new(run).is_ok()
+        for limit_bytes in limits {
+            let bound = |run: &Run| Run { memory_bytes: Some(limit_bytes), ..run.clone() };
+            let fastest = Plan::new(bound(&Run { parallel: run.parallel.clone(), ..least.clone() }));
+            let auto = Plan::new(bound(&with_residency(&run, ResidencyConfig::Auto)));
+            let (Ok(fastest), Ok(auto)) = (&fastest, &auto) else {
+                assert_eq!(fastest.is_ok(), auto.is_ok(), "{limit_bytes} bytes in {name}");
+                continue;
             };
-            let largest = numbers.iter().rev().map(|&(number, _)| number).find(|&number| fits(number));
-            assert_eq!(resolved(&run, limit_bytes).ok(), largest, "{limit_bytes} bytes in {name}");
-            num_chosen += usize::from(largest.is_some());
+            let blocks = blocks_per_stage(fastest);
+            assert_eq!(blocks_per_stage(auto), blocks, "{limit_bytes} bytes in {name}");
+            let mut fixed = run.clone();
+            fixed.parallel.partition = PartitionConfig::Manual(blocks.clone());
+            let numbers = numbers(&fixed);
+            let largest = numbers.iter().rev().find(|&&(_, peak)| peak <= limit_bytes);
+            let &(wanted, peak) = largest.expect("the least number fits");
+            assert_eq!(auto.run().zero.resident_units, wanted, "{limit_bytes} bytes in {name}");
+            assert_eq!(auto.needs().rank_bytes, peak, "{limit_bytes} bytes in {name}");
+            num_chosen += 1;
+            num_unequal += usize::from(blocks.iter().any(|&own| own != blocks[0]));
         }
     }
-    assert!(num_chosen > 30, "only {num_chosen} numbers were chosen");
+    assert!(num_chosen > 30 && num_unequal > 10, "{num_chosen} were chosen, {num_unequal} on unequal stages");
+}
+
+/// 5 and 7 layers would hold three units in these bytes, at the price of a slowest stage of 7.
+#[test]
+fn the_quickstart_keeps_its_even_split_under_auto() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/quickstart.json");
+    let auto = ["memory=13MiB", "zero_optimization.resident_units=auto"].map(str::to_owned);
+    let file = RunFile::load(path.as_ref()).and_then(|file| file.set(&auto)).expect("well-formed");
+    let plan = Plan::new(file.resolve(World::this_host()).expect("a valid run").0).expect("it fits");
+    assert_eq!(blocks_per_stage(&plan), [6, 6]);
+    let mut more = plan.run().clone();
+    let ResidencyConfig::Units(number) = more.zero.resident_units else { panic!("all units do not fit") };
+    more.zero.resident_units = ResidencyConfig::Units(number + 1);
+    let more = Plan::new(more).expect("another split has room for one more");
+    assert_eq!(blocks_per_stage(&more), [5, 7]);
 }
 
 #[test]

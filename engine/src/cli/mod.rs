@@ -9,6 +9,7 @@ mod generate;
 mod output;
 mod plan;
 mod progress;
+mod report;
 mod run_args;
 mod show;
 mod simulate;

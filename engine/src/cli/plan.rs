@@ -26,7 +26,7 @@ With ZeRO-3 the last table says what every `resident_units` would cost: more uni
 pub(super) struct PlanArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`.
+    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`, whose figures are each of the rank that has most of it.
     #[arg(long)]
     json: bool,
 }
@@ -168,15 +168,10 @@ fn traffic(ranks: &[&RankForecast]) -> Table {
     table
 }
 
-/// The trade of gathers for memory.
-fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> Table {
-    let mut table = Table::new([
-        "resident_units",
-        "all-gathers per rank and step",
-        "bytes sent in them",
-        "peak memory",
-        "",
-    ]);
+/// The trade of gathers for memory, and whose figures these are.
+fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
+    let mut table =
+        Table::new(["resident_units", "most all-gathers", "most bytes sent in them", "most memory", ""]);
     for cost in costs {
         let is_too_much = plan.run().memory_bytes.is_some_and(|limit| cost.peak_bytes > limit);
         let mark = match (cost.is_chosen, is_too_much) {
@@ -192,5 +187,7 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> Table {
             mark.to_owned(),
         ]);
     }
-    table
+    format!(
+        "{table}each figure is of the rank that has most of it, in a step; these may be different ranks\n"
+    )
 }

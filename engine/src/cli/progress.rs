@@ -10,38 +10,53 @@ use crate::training::{EvalLine, Observer, StepLine};
 
 /// What a person watches.
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(super) struct Progress {
+    form: Form,
+    num_steps: u64,
+    /// Whether there is a loss to tell of; else what is told is how long a step takes.
+    learns: bool,
+}
+
+#[derive(Debug)]
+enum Form {
     /// A bar that redraws itself.
     Bar(ProgressBar),
     /// A line now and then.
-    Lines { num_steps: u64, next: Instant },
+    Lines { next: Instant },
 }
 
 /// Plain lines come no more often, so that a log stays readable.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Progress {
-    pub(super) fn new(num_steps: u64) -> Self {
-        if !stderr().is_terminal() {
-            return Self::Lines { num_steps, next: Instant::now() };
-        }
-        let template = "{bar:32} {pos}/{len} steps  {msg}  ETA {eta}";
-        let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
-        Self::Bar(ProgressBar::new(num_steps).with_style(style))
+    /// Of a run of so many steps that `learns` something, or nothing.
+    pub(super) fn new(num_steps: u64, learns: bool) -> Self {
+        Self { form: Form::new(num_steps), num_steps, learns }
     }
 
     /// A line of its own, above the bar.
     fn say(&self, text: String) {
-        match self {
-            Self::Bar(bar) => bar.println(text),
-            Self::Lines { .. } => note(text),
+        match &self.form {
+            Form::Bar(bar) => bar.println(text),
+            Form::Lines { .. } => note(text),
         }
     }
 
     pub(super) fn finish(&self) {
-        if let Self::Bar(bar) = self {
+        if let Form::Bar(bar) = &self.form {
             bar.finish();
         }
+    }
+}
+
+impl Form {
+    fn new(num_steps: u64) -> Self {
+        if !stderr().is_terminal() {
+            return Self::Lines { next: Instant::now() };
+        }
+        let template = "{bar:32} {pos}/{len} steps  {msg}  ETA {eta}";
+        let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
+        Self::Bar(ProgressBar::new(num_steps).with_style(style))
     }
 }
 
@@ -50,23 +65,19 @@ impl Observer for Progress {
         if line.skipped {
             self.say(skipped(line));
         }
-        let loss = loss(line.loss);
-        let scale = line.loss_scale.map_or_else(String::new, |scale| format!("  loss scale {scale}"));
-        match self {
-            Self::Bar(bar) => {
+        let num_steps = self.num_steps;
+        match &mut self.form {
+            Form::Bar(bar) => {
                 bar.set_position(line.step);
-                bar.set_message(format!("loss {loss}{scale}  {:.0} tokens/s", line.tokens_per_s));
+                bar.set_message(figures(line, self.learns, ""));
             }
-            Self::Lines { num_steps, next } => {
-                if Instant::now() >= *next || line.step == *num_steps {
+            Form::Lines { next } => {
+                if Instant::now() >= *next || line.step == num_steps {
                     *next = Instant::now() + LINE_EVERY;
-                    let left = line.step_s * (*num_steps - line.step) as f64;
-                    note(format_args!(
-                        "step {}/{num_steps}  loss {loss}  grad norm {}{scale}  {:.0} tokens/s  ETA {left:.0} s",
-                        line.step,
-                        line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}")),
-                        line.tokens_per_s
-                    ));
+                    let left = line.step_s * (num_steps - line.step) as f64;
+                    let norm = line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}"));
+                    let figures = figures(line, self.learns, &format!("  grad norm {norm}"));
+                    note(format_args!("step {}/{num_steps}  {figures}  ETA {left:.0} s", line.step));
                 }
             }
         }
@@ -75,6 +86,15 @@ impl Observer for Progress {
     fn evaluation(&mut self, line: &EvalLine) {
         self.say(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
+}
+
+/// What a step came to: its loss, what is to stand beside it, and its speed; where nothing is learned, its time alone.
+fn figures(line: &StepLine, learns: bool, beside_loss: &str) -> String {
+    if !learns {
+        return format!("{:.1} ms", 1000.0 * line.step_s);
+    }
+    let scale = line.loss_scale.map_or_else(String::new, |scale| format!("  loss scale {scale}"));
+    format!("loss {}{beside_loss}{scale}  {:.0} tokens/s", loss(line.loss), line.tokens_per_s)
 }
 
 /// Why a step has left the weights as they were.

@@ -11,12 +11,12 @@ use super::describe::{self, print_remarks};
 use super::failure::Failure;
 use super::output::{note, print};
 use super::progress::Progress;
+use super::report::report;
 use super::run_args::{RunArgs, print_notices};
-use super::table::Table;
-use super::units::{bytes, count, counted};
+use super::units::{count, counted};
 use crate::config::{Run, RunFile, ScheduleConfig, World};
 use crate::plan::Plan;
-use crate::training::{RunDir, RunDirError, Summary, Training};
+use crate::training::{RunDir, RunDirError, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -60,14 +60,14 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let interrupted = stop_after_the_step_on_ctrl_c();
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.gpt().is_some();
-    let mut progress = Progress::new(num_steps);
+    let mut progress = Progress::new(num_steps, learns);
     let start = Instant::now();
     let summary = training.run(&directory, &interrupted, &mut progress)?;
     progress.finish();
     if summary.interrupted {
         note(format_args!("ended after step {} of {num_steps}", summary.steps));
     }
-    print(report(&summary, start.elapsed().as_secs_f64()))?;
+    print(report(&summary, learns, start.elapsed().as_secs_f64()))?;
     let path = directory.path().display();
     note(format_args!("\nrun directory: {path}"));
     if learns {
@@ -120,89 +120,4 @@ fn stop_after_the_step_on_ctrl_c() -> Arc<AtomicBool> {
         note(format_args!("warning: Ctrl-C will end the run at once: {error}"));
     }
     interrupted
-}
-
-/// The final tables.
-fn report(summary: &Summary, elapsed_s: f64) -> String {
-    let nats = |loss: Option<f64>| loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.4}"));
-    let baseline = |pick: fn(&crate::training::Baselines) -> f64| nats(summary.baselines.as_ref().map(pick));
-    let mut losses = Table::new(["nats per token", "training", "validation", "unigram", "bigram"]);
-    losses.row([
-        "loss".to_owned(),
-        nats(summary.training_loss),
-        nats(summary.validation_loss),
-        baseline(|baselines| baselines.unigram),
-        baseline(|baselines| baselines.bigram),
-    ]);
-    format!(
-        "\n{losses}\n{}\n{}{}\n{}",
-        speed_table(summary, elapsed_s),
-        summary.loss_scale.map_or_else(String::new, |scale| format!("{}\n", scale_table(summary, scale))),
-        memory_table(summary),
-        traffic_table(summary),
-    )
-}
-
-fn speed_table(summary: &Summary, elapsed_s: f64) -> Table {
-    let share = |share: f64| format!("{:.1}%", 100.0 * share);
-    let header = [
-        "",
-        "steps",
-        "seconds",
-        "tokens/s",
-        "bubble of the schedule",
-        "ranks waited",
-        "for gathers, reductions",
-    ];
-    let mut table = Table::new(header);
-    table.row([
-        "run".to_owned(),
-        summary.steps.to_string(),
-        format!("{elapsed_s:.1}"),
-        format!("{:.0}", summary.tokens_per_s),
-        share(summary.bubble_share),
-        share(summary.idle_share),
-        share(summary.exposed_comm_share),
-    ]);
-    table
-}
-
-/// What fp16's loss scaling came to.
-fn scale_table(summary: &Summary, scale: f64) -> Table {
-    let mut table = Table::new(["fp16", "skipped steps", "last loss scale"]);
-    table.row(["run".to_owned(), summary.skipped_steps.to_string(), scale.to_string()]);
-    table
-}
-
-fn memory_table(summary: &Summary) -> Table {
-    let header = [
-        "peak memory",
-        "parameters",
-        "gathered",
-        "gradients",
-        "optimizer",
-        "activations",
-        "communication",
-        "peak",
-    ];
-    let mut table = Table::new(header);
-    for (measured, planned) in summary.ranks.iter().zip(&summary.planned) {
-        table.row(
-            std::iter::once(format!("rank {} measured", measured.rank))
-                .chain(measured.memory.figures().map(bytes)),
-        );
-        table.row(std::iter::once("       planned".to_owned()).chain(planned.memory.figures().map(bytes)));
-    }
-    table
-}
-
-fn traffic_table(summary: &Summary) -> Table {
-    let mut table = Table::new(["sent per step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
-    for rank in &summary.ranks {
-        let traffic = &rank.traffic;
-        let kinds = [traffic.all_gather, traffic.reduce_scatter, traffic.all_reduce, traffic.send];
-        let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
-        table.row(std::iter::once(format!("rank {}", rank.rank)).chain(cells));
-    }
-    table
 }

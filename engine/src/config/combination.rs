@@ -29,6 +29,8 @@ pub struct CombinationTable {
 pub struct CombinationRow {
     /// The combination in words.
     pub name: String,
+    /// Which of those that may stand in for the refused it is; `None` for the refused.
+    pub allowed: Option<Allowed>,
     /// Parameters at rest.
     pub parameters_bytes: u128,
     /// Gathered copies of parameters.
@@ -39,6 +41,17 @@ pub struct CombinationRow {
     pub optimizer_bytes: u128,
     /// Sent to the other data ranks in a step.
     pub sent_bytes: u128,
+}
+
+/// What may stand in for a refused combination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// ZeRO-1 on the same grid.
+    Zero1,
+    /// ZeRO-3 on the same grid, in units of which a rank has several.
+    Zero3,
+    /// ZeRO-2 on as many ranks, all of them data ranks.
+    NoPipeline,
 }
 
 /// The run that combinations are compared for.
@@ -79,8 +92,8 @@ impl Study<'_> {
             rows: vec![
                 self.reduced_once(format!("refused: ZeRO-2, {grid}, reduced once per step")),
                 self.zero2(format!("refused: ZeRO-2, {grid}, reduced every micro-batch")),
-                self.reduced_once(format!("ZeRO-1, {grid}")),
-                self.zero3(self.name_of_units(), self.unit_parameters()),
+                self.reduced_once(format!("ZeRO-1, {grid}")).allowed(Allowed::Zero1),
+                self.zero3(self.name_of_units(), self.unit_parameters()).allowed(Allowed::Zero3),
                 self.without_pipeline(),
             ],
         }
@@ -94,7 +107,7 @@ impl Study<'_> {
         let mut rows = vec![
             // There is no second unit to prefetch.
             Study { gathered_units: 1, ..*self }.zero3(whole, self.rank_parameters()),
-            self.reduced_once(format!("ZeRO-1, {grid}")),
+            self.reduced_once(format!("ZeRO-1, {grid}")).allowed(Allowed::Zero1),
         ];
         let smaller = match self.model {
             _ if smallest_stage > 1 => Some(UnitLayersConfig::Layers(1)),
@@ -103,7 +116,8 @@ impl Study<'_> {
         };
         if let Some(unit_layers) = smaller {
             let study = Study { unit_layers, ..*self };
-            rows.push(study.zero3(study.name_of_units(), study.unit_parameters()));
+            let row = study.zero3(study.name_of_units(), study.unit_parameters());
+            rows.push(row.allowed(Allowed::Zero3));
         }
         rows.push(self.without_pipeline());
         CombinationTable { rows }
@@ -155,6 +169,7 @@ impl Study<'_> {
         let CombinationBytes { parameters, gathered, gradients, optimizer, sent } = combination.bytes();
         CombinationRow {
             name,
+            allowed: None,
             parameters_bytes: parameters,
             gathered_bytes: gathered,
             gradients_bytes: gradients,
@@ -174,7 +189,7 @@ impl Study<'_> {
             num_micro_batches: self.num_micro_batches.div_ceil(pipeline),
             ..*self
         };
-        study.zero2(format!("ZeRO-2, {}", study.grid()))
+        study.zero2(format!("ZeRO-2, {}", study.grid())).allowed(Allowed::NoPipeline)
     }
 
     /// P.
@@ -222,16 +237,24 @@ impl fmt::Display for CombinationTable {
 }
 
 impl CombinationRow {
-    fn cells(&self) -> [String; 7] {
+    fn allowed(self, allowed: Allowed) -> Self {
+        Self { allowed: Some(allowed), ..self }
+    }
+
+    /// What the rank holds in all.
+    pub fn total_bytes(&self) -> u128 {
         let held = [self.parameters_bytes, self.gathered_bytes, self.gradients_bytes, self.optimizer_bytes];
-        let total = held.into_iter().fold(0, u128::saturating_add);
+        held.into_iter().fold(0, u128::saturating_add)
+    }
+
+    fn cells(&self) -> [String; 7] {
         [
             self.name.clone(),
             bytes(self.parameters_bytes),
             bytes(self.gathered_bytes),
             bytes(self.gradients_bytes),
             bytes(self.optimizer_bytes),
-            bytes(total),
+            bytes(self.total_bytes()),
             bytes(self.sent_bytes),
         ]
     }

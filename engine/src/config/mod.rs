@@ -27,7 +27,7 @@ mod words;
 
 pub mod resolved;
 
-pub use combination::{CombinationRow, CombinationTable};
+pub use combination::{Allowed, CombinationRow, CombinationTable};
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;

@@ -40,7 +40,7 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     };
     let needed = plan.needs().world_bytes;
     expect_test::expect![[r#"
-        the run needs 1.31 MiB of memory (ranks: 4), but 1.31 MiB is available on this host or to its control group; any one of these makes it fit:
+        the run needs 1376256 bytes of memory (ranks: 4), but 1376255 bytes is available on this host or to its control group; any one of these makes it fit:
           "resident_units": 2  (364.62 KiB on the fullest rank)
           "resident_units": 1, "prefetch_units": 0  (351.62 KiB on the fullest rank)
           "activation_checkpointing": {"enabled": true}  (340.00 KiB on the fullest rank)

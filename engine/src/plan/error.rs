@@ -73,8 +73,8 @@ pub enum PlanError {
          stage {stage} needs {}{}",
         nearest.len(),
         if *is_proven { "" } else { " that was tried" },
-        Bytes(*limit_bytes),
-        Bytes(*needs_bytes),
+        Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0],
+        Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0],
         Changes(changes)
     )]
     StageMemory {
@@ -102,8 +102,8 @@ pub enum PlanError {
     /// A rank needs more than `memory` gives it.
     #[error(
         "rank {rank} (stage {stage}) needs {}, but `memory` gives each rank {}{}",
-        Bytes(*needs_bytes),
-        Bytes(*limit_bytes),
+        Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0],
+        Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0],
         Changes(changes)
     )]
     RankMemory {

@@ -7,7 +7,7 @@ use pipezero_schedule::{PipelineRank, Unit};
 
 use super::{Plan, PlanError, RankForecast};
 use crate::config::{
-    CombinationRow, CombinationTable, PartitionConfig, ReductionPolicy, Run, ScheduleConfig,
+    Allowed, CombinationRow, CombinationTable, PartitionConfig, ReductionPolicy, Run, ScheduleConfig,
     UnitLayersConfig, ZeroLevel,
 };
 
@@ -24,7 +24,7 @@ pub struct LoneUnit {
     pub first_layer: String,
     /// Its last layer.
     pub last_layer: String,
-    /// Keys and values to write instead.
+    /// Keys and values to write instead, the one that needs the fewest bytes first.
     pub repairs: Vec<String>,
     /// What the combination costs beside those that are allowed, counted from their programs.
     pub table: CombinationTable,
@@ -89,19 +89,22 @@ impl Plan {
     fn instead_of_lone_unit(&self) -> (Vec<String>, CombinationTable) {
         let (pipeline, data) = (self.grid.pipeline_degree, self.grid.data_degree);
         let name = format!("refused: ZeRO-3, pipeline {pipeline} x data {data}, one unit on a rank");
-        let mut rows = vec![row(name, &self.forecast())];
-        let mut repairs = Vec::new();
-        for Alternative { repair, name, change } in alternatives(pipeline, data) {
+        let mut rows = vec![row(name, None, &self.forecast())];
+        let mut repairs: Vec<(u128, String)> = Vec::new();
+        for Alternative { repair, name, allowed, change } in alternatives(pipeline, data) {
             let mut run = self.run.clone();
             change(&mut run);
             // Not every model has halves, not every split as many layers as that.
             let Ok(plan) = Self::planned(run, self.model.clone()) else { continue };
             if plan.lone_unit().is_none() {
-                repairs.extend(repair.map(str::to_owned));
-                rows.push(row(name, &plan.forecast()));
+                let row = row(name, Some(allowed), &plan.forecast());
+                repairs.extend(repair.map(|repair| (row.total_bytes(), repair.to_owned())));
+                rows.push(row);
             }
         }
-        (repairs, CombinationTable { rows })
+        // The one that needs the fewest bytes in the table comes first.
+        repairs.sort_by_key(|(bytes, _)| *bytes);
+        (repairs.into_iter().map(|(_, repair)| repair).collect(), CombinationTable { rows })
     }
 }
 
@@ -111,6 +114,7 @@ struct Alternative {
     repair: Option<&'static str>,
     /// How the table names it.
     name: String,
+    allowed: Allowed,
     change: fn(&mut Run),
 }
 
@@ -120,21 +124,25 @@ fn alternatives(pipeline: usize, data: usize) -> [Alternative; 5] {
         Alternative {
             repair: Some("\"partition\": \"uniform\""),
             name: format!("ZeRO-3, {own}, uniform split"),
+            allowed: Allowed::Zero3,
             change: |run| run.parallel.partition = PartitionConfig::Uniform,
         },
         Alternative {
             repair: Some("\"unit_layers\": 1"),
             name: format!("ZeRO-3, {own}, units of 1 layer"),
+            allowed: Allowed::Zero3,
             change: |run| run.zero.unit_layers = UnitLayersConfig::Layers(1),
         },
         Alternative {
             repair: Some("\"unit_layers\": 0.5"),
             name: format!("ZeRO-3, {own}, units of half a layer"),
+            allowed: Allowed::Zero3,
             change: |run| run.zero.unit_layers = UnitLayersConfig::Half,
         },
         Alternative {
             repair: Some("\"stage\": 1"),
             name: format!("ZeRO-1, {own}"),
+            allowed: Allowed::Zero1,
             change: |run| {
                 run.zero.level = ZeroLevel::Zero1;
                 run.zero.reduce = ReductionPolicy::Last;
@@ -143,6 +151,7 @@ fn alternatives(pipeline: usize, data: usize) -> [Alternative; 5] {
         Alternative {
             repair: None,
             name: format!("ZeRO-2, pipeline 1 x data {}", pipeline * data),
+            allowed: Allowed::NoPipeline,
             change: without_pipeline,
         },
     ]
@@ -161,7 +170,7 @@ fn without_pipeline(run: &mut Run) {
 }
 
 /// The rank with most of what sharding is about.
-fn row(name: String, ranks: &[RankForecast]) -> CombinationRow {
+fn row(name: String, allowed: Option<Allowed>, ranks: &[RankForecast]) -> CombinationRow {
     let held = |rank: &&RankForecast| {
         let memory = &rank.memory;
         memory.parameters + memory.gathered + memory.gradients + memory.optimizer
@@ -170,6 +179,7 @@ fn row(name: String, ranks: &[RankForecast]) -> CombinationRow {
     let (memory, traffic) = (&fullest.memory, &fullest.traffic);
     CombinationRow {
         name,
+        allowed,
         parameters_bytes: memory.parameters.into(),
         gathered_bytes: memory.gathered.into(),
         gradients_bytes: memory.gradients.into(),

@@ -112,9 +112,11 @@ impl Plan {
     /// As [`Plan::new`]; what does not fit comes with the smallest changes that do.
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
         let asked = run.clone();
-        let planned = residency::resolve(run, &model).and_then(|run| Self::planned(run, model.clone()));
-        let mut plan = planned.map_err(|error| alternatives::with_changes(error, &asked, &model))?;
-        plan.is_residency_auto = asked.zero.resident_units == ResidencyConfig::Auto;
+        let planned = match run.zero.resident_units {
+            ResidencyConfig::Auto => Self::with_what_fits(run, model.clone()),
+            _ => Self::planned(run, model.clone()),
+        };
+        let plan = planned.map_err(|error| alternatives::with_changes(error, &asked, &model))?;
         plan.refuse_lone_unit()?;
         match plan.run.memory_bytes {
             Some(limit_bytes) if plan.needs().rank_bytes > limit_bytes => {

@@ -1,5 +1,5 @@
-//! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be
-//! the best, what persists, and that nothing is left to shard.
+//! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be the best, what
+//! persists, that nothing is left to shard, and that more is asked for than there are units.
 
 use std::fmt;
 
@@ -21,6 +21,20 @@ pub enum Remark {
         needs_bytes: u64,
         /// What each rank has.
         limit_bytes: u64,
+    },
+    /// More units are to be resident than any rank gathers.
+    ResidencyBeyondUnits {
+        /// What was asked for.
+        resident_units: usize,
+        /// Units of the rank that gathers most of them.
+        most_units: usize,
+    },
+    /// More units are to be prefetched than there are beside the one in use.
+    PrefetchBeyondUnits {
+        /// What was asked for.
+        prefetch_units: usize,
+        /// Units of the rank that gathers most of them.
+        most_units: usize,
     },
     /// The balanced split fits, and a faster one that fits may exist.
     SplitNotProven {
@@ -59,6 +73,22 @@ impl fmt::Display for Remark {
                 Bytes(*needs_bytes),
                 Bytes(*limit_bytes)
             ),
+            Self::ResidencyBeyondUnits { resident_units, most_units } => write!(
+                f,
+                "hint: `zero_optimization.resident_units` is {resident_units}, but no rank gathers more than {}: what is beyond \
+                 that changes nothing, and \"all\" says the same",
+                units(*most_units)
+            ),
+            Self::PrefetchBeyondUnits { prefetch_units, most_units } => write!(
+                f,
+                "hint: `zero_optimization.prefetch_units` is {prefetch_units}, but no rank gathers more than {}: beside the one \
+                 in use {} be gathered ahead",
+                units(*most_units),
+                match most_units - 1 {
+                    0 => "none can".to_owned(),
+                    others => format!("at most {others} can"),
+                }
+            ),
             Self::SplitNotProven { num_stages, limit_bytes } => write!(
                 f,
                 "hint: `parallel.partition`: the balanced split into {num_stages} stages fits the {} of `memory`, but is not \
@@ -80,6 +110,10 @@ impl fmt::Display for Remark {
             ),
         }
     }
+}
+
+fn units(count: usize) -> String {
+    if count == 1 { "1 unit".to_owned() } else { format!("{count} units") }
 }
 
 /// What stays gathered of a stage.
@@ -125,6 +159,7 @@ impl Plan {
             });
         }
         remarks.extend(self.nothing_persists());
+        remarks.extend(self.beyond_units());
         remarks
     }
 
@@ -138,6 +173,25 @@ impl Plan {
         let (smallest, unit) = units.min_by_key(|(largest, _)| *largest)?;
         let layer = self.graph.layer(unit.layers.start).name.clone();
         (smallest > threshold).then_some(Remark::NothingPersists { threshold, smallest, layer })
+    }
+
+    /// That a budget or a prefetch is larger than the units there are. Of both the prefetch is told alone, for it decides
+    /// the least budget.
+    fn beyond_units(&self) -> Option<Remark> {
+        let zero = &self.run.zero;
+        let most_units = self.most_units_of_a_rank();
+        if zero.level != ZeroLevel::Zero3 || self.grid.data_degree == 1 || most_units == 0 {
+            return None;
+        }
+        if zero.prefetch_units >= most_units {
+            return Some(Remark::PrefetchBeyondUnits { prefetch_units: zero.prefetch_units, most_units });
+        }
+        match zero.resident_units {
+            ResidencyConfig::Units(resident_units) if resident_units > most_units => {
+                Some(Remark::ResidencyBeyondUnits { resident_units, most_units })
+            }
+            _ => None,
+        }
     }
 
     /// What stays gathered of every stage, where the run asks for it: none is said too, as the threshold may be too low.

@@ -7,16 +7,17 @@ use pipezero_schedule::PipelineRank;
 use serde::Serialize;
 
 use super::{Plan, PlanError, RankForecast};
-use crate::config::{PartitionConfig, ResidencyConfig, ZeroLevel};
+use crate::config::{ResidencyConfig, ZeroLevel};
 
-/// What a residency costs, over the ranks of the grid.
+/// What a residency costs: each figure is the largest over the ranks of the grid, by itself, so that several figures of a
+/// row may be of several ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResidencyCost {
     /// `strict`, a number of units, or `all`.
     pub resident_units: String,
-    /// All-gathers of a step, on the rank with the most.
+    /// All-gathers of a step, on the rank with the most: not always the one that sends most, nor the fullest.
     pub num_gathers: u64,
-    /// Bytes that a rank sends in them, on the rank with the most.
+    /// Bytes that a rank sends in all-gathers of a step, on the rank that sends most.
     pub gathered_bytes: u64,
     /// Peak memory of the fullest rank.
     pub peak_bytes: u64,
@@ -50,18 +51,13 @@ impl Plan {
         std::iter::once(ResidencyConfig::Strict)
             .chain(numbers.into_iter().map(ResidencyConfig::Units))
             .chain([ResidencyConfig::All])
-            .map(|residency| self.with_residency(residency))
+            .map(|residency| self.cost_of(residency))
             .collect()
     }
 
-    fn with_residency(&self, resident_units: ResidencyConfig) -> Result<ResidencyCost, PlanError> {
+    fn cost_of(&self, resident_units: ResidencyConfig) -> Result<ResidencyCost, PlanError> {
         let is_chosen = resident_units == self.run.zero.resident_units;
-        let mut run = self.run.clone();
-        run.zero.resident_units = resident_units;
-        // A balanced split would answer to more memory with other stages, and the rows could not be compared.
-        run.parallel.partition = PartitionConfig::Manual(self.blocks_per_stage());
-        let plan = Self::planned(run, self.model.clone())?;
-        let forecast = plan.forecast();
+        let forecast = self.with_residency(resident_units)?.forecast();
         let most = |of: fn(&RankForecast) -> u64| forecast.iter().map(of).max().unwrap_or(0);
         Ok(ResidencyCost {
             resident_units: resident_units.to_string(),
@@ -73,7 +69,7 @@ impl Plan {
     }
 
     /// Transformer blocks of each stage.
-    fn blocks_per_stage(&self) -> Vec<usize> {
+    pub(super) fn blocks_per_stage(&self) -> Vec<usize> {
         let mut blocks = vec![Vec::new(); self.order.placement.num_stages()];
         for unit in &self.units {
             blocks[unit.stage.index()].extend(unit.layers.clone().filter_map(|layer| {

@@ -4,52 +4,67 @@ use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
-use crate::config::{ResidencyConfig, Run};
+use crate::config::{PartitionConfig, ResidencyConfig, Run};
 use crate::shard::Purpose;
 
-/// The run with `auto` replaced by the largest number that fits `memory` on every rank, so that all follow one policy.
-///
-/// A program may fill fewer or smaller buffers than its number allows, so only a plan tells what a number needs. Numbers
-/// are tried from the one that the sizes of the units suggest, which is nearly always right or next to it.
-///
-/// # Errors
-/// [`PlanError::NoMemoryGiven`] without `memory`; [`PlanError::RankMemory`] where not even the units in use and
-/// prefetched fit.
-pub(super) fn resolve(run: Run, model: &Model) -> Result<Run, PlanError> {
-    if run.zero.resident_units != ResidencyConfig::Auto {
-        return Ok(run);
-    }
-    let limit_bytes = run.memory_bytes.ok_or(PlanError::NoMemoryGiven)?;
-    let least = 1 + run.zero.prefetch_units;
-    let with = |resident_units| {
-        let mut run = run.clone();
-        run.zero.resident_units = resident_units;
-        run
-    };
-    let planned = |resident_units| Plan::planned(with(resident_units), model.clone());
-    let plan = planned(ResidencyConfig::Units(least))?;
-    if plan.needs().rank_bytes > limit_bytes {
-        return Err(plan.rank_does_not_fit(limit_bytes));
-    }
-    // A balanced split is an error where no split fits, and so says the same.
-    let fits = |resident_units| {
-        planned(resident_units).is_ok_and(|plan: Plan| plan.needs().rank_bytes <= limit_bytes)
-    };
-    if fits(ResidencyConfig::All) {
-        return Ok(with(ResidencyConfig::All));
-    }
-    let mut fitting = least;
-    let mut too_many = plan.most_units_of_a_rank();
-    let mut next = suggested(&plan, limit_bytes);
-    while fitting + 1 < too_many {
-        let tried = next.clamp(fitting + 1, too_many - 1);
-        if fits(ResidencyConfig::Units(tried)) {
-            (fitting, next) = (tried, tried + 1);
-        } else {
-            (too_many, next) = (tried, tried - 1);
+impl Plan {
+    /// The plan of a run whose residency is `auto`: the largest number that fits `memory` on every rank, so that all follow
+    /// one policy.
+    ///
+    /// The split comes first. It is the one that the run has with the fewest units resident, so a balanced one is as fast
+    /// as `memory` allows any to be; what that leaves is for residency. Rejected: a split for each number, which gives up a
+    /// faster slowest stage in every micro-batch to save gathers that prefetching may hide.
+    ///
+    /// A program may fill fewer or smaller buffers than its number allows, so only a plan tells what a number needs. Numbers
+    /// are tried from the one that the sizes of the units suggest, which is nearly always right or next to it.
+    ///
+    /// # Errors
+    /// [`PlanError::NoMemoryGiven`] without `memory`; [`PlanError::StageMemory`] and [`PlanError::RankMemory`] where not
+    /// even the units in use and prefetched fit.
+    pub(super) fn with_what_fits(mut run: Run, model: Model) -> Result<Self, PlanError> {
+        let limit_bytes = run.memory_bytes.ok_or(PlanError::NoMemoryGiven)?;
+        let least = 1 + run.zero.prefetch_units;
+        run.zero.resident_units = ResidencyConfig::Units(least);
+        let mut plan = Self::planned(run, model)?;
+        plan.is_residency_auto = true;
+        if plan.needs().rank_bytes > limit_bytes {
+            return Err(plan.rank_does_not_fit(limit_bytes));
         }
+        let all = plan.with_residency(ResidencyConfig::All)?;
+        if all.needs().rank_bytes <= limit_bytes {
+            return Ok(all);
+        }
+        let mut next = suggested(&plan, limit_bytes);
+        let mut too_many = plan.most_units_of_a_rank();
+        let mut fitting = least;
+        while fitting + 1 < too_many {
+            let tried = next.clamp(fitting + 1, too_many - 1);
+            let larger = plan.with_residency(ResidencyConfig::Units(tried))?;
+            if larger.needs().rank_bytes <= limit_bytes {
+                (plan, fitting, next) = (larger, tried, tried + 1);
+            } else {
+                (too_many, next) = (tried, tried - 1);
+            }
+        }
+        Ok(plan)
     }
-    Ok(with(ResidencyConfig::Units(fitting)))
+
+    /// The plan of the same run with another residency, on the split that this plan has: a balanced one would answer to
+    /// other memory with other stages.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], which this run has passed already.
+    pub(super) fn with_residency(&self, resident_units: ResidencyConfig) -> Result<Self, PlanError> {
+        let mut run = self.run.clone();
+        run.zero.resident_units = resident_units;
+        run.parallel.partition = PartitionConfig::Manual(self.blocks_per_stage());
+        let mut plan = Self::planned_within(run, self.model.clone(), None)?;
+        // How the split was found is still what the run says.
+        plan.run.parallel.partition = self.run.parallel.partition.clone();
+        plan.is_split_proven = self.is_split_proven;
+        plan.is_residency_auto = self.is_residency_auto;
+        Ok(plan)
+    }
 }
 
 /// How many of its largest units every rank has room for beside all that is not gathered.

@@ -10,4 +10,4 @@ pub use baseline::Baselines;
 pub use metrics::{EvalLine, StepLine};
 pub use run::{Observer, Training, TrainingError, batch_layout, evaluate};
 pub use run_dir::{Place, RunDir, RunDirError};
-pub use summary::Summary;
+pub use summary::{StepSeconds, Summary};

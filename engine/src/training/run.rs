@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::metrics::{EvalLine, StepLine};
 use super::run_dir::{MetricsFile, RunDir, RunDirError};
-use super::{Baselines, Summary};
+use super::{Baselines, StepSeconds, Summary};
 use crate::data::{BatchLayout, BatchSource, Corpus, DataError, Zeros};
 use crate::engine::{Engine, EngineError, EvalReport, StepReport};
 use crate::plan::Plan;
@@ -141,6 +141,7 @@ impl Training {
             validation_loss,
             baselines: self.baselines,
             tokens_per_s: progress.median_tokens_per_s(),
+            step_s: StepSeconds::of(&progress.step_s),
             bubble_share: self.plan().bubble_share(),
             idle_share: progress.mean(progress.idle_share),
             exposed_comm_share: progress.mean(progress.exposed_comm_share),
@@ -184,6 +185,7 @@ pub fn batch_layout(plan: &Plan) -> BatchLayout {
 #[derive(Debug, Default)]
 struct Progress {
     tokens_per_s: Vec<f64>,
+    step_s: Vec<f64>,
     num_skipped: u64,
     /// Sum over the steps.
     idle_share: f64,
@@ -195,6 +197,7 @@ struct Progress {
 impl Progress {
     fn add(&mut self, line: &StepLine, report: StepReport) {
         self.tokens_per_s.push(line.tokens_per_s);
+        self.step_s.push(line.step_s);
         self.num_skipped += u64::from(line.skipped);
         self.idle_share += report.idle_share();
         self.exposed_comm_share += report.exposed_comm_share();

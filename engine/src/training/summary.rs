@@ -6,6 +6,27 @@ use super::Baselines;
 use crate::engine::MeasuredRank;
 use crate::plan::RankForecast;
 
+/// How long steps took, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepSeconds {
+    /// As many steps were shorter as were longer: the upper one of the two in the middle.
+    pub median: f64,
+    /// The shortest step.
+    pub shortest: f64,
+    /// The longest step, often the first.
+    pub longest: f64,
+}
+
+impl StepSeconds {
+    /// Of the steps that took so long each, if there are any.
+    pub fn of(seconds: &[f64]) -> Option<Self> {
+        let mut sorted = seconds.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (&shortest, &longest) = (sorted.first()?, sorted.last()?);
+        Some(Self { median: sorted[sorted.len() / 2], shortest, longest })
+    }
+}
+
 /// What a run came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
@@ -23,6 +44,8 @@ pub struct Summary {
     pub baselines: Option<Baselines>,
     /// Tokens per second, median over the steps.
     pub tokens_per_s: f64,
+    /// Seconds of a step; null before the first.
+    pub step_s: Option<StepSeconds>,
     /// Share of a step that the schedule's own bubble takes: equal stages, transfers for nothing.
     pub bubble_share: f64,
     /// Share of a step that ranks waited for others, mean over ranks and steps: bubble and exposed transfers.
@@ -35,4 +58,18 @@ pub struct Summary {
     pub ranks: Vec<MeasuredRank>,
     /// The plan's forecast of the same.
     pub planned: Vec<RankForecast>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StepSeconds;
+
+    #[test]
+    fn step_times_have_a_middle_and_two_ends_in_any_order() {
+        let of = |seconds: &[f64]| StepSeconds::of(seconds).map(|of| (of.median, of.shortest, of.longest));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[2.0]), Some((2.0, 2.0, 2.0)));
+        assert_eq!(of(&[9.0, 1.0, 3.0]), Some((3.0, 1.0, 9.0)));
+        assert_eq!(of(&[4.0, 1.0, 3.0, 2.0]), Some((3.0, 1.0, 4.0)));
+    }
 }

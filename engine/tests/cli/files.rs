@@ -151,7 +151,7 @@ fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
                 :                                                     ^
              13 |   "train_batch_size": 8,
                 `----
-              help: use `unit_layers` below 2, or write "stage": 1
+              help: write "stage": 1, or use `unit_layers` below 2
 
                       per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
                       refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    21.3 KiB  42.6 KiB  106.6 KiB   42.6 KiB  213.1 KiB      127.9 KiB

@@ -46,11 +46,12 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         pipeline rank 1          2 x, 14.50 KiB  4 x, 29.00 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB"#]]
     .assert_eq(traffic);
     expect![[r#"
-        resident_units  all-gathers per rank and step  bytes sent in them  peak memory
-        strict                                     14           95.25 KiB   333.75 KiB
-        2                                          12           82.38 KiB   333.75 KiB  <- this run
-        3                                           6           41.19 KiB   346.62 KiB
-        all                                         4           27.81 KiB   359.50 KiB
+        resident_units  most all-gathers  most bytes sent in them  most memory
+        strict                        14                95.25 KiB   333.75 KiB
+        2                             12                82.38 KiB   333.75 KiB  <- this run
+        3                              6                41.19 KiB   346.62 KiB
+        all                            4                27.81 KiB   359.50 KiB
+        each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(residencies);
 }

@@ -21,27 +21,30 @@ fn every_residency_has_its_price() {
     let home = Home::new();
     // With U = 3 units and m = 2 micro-batches: 2 m U of them strict, c + 2 m (U - c) with c resident, U with all.
     expect![[r#"
-        resident_units  all-gathers per rank and step  bytes sent in them  peak memory
-        strict                                     12           83.75 KiB   268.62 KiB
-        2                                           6           42.75 KiB   268.62 KiB  <- this run
-        all                                         3           21.38 KiB   279.38 KiB
+        resident_units  most all-gathers  most bytes sent in them  most memory
+        strict                        12                83.75 KiB   268.62 KiB
+        2                              6                42.75 KiB   268.62 KiB  <- this run
+        all                            3                21.38 KiB   279.38 KiB
+        each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(&residencies(&home, &[UNIFORM]));
     // The run's own number is in the table, however large it is.
     expect![[r#"
-        resident_units  all-gathers per rank and step  bytes sent in them  peak memory
-        strict                                     12           83.75 KiB   268.62 KiB
-        2                                           6           42.75 KiB   268.62 KiB
-        7                                           3           21.38 KiB   279.38 KiB  <- this run
-        all                                         3           21.38 KiB   279.38 KiB
+        resident_units  most all-gathers  most bytes sent in them  most memory
+        strict                        12                83.75 KiB   268.62 KiB
+        2                              6                42.75 KiB   268.62 KiB
+        7                              3                21.38 KiB   279.38 KiB  <- this run
+        all                            3                21.38 KiB   279.38 KiB
+        each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(&residencies(&home, &[UNIFORM, "zero_optimization.resident_units=7"]));
     expect![[r#"
-        resident_units  all-gathers per rank and step  bytes sent in them  peak memory
-        strict                                     12           83.75 KiB   252.62 KiB       <- this run
-        1                                           9           63.06 KiB   252.62 KiB
-        2                                           6           40.31 KiB   266.50 KiB
-        all                                         3           21.38 KiB   279.38 KiB  exceeds `memory`
+        resident_units  most all-gathers  most bytes sent in them  most memory
+        strict                        12                83.75 KiB   252.62 KiB       <- this run
+        1                              9                63.06 KiB   252.62 KiB
+        2                              6                40.31 KiB   266.50 KiB
+        all                            3                21.38 KiB   279.38 KiB  exceeds `memory`
+        each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(&residencies(
         &home,
@@ -105,6 +108,33 @@ fn a_large_program_has_no_table_and_says_so() {
     assert_eq!(plan["residencies"], Value::Null);
     expect!["residencies are not compared: the program has 600022 instructions, more than 500000"]
         .assert_eq(&line);
+}
+
+/// Each rank has three units: a fourth is in no buffer, and a third beside the one in use in none either.
+#[test]
+fn more_than_the_units_there_are_is_remarked_on() {
+    let home = Home::new();
+    let of = |set: &str| {
+        let printed = home.run(&["plan", "run.json", "--set", UNIFORM, "--set", set]);
+        let lines: Vec<String> = printed
+            .stderr
+            .lines()
+            .filter(|line| line.contains("gathers more than"))
+            .map(str::to_owned)
+            .collect();
+        printed.success();
+        lines.join("\n")
+    };
+    expect![[r#"hint: `zero_optimization.resident_units` is 4, but no rank gathers more than 3 units: what is beyond that changes nothing, and "all" says the same"#]].assert_eq(&of("zero_optimization.resident_units=4"));
+    expect!["hint: `zero_optimization.prefetch_units` is 3, but no rank gathers more than 3 units: beside the one in use at most 2 can be gathered ahead"].assert_eq(&of("zero_optimization={\"stage\": 3, \"prefetch_units\": 3}"));
+    // As many as there are, and nothing that is gathered, are no remark.
+    for within in [
+        "zero_optimization.resident_units=3",
+        "zero_optimization={\"stage\": 3, \"prefetch_units\": 2}",
+        "zero_optimization.stage=1",
+    ] {
+        assert_eq!(of(within), "", "{within}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use pipezero_partition::{BreakEven, ElementBytes};
 
-use crate::config::combination::{CombinationTable, Study, num_parameters};
+use crate::config::combination::{Allowed, CombinationTable, Study, num_parameters};
 use crate::config::error::Problem;
 use crate::config::findings::{Findings, Place};
 use crate::config::notice::Notice;
@@ -42,13 +42,19 @@ pub(super) fn check(raw: &RawRun, parts: &Parts<'_>, findings: &mut Findings) {
 }
 
 fn refuse_zero2(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut Findings) {
+    let table = parts.table(|study| study.of_zero2());
+    let offers = [
+        (Allowed::Zero1, "\"stage\": 1".to_owned()),
+        (Allowed::Zero3, "\"stage\": 3 with units smaller than a stage".to_owned()),
+        (Allowed::NoPipeline, "\"pipeline\": 1".to_owned()),
+    ];
     let problem = Problem::Refused {
         headline: format!("ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline})"),
         reason: "gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be \
                  reduced after every one of them, which is ZeRO-3's reductions without freeing weights"
             .to_owned(),
-        table: parts.table(|study| study.of_zero2()),
-        repair: "write \"stage\": 1, or \"stage\": 3 with units smaller than a stage, or \"pipeline\": 1".to_owned(),
+        repair: format!("write {}", repairs(table.as_deref(), offers)),
+        table,
     };
     findings.error(&raw.zero_optimization.stage.place, problem);
 }
@@ -80,6 +86,7 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
         findings.notices.push(Notice::warning(place, message));
         return;
     }
+    let table = parts.table(|study| study.of_whole_stages(layers));
     let problem = Problem::Refused {
         headline: format!(
             "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is \
@@ -88,15 +95,21 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
         reason:
             "everything would be gathered for every micro-batch, and the peak memory is that of no sharding"
                 .to_owned(),
-        table: parts.table(|study| study.of_whole_stages(layers)),
-        repair: smaller_units(parts.model, grid, layers),
+        repair: repairs(
+            table.as_deref(),
+            [
+                (Allowed::Zero3, smaller_units(parts.model, grid, layers)),
+                (Allowed::Zero1, "write \"stage\": 1".to_owned()),
+            ],
+        ),
+        table,
     };
     findings.error(place, problem);
 }
 
 /// How a rank whose smallest stage has `layers` layers gets a second unit.
 fn smaller_units(model: Option<&ModelConfig>, grid: &Grid, layers: usize) -> String {
-    let change = if layers > 1 {
+    if layers > 1 {
         format!("use `unit_layers` below {layers}")
     } else if let Some(ModelConfig::Gpt2(_)) = model {
         "use `unit_layers` 0.5".to_owned()
@@ -105,8 +118,18 @@ fn smaller_units(model: Option<&ModelConfig>, grid: &Grid, layers: usize) -> Str
     } else {
         let stages = (grid.num_layers / 2).max(1);
         format!("use a pipeline of at most {stages}, so that every stage has two units")
+    }
+}
+
+/// What may be written instead, the one that needs the fewest bytes in the table first. Without a table, or without a row
+/// in it, an offer keeps its place behind those that have one.
+fn repairs<const N: usize>(table: Option<&CombinationTable>, mut offers: [(Allowed, String); N]) -> String {
+    let bytes = |allowed: Allowed| {
+        let row = table?.rows.iter().find(|row| row.allowed == Some(allowed))?;
+        Some(row.total_bytes())
     };
-    format!("{change}, or write \"stage\": 1")
+    offers.sort_by_key(|(allowed, _)| bytes(*allowed).unwrap_or(u128::MAX));
+    offers.map(|(_, offer)| offer).join(", or ")
 }
 
 /// Warns of gathered weights that are no fewer than without sharding.
@@ -148,9 +171,8 @@ fn warn_of_break_even(raw: &RawRun, grid: &Grid, zero: &ZeroConfig, units: usize
         }
     };
     let is_budget = units > 1 + zero.prefetch_units;
-    // A budget beyond what the rank has is no more than that; a prefetched unit may be a second copy of one in use.
-    let gathered = unit * units as f64;
-    let gathered = if is_budget { gathered.min(layers as f64) } else { gathered };
+    // There is a gather buffer for each unit of the rank at most, so that no more is gathered than the rank has.
+    let gathered = (unit * units as f64).min(layers as f64);
     // Counted in half layers, so that all sizes are whole.
     let break_even = BreakEven {
         unit_size: (2.0 * unit) as u64,

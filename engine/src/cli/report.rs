@@ -1,0 +1,228 @@
+//! What `train` prints at its end: what was learned, how fast, and what every rank held and sent.
+//!
+//! Ranks that did the same are one row, as the data ranks of a stage are: 64 ranks are read at a glance, and a rank that
+//! differs is seen.
+
+use super::table::Table;
+use super::units::bytes;
+use crate::memory::RankMemory;
+use crate::training::{Baselines, Summary};
+
+/// The final tables. What learns nothing has step times where others have losses.
+pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64) -> String {
+    format!(
+        "\n{}\n{}\n{}{}\n{}",
+        if learns { loss_table(summary) } else { step_table(summary) },
+        speed_table(summary, learns, elapsed_s),
+        summary.loss_scale.map_or_else(String::new, |scale| format!("{}\n", scale_table(summary, scale))),
+        memory_table(summary),
+        traffic_table(summary),
+    )
+}
+
+fn loss_table(summary: &Summary) -> Table {
+    let nats = |loss: Option<f64>| loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.4}"));
+    let baseline = |pick: fn(&Baselines) -> f64| nats(summary.baselines.as_ref().map(pick));
+    let mut table = Table::new(["nats per token", "training", "validation", "unigram", "bigram"]);
+    table.row([
+        "loss".to_owned(),
+        nats(summary.training_loss),
+        nats(summary.validation_loss),
+        baseline(|baselines| baselines.unigram),
+        baseline(|baselines| baselines.bigram),
+    ]);
+    table
+}
+
+/// The first step is among them: it is the longest where something is done once.
+fn step_table(summary: &Summary) -> Table {
+    let mut table = Table::new(["milliseconds per step", "median", "shortest", "longest"]);
+    let times = summary.step_s.as_ref().map(|times| [times.median, times.shortest, times.longest]);
+    let cells = times.map(|times| times.map(|seconds| format!("{:.1}", 1000.0 * seconds)));
+    table.row(std::iter::once("step".to_owned()).chain(cells.into_iter().flatten()));
+    table
+}
+
+/// Steps alone decide the tokens per second; the seconds are those of evaluations and of saving too.
+fn speed_table(summary: &Summary, learns: bool, elapsed_s: f64) -> Table {
+    let share = |share: f64| format!("{:.1}%", 100.0 * share);
+    let header = ["", "steps", "seconds in all"]
+        .into_iter()
+        .chain(learns.then_some("tokens/s in steps"))
+        .chain(["bubble of the schedule", "ranks waited", "for gathers, reductions"]);
+    let mut table = Table::new(header);
+    let cells = ["run".to_owned(), summary.steps.to_string(), format!("{elapsed_s:.1}")]
+        .into_iter()
+        .chain(learns.then(|| format!("{:.0}", summary.tokens_per_s)))
+        .chain([summary.bubble_share, summary.idle_share, summary.exposed_comm_share].map(share));
+    table.row(cells);
+    table
+}
+
+/// What fp16's loss scaling came to.
+fn scale_table(summary: &Summary, scale: f64) -> Table {
+    let mut table = Table::new(["fp16", "skipped steps", "last loss scale"]);
+    table.row(["run".to_owned(), summary.skipped_steps.to_string(), scale.to_string()]);
+    table
+}
+
+fn memory_table(summary: &Summary) -> Table {
+    let header = [
+        "peak memory",
+        "parameters",
+        "gathered",
+        "gradients",
+        "optimizer",
+        "activations",
+        "communication",
+        "peak",
+    ];
+    let memories: Vec<(RankMemory, RankMemory)> = summary
+        .ranks
+        .iter()
+        .zip(&summary.planned)
+        .map(|(rank, planned)| (rank.memory, planned.memory))
+        .collect();
+    let mut table = Table::new(header);
+    for (ranks, (measured, planned)) in alike(&memories, |both| *both) {
+        if measured == planned {
+            table.row(
+                std::iter::once(format!("{ranks} measured = planned")).chain(measured.figures().map(bytes)),
+            );
+        } else {
+            let indent = " ".repeat(ranks.len());
+            table.row(std::iter::once(format!("{ranks} measured")).chain(measured.figures().map(bytes)));
+            table.row(std::iter::once(format!("{indent} planned")).chain(planned.figures().map(bytes)));
+        }
+    }
+    table
+}
+
+fn traffic_table(summary: &Summary) -> Table {
+    let mut table = Table::new(["sent per step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
+    for (ranks, rank) in alike(&summary.ranks, |rank| rank.traffic) {
+        let traffic = &rank.traffic;
+        let kinds = [traffic.all_gather, traffic.reduce_scatter, traffic.all_reduce, traffic.send];
+        let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
+        table.row(std::iter::once(ranks).chain(cells));
+    }
+    table
+}
+
+/// Neighbouring ranks with the same figures, by name, and the first of them.
+fn alike<T, F: PartialEq>(of_ranks: &[T], figures: impl Fn(&T) -> F) -> Vec<(String, &T)> {
+    let mut first = 0;
+    let groups = of_ranks.chunk_by(|one, next| figures(one) == figures(next)).map(|group| {
+        let last = first + group.len() - 1;
+        let name = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
+        first = last + 1;
+        (name, &group[0])
+    });
+    groups.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+
+    use super::*;
+    use crate::engine::MeasuredRank;
+    use crate::plan::{Persistent, RankForecast};
+    use crate::training::StepSeconds;
+
+    fn memory(peak: u64) -> RankMemory {
+        RankMemory {
+            parameters: 1,
+            gathered: 0,
+            gradients: 2,
+            optimizer: 3,
+            activations: 4,
+            communication: 5,
+            peak,
+        }
+    }
+
+    /// A run of as many ranks as there are peaks, measured and planned.
+    fn summary(peaks: &[(u64, u64)]) -> Summary {
+        let measured = |(rank, &(peak, _)): (usize, &(u64, u64))| {
+            let mut measured = MeasuredRank { rank, memory: memory(peak), traffic: Default::default() };
+            measured.traffic.all_gather.count = 6;
+            measured.traffic.all_gather.bytes = 1024 * (rank as u64 / 2 + 1);
+            measured
+        };
+        let planned = |(rank, &(_, peak)): (usize, &(u64, u64))| RankForecast {
+            rank,
+            pipeline_rank: rank,
+            data_rank: 0,
+            stages: vec![rank],
+            layers: Vec::new(),
+            units: Vec::new(),
+            parameters: 0,
+            persistent: Persistent::default(),
+            in_flight: 1,
+            memory: memory(peak),
+            traffic: Default::default(),
+        };
+        Summary {
+            steps: 3,
+            skipped_steps: 0,
+            interrupted: false,
+            training_loss: Some(1.0),
+            validation_loss: None,
+            baselines: None,
+            tokens_per_s: 1234.5,
+            step_s: StepSeconds::of(&[0.5, 0.25, 0.3]),
+            bubble_share: 0.2,
+            idle_share: 0.3,
+            exposed_comm_share: 0.1,
+            loss_scale: None,
+            ranks: peaks.iter().enumerate().map(measured).collect(),
+            planned: peaks.iter().enumerate().map(planned).collect(),
+        }
+    }
+
+    #[test]
+    fn ranks_that_did_the_same_are_one_row_and_others_are_not() {
+        let summary = summary(&[(15, 15), (15, 15), (15, 15), (16, 15), (16, 15), (15, 15)]);
+        expect![[r#"
+
+            nats per token  training  validation  unigram  bigram
+            loss              1.0000           -        -       -
+
+                 steps  seconds in all  tokens/s in steps  bubble of the schedule  ranks waited  for gathers, reductions
+            run      3             2.0               1234                   20.0%         30.0%                    10.0%
+
+            peak memory                   parameters  gathered  gradients  optimizer  activations  communication  peak
+            ranks 0-2 measured = planned         1 B       0 B        2 B        3 B          4 B            5 B  15 B
+            ranks 3-4 measured                   1 B       0 B        2 B        3 B          4 B            5 B  16 B
+                      planned                    1 B       0 B        2 B        3 B          4 B            5 B  15 B
+            rank 5 measured = planned            1 B       0 B        2 B        3 B          4 B            5 B  15 B
+
+            sent per step     all-gather  reduce-scatter  all-reduce      send
+            ranks 0-1      6 x, 1.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
+            ranks 2-3      6 x, 2.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
+            ranks 4-5      6 x, 3.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
+        "#]].assert_eq(&report(&summary, true, 2.0));
+    }
+
+    #[test]
+    fn what_learns_nothing_has_step_times_for_losses() {
+        expect![[r#"
+
+            milliseconds per step  median  shortest  longest
+            step                    300.0     250.0    500.0
+
+                 steps  seconds in all  bubble of the schedule  ranks waited  for gathers, reductions
+            run      3             2.0                   20.0%         30.0%                    10.0%
+
+            peak memory                   parameters  gathered  gradients  optimizer  activations  communication  peak
+            ranks 0-1 measured = planned         1 B       0 B        2 B        3 B          4 B            5 B  15 B
+
+            sent per step     all-gather  reduce-scatter  all-reduce      send
+            ranks 0-1      6 x, 1.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
+        "#]].assert_eq(&report(&summary(&[(15, 15), (15, 15)]), false, 2.0));
+        let none = StepSeconds::of(&[]);
+        assert_eq!(json!(none), json!(null));
+    }
+}
