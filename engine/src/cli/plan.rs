@@ -194,3 +194,16 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::readme;
+    use super::{residency_table, text};
+
+    #[test]
+    fn the_front_page_shows_what_is_printed() {
+        let (plan, excerpt) = readme::example("pipezero plan configs/seed-48-layers.json");
+        let costs = plan.residencies().expect("the example is planned with every residency");
+        assert_eq!(format!("{}\n{}", text(&plan), residency_table(&plan, &costs)), excerpt);
+    }
+}
