@@ -3,7 +3,7 @@
 //! A plain DeepSpeed file has many keys that only tune how DeepSpeed does a thing. Those are *hints*: accepted, with one
 //! line that says what decides it here. A key that would change memory or numbers must not be passed over in silence:
 //! it is an error, unless its value switches the feature off. The names are DeepSpeed's, from its configuration at
-//! revision edaa7221.
+//! revision edaa7221 and in release 0.19.8, with those of older releases that its examples still have.
 
 mod top;
 mod zero;
