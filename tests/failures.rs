@@ -155,6 +155,9 @@ fn a_rank_that_stalls_is_named_with_all_who_wait_for_it() {
     let mut failures: Vec<_> = report.failures().iter().collect();
     assert_eq!(failures[0].rank, 1, "the rank that does not answer is the cause: {report}");
     failures.sort_by_key(|failure| failure.rank);
+    let last = report.to_string().lines().last().map(str::to_owned);
+    let expected = "`comm.timeout_s` bounds every wait: if the ranks were only slow, set more seconds";
+    assert_eq!(last.as_deref(), Some(expected));
     // Which of the waiting ranks' time-outs ends first is open, and the others are stopped by it.
     let missing = failures.iter().map(|failure| match &failure.cause {
         Cause::Comm(CommError::Timeout { missing, operation, .. })

@@ -1,11 +1,15 @@
 //! `pipezero check`.
 
+use std::path::Path;
+
 use clap::Args;
 
 use super::describe::print_remarks;
 use super::failure::Failure;
 use super::output::print;
 use super::run_args::{RunArgs, print_notices};
+use crate::config::World;
+use crate::data::find_text;
 use crate::plan::Plan;
 
 /// What `--help` ends with.
@@ -14,6 +18,8 @@ Examples:
   pipezero check run.json
   pipezero check run.json --set zero_optimization.stage=2
   pipezero check run.json --set memory=80GiB      does every rank fit, and if not, what would?
+
+What is printed is the run as the engine sees it, every default filled in, under the engine's own names: to be read, not to be given to `train`. Texts are looked for, and not read.
 
 Exit status: 0 for a valid file, 2 for one with mistakes, all of them printed, each at line and column; 1 for a valid file that cannot be planned, as when a rank does not fit `memory`.";
 
@@ -25,7 +31,8 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let (run, notices) = args.run.resolve()?;
+    let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
+    let (run, notices) = args.run.load()?.resolve_with(World::this_host(), &missing)?;
     print_notices(&notices);
     // What the file's own rules cannot see: that the schedule can be generated, lowered and proved.
     let plan = Plan::new(run)?;

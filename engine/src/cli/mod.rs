@@ -9,6 +9,8 @@ mod generate;
 mod output;
 mod plan;
 mod progress;
+#[cfg(test)]
+mod readme;
 mod report;
 mod run_args;
 mod show;
@@ -44,7 +46,7 @@ enum Command {
     /// Write text with a trained model.
     #[command(after_help = generate::EXAMPLES)]
     Generate(generate::GenerateArgs),
-    /// Check a run file: print the resolved configuration, or every error in it.
+    /// Check a run file: print what it resolves to (no run file itself), or every error in it.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
     /// Stages, units, memory and traffic of each rank, and the trade of gathers for memory, before anything runs.

@@ -191,3 +191,16 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
         "{table}each figure is of the rank that has most of it, in a step; these may be different ranks\n"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::readme;
+    use super::{residency_table, text};
+
+    #[test]
+    fn the_front_page_shows_what_is_printed() {
+        let (plan, excerpt) = readme::example("pipezero plan configs/seed-48-layers.json");
+        let costs = plan.residencies().expect("the example is planned with every residency");
+        assert_eq!(format!("{}\n{}", text(&plan), residency_table(&plan, &costs)), excerpt);
+    }
+}

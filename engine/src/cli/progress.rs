@@ -99,11 +99,17 @@ fn figures(line: &StepLine, learns: bool, beside_loss: &str) -> String {
 
 /// Why a step has left the weights as they were.
 fn skipped(line: &StepLine) -> String {
-    let reason = match line.loss_scale {
-        Some(scale) if line.tokens > 0 => format!("a gradient overflowed in fp16 at loss scale {scale}"),
-        _ => "no token of it carries loss".to_owned(),
+    let step = line.step;
+    let Some(scale) = line.loss_scale.filter(|_| line.tokens > 0) else {
+        return format!("warning: step {step} skipped: no token of it carries loss; no weight was changed");
     };
-    format!("warning: step {} skipped: {reason}; no weight was changed", line.step)
+    let next = match line.next_loss_scale {
+        Some(next) if next != scale => format!("the scale is now {next}"),
+        _ => "the scale stays".to_owned(),
+    };
+    format!(
+        "warning: step {step} skipped: a gradient overflowed in fp16 at loss scale {scale}; {next}; no weight was changed"
+    )
 }
 
 fn loss(loss: Option<f64>) -> String {
@@ -117,7 +123,7 @@ mod tests {
     /// A text always carries loss, but a source of one's own may mask all of a step.
     #[test]
     fn a_skipped_step_says_whether_it_overflowed_or_had_nothing_to_learn() {
-        let line = |loss_scale, tokens| StepLine {
+        let line = |loss_scale: Option<f64>, next: f64, tokens| StepLine {
             step: 7,
             epoch: 0.5,
             loss: None,
@@ -131,13 +137,15 @@ mod tests {
             exposed_comm_s: 0.0,
             idle_s: 0.0,
             loss_scale,
+            next_loss_scale: loss_scale.map(|_| next),
             skipped: true,
         };
-        let overflowed =
-            "warning: step 7 skipped: a gradient overflowed in fp16 at loss scale 512; no weight was changed";
+        let lowered = "warning: step 7 skipped: a gradient overflowed in fp16 at loss scale 512; the scale is now 256; no weight was changed";
+        let kept = "warning: step 7 skipped: a gradient overflowed in fp16 at loss scale 512; the scale stays; no weight was changed";
         let masked = "warning: step 7 skipped: no token of it carries loss; no weight was changed";
-        assert_eq!(skipped(&line(Some(512.0), 3)), overflowed);
-        assert_eq!(skipped(&line(Some(512.0), 0)), masked);
-        assert_eq!(skipped(&line(None, 0)), masked);
+        assert_eq!(skipped(&line(Some(512.0), 256.0, 3)), lowered);
+        assert_eq!(skipped(&line(Some(512.0), 512.0, 3)), kept);
+        assert_eq!(skipped(&line(Some(512.0), 512.0, 0)), masked);
+        assert_eq!(skipped(&line(None, 0.0, 0)), masked);
     }
 }

@@ -167,6 +167,7 @@ mod tests {
         Summary {
             steps: 3,
             skipped_steps: 0,
+            skipped_steps_at_end: 0,
             interrupted: false,
             training_loss: Some(1.0),
             validation_loss: None,

@@ -14,7 +14,7 @@ pub(super) struct RunArgs {
     /// The run file, JSON.
     #[arg(value_name = "RUN.json")]
     pub(super) run: PathBuf,
-    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string.
+    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` takes the key away.
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     pub(super) set: Vec<String>,
 }

@@ -40,7 +40,7 @@ enum Format {
     Text,
     /// PyTorch's pipelining CSV: compute only, a row per rank.
     Csv,
-    /// The program in its versioned text form, which can be read back.
+    /// The program in its versioned text form, which the library reads back: `text.parse::<Program>()`.
     Program,
 }
 
@@ -65,4 +65,22 @@ fn text(plan: &Plan, width: usize) -> String {
         format!("rank {}{of_several}\n{}", rank.0, render::instructions(program, rank))
     });
     format!("{}\n{}", render::order(plan.order(), width), rows.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::readme;
+    use super::text;
+
+    #[test]
+    fn the_front_page_shows_what_is_printed() {
+        let (plan, excerpt) = readme::example("pipezero show configs/quickstart.json");
+        let (beginning, rest) =
+            excerpt.split_once("...\n").expect("the excerpt ends before the program does");
+        assert!(beginning.lines().count() > 5, "{beginning}");
+        assert!(rest.is_empty(), "{rest}");
+        let printed: String =
+            text(&plan, 160).split_inclusive('\n').take(beginning.lines().count()).collect();
+        assert_eq!(printed, beginning);
+    }
 }

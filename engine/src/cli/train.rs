@@ -16,7 +16,7 @@ use super::run_args::{RunArgs, print_notices};
 use super::units::{count, counted};
 use crate::config::{Run, RunFile, ScheduleConfig, World};
 use crate::plan::Plan;
-use crate::training::{RunDir, RunDirError, Training};
+use crate::training::{RunDir, RunDirError, Summary, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -68,6 +68,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(format_args!("ended after step {} of {num_steps}", summary.steps));
     }
     print(report(&summary, learns, start.elapsed().as_secs_f64()))?;
+    if let Some(warning) = mostly_skipped(&summary) {
+        note(warning);
+    }
     let path = directory.path().display();
     note(format_args!("\nrun directory: {path}"));
     if learns {
@@ -120,4 +123,65 @@ fn stop_after_the_step_on_ctrl_c() -> Arc<AtomicBool> {
         note(format_args!("warning: Ctrl-C will end the run at once: {error}"));
     }
     interrupted
+}
+
+/// That fp16 left out so much that the run has learnt little, or stopped learning: each step said so, and a log is long.
+fn mostly_skipped(summary: &Summary) -> Option<String> {
+    /// Steps left out in a row that are no search for a scale any more.
+    const LAST: u64 = 10;
+    let scale = summary.loss_scale?;
+    let (skipped, steps) = (summary.skipped_steps, summary.steps);
+    let at_end = summary.skipped_steps_at_end;
+    if 2 * skipped <= steps && at_end < LAST {
+        return None;
+    }
+    let trailing = if at_end >= LAST { format!(", the last {at_end} in a row") } else { String::new() };
+    Some(format!(
+        "\nwarning: fp16 left out {skipped} of {steps} steps{trailing}; the loss scale ended at {scale}: lower \
+         `fp16.initial_scale_power`, or `fp16.loss_scale` where that is set, or use bf16"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(
+        steps: u64,
+        skipped_steps: u64,
+        skipped_steps_at_end: u64,
+        loss_scale: Option<f64>,
+    ) -> Summary {
+        Summary {
+            steps,
+            skipped_steps,
+            skipped_steps_at_end,
+            interrupted: false,
+            training_loss: None,
+            validation_loss: None,
+            baselines: None,
+            tokens_per_s: 1.0,
+            step_s: None,
+            bubble_share: 0.0,
+            idle_share: 0.0,
+            exposed_comm_share: 0.0,
+            loss_scale,
+            ranks: Vec::new(),
+            planned: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_that_left_out_most_or_its_last_ten_steps_ends_with_advice() {
+        let warned =
+            |steps, skipped, at_end| mostly_skipped(&summary(steps, skipped, at_end, Some(8.0))).is_some();
+        assert!(!warned(100, 50, 9) && !warned(100, 0, 0));
+        assert!(warned(100, 51, 0) && warned(100, 10, 10) && warned(1, 1, 1));
+        // No token carried loss: no scale is to blame.
+        assert_eq!(mostly_skipped(&summary(4, 4, 4, None)), None);
+        let text = mostly_skipped(&summary(20, 12, 11, Some(8.0))).expect("a warning");
+        let expected = "\nwarning: fp16 left out 12 of 20 steps, the last 11 in a row; the loss scale ended at 8: lower \
+                        `fp16.initial_scale_power`, or `fp16.loss_scale` where that is set, or use bf16";
+        assert_eq!(text, expected);
+    }
 }

@@ -50,13 +50,14 @@ impl Kind for ByteSize {
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
         match &node.value {
             Value::String(text) => {
-                parse(text)?;
-                Some(kind::rule(
-                    place,
-                    &format!("\"{text}\""),
-                    "sizes end at 2^64 - 1 bytes",
-                    "use a smaller one",
-                ))
+                let (rule, repair) = match parse(text) {
+                    Some(_) => ("sizes end at 2^64 - 1 bytes", "use a smaller one"),
+                    None => (
+                        "a size is a number and a unit",
+                        "write one such as \"80GiB\" (of 1024) or \"80GB\" (of 1000), or bytes as a number",
+                    ),
+                };
+                Some(kind::rule(place, &format!("\"{text}\""), rule, repair))
             }
             _ => u64::fault(node, place),
         }

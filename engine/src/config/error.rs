@@ -102,7 +102,7 @@ impl ConfigError {
         };
         match &self.problem {
             Problem::Unreadable { reason } => format!("cannot read the run file: {reason}"),
-            Problem::Syntax { message } => message.clone(),
+            Problem::Syntax { message, .. } => message.clone(),
             Problem::DuplicateKey { first_line, first_column } => {
                 format!("{path} stands twice, first at {first_line}:{first_column}")
             }
@@ -134,6 +134,8 @@ pub enum Problem {
     Syntax {
         /// What is wrong with it.
         message: String,
+        /// What to write, where that can be said.
+        repair: Option<String>,
     },
     /// A key stands twice in one object.
     DuplicateKey {
@@ -205,7 +207,12 @@ pub enum Problem {
 impl Problem {
     fn repair(&self) -> Option<String> {
         match self {
-            Self::Unreadable { .. } | Self::Syntax { .. } | Self::WrongType { .. } => None,
+            Self::Unreadable { .. } => None,
+            Self::Syntax { repair, .. } => repair.clone(),
+            Self::WrongType { found, .. } if found == "the string \"auto\"" => Some(
+                "this key has no \"auto\": write a value, or leave it out if it has a default".to_owned(),
+            ),
+            Self::WrongType { .. } => None,
             Self::DuplicateKey { .. } => Some("keep one of the two".to_owned()),
             Self::UnknownKey { nearest: Some(nearest) } => Some(format!("did you mean `{nearest}`?")),
             Self::UnknownKey { nearest: None } => {

@@ -121,7 +121,8 @@ section! {
         data: Auto<usize> = "\"auto\"", "the launcher knows the number of ranks";
         /// `"gpipe"`, `"1f1b"`, `"eager-1f1b"` (more activations, latency hidden), `"interleaved"` and `"bfs"` (several
         /// stages per rank, smaller bubble), `"zb-h1"`, `"zb-h2"` and `"zb-v"` (weight gradients apart, in the bubble), or
-        /// `{"file": "order.csv"}`: an order of one's own in PyTorch's CSV, a row per rank. See docs/schedules.md.
+        /// `{"file": "order.csv"}`: an order of one's own in PyTorch's CSV, a row per rank; a relative path starts at the run
+        /// file's folder. See docs/schedules.md.
         schedule: Either<ScheduleWord, FileName> = "\"1f1b\"", "gpipe's time with the fewest activations";
         /// v: stages of each rank. At least 2, and needed, for `"interleaved"` and `"bfs"`; 2 for `"zb-v"`; 1 for the others;
         /// a file says it itself.

@@ -62,7 +62,7 @@ impl RunFile {
     }
 
     /// Overrides keys: each argument is `key.path=value`, the value JSON or else a string. Missing sections are created;
-    /// of two arguments for one key the later wins.
+    /// of two arguments for one key the later wins; `null` takes a key away.
     ///
     /// Errors: an argument has no `=`, an empty key, or a path through a value that is no section.
     pub fn set(mut self, arguments: &[String]) -> Result<Self, ConfigErrors> {
@@ -79,10 +79,23 @@ impl RunFile {
     ///
     /// Errors: everything that is wrong with the file, at once.
     pub fn resolve(&self, world: World) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        self.resolve_with(world, &|_| None)
+    }
+
+    /// As [`RunFile::resolve`], and asks `fault` of every entry of `data.text`, as a path that starts at the file's folder,
+    /// what is wrong with it: that nothing is there is no rule of the file, since texts may appear until they are read.
+    ///
+    /// Errors: those of [`RunFile::resolve`], and every text with a fault.
+    pub fn resolve_with(
+        &self,
+        world: World,
+        fault: &dyn Fn(&Path) -> Option<String>,
+    ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let mut findings = Findings::default();
         let root = Object::root(&self.root, &mut findings);
         let raw = RawRun::read(&root, &mut findings);
         let run = resolve::resolve(&raw, &self.folder, world, &mut findings);
+        resolve::check_texts(&raw, &self.folder, fault, &mut findings);
         match run {
             Some(run) if findings.errors.is_empty() => {
                 findings.notices.sort_by_key(Notice::order);

@@ -103,6 +103,7 @@ fn only(off: Off, description: String) -> Option<Value> {
         Off::Number(off) => json!({ "enum": [off, null] }),
         Off::Word(off) => json!({ "enum": [off, null] }),
         Off::Disabled => json!({ "anyOf": [{ "enum": [false, null] }, object("enabled", json!(false))] }),
+        Off::Without(switch) => json!({ "anyOf": [{ "enum": [null] }, object(switch, json!(false))] }),
         Off::NoDevice => json!({ "anyOf": [{ "enum": [null] }, object("device", json!("none"))] }),
         Off::Empty => json!({ "type": "array", "maxItems": 0 }),
     };

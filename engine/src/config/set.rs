@@ -3,29 +3,30 @@
 use std::sync::Arc;
 
 use super::error::{ConfigError, Problem};
-use super::source::{Entry, Node, Source, SourceKind, Span, Value, parse_from};
+use super::source::{Entry, Node, Source, SourceKind, Span, Value, parse_from, shorten};
 
 /// Parts of a key at most: more than any key has, and few enough to go down by recursion.
 const MAX_KEYS: usize = 16;
 
-/// Applies one argument to the file. The value is read as JSON and, where it is not JSON, as a string.
+/// Applies one argument to the file. The value is read as JSON and, where it is not JSON, as a string; `null` takes the key
+/// away, so that its default holds.
 pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigError>> {
     let source =
         Arc::new(Source { name: "--set".to_owned(), text: argument.to_owned(), kind: SourceKind::Argument });
     let span = |start, end| Span { source: Arc::clone(&source), start, end };
     let Some((path, text)) = argument.split_once('=') else {
-        let message = "it has no value: write --set key.path=value".to_owned();
-        return Err(Box::new(ConfigError::new(span(0, argument.len()), "", Problem::Syntax { message })));
+        let repair = format!("write --set {}=VALUE", shorten(argument));
+        return Err(refused(span(0, argument.len()), "it has no value".to_owned(), repair));
     };
     let keys: Vec<&str> = path.split('.').collect();
     if keys.iter().any(|key| key.is_empty()) {
-        let message = "a part of its key is empty: write --set key.path=value".to_owned();
-        return Err(Box::new(ConfigError::new(span(0, argument.len()), "", Problem::Syntax { message })));
+        let repair = "write --set key.path=value".to_owned();
+        return Err(refused(span(0, argument.len()), "a part of its key is empty".to_owned(), repair));
     }
     if keys.len() > MAX_KEYS {
-        let message =
-            format!("its key has {} parts; no key of a run file has more than {MAX_KEYS}", keys.len());
-        return Err(Box::new(ConfigError::new(span(0, argument.len()), "", Problem::Syntax { message })));
+        let message = format!("its key has {} parts, of at most {MAX_KEYS}", keys.len());
+        let repair = "write a key of docs/run-file.md".to_owned();
+        return Err(refused(span(0, argument.len()), message, repair));
     }
     let value_start = path.len() + 1;
     let value = parse_from(&source, value_start).unwrap_or_else(|_| Node {
@@ -33,6 +34,10 @@ pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigErr
         span: span(value_start, argument.len()),
     });
     insert(root, &keys, 0, span(0, path.len()), value)
+}
+
+fn refused(span: Span, message: String, repair: String) -> Box<ConfigError> {
+    Box::new(ConfigError::new(span, "", Problem::Syntax { message, repair: Some(repair) }))
 }
 
 /// Puts `value` below `keys[depth..]` of `section`, which stands at `keys[..depth]`.
@@ -43,17 +48,22 @@ fn insert(
     key_span: Span,
     value: Node,
 ) -> Result<(), Box<ConfigError>> {
-    let found = section.describe();
+    let described = section.describe();
     let Value::Object(entries) = &mut section.value else {
         let problem = Problem::Rule {
-            value: found,
+            value: described,
             rule: "only a section has keys".to_owned(),
             repair: "set that key itself".to_owned(),
         };
         return Err(Box::new(ConfigError::new(key_span, &keys[..depth].join("."), problem)));
     };
     let key = keys[depth];
-    let index = entries.iter().position(|entry| entry.key == key).unwrap_or_else(|| {
+    let found = entries.iter().position(|entry| entry.key == key);
+    if matches!(value.value, Value::Null) && (found.is_none() || depth + 1 == keys.len()) {
+        entries.retain(|entry| entry.key != key);
+        return Ok(());
+    }
+    let index = found.unwrap_or_else(|| {
         let node = Node { value: Value::Object(Vec::new()), span: key_span.clone() };
         entries.push(Entry { key: key.to_owned(), key_span: key_span.clone(), node });
         entries.len() - 1

@@ -127,8 +127,10 @@ pub(crate) fn parse_from(source: &Arc<Source>, offset: usize) -> Result<Node, Ve
         Err(error) => return Err(vec![reader.syntax_error(&error)]),
     };
     let Some(value) = parsed.value else {
-        let problem =
-            Problem::Syntax { message: "the file is empty; a run file is one JSON object".to_owned() };
+        let problem = Problem::Syntax {
+            message: "the file is empty; a run file is one JSON object".to_owned(),
+            repair: None,
+        };
         return Err(vec![ConfigError::new(reader.span(0, 0), "", problem)]);
     };
     let node = reader.node(value, "");
@@ -195,7 +197,7 @@ impl Reader<'_> {
             ParseErrorKind::CommentsNotAllowed => "comments are not JSON; remove it".to_owned(),
             kind => lower_first(&kind.to_string()),
         };
-        ConfigError::new(self.span(range.start, range.end), "", Problem::Syntax { message })
+        ConfigError::new(self.span(range.start, range.end), "", Problem::Syntax { message, repair: None })
     }
 }
 

@@ -19,4 +19,4 @@ pub use corpus::{Corpus, DataError, NoBatches};
 pub use ngram::{NgramCrossEntropy, VOCAB_SIZE, ngram_cross_entropy};
 pub use sampler::Permutation;
 pub use split::{BLOCK_BYTES, Side, SplitError, TextSplit, split_text};
-pub use text::{TextError, TextFile, read_text};
+pub use text::{TextError, TextFile, find_text, read_text};

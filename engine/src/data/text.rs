@@ -112,6 +112,18 @@ pub fn read_text(entries: &[PathBuf]) -> Result<Vec<TextFile>, TextError> {
     Ok(files)
 }
 
+/// Why an entry stands for no file, as far as that can be said without reading one.
+///
+/// # Errors
+/// As [`read_text`], but for what only the contents show.
+pub fn find_text(entry: &Path) -> Result<(), TextError> {
+    for path in find_files(entry)? {
+        // Opening reads nothing, and says whether reading is allowed.
+        fs::File::open(&path).map_err(|source| unreadable(&path, source))?;
+    }
+    Ok(())
+}
+
 fn read_file(path: PathBuf) -> Result<TextFile, TextError> {
     let bytes = fs::read(&path).map_err(|source| unreadable(&path, source))?;
     match String::from_utf8(bytes) {

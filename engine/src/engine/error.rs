@@ -124,6 +124,12 @@ impl fmt::Display for Report {
         for failure in &self.failures {
             write!(f, "\n  {failure}")?;
         }
+        let timed_out = |failure: &RankFailure| {
+            matches!(failure.cause, Cause::Comm(CommError::Timeout { .. } | CommError::TooSlow { .. }))
+        };
+        if self.failures.iter().any(timed_out) {
+            write!(f, "\n`comm.timeout_s` bounds every wait: if the ranks were only slow, set more seconds")?;
+        }
         Ok(())
     }
 }

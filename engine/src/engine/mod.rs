@@ -102,9 +102,10 @@ impl Engine {
         let overflowed = outcomes.first().is_some_and(|first| first.overflowed);
         self.step = step;
         self.update += u64::from(!overflowed);
-        let report = StepReport::new(inputs, loss_scale, outcomes);
+        let mut report = StepReport::new(inputs, loss_scale, outcomes);
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
         self.update_loss_scale(step, overflowed)?;
+        report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
     }
 

@@ -24,6 +24,8 @@ pub struct StepReport {
     pub num_targets: u64,
     /// What the loss was multiplied by; `None` but in fp16.
     pub loss_scale: Option<f64>,
+    /// What the next step's loss will be multiplied by; `None` but in fp16.
+    pub next_loss_scale: Option<f64>,
     /// Whether the weights were left as they are: a gradient overflowed in fp16, or no target carries loss.
     pub skipped: bool,
     /// The longest rank's time, seconds.
@@ -51,6 +53,7 @@ impl StepReport {
             learning_rate: inputs.learning_rate,
             num_targets,
             loss_scale,
+            next_loss_scale: loss_scale,
             skipped: num_targets == 0 || first.overflowed,
             step_s: ranks.iter().map(|rank| rank.elapsed.as_secs_f64()).fold(0.0, f64::max),
             exposed_comm_s: mean(Waited::exposed),

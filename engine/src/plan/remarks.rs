@@ -1,5 +1,6 @@
-//! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be the best, what
-//! persists, that nothing is left to shard, and that more is asked for than there are units.
+//! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be the best, that
+//! micro-batches are too few for the pipeline, what persists, that nothing is left to shard, and that more is asked for than
+//! there are units.
 
 use std::fmt;
 
@@ -42,6 +43,15 @@ pub enum Remark {
         num_stages: usize,
         /// What each rank has.
         limit_bytes: u64,
+    },
+    /// Some rank of the pipeline has nothing to do at every moment of a step.
+    FewMicroBatches {
+        /// Micro-batches of a step.
+        num_micro_batches: usize,
+        /// Pipeline ranks.
+        pipeline_degree: usize,
+        /// The bubble's part of a step, in hundredths and rounded.
+        bubble_percent: u32,
     },
     /// Every unit persists.
     NothingLeftToShard {
@@ -95,6 +105,13 @@ impl fmt::Display for Remark {
                  proved to be the fastest that does: ranks have several stages, and the search ended before it had seen all \
                  splits; with more memory, or with fewer stages, it sees more",
                 Bytes(*limit_bytes)
+            ),
+            Self::FewMicroBatches { num_micro_batches, pipeline_degree, bubble_percent } => write!(
+                f,
+                "warning: `gradient_accumulation_steps`: a step of {num_micro_batches} micro-batch{} on {pipeline_degree} \
+                 pipeline ranks never has work for all of them, and the bubble is {bubble_percent}% of it; raise \
+                 `gradient_accumulation_steps` to {pipeline_degree} or more",
+                if *num_micro_batches == 1 { "" } else { "es" }
             ),
             Self::NothingLeftToShard { num_units, num_elements, threshold } => write!(
                 f,
@@ -150,6 +167,12 @@ impl Plan {
         if let Some(limit_bytes) = self.run.memory_bytes.filter(|_| !self.is_split_proven) {
             let num_stages = self.order.placement.num_stages();
             remarks.push(Remark::SplitNotProven { num_stages, limit_bytes });
+        }
+        let (num_micro_batches, pipeline_degree) =
+            (self.run.batch.num_micro_batches, self.grid.pipeline_degree);
+        if num_micro_batches < pipeline_degree {
+            let bubble_percent = (100.0 * self.bubble_share()).round() as u32;
+            remarks.push(Remark::FewMicroBatches { num_micro_batches, pipeline_degree, bubble_percent });
         }
         if self.units.iter().all(|unit| unit.is_persistent) {
             remarks.push(Remark::NothingLeftToShard {

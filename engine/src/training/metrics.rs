@@ -34,6 +34,9 @@ pub struct StepLine {
     pub idle_s: f64,
     /// Loss scale; null in f32, which needs none.
     pub loss_scale: Option<f64>,
+    /// Loss scale of the next step, whose line has it too; null in f32.
+    #[serde(skip)]
+    pub next_loss_scale: Option<f64>,
     /// Whether the update was left out.
     pub skipped: bool,
 }
@@ -55,6 +58,7 @@ impl StepLine {
             exposed_comm_s: report.exposed_comm_s,
             idle_s: report.idle_s,
             loss_scale: report.loss_scale,
+            next_loss_scale: report.next_loss_scale,
             skipped: report.skipped,
         }
     }

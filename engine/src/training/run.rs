@@ -136,6 +136,7 @@ impl Training {
         Summary {
             steps: progress.num_steps(),
             skipped_steps: progress.num_skipped,
+            skipped_steps_at_end: progress.num_skipped_in_a_row,
             interrupted: progress.num_steps() < run.steps,
             training_loss: progress.last.as_ref().and_then(|report| report.loss),
             validation_loss,
@@ -187,6 +188,8 @@ struct Progress {
     tokens_per_s: Vec<f64>,
     step_s: Vec<f64>,
     num_skipped: u64,
+    /// Up to the last step.
+    num_skipped_in_a_row: u64,
     /// Sum over the steps.
     idle_share: f64,
     /// Sum over the steps.
@@ -199,6 +202,7 @@ impl Progress {
         self.tokens_per_s.push(line.tokens_per_s);
         self.step_s.push(line.step_s);
         self.num_skipped += u64::from(line.skipped);
+        self.num_skipped_in_a_row = if line.skipped { self.num_skipped_in_a_row + 1 } else { 0 };
         self.idle_share += report.idle_share();
         self.exposed_comm_share += report.exposed_comm_share();
         self.last = Some(report);

@@ -34,6 +34,8 @@ pub struct Summary {
     pub steps: u64,
     /// Those of them that left the weights as they were: a gradient overflowed in fp16, or no token carried loss.
     pub skipped_steps: u64,
+    /// How many steps at the end of the run were left out so, in a row.
+    pub skipped_steps_at_end: u64,
     /// Whether the run was ended before its last step.
     pub interrupted: bool,
     /// Loss of the last step, nats per token.

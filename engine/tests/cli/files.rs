@@ -395,11 +395,12 @@ fn an_override_is_reported_as_an_argument() {
         2,
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x it has no value: write --set key.path=value
+              x it has no value
                ,-[--set:1:1]
              1 | parallel.pipeline
                : ^^^^^^^^^^^^^^^^^
                `----
+              help: write --set parallel.pipeline=VALUE
         "#]],
     );
 }

@@ -250,3 +250,19 @@ fn help_teaches_by_example() {
         assert!(help.contains(&format!("Examples:\n  pipezero {command} ")), "{help}");
     }
 }
+
+#[test]
+fn too_few_micro_batches_for_the_pipeline_are_warned_of() {
+    let home = Home::new();
+    let warnings = |steps: &str| {
+        let set = format!("gradient_accumulation_steps={steps}");
+        let printed = home.run(&["plan", "run.json", "--set", &set]);
+        let lines = printed.stderr.lines().filter(|line| line.contains("gradient_accumulation_steps"));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    // A step of (m + p - 1) times a micro-batch's, p - 1 of them idle: 1 of 2.
+    expect![[r#"
+        warning: `gradient_accumulation_steps`: a step of 1 micro-batch on 2 pipeline ranks never has work for all of them, and the bubble is 50% of it; raise `gradient_accumulation_steps` to 2 or more
+    "#]].assert_eq(&warnings("1"));
+    assert_eq!(warnings("2"), "");
+}

@@ -14,9 +14,9 @@ fn skipped_steps_are_said_and_counted() {
     let printed = home.run(&["train", "run.json", "--out", "out", "--set", FP16]);
     let warnings: Vec<&str> = printed.stderr.lines().filter(|line| line.contains(" skipped: ")).collect();
     expect![[r#"
-        warning: step 1 skipped: a gradient overflowed in fp16 at loss scale 4294967296; no weight was changed
-        warning: step 2 skipped: a gradient overflowed in fp16 at loss scale 4294967296; no weight was changed
-        warning: step 3 skipped: a gradient overflowed in fp16 at loss scale 2147483648; no weight was changed"#]].assert_eq(&warnings.join("\n"));
+        warning: step 1 skipped: a gradient overflowed in fp16 at loss scale 4294967296; the scale stays; no weight was changed
+        warning: step 2 skipped: a gradient overflowed in fp16 at loss scale 4294967296; the scale is now 2147483648; no weight was changed
+        warning: step 3 skipped: a gradient overflowed in fp16 at loss scale 2147483648; the scale is now 1073741824; no weight was changed"#]].assert_eq(&warnings.join("\n"));
     let last = printed.stderr.lines().find(|line| line.starts_with("step 3/3")).unwrap();
     assert!(last.contains("  loss scale 2147483648  "), "{last}");
     let tables = printed.success();

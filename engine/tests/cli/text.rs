@@ -68,3 +68,32 @@ fn other_text_to_evaluate() {
         error: the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0
     "#]]);
 }
+
+/// `check` says it with all other mistakes, at its line; a plan needs no text.
+#[test]
+fn check_looks_for_texts() {
+    let home = Home::new();
+    std::fs::remove_file(home.path("text.txt")).unwrap();
+    let said = home.run(&["check", "run.json", "--set", "steps=0"]).failure(2);
+    expect![[r#"
+        error: not a valid run, 2 mistakes:
+          x `data.text` is "text.txt", but `~/text.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
+            ,-[run.json:9:21]
+          8 |   },
+          9 |   "data": { "text": "text.txt", "validation": 0.2 },
+            :                     ^^^^^^^^^^
+         10 |   "evaluation": { "every": 2, "batches": 1 },
+            `----
+          help: relative paths start at the run file's folder
+
+          x `steps` is 0, but a run has at least one step
+           ,-[--set:1:7]
+         1 | steps=0
+           :       ^
+           `----
+          help: use 1 or more
+    "#]].assert_eq(&said);
+    home.run(&["plan", "run.json"]).success();
+    home.write("text.txt", b"\xff");
+    home.run(&["check", "run.json"]).success();
+}

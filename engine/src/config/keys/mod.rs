@@ -3,7 +3,7 @@
 //! A plain DeepSpeed file has many keys that only tune how DeepSpeed does a thing. Those are *hints*: accepted, with one
 //! line that says what decides it here. A key that would change memory or numbers must not be passed over in silence:
 //! it is an error, unless its value switches the feature off. The names are DeepSpeed's, from its configuration at
-//! revision edaa7221.
+//! revision edaa7221 and in release 0.19.8, with those of older releases that its examples still have.
 
 mod top;
 mod zero;
@@ -68,6 +68,8 @@ pub(crate) enum Off {
     Word(&'static str),
     /// An object whose `enabled` is false or absent.
     Disabled,
+    /// An object in which this switch is false or absent.
+    Without(&'static str),
     /// An object whose `device` is `"none"` or absent.
     NoDevice,
     /// A list without elements.
@@ -86,11 +88,12 @@ impl Off {
             (Self::Number(off), Value::Number(text)) => text.parse() == Ok(off),
             (Self::Word(off), Value::String(text)) => text == off,
             (Self::Empty, Value::Array(elements)) => elements.is_empty(),
-            (Self::Disabled | Self::NoDevice, Value::Object(entries)) => {
-                entries.iter().all(|entry| match self {
-                    Self::Disabled => entry.key != "enabled" || Self::False.holds(&entry.node),
-                    _ => entry.key != "device" || Self::Word("none").holds(&entry.node),
-                })
+            (Self::Disabled, Value::Object(_)) => Self::Without("enabled").holds(node),
+            (Self::Without(switch), Value::Object(entries)) => {
+                entries.iter().all(|entry| entry.key != switch || Self::False.holds(&entry.node))
+            }
+            (Self::NoDevice, Value::Object(entries)) => {
+                entries.iter().all(|entry| entry.key != "device" || Self::Word("none").holds(&entry.node))
             }
             _ => false,
         }
@@ -105,6 +108,7 @@ impl Off {
             Self::Number(off) => format!("`{off}`"),
             Self::Word(off) => format!("`\"{off}\"`"),
             Self::Disabled => "`{\"enabled\": false}`".to_owned(),
+            Self::Without(switch) => format!("`{{\"{switch}\": false}}`"),
             Self::NoDevice => "`{\"device\": \"none\"}`".to_owned(),
             Self::Empty => "`[]`".to_owned(),
         }

@@ -23,9 +23,7 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>, findings: &mut Findings
     let steps = known(&raw.gradient_accumulation_steps, findings);
     let (train, micro, steps) = (train?, micro?, steps?);
     if train.is_none() && micro.is_none() {
-        let repair = format!("add `{TRAIN}` or {MICRO}");
-        let place = Place { path: TRAIN.to_owned(), ..raw.head.place.clone() };
-        findings.missing(&place, "one of the two batch sizes is needed", &repair);
+        no_size(raw, findings);
         return None;
     }
     let equation = Equation { raw, data: data? };
@@ -36,6 +34,22 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>, findings: &mut Findings
         (None, Some(micro), steps) => equation.without_train(micro, steps.unwrap_or(1), findings),
         (None, None, _) => None,
     }
+}
+
+/// Neither batch size is a number: `"auto"`, as Hugging Face's files have it, is reported where it stands.
+fn no_size(raw: &RawRun, findings: &mut Findings) {
+    let sizes = [&raw.train_batch_size, &raw.train_micro_batch_size_per_gpu];
+    if let Some(auto) = sizes.into_iter().find(|field| field.is_written()) {
+        let rule = format!(
+            "one of `{TRAIN}` and {MICRO} must be a number: no trainer fills them in here, and nothing else says how large \
+             a batch is"
+        );
+        findings.broken(&auto.place, "\"auto\"", rule, "write a number for one of the two");
+        return;
+    }
+    let repair = format!("add `{TRAIN}` or {MICRO}");
+    let place = Place { path: TRAIN.to_owned(), ..raw.head.place.clone() };
+    findings.missing(&place, "one of the two batch sizes is needed", &repair);
 }
 
 /// `Some(None)` is absent or `"auto"`; `None` is a mistake that is reported.

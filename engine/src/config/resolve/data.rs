@@ -5,11 +5,13 @@ use std::path::Path;
 use crate::config::findings::Findings;
 use crate::config::kind::Either;
 use crate::config::notice::Notice;
-use crate::config::raw::{RawData, RawEvaluation};
+use crate::config::raw::{RawData, RawEvaluation, RawRun};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
 use crate::config::section::Head;
+use crate::config::source::shorten;
+use crate::config::words::FamilyWord;
 
-/// `data`. Whether the files exist is for the reader of the text to say: they may appear between `check` and `train`.
+/// `data`. Whether the files exist is for the reader of the text to say ([`check_texts`]): a plan needs none of them.
 /// A model that `reads_text` needs it.
 pub(super) fn resolve(
     raw: &RawData,
@@ -49,6 +51,29 @@ pub(super) fn resolve(
         holds
     });
     Some(DataConfig { text: text?.iter().map(|path| folder.join(path)).collect(), validation: validation? })
+}
+
+/// Reports every entry of `data.text` of which `fault` knows one, given its path.
+pub(crate) fn check_texts(
+    raw: &RawRun,
+    folder: &Path,
+    fault: &dyn Fn(&Path) -> Option<String>,
+    findings: &mut Findings,
+) {
+    if raw.model.family.given() == Some(FamilyWord::Timed) {
+        return;
+    }
+    let entries = match raw.data.text.given() {
+        Some(Either::First(entry)) => vec![entry],
+        Some(Either::Second(entries)) => entries,
+        None => Vec::new(),
+    };
+    for entry in entries.iter().filter(|entry| !entry.is_empty()) {
+        if let Some(fault) = fault(&folder.join(entry)) {
+            let repair = "relative paths start at the run file's folder";
+            findings.broken(&raw.data.text.place, format!("\"{}\"", shorten(entry)), fault, repair);
+        }
+    }
 }
 
 fn no_effect(head: &Head, why: &str, findings: &mut Findings) {

@@ -27,6 +27,8 @@ pub(crate) mod precision;
 
 use std::path::Path;
 
+pub(crate) use data::check_texts;
+
 use super::findings::Findings;
 use super::raw::RawRun;
 use super::resolved::Run;

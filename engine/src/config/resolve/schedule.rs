@@ -8,7 +8,7 @@ use crate::config::kind::Either;
 use crate::config::raw::RawParallel;
 use crate::config::resolved::ScheduleConfig;
 use crate::config::source::shorten;
-use crate::config::words::{ScheduleWord, Unoffered, refuse};
+use crate::config::words::{ScheduleWord, Unoffered, one_of, refuse};
 
 use super::rules::at_least_one;
 use super::schedule_file;
@@ -56,6 +56,13 @@ pub(super) fn resolve(
             let virtual_stages = two_stages(raw, findings);
             no_group_size(raw, findings)?;
             Some(Scheduled { schedule: ScheduleConfig::ZbV, virtual_stages: virtual_stages? })
+        }
+        Either::First(ScheduleWord::Other(word)) if word.contains(['.', '/']) => {
+            let word = shorten(&word);
+            let rule =
+                format!("it must be {}, or an object that names a file", one_of(ScheduleWord::OFFERED));
+            findings.broken(place, format!("\"{word}\""), rule, format!("write {{\"file\": \"{word}\"}}"));
+            None
         }
         Either::First(ScheduleWord::Other(word)) => {
             refuse(findings, place, &word, ScheduleWord::OFFERED, &LATER);

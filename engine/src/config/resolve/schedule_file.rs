@@ -27,10 +27,11 @@ pub(super) fn read(
     let text = match text(&path) {
         Ok(text) => text,
         Err(reason) => {
+            let repair = format!("relative paths start at the run file's folder; {repair}");
             findings.broken(
                 &raw.schedule.place,
                 file_value(raw),
-                format!("it cannot be read: {reason}"),
+                format!("`{}` cannot be read: {reason}", tried(&path).display()),
                 repair,
             );
             return None;
@@ -53,6 +54,11 @@ pub(super) fn read(
     let virtual_stages = stages.max().unwrap_or(1);
     let schedule = ScheduleConfig::File { path, order: Arc::new(order) };
     Some(Scheduled { schedule, virtual_stages })
+}
+
+/// The whole path, as a relative one does not say where it begins.
+fn tried(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn text(path: &Path) -> Result<String, String> {

@@ -158,6 +158,33 @@ fn too_little_and_nonsense() {
 }
 
 #[test]
+fn auto_everywhere_is_reported_where_it_stands() {
+    let auto = "\"auto\"";
+    let all = [
+        ("train_batch_size", auto),
+        ("train_micro_batch_size_per_gpu", auto),
+        ("gradient_accumulation_steps", auto),
+    ];
+    check(
+        &all,
+        expect![[r#"
+        run.json:4:23: `train_batch_size` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
+    "#]],
+    );
+    check(
+        &[
+            ("train_batch_size", ""),
+            ("train_micro_batch_size_per_gpu", auto),
+            ("gradient_accumulation_steps", "4"),
+        ],
+        expect![[r#"
+            run.json:5:37: `train_micro_batch_size_per_gpu` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
+        "#]],
+    );
+    assert_eq!(run(&[all[0], ("train_micro_batch_size_per_gpu", "2"), all[2]]).batch.train_batch_size, 2);
+}
+
+#[test]
 fn numbers_beyond_counting() {
     let huge = "18446744073709551615";
     check(

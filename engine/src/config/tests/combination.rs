@@ -53,7 +53,7 @@ fn zero_3_needs_several_units_per_stage() {
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
         expect![[r#"
-            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` below 2
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` below 2
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
@@ -64,7 +64,7 @@ fn zero_3_needs_several_units_per_stage() {
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": "stage"}"#)],
         expect![[r#"
-            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` below 2
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all 2 of stage 0): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` below 2
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
@@ -76,7 +76,7 @@ fn zero_3_needs_several_units_per_stage() {
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
         expect![[r#"
-            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the smallest stage, which has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` below 2
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the smallest stage, which has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` below 2
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    66.6 KiB  133.2 KiB  333.1 KiB  133.2 KiB  666.2 KiB      199.9 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
@@ -89,7 +89,7 @@ fn zero_3_needs_several_units_per_stage() {
     check(
         &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all of the smallest stage, which has at most 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use a pipeline of at most 2, so that every stage has two units
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all of the smallest stage, which has at most 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use a pipeline of at most 2, so that every stage has two units
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit per stage     4.1 KiB   8.3 KiB   20.7 KiB    8.3 KiB  41.4 KiB       12.4 KiB
               ZeRO-1, pipeline 4 x data 2                                  8.3 KiB       0 B    8.3 KiB    8.3 KiB  24.8 KiB        8.3 KiB
@@ -99,7 +99,7 @@ fn zero_3_needs_several_units_per_stage() {
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all of the smallest stage, which has at most 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` 0.5
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and a unit of 1 layer holds all of the smallest stage, which has at most 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or use `unit_layers` 0.5
               per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit per stage    41.8 KiB  83.6 KiB  209.1 KiB   83.6 KiB  418.1 KiB      125.4 KiB
               ZeRO-1, pipeline 4 x data 2                                 83.6 KiB       0 B   83.6 KiB   83.6 KiB  250.9 KiB       83.6 KiB
@@ -111,7 +111,7 @@ fn zero_3_needs_several_units_per_stage() {
     check(
         &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or give every stage at least 2 layers
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or give every stage at least 2 layers
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit per stage     4.4 KiB   8.8 KiB   22.1 KiB    8.8 KiB  44.2 KiB       13.3 KiB
               ZeRO-1, pipeline 2 x data 2                                  8.8 KiB       0 B    8.8 KiB    8.8 KiB  26.5 KiB        8.8 KiB

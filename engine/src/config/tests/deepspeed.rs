@@ -42,7 +42,7 @@ fn zero_1_in_bf16() {
         "zero1-bf16.json",
         &[],
         expect![[r#"
-            ds.json:4:22: hint: `steps_per_print`: no effect here: every step is reported
+            ds.json:4:22: hint: `steps_per_print`: no effect here: every step is a line of `metrics.jsonl`; progress is shown by time, not by steps
             ds.json:7:27: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:8:30: hint: `zero_optimization.allgather_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:14:27: hint: `wall_clock_breakdown`: no effect here: measured times are in the run's metrics
@@ -91,7 +91,7 @@ fn zero_2_with_auto_everywhere() {
             ds.json:29:23: hint: `zero_optimization.reduce_scatter`: no effect here: gradients are always reduce-scattered where they are sharded
             ds.json:30:27: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:31:29: hint: `zero_optimization.contiguous_gradients`: no effect here: each unit's gradients are one flat buffer
-            ds.json:35:22: hint: `steps_per_print`: no effect here: every step is reported
+            ds.json:35:22: hint: `steps_per_print`: no effect here: every step is a line of `metrics.jsonl`; progress is shown by time, not by steps
             ds.json:38:27: hint: `wall_clock_breakdown`: no effect here: measured times are in the run's metrics
         "#]],
     );
@@ -99,7 +99,7 @@ fn zero_2_with_auto_everywhere() {
     assert!(matches!(run.scheduler, SchedulerConfig::WarmupDecayLr { total_num_steps: 100, .. }));
     let errors = resolve("zero2-auto.json", &[]).unwrap_err();
     expect![[r#"
-        ds.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
+        ds.json:36:23: `train_batch_size` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
     "#]].assert_eq(&format!("{errors}\n"));
 }
 
@@ -130,7 +130,7 @@ fn zero_3_with_many_hints() {
         "zero3-hints.json",
         &[],
         expect![[r#"
-            ds.json:4:22: hint: `steps_per_print`: no effect here: every step is reported
+            ds.json:4:22: hint: `steps_per_print`: no effect here: every step is a line of `metrics.jsonl`; progress is shown by time, not by steps
             ds.json:5:17: hint: `dump_state`: no effect here: `pipezero check` prints the resolved configuration
             ds.json:8:100: hint: `optimizer.params.torch_adam`: no effect here: there is one AdamW
             ds.json:11:55: hint: `bf16.immediate_grad_update`: no effect here: `zero_optimization.reduce` decides when gradients are reduced

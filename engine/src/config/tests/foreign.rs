@@ -19,7 +19,7 @@ fn hints_get_one_line_each() {
     check(
         &changes,
         expect![[r#"
-            run.json:6:22: hint: `steps_per_print`: no effect here: every step is reported
+            run.json:6:22: hint: `steps_per_print`: no effect here: every step is a line of `metrics.jsonl`; progress is shown by time, not by steps
             run.json:7:27: hint: `wall_clock_breakdown`: no effect here: measured times are in the run's metrics
             run.json:8:53: hint: `zero_optimization.overlap_comm`: no effect here: communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead
             run.json:8:81: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
@@ -75,6 +75,9 @@ fn what_is_switched_off_is_accepted_in_silence() {
     let changes = [
         ("amp", r#"{"enabled": false}"#),
         ("elasticity", "{}"),
+        ("compile", r#"{"double_buffer": true}"#),
+        ("expert_parallel", r#"{"enabled": false, "autoep_size": 8}"#),
+        ("bfloat16", r#"{"enabled": false}"#),
         ("communication_data_type", "null"),
         ("prescale_gradients", "false"),
         ("gradient_predivide_factor", "1"),
@@ -102,6 +105,10 @@ fn spellings(off: Off) -> (Option<String>, &'static str) {
         Off::Number(number) => (Some(number.to_string()), "123456"),
         Off::Word(word) => (Some(format!("\"{word}\"")), "\"other\""),
         Off::Disabled => (Some("{\"enabled\": false}".to_owned()), "{\"enabled\": true}"),
+        Off::Without(switch) => {
+            assert_eq!(switch, "deepcompile", "the other value is that switch turned on");
+            (Some("{\"deepcompile\": false, \"double_buffer\": true}".to_owned()), "{\"deepcompile\": true}")
+        }
         Off::NoDevice => (Some("{\"device\": \"none\"}".to_owned()), "{\"device\": \"cpu\"}"),
         Off::Empty => (Some("[]".to_owned()), "[\"h.*\"]"),
     }

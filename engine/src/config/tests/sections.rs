@@ -1,11 +1,35 @@
 //! The model, the text, communication, precision and the top level.
 
+use std::path::Path;
+
 use expect_test::expect;
 
-use super::{check, run};
+use super::{WORLD, check, file, run};
+use crate::config::RunFile;
 
 fn model(sizes: &str) -> String {
     format!(r#"{{"family": "gpt2", {sizes}}}"#)
+}
+
+/// What is there is not the file's matter, and `check` asks for it; one reading tells both kinds of mistakes.
+#[test]
+fn texts_that_are_not_there_are_reported_with_all_else_where_they_are_asked_for() {
+    let fault = |path: &Path| (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()));
+    let said = |changes: &[(&str, &str)]| {
+        let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(WORLD, &fault);
+        resolved.map_or_else(|errors| format!("{errors}\n"), |_| "valid\n".to_owned())
+    };
+    expect!["valid\n"].assert_eq(&said(&[]));
+    let texts = ("data", r#"{"text": ["a.md", "x/*.md", "b.md"]}"#);
+    expect![[r#"
+        run.json:3:20: `data.text` is "x/*.md", but `x/*.md` is not there; relative paths start at the run file's folder
+        run.json:3:20: `data.text` is "b.md", but `b.md` is not there; relative paths start at the run file's folder
+        run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
+    "#]].assert_eq(&said(&[texts, ("steps", "0")]));
+    // Unasked, and without a text that is read, nothing is said.
+    run(&[texts]);
+    let timed = r#"{"family": "timed", "num_layers": 4, "seq_length": 16, "parameters_per_layer": 8, "activation_elements": 8, "forward_ms": 1}"#;
+    expect!["valid\n"].assert_eq(&said(&[texts, ("model", timed)]));
 }
 
 #[test]
@@ -146,7 +170,7 @@ fn memory_of_a_rank() {
     check(
         &[("memory", "\"80G\"")],
         expect![[r#"
-            run.json:6:13: `memory` must be a number of bytes or a string such as "80GiB", but is the string "80G"
+            run.json:6:13: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
         "#]],
     );
     check(

@@ -243,15 +243,15 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
     check_set(
         &["steps"],
         expect![[r#"
-            --set steps: it has no value: write --set key.path=value
+            --set steps: it has no value; write --set steps=VALUE
         "#]],
     );
     check_set(
         &[".steps=1", "a..b=1", "=1"],
         expect![[r#"
-            --set .steps=1: a part of its key is empty: write --set key.path=value
-            --set a..b=1: a part of its key is empty: write --set key.path=value
-            --set =1: a part of its key is empty: write --set key.path=value
+            --set .steps=1: a part of its key is empty; write --set key.path=value
+            --set a..b=1: a part of its key is empty; write --set key.path=value
+            --set =1: a part of its key is empty; write --set key.path=value
         "#]],
     );
     check_set(
@@ -272,6 +272,51 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
         expect![[r#"
             valid
         "#]],
+    );
+}
+
+#[test]
+fn set_to_null_takes_a_key_away() {
+    let set = |text: &str, arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        RunFile::parse("run.json", text).unwrap().set(&arguments).unwrap()
+    };
+    let seeded = file(&[("seed", "7"), ("optimizer", r#"{"params": {"lr": 0.5}}"#)]);
+    let seed = |arguments: &[&str]| set(&seeded, arguments).resolve(WORLD).unwrap().0.seed;
+    assert_eq!((seed(&[]), seed(&["seed=null"]), seed(&["seed=null", "seed=3"])), (7, 0, 3));
+    let without = set(&seeded, &["optimizer=null", "seed=null", "comm.links.near=null", "fp16.enabled=null"]);
+    assert_eq!(without.effective_json(""), set(&file(&[]), &[]).effective_json(""));
+    let inner = set(&seeded, &["optimizer.params.lr=null", "seed=null"]).effective_json("");
+    assert_eq!(inner, set(&file(&[("optimizer", r#"{"params": {}}"#)]), &[]).effective_json(""));
+    check_set(
+        &["steps=null"],
+        expect![[r#"
+        run.json:1:1: `steps` is missing: a run has an end; add the number of optimizer steps
+    "#]],
+    );
+    check_set(
+        &["steps.more=null"],
+        expect![[r#"
+        --set steps.more=null: `steps` is 10, but only a section has keys; set that key itself
+    "#]],
+    );
+}
+
+#[test]
+fn auto_and_sizes_say_what_to_write_instead() {
+    check_set(
+        &["seed=auto", "steps=auto", "memory=99999999999999TiB"],
+        expect![[r#"
+            --set seed=auto: `seed` must be a whole number, but is the string "auto"; this key has no "auto": write a value, or leave it out if it has a default
+            --set steps=auto: `steps` must be a whole number, but is the string "auto"; this key has no "auto": write a value, or leave it out if it has a default
+            --set memory=99999999999999TiB: `memory` is "99999999999999TiB", but sizes end at 2^64 - 1 bytes; use a smaller one
+        "#]],
+    );
+    check_set(
+        &["memory=80G"],
+        expect![[r#"
+        --set memory=80G: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
+    "#]],
     );
 }
 

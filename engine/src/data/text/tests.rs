@@ -33,6 +33,21 @@ fn read(folder: &tempfile::TempDir, entries: &[&str]) -> Result<Vec<String>, Tex
     Ok(read_text(&entries)?.into_iter().map(|file| file.text).collect())
 }
 
+/// Finding is reading without the contents.
+#[test]
+fn what_is_found_is_what_could_be_read() {
+    let folder = tree();
+    fs::write(folder.path().join("bytes"), [0xff]).expect("a new file");
+    for entry in ["a.txt", "*.txt", "deep", "**/*.txt", "bytes"] {
+        find_text(&folder.path().join(entry)).expect(entry);
+    }
+    for entry in ["c.txt", "*.rs", "deep/.cache/*.rs", "[", "a.txt/b.txt"] {
+        let found = find_text(&folder.path().join(entry)).expect_err(entry).to_string();
+        let read = read_text(&[folder.path().join(entry)]).expect_err(entry).to_string();
+        assert_eq!(found, read, "{entry}");
+    }
+}
+
 fn refused(folder: &tempfile::TempDir, entries: &[&str]) -> String {
     let message = read(folder, entries).expect_err("there is no text").to_string();
     message.replace(folder.path().to_str().expect("temporary folders have plain names"), "FOLDER")
