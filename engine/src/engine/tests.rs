@@ -1,11 +1,19 @@
 use super::*;
 use crate::config::{RunFile, World};
+use crate::plan::Needs;
+
+fn planned(text: &str) -> Plan {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("run.json");
+    std::fs::write(&path, text).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(World::this_host()).unwrap();
+    Plan::new(run).unwrap()
+}
 
 /// A run of four ranks whose activations weigh most.
 fn plan() -> Plan {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("run.json");
-    let text = r#"{
+    planned(
+        r#"{
         "model": {"family": "gpt2", "num_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16},
         "data": {"text": "text.txt"},
         "parallel": {"pipeline": 2, "data": 2, "partition": "uniform"},
@@ -14,10 +22,27 @@ fn plan() -> Plan {
         "gradient_accumulation_steps": 1,
         "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
         "steps": 1
-    }"#;
-    std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(World::this_host()).unwrap();
-    Plan::new(run).unwrap()
+    }"#,
+    )
+}
+
+/// 1024 ranks x 128 PiB are 2^67 bytes, which in 64 bits come back to next to nothing.
+#[test]
+fn bytes_beyond_counting_are_refused() {
+    let plan = planned(
+        r#"{
+        "model": {"family": "timed", "num_layers": 1, "seq_length": 8, "parameters_per_layer": 9007199254740992,
+            "activation_elements": 16, "forward_ms": 0},
+        "parallel": {"data": 1024},
+        "train_batch_size": 1024,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+        "steps": 1
+    }"#,
+    );
+    let Needs { rank_bytes, world_bytes } = plan.needs();
+    assert_eq!((rank_bytes >> 57, world_bytes), (1, u64::MAX));
+    let error = refuse_what_does_not_fit(&plan, Purpose::Training, Some(1 << 40)).unwrap_err();
+    assert!(matches!(error, EngineError::Memory { num_ranks: 1024, needed_bytes: u64::MAX, .. }), "{error}");
 }
 
 #[test]

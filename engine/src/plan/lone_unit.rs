@@ -174,6 +174,6 @@ fn row(name: String, ranks: &[RankForecast]) -> CombinationRow {
         gathered_bytes: memory.gathered.into(),
         gradients_bytes: memory.gradients.into(),
         optimizer_bytes: memory.optimizer.into(),
-        sent_bytes: (traffic.all_gather.bytes + traffic.reduce_scatter.bytes).into(),
+        sent_bytes: u128::from(traffic.all_gather.bytes) + u128::from(traffic.reduce_scatter.bytes),
     }
 }
