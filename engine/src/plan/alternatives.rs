@@ -12,7 +12,7 @@ use crate::config::{
     Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayersConfig, ZeroLevel,
 };
 use crate::memory::Bytes;
-use crate::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// A change to the run file and what the fullest rank would need with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,11 @@ impl Plan {
     /// Peak memory in training.
     pub fn needs(&self) -> Needs {
         self.needs_for(Purpose::Training)
+    }
+
+    /// Peak memory of ranks that only evaluate and generate: [`crate::Engine::for_inference`].
+    pub fn inference_needs(&self) -> Needs {
+        self.needs_for(Purpose::Inference)
     }
 
     /// Peak memory of ranks that are started for `purpose`.

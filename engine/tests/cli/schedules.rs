@@ -259,7 +259,7 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
         stderr[stderr.find("error: ").unwrap()..].to_owned()
     };
     expect![[r#"
-        error: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and `parallel.partition` "balanced" leaves pipeline rank 1 a single unit, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "partition": "uniform", or "unit_layers": 0.5, or "stage": 1
+        error: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and `parallel.partition` "balanced" leaves pipeline rank 1 a single unit of layers, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "partition": "uniform", or "unit_layers": 0.5, or "stage": 1
 
           per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
           refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   87.6 KiB   55.6 KiB  213.8 KiB      147.6 KiB
@@ -269,7 +269,7 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
           ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
     "#]].assert_eq(&error(&[]));
     let by_type = error(&["parallel.partition=type:h.0|h.[12].attn"]);
-    let wanted = "`parallel.partition` \"type:h.0|h.[12].attn\" leaves pipeline rank 0 a single unit, embedding to h.0.mlp";
+    let wanted = "`parallel.partition` \"type:h.0|h.[12].attn\" leaves pipeline rank 0 a single unit of layers, embedding to h.0.mlp";
     assert!(by_type.contains(wanted), "{by_type}");
     assert!(!home.path("out").exists());
     // Every repair is one.

@@ -5,7 +5,7 @@
 
 use pipezero_partition::{BreakEven, ElementBytes};
 
-use crate::config::combination::{CombinationTable, Study, num_parameters};
+use crate::config::combination::{CombinationTable, PricedRank, Study, num_parameters};
 use crate::config::error::Problem;
 use crate::config::findings::{Findings, Place};
 use crate::config::notice::Notice;
@@ -57,11 +57,11 @@ fn refuse_zero2(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut
 /// micro-batch. A rank with several stages has several units, whatever their size.
 fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut Findings) {
     let (Some(grid), Some(zero)) = (parts.countable_grid(), parts.zero) else { return };
-    let lone = grid.smallest_lone_stage().filter(|lone| {
+    let lone = grid.smallest_lone_stage(parts.model).filter(|lone| {
         zero.unit_layers != UnitLayersConfig::Half
             && zero.unit_layers.blocks_within(lone.layers) == lone.layers
     });
-    let Some(LoneStage { stage, layers }) = lone else {
+    let Some(LoneStage { stage, rank, layers }) = lone else {
         return warn_of_what_is_gathered(raw, grid, zero, findings);
     };
     let place = unit_place(raw);
@@ -88,7 +88,7 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
         reason:
             "everything would be gathered for every micro-batch, and the peak memory is that of no sharding"
                 .to_owned(),
-        table: parts.table(|study| study.of_whole_stages(layers)),
+        table: parts.table(|study| study.of_whole_stages(PricedRank { rank, stage }, layers)),
         repair: smaller_units(parts.model, grid, layers),
     };
     findings.error(place, problem);
@@ -209,6 +209,7 @@ impl<'a> Parts<'a> {
             model: self.model?,
             ranks: &grid.rank_layers(),
             data: grid.data,
+            priced: None,
             num_micro_batches: self.batch?.num_micro_batches,
             unit_layers: zero.unit_layers,
             gathered_units: match zero.resident_units {
