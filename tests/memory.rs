@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
 use pipezero::engine::{Engine, StepReport};
 use pipezero::memory::{Category, RankMemory};
-use pipezero::plan::Plan;
+use pipezero::plan::{Needs, Plan};
 use pipezero_schedule::{PipelineRank, Unit};
 use serde_json::json;
 use tests::{Mask, WeightOrder, plan_and_batches, spread, weights_of};
@@ -49,10 +49,11 @@ fn held_bytes(memory: &RankMemory, category: Category) -> u64 {
 }
 
 #[test]
-fn inference_needs_no_more_of_anything_than_training_and_no_gradients() {
+fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_gradients() {
     for case in spread() {
         let (plan, source) = plan_and_batches(case.run, Mask::None);
         let planned = planned(&plan);
+        let needs = plan.inference_needs();
         let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
         engine.eval_batch(&source, 1).expect("an evaluation");
         engine.logits(&[1, 2, 3]).expect("logits");
@@ -66,6 +67,12 @@ fn inference_needs_no_more_of_anything_than_training_and_no_gradients() {
             assert_eq!(peak(Category::Parameters), planned.parameters, "rank {rank} of {}", case.name);
             assert_eq!(peak(Category::Gradients) + peak(Category::Optimizer), 0, "rank {rank}");
         }
+        let held: Vec<u64> = (0..planned.len()).map(|rank| engine.ledger(rank).total_peak_bytes()).collect();
+        let held = Needs {
+            rank_bytes: held.iter().copied().max().expect("a grid has ranks"),
+            world_bytes: held.iter().sum(),
+        };
+        assert_eq!(held, needs, "{}", case.name);
     }
 }
 

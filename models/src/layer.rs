@@ -45,7 +45,8 @@ pub struct MaskKey {
     pub first_sequence: u64,
 }
 
-/// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from.
+/// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from. Where
+/// neither is at hand there may be none.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens<'a> {
     /// `[B, T]` token numbers below the vocabulary size.

@@ -159,7 +159,7 @@ impl Unit {
 
     /// [`Layer::forward_flops`], summed over the layers.
     pub fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
-        self.layers.iter().map(|layer| layer.forward_flops(shape)).sum()
+        self.layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.forward_flops(shape)))
     }
 }
 

@@ -115,7 +115,7 @@ impl Combination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryBytes, RankFacts, StageFacts, UnitFacts};
+    use crate::memory::{MemoryBytes, Purpose, RankFacts, StageFacts, UnitFacts};
     use crate::role::Tying;
     use crate::traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic};
     use crate::zero::ReductionPolicy::{Every, Last};
@@ -136,10 +136,12 @@ mod tests {
             is_persistent: false,
         };
         let memory = MemoryBytes::of(&RankFacts {
+            purpose: Purpose::Training,
             sharding: of.sharding,
             element_bytes: of.element_bytes,
             num_optimizer_states: of.num_optimizer_states,
             gather_buffer_elements: vec![of_unit; of.gathered_units as usize],
+            num_tokens: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,
                 num_stashes: 0,

@@ -18,8 +18,12 @@
 //! | | `+ b_a * max recompute` | room for what one checkpointed segment recomputes |
 //! | | `+ b_a * sum over stages of stashes * sum stash` | kept from input to weight gradient, where a schedule runs them apart |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
+//! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
+//!
+//! Inference has no gradients and no optimizer state: both categories are 0, no f32 gradient streams, and only outputs
+//! are received.
 //!
 //! A tied weight whose two uses are on one rank has its parameters and optimizer state once and its gradients twice,
 //! an accumulator for each use, so that the sum does not depend on the grid. A persistent unit is whole between uses
@@ -43,6 +47,18 @@ use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
 use crate::role::Tying;
 use crate::zero::Sharding;
+
+/// Bytes of a token number.
+const TOKEN_BYTES: u64 = 4;
+
+/// What ranks are started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Steps: parameters, gradients and optimizer state.
+    Training,
+    /// Evaluation and generation: parameters alone.
+    Inference,
+}
 
 /// What one unit needs, in elements for one micro-batch where it depends on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +106,8 @@ pub struct StageFacts {
 /// What one rank's memory depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFacts {
+    /// What the rank is started for.
+    pub purpose: Purpose,
     /// What is sharded over the data ranks.
     pub sharding: Sharding,
     /// What the precision decides.
@@ -99,6 +117,9 @@ pub struct RankFacts {
     pub num_optimizer_states: u64,
     /// Padded elements of each buffer for a gathered unit, from the program; not read below ZeRO-3.
     pub gather_buffer_elements: Vec<u64>,
+    /// Tokens of a step's micro-batches that the rank reads, each with its target; 0 where it has neither the first
+    /// unit nor the last.
+    pub num_tokens: u64,
     /// The rank's stages.
     pub stages: Vec<StageFacts>,
 }
@@ -156,6 +177,9 @@ impl RankFacts {
     }
 
     fn gradient_bytes(&self) -> u128 {
+        if self.purpose == Purpose::Inference {
+            return 0;
+        }
         let is_sharded = self.sharding.shards_gradients();
         let accumulated = sum(self.units().map(|unit| self.held(unit, is_sharded)));
         let largest_unit = max(self.units().map(|unit| self.held(unit, false)));
@@ -164,6 +188,9 @@ impl RankFacts {
     }
 
     fn optimizer_bytes(&self) -> u128 {
+        if self.purpose == Purpose::Inference {
+            return 0;
+        }
         let is_sharded = self.sharding.shards_optimizer();
         let owned = sum(self.weights().map(|unit| self.held(unit, is_sharded)));
         let num_master_copies = u64::from(self.element_bytes.has_master_copy());
@@ -178,12 +205,22 @@ impl RankFacts {
         let workspace = max(self.units().map(|unit| unit.workspace_elements));
         let stashed = self.stages.iter().map(StageFacts::stash_elements).fold(0, u128::saturating_add);
         let of_activation_type = slots.saturating_add(stashed).saturating_add(recomputed + 2 * widest);
-        let of_f32 = widest + workspace;
-        product(self.element_bytes.activation, of_activation_type).saturating_add(product(F32_BYTES, of_f32))
+        let of_f32 = workspace
+            + match self.purpose {
+                Purpose::Training => widest,
+                Purpose::Inference => 0,
+            };
+        let tokens = product(2 * TOKEN_BYTES, self.num_tokens.into());
+        product(self.element_bytes.activation, of_activation_type)
+            .saturating_add(product(F32_BYTES, of_f32))
+            .saturating_add(tokens)
     }
 
     fn communication_bytes(&self) -> u128 {
         let inputs = sum(self.stages.iter().map(|stage| stage.input_cut_elements));
+        if self.purpose == Purpose::Inference {
+            return product(self.element_bytes.activation, 2 * inputs);
+        }
         let outputs = sum(self.stages.iter().map(|stage| stage.output_cut_elements));
         let received = 2 * (inputs + outputs);
         let sent = self

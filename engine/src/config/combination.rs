@@ -24,7 +24,7 @@ pub struct CombinationTable {
     pub rows: Vec<CombinationRow>,
 }
 
-/// Bytes of the fullest rank.
+/// Bytes of the fullest rank, or of the stage that the name gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CombinationRow {
     /// The combination in words.
@@ -64,6 +64,8 @@ pub(crate) struct Study<'a> {
     pub(crate) data: usize,
     /// m.
     pub(crate) num_micro_batches: usize,
+    /// The rank that rows are of; the fullest where it is `None`.
+    pub(crate) priced: Option<PricedRank>,
     /// How large units are, for ZeRO-3 with units.
     pub(crate) unit_layers: UnitLayersConfig,
     /// c.
@@ -71,6 +73,15 @@ pub(crate) struct Study<'a> {
     pub(crate) element_bytes: ElementBytes,
     /// Without a master copy.
     pub(crate) num_optimizer_states: u64,
+}
+
+/// A rank that is not the fullest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PricedRank {
+    /// Its place along the pipeline axis.
+    pub(crate) rank: usize,
+    /// Its only stage, where the file alone says which one it is.
+    pub(crate) stage: Option<usize>,
 }
 
 /// What lies on one pipeline rank.
@@ -99,9 +110,19 @@ impl Study<'_> {
         }
     }
 
-    /// ZeRO-3 with a pipeline and one unit on a rank whose stage has `smallest_stage` layers, beside what is allowed:
-    /// smaller units, where there are any.
-    pub(crate) fn of_whole_stages(&self, smallest_stage: usize) -> CombinationTable {
+    /// ZeRO-3 with a pipeline and one unit on rank `lone`, whose stage has `smallest_stage` layers, beside what is allowed:
+    /// smaller units, where there are any. Rows are of that rank, unless the fullest has one unit too.
+    pub(crate) fn of_whole_stages(&self, lone: PricedRank, smallest_stage: usize) -> CombinationTable {
+        let parts = ModelParameters::of(self.model);
+        let fullest = self.ranks.iter().max_by_key(|rank| parts.on(rank));
+        let is_lone = |rank: &RankLayers| {
+            rank.largest_stage == rank.layers && self.unit_layers.blocks_within(rank.layers) == rank.layers
+        };
+        let priced = if fullest.is_some_and(is_lone) { None } else { Some(lone) };
+        Study { priced, ..*self }.whole_stages(smallest_stage)
+    }
+
+    fn whole_stages(&self, smallest_stage: usize) -> CombinationTable {
         let grid = self.grid();
         let whole = format!("refused: ZeRO-3, {grid}, one unit per stage");
         let mut rows = vec![
@@ -124,7 +145,20 @@ impl Study<'_> {
     }
 
     fn grid(&self) -> String {
-        format!("pipeline {} x data {}", self.ranks.len(), self.data)
+        let grid = format!("pipeline {} x data {}", self.ranks.len(), self.data);
+        match self.priced {
+            None => grid,
+            Some(PricedRank { stage: Some(stage), .. }) => format!("{grid}, stage {stage}"),
+            Some(PricedRank { stage: None, .. }) => format!("{grid}, smallest stage"),
+        }
+    }
+
+    /// The ranks that rows are of.
+    fn priced_ranks(&self) -> &[RankLayers] {
+        match self.priced {
+            Some(PricedRank { rank, .. }) => &self.ranks[rank..=rank],
+            None => self.ranks,
+        }
     }
 
     fn name_of_units(&self) -> String {
@@ -185,6 +219,7 @@ impl Study<'_> {
         let whole = RankLayers { layers, largest_stage: layers, has_embedding: true, has_head: true };
         let study = Study {
             ranks: &[whole],
+            priced: None,
             data: self.data * pipeline,
             num_micro_batches: self.num_micro_batches.div_ceil(pipeline),
             ..*self
@@ -195,11 +230,11 @@ impl Study<'_> {
     /// P.
     fn rank_parameters(&self) -> u128 {
         let parts = ModelParameters::of(self.model);
-        self.ranks.iter().map(|rank| parts.on(rank)).max().unwrap_or(0)
+        self.priced_ranks().iter().map(|rank| parts.on(rank)).max().unwrap_or(0)
     }
 
     fn largest_stage(&self) -> usize {
-        self.ranks.iter().map(|rank| rank.largest_stage).max().unwrap_or(0)
+        self.priced_ranks().iter().map(|rank| rank.largest_stage).max().unwrap_or(0)
     }
 
     /// U. An untied embedding or head belongs to the unit beside it; a tied weight is a unit of its own.
@@ -211,7 +246,11 @@ impl Study<'_> {
             UnitLayersConfig::Layers(layers) => block * layers.min(self.model.num_layers()) as u128,
             UnitLayersConfig::Stage => block * self.largest_stage() as u128,
         };
-        let unit = tied.max(blocks + (embedding - tied).max(head - tied));
+        let any = |holds: fn(&RankLayers) -> bool| self.priced_ranks().iter().any(holds);
+        let embedding = if any(|rank| rank.has_embedding) { embedding } else { tied };
+        let head = if any(|rank| rank.has_head) { head } else { tied };
+        let table = if any(|rank| rank.has_embedding || rank.has_head) { tied } else { 0 };
+        let unit = table.max(blocks + (embedding - tied).max(head - tied));
         unit.min(self.rank_parameters())
     }
 }

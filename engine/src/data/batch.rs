@@ -25,6 +25,11 @@ impl TokenBatch {
         let num_tokens = num_sequences * seq_length;
         Self { inputs: vec![0; num_tokens], targets: vec![0; num_tokens] }
     }
+
+    /// Bytes of inputs and targets.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        (size_of_val(self.inputs.as_slice()) + size_of_val(self.targets.as_slice())) as u64
+    }
 }
 
 /// Micro-batches of zeros: for models that read no tokens.

@@ -22,7 +22,7 @@ use crate::executor::{Event, StepInputs};
 use crate::memory::{self, Category, Ledger};
 use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::plan::Plan;
-use crate::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///

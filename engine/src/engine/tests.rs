@@ -1,11 +1,39 @@
 use super::*;
 use crate::config::{RunFile, World};
+use crate::plan::Needs;
+
+fn planned(text: &str) -> Plan {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("run.json");
+    std::fs::write(&path, text).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(World::this_host()).unwrap();
+    Plan::new(run).unwrap()
+}
+
+/// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.
+#[test]
+fn sequences_beyond_the_host_are_refused() {
+    let plan = planned(
+        r#"{
+        "model": {"family": "timed", "num_layers": 6, "seq_length": 9007199254740992, "parameters_per_layer": 16,
+            "activation_elements": 16, "forward_ms": 0},
+        "parallel": {"pipeline": 3, "partition": "uniform"},
+        "train_batch_size": 1,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+        "steps": 1
+    }"#,
+    );
+    for purpose in [Purpose::Training, Purpose::Inference] {
+        assert_eq!(plan.needs_for(purpose).world_bytes >> 56, 2);
+        let error = refuse_what_does_not_fit(&plan, purpose, Some(1 << 50)).unwrap_err();
+        assert!(matches!(error, EngineError::Memory { num_ranks: 3, .. }), "{error}");
+    }
+}
 
 /// A run of four ranks whose activations weigh most.
 fn plan() -> Plan {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("run.json");
-    let text = r#"{
+    planned(
+        r#"{
         "model": {"family": "gpt2", "num_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16},
         "data": {"text": "text.txt"},
         "parallel": {"pipeline": 2, "data": 2, "partition": "uniform"},
@@ -14,10 +42,27 @@ fn plan() -> Plan {
         "gradient_accumulation_steps": 1,
         "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
         "steps": 1
-    }"#;
-    std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(World::this_host()).unwrap();
-    Plan::new(run).unwrap()
+    }"#,
+    )
+}
+
+/// 1024 ranks x 128 PiB are 2^67 bytes, which in 64 bits come back to next to nothing.
+#[test]
+fn bytes_beyond_counting_are_refused() {
+    let plan = planned(
+        r#"{
+        "model": {"family": "timed", "num_layers": 1, "seq_length": 8, "parameters_per_layer": 9007199254740992,
+            "activation_elements": 16, "forward_ms": 0},
+        "parallel": {"data": 1024},
+        "train_batch_size": 1024,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+        "steps": 1
+    }"#,
+    );
+    let Needs { rank_bytes, world_bytes } = plan.needs();
+    assert_eq!((rank_bytes >> 57, world_bytes), (1, u64::MAX));
+    let error = refuse_what_does_not_fit(&plan, Purpose::Training, Some(1 << 40)).unwrap_err();
+    assert!(matches!(error, EngineError::Memory { num_ranks: 1024, needed_bytes: u64::MAX, .. }), "{error}");
 }
 
 #[test]
@@ -40,13 +85,13 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     };
     let needed = plan.needs().world_bytes;
     expect_test::expect![[r#"
-        the run needs 1376256 bytes of memory (ranks: 4), but 1376255 bytes is available on this host or to its control group; any one of these makes it fit:
-          "resident_units": 2  (364.62 KiB on the fullest rank)
-          "resident_units": 1, "prefetch_units": 0  (351.62 KiB on the fullest rank)
-          "activation_checkpointing": {"enabled": true}  (340.00 KiB on the fullest rank)
-          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.38 KiB on the fullest rank)
-          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (219.88 KiB on the fullest rank)"#]].assert_eq(&error(needed - 1));
+        the run needs 1378304 bytes of memory (ranks: 4), but 1378303 bytes is available on this host or to its control group; any one of these makes it fit:
+          "resident_units": 2  (365.12 KiB on the fullest rank)
+          "resident_units": 1, "prefetch_units": 0  (352.12 KiB on the fullest rank)
+          "activation_checkpointing": {"enabled": true}  (340.50 KiB on the fullest rank)
+          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.88 KiB on the fullest rank)
+          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (220.38 KiB on the fullest rank)"#]].assert_eq(&error(needed - 1));
     // Less than any one change saves.
-    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 672.00 KiB is available on this host or to its control group; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
+    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 673.00 KiB is available on this host or to its control group; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
     expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
 }

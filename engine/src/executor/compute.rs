@@ -34,7 +34,7 @@ impl<C: Communicator> Rank<C> {
         let loss = planned.unit.forward(
             self.plan.micro_batch_shape(),
             UnitForward {
-                tokens: tokens_of(&self.tokens[micro_batch.index()], masks),
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 input: message.as_ref().map_or(&**read, |message| message),
                 output: if self.plan.sends_output(unit) { slot.output.get_mut() } else { written },
@@ -67,7 +67,7 @@ impl<C: Communicator> Rank<C> {
         planned.unit.recompute(
             self.plan.micro_batch_shape(),
             UnitRecompute {
-                tokens: tokens_of(&self.tokens[micro_batch.index()], masks),
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
                 recomputed,
@@ -97,7 +97,7 @@ impl<C: Communicator> Rank<C> {
         planned.unit.backward(
             self.plan.micro_batch_shape(),
             UnitBackward {
-                tokens: tokens_of(&self.tokens[micro_batch.index()], masks),
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),

@@ -30,7 +30,7 @@ impl<C: Communicator> Rank<C> {
         planned.unit.backward_input(
             self.plan.micro_batch_shape(),
             UnitBackwardInput {
-                tokens: tokens_of(&self.tokens[micro_batch.index()], masks),
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
@@ -62,7 +62,7 @@ impl<C: Communicator> Rank<C> {
         planned.unit.backward_weight(
             self.plan.micro_batch_shape(),
             UnitBackwardWeight {
-                tokens: tokens_of(&self.tokens[micro_batch.index()], masks),
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
                 saved,
                 stash,
                 parameter_gradients: fresh.as_mut().unwrap_or(accumulated),

@@ -15,6 +15,7 @@ mod position;
 mod rank;
 mod record;
 mod recorder;
+mod step_tokens;
 mod tail;
 mod waited;
 

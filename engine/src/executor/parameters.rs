@@ -67,7 +67,8 @@ impl<C: Communicator> Rank<C> {
     /// The logits `[V]` after `tokens`, from the rank that runs the head at data rank 0; the others help and return
     /// nothing. The tokens are the first sequence of the only micro-batch that matters.
     pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
-        for batch in &mut self.tokens {
+        let is_reader = self.plan.reads_tokens(self.pipeline_rank);
+        for batch in self.tokens.iter_mut().filter(|_| is_reader) {
             batch.inputs.fill(0);
             batch.inputs[..tokens.len()].copy_from_slice(tokens);
             batch.targets.fill(IGNORED_TARGET);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero_models::layer::LossSum;
-use pipezero_schedule::{CheckedProgram, Instruction, Lane, PipelineRank, Unit};
+use pipezero_partition::Purpose;
+use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch, PipelineRank, Unit};
 
 use super::activations::Activations;
 use super::edges::Edges;
@@ -14,13 +15,14 @@ use super::lanes::InFlight;
 use super::position::{Position, Positions};
 use super::record::StepRecord;
 use super::recorder::{Event, EventKind, Recorder};
+use super::step_tokens::StepTokens;
 use super::tail::Tail;
 use super::waited::Waited;
 use crate::comm::{Communicator, Counting, Group, Traffic};
-use crate::data::{BatchSource, DataError, TokenBatch};
+use crate::data::{BatchSource, DataError};
 use crate::memory::{Category, Ledger, Tagged};
 use crate::plan::Plan;
-use crate::shard::{Loan, Purpose, StoreOptions, StoredUnit, UnitStore};
+use crate::shard::{Loan, StoreOptions, StoredUnit, UnitStore};
 
 /// The groups that a rank talks in.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) gradient_buffers: Vec<Tagged>,
     pub(crate) activations: Activations,
     pub(crate) edges: Edges,
-    pub(crate) tokens: Vec<TokenBatch>,
+    pub(crate) tokens: StepTokens,
     pub(crate) losses: Vec<LossSum>,
     /// Operations under way, by lane in the order of their issue.
     pub(crate) in_flight: BTreeMap<Lane, VecDeque<InFlight<C::Pending>>>,
@@ -114,7 +116,6 @@ impl<C: Communicator> Rank<C> {
             }),
         };
         let num_micro_batches = plan.run().batch.num_micro_batches;
-        let shape = plan.micro_batch_shape();
         let mut built = Self {
             plan: Arc::clone(plan),
             pipeline_rank,
@@ -128,9 +129,7 @@ impl<C: Communicator> Rank<C> {
                 .collect::<Result<_, _>>()?,
             activations: Activations::new(&sizes, element_type, &ledger)?,
             edges: Edges::new(&sizes, element_type, &ledger)?,
-            tokens: (0..num_micro_batches)
-                .map(|_| TokenBatch::zeros(shape.num_sequences, shape.seq_length))
-                .collect(),
+            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &ledger),
             losses: vec![LossSum::default(); num_micro_batches],
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
@@ -220,7 +219,7 @@ impl<C: Communicator> Rank<C> {
         let num_tokens = self.plan.micro_batch_shape().num_tokens();
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.positions.set(self.comm.rank(), Position::Reading { step, micro_batch });
-            let tokens = &mut self.tokens[micro_batch];
+            let tokens = &mut self.tokens[MicroBatch(micro_batch as u32)];
             source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
             tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)?;
         }

@@ -13,7 +13,7 @@ pub enum Category {
     Gradients,
     /// Optimizer state.
     Optimizer,
-    /// Saved activations, workspaces and the streams between units.
+    /// Saved activations, workspaces, the streams between units, and the tokens of a step.
     Activations,
     /// Receive and send buffers.
     Communication,

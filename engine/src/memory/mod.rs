@@ -13,4 +13,5 @@ pub use available::available_bytes;
 pub use bytes::Bytes;
 pub use ledger::{Category, Ledger};
 pub use rank_memory::RankMemory;
+pub(crate) use tagged::Charge;
 pub use tagged::Tagged;

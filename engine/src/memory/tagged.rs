@@ -28,8 +28,7 @@ impl Tagged {
         ledger: &Arc<Ledger>,
     ) -> Result<Self, ModelError> {
         let buffer = Buffer::zeros_of(len, element_type)?;
-        let charge = Charge { ledger: Arc::clone(ledger), category, num_bytes: buffer.num_bytes() };
-        charge.ledger.charge(category, charge.num_bytes);
+        let charge = Charge::new(category, buffer.num_bytes(), ledger);
         Ok(Self { buffer, charge })
     }
 
@@ -57,11 +56,20 @@ impl DerefMut for Tagged {
     }
 }
 
+/// An entry in a [`Ledger`], for as long as it lives.
 #[derive(Debug)]
-struct Charge {
+pub(crate) struct Charge {
     ledger: Arc<Ledger>,
     category: Category,
     num_bytes: u64,
+}
+
+impl Charge {
+    /// Charges what has been allocated to `category`.
+    pub(crate) fn new(category: Category, num_bytes: u64, ledger: &Arc<Ledger>) -> Self {
+        ledger.charge(category, num_bytes);
+        Self { ledger: Arc::clone(ledger), category, num_bytes }
+    }
 }
 
 impl Drop for Charge {

@@ -12,7 +12,7 @@ use crate::config::{
     Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayersConfig, ZeroLevel,
 };
 use crate::memory::Bytes;
-use crate::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// A change to the run file and what the fullest rank would need with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Change {
 pub struct Needs {
     /// Of the fullest rank.
     pub rank_bytes: u64,
-    /// Of all ranks.
+    /// Of all ranks; `u64::MAX` where that is more.
     pub world_bytes: u64,
 }
 
@@ -60,10 +60,17 @@ impl Plan {
         self.needs_for(Purpose::Training)
     }
 
+    /// Peak memory of ranks that only evaluate and generate: [`crate::Engine::for_inference`].
+    pub fn inference_needs(&self) -> Needs {
+        self.needs_for(Purpose::Inference)
+    }
+
     /// Peak memory of ranks that are started for `purpose`.
     pub(crate) fn needs_for(&self, purpose: Purpose) -> Needs {
         let bytes = self.allocated_bytes(purpose);
-        Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes: bytes.iter().sum() }
+        // Each rank's may be countable and their sum not.
+        let world_bytes = bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes }
     }
 
     /// Changes to the run with which training needs what `fits` allows, the mildest first: single ones, or where none

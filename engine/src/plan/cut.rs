@@ -123,7 +123,7 @@ fn no_layer_matches(pattern: &str, graph: &LayerGraph, num_layers: usize) -> Pla
 fn step_cost(run: &Run, layer: &LayerNode) -> u64 {
     let is_block = matches!(layer.role, LayerRole::Block { .. });
     let passes = if is_block && run.checkpointing != Checkpointing::Off { 4 } else { 3 };
-    passes * layer.forward_flops.max(layer.saved_elements)
+    layer.forward_flops.max(layer.saved_elements).saturating_mul(passes)
 }
 
 /// The units of every stage.

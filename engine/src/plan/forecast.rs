@@ -1,6 +1,7 @@
 //! What each rank will hold and send: the figures of `plan --json`, by partition's closed formulas over the program's
 //! counts.
 
+use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
     ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
     UnitFacts, UnitTraffic, Volume,
@@ -10,9 +11,9 @@ use serde::Serialize;
 
 use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
-use crate::config::Precision;
+use crate::config::{Precision, Run};
 use crate::memory::RankMemory;
-use crate::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// What one rank will hold and send.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,20 +70,12 @@ impl Plan {
 
     /// Peak bytes of a pipeline rank in training.
     pub(super) fn peak_of(&self, rank: PipelineRank) -> u64 {
-        MemoryBytes::of(&self.memory_facts(rank)).peak
+        MemoryBytes::of(&self.memory_facts(rank, Purpose::Training)).peak
     }
 
     /// Bytes that each rank allocates, by world rank.
     pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
-        let of_pipeline_rank = |rank| {
-            let memory = MemoryBytes::of(&self.memory_facts(rank));
-            match purpose {
-                Purpose::Training => memory.peak,
-                Purpose::Inference => {
-                    memory.parameters + self.sizes(rank, purpose).num_bytes(self.element_type())
-                }
-            }
-        };
+        let of_pipeline_rank = |rank| MemoryBytes::of(&self.memory_facts(rank, purpose)).peak;
         let ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
         ranks.flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
     }
@@ -107,7 +100,7 @@ impl Plan {
                 elements: sum.elements + self.held_parameters(id, unit),
             }),
             in_flight: self.training.high_water(rank).activations,
-            memory: memory_of(&MemoryBytes::of(&self.memory_facts(rank))),
+            memory: memory_of(&MemoryBytes::of(&self.memory_facts(rank, Purpose::Training))),
             traffic: traffic_of(&Traffic::of(&self.traffic_facts(rank))),
         }
     }
@@ -122,25 +115,24 @@ impl Plan {
         Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.grid.data_degree as u64 }
     }
 
-    fn memory_facts(&self, rank: PipelineRank) -> RankFacts {
+    fn memory_facts(&self, rank: PipelineRank, purpose: Purpose) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
-            num_activation_slots: self.num_slots(stage.stage, Purpose::Training) as u64,
-            num_stashes: self.training.num_stashes(stage.stage) as u64,
+            num_activation_slots: self.num_slots(stage.stage, purpose) as u64,
+            num_stashes: self.num_stashes(stage.stage, purpose) as u64,
             input_cut_elements: stage.input_cut as u64,
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
             output_cut_elements: stage.output_cut as u64,
             local_output_elements: stage.local_output as u64,
             units: stage.units.iter().map(|(_, unit)| memory_facts_of(unit)).collect(),
         };
+        let gather_buffers = self.gather_buffers(rank, purpose);
         RankFacts {
+            purpose,
             sharding: self.sharding(),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.optimizer.num_states() as u64,
-            gather_buffer_elements: self
-                .gather_buffers(rank, Purpose::Training)
-                .iter()
-                .map(|&len| len as u64)
-                .collect(),
+            gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
+            num_tokens: num_tokens(&self.run, self.tokens_read(rank)),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
     }
@@ -187,6 +179,12 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         tying: unit.tying,
         is_persistent: unit.is_persistent,
     }
+}
+
+/// Tokens of a step's micro-batches of this shape on one data rank.
+pub(super) fn num_tokens(run: &Run, shape: MicroBatchShape) -> u64 {
+    let sizes = [run.batch.num_micro_batches, shape.num_sequences, shape.seq_length];
+    sizes.into_iter().fold(1, |product: u64, size| product.saturating_mul(size as u64))
 }
 
 /// What the precision decides of memory and traffic.

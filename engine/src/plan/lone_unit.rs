@@ -1,17 +1,18 @@
-//! ZeRO-3 whose unit holds everything on a rank, refused with a pipeline: the rule that the run file's reader cannot
+//! ZeRO-3 whose unit holds all layers of a rank, refused with a pipeline: the rule that the run file's reader cannot
 //! check where the split follows from what layers cost.
 
 use std::fmt;
 
+use pipezero_partition::{LayerRole, Tying};
 use pipezero_schedule::{PipelineRank, Unit};
 
-use super::{Plan, PlanError, RankForecast};
+use super::{Plan, PlanError, PlannedUnit, RankForecast};
 use crate::config::{
     Allowed, CombinationRow, CombinationTable, PartitionConfig, ReductionPolicy, Run, ScheduleConfig,
     UnitLayersConfig, ZeroLevel,
 };
 
-/// A unit that holds everything on its rank, and what to do instead.
+/// A unit that holds all layers of its rank, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoneUnit {
     /// p.
@@ -37,8 +38,8 @@ impl fmt::Display for LoneUnit {
         write!(
             f,
             "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline}, and \
-             `parallel.partition` \"{partition}\" leaves pipeline rank {pipeline_rank} a single unit, {first_layer} to \
-             {last_layer}): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; \
+             `parallel.partition` \"{partition}\" leaves pipeline rank {pipeline_rank} a single unit of layers, {first_layer} \
+             to {last_layer}): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; \
              write {}\n\n{table}",
             repairs.join(", or ")
         )
@@ -46,16 +47,30 @@ impl fmt::Display for LoneUnit {
 }
 
 impl Plan {
-    /// A rank of a pipeline that has one unit alone, under ZeRO-3: it gathers everything for every micro-batch.
+    /// A rank of a pipeline that has all its layers in one unit, under ZeRO-3: it gathers everything for every micro-batch.
+    /// A tied weight is a unit of its own: beside it one layer may be alone, but not several in a unit that is too large.
     pub(super) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
         if self.run.zero.level != ZeroLevel::Zero3 || self.grid.pipeline_degree == 1 {
             return None;
         }
         (0..self.grid.pipeline_degree as u32).map(PipelineRank).find_map(|rank| {
-            let mut units = self.units_of(rank).map(|(unit, _)| unit);
-            let first = units.next()?;
-            units.next().is_none().then_some((rank, first))
+            let has_tied = self.units_of(rank).any(|(_, unit)| unit.tying != Tying::Untied);
+            let mut units = self.units_of(rank).filter(|(_, unit)| unit.tying == Tying::Untied);
+            let (first, unit) = units.next()?;
+            let is_lone = units.next().is_none() && (!has_tied || self.num_blocks(unit) > 1);
+            is_lone.then_some((rank, first))
         })
+    }
+
+    /// Transformer layers that a unit has a part of.
+    fn num_blocks(&self, unit: &PlannedUnit) -> usize {
+        let index_of = |layer| match self.graph.layer(layer).role {
+            LayerRole::Block { index } => Some(index),
+            LayerRole::Embedding | LayerRole::Head => None,
+        };
+        let mut blocks: Vec<usize> = unit.layers.clone().filter_map(index_of).collect();
+        blocks.dedup();
+        blocks.len()
     }
 
     /// Refuses a lone unit where the split is the plan's own. Uniform and manual splits are the file's, and so is the
@@ -184,6 +199,63 @@ fn row(name: String, allowed: Option<Allowed>, ranks: &[RankForecast]) -> Combin
         gathered_bytes: memory.gathered.into(),
         gradients_bytes: memory.gradients.into(),
         optimizer_bytes: memory.optimizer.into(),
-        sent_bytes: (traffic.all_gather.bytes + traffic.reduce_scatter.bytes).into(),
+        sent_bytes: u128::from(traffic.all_gather.bytes) + u128::from(traffic.reduce_scatter.bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{RunFile, World};
+
+    /// The plan of 6 blocks on two pipeline ranks, or why the file or the plan refuses it.
+    fn planned(partition: &str, tied: bool, zero: &str) -> Result<Plan, String> {
+        let text = format!(
+            r#"{{
+                "model": {{"family": "gpt2", "num_layers": 6, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 8,
+                    "vocab_size": 768, "tie_embeddings": {tied}}},
+                "data": {{"text": "text"}},
+                "parallel": {{"pipeline": 2, "data": 2, "partition": {partition}}},
+                "zero_optimization": {zero},
+                "train_batch_size": 8,
+                "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01}}}},
+                "steps": 1
+            }}"#
+        );
+        let file = RunFile::parse("run.json", &text).map_err(|error| error.to_string())?;
+        let (run, _) = file.resolve(World::this_host()).map_err(|error| error.to_string())?;
+        Plan::new(run).map_err(|error| error.to_string())
+    }
+
+    /// The head costs as much as four blocks, so that the last stage gets one. Where the head's weight is tied it is a unit of
+    /// its own and the stage has two; else block and head are one.
+    #[test]
+    fn a_split_is_refused_however_it_is_written() {
+        let mut num_refused = 0;
+        for tied in [false, true] {
+            let balanced = planned("\"balanced\"", tied, r#"{"stage": 1}"#).unwrap();
+            assert_eq!(
+                balanced.units().iter().filter(|unit| unit.stage.0 == 0).count(),
+                5 + usize::from(tied)
+            );
+            // From 3 on the file's reader refuses what is left to costs, whatever the split would be.
+            for unit_layers in ["0.5", "1", "2"] {
+                let zero = format!(r#"{{"stage": 3, "unit_layers": {unit_layers}}}"#);
+                let [by_cost, by_hand] =
+                    ["\"balanced\"", "[5, 1]"].map(|partition| planned(partition, tied, &zero).err());
+                let is_refused = |error: &Option<String>| {
+                    let told = "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism";
+                    error.as_ref().inspect(|error| assert!(error.contains(told), "{error}")).is_some()
+                };
+                assert_eq!(is_refused(&by_cost), is_refused(&by_hand), "tied: {tied}, {zero}: {by_cost:?}");
+                let is_lone = unit_layers != "0.5" && !tied;
+                assert_eq!(is_refused(&by_hand), is_lone, "tied: {tied}, {zero}");
+                num_refused += usize::from(is_refused(&by_hand));
+            }
+        }
+        assert_eq!(num_refused, 2);
+        // Several layers in one unit are too many, also beside a tied weight.
+        let zero = r#"{"stage": 3, "unit_layers": 2}"#;
+        assert!(planned("[4, 2]", true, zero).is_err());
     }
 }

@@ -284,10 +284,12 @@ impl Plan {
         }
     }
 
-    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward.
+    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward; `u64::MAX`
+    /// where they are more.
     pub fn step_flops(&self) -> u64 {
-        let forward: u64 = self.units.iter().map(|unit| unit.forward_flops).sum();
-        3 * forward * (self.run.batch.num_micro_batches * self.grid.data_degree) as u64
+        let forward: u128 = self.units.iter().map(|unit| u128::from(unit.forward_flops)).sum();
+        let num_forwards = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
+        u64::try_from(forward.saturating_mul(3 * num_forwards)).unwrap_or(u64::MAX)
     }
 
     fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {

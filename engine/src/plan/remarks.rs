@@ -6,7 +6,7 @@ use std::fmt;
 
 use pipezero_schedule::Stage;
 
-use super::Plan;
+use super::{Plan, PlannedUnit};
 use crate::config::{ResidencyConfig, ZeroLevel};
 use crate::memory::Bytes;
 
@@ -71,6 +71,17 @@ pub enum Remark {
         /// The unit's first layer.
         layer: String,
     },
+    /// Units are below the threshold of a parameter, and the model's stops every one of them.
+    ModelThresholdStops {
+        /// The threshold of a parameter.
+        param_threshold: u64,
+        /// The threshold of the model.
+        model_threshold: u64,
+        /// The least that it would have to be: the parameters of the smallest of those units.
+        smallest: u64,
+        /// The unit's first layer.
+        layer: String,
+    },
 }
 
 impl fmt::Display for Remark {
@@ -124,6 +135,12 @@ impl fmt::Display for Remark {
                 "warning: `zero_optimization.stage3_param_persistence_threshold`: no unit persists: every one has a parameter \
                  larger than {threshold}, at least {smallest} (in the unit that begins with {layer}); small parameters alone would save nothing, \
                  since a unit is gathered in one message; use {smallest} or more, or 0"
+            ),
+            Self::ModelThresholdStops { param_threshold, model_threshold, smallest, layer } => write!(
+                f,
+                "warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: all that persist may have \
+                 {model_threshold} elements together, and the smallest with no parameter larger than {param_threshold} has {smallest} (the \
+                 unit that begins with {layer}); use {smallest} or more, or `stage3_param_persistence_threshold` 0"
             ),
         }
     }
@@ -186,16 +203,31 @@ impl Plan {
         remarks
     }
 
-    /// That a threshold is too low for every unit. One that the model's threshold stops is another matter.
+    /// That a threshold is too low for every unit: a parameter's, or else the model's.
     fn nothing_persists(&self) -> Option<Remark> {
         let threshold = self.run.zero.param_persistence_threshold;
-        if self.run.zero.level != ZeroLevel::Zero3 || threshold == 0 {
+        let any_persists = self.units.iter().any(|unit| unit.is_persistent);
+        if self.run.zero.level != ZeroLevel::Zero3 || threshold == 0 || any_persists {
             return None;
         }
         let units = self.units.iter().map(|unit| (unit.largest_parameter(), unit));
         let (smallest, unit) = units.min_by_key(|(largest, _)| *largest)?;
-        let layer = self.graph.layer(unit.layers.start).name.clone();
-        (smallest > threshold).then_some(Remark::NothingPersists { threshold, smallest, layer })
+        if smallest > threshold {
+            let layer = self.first_layer(unit);
+            return Some(Remark::NothingPersists { threshold, smallest, layer });
+        }
+        let may_persist = self.units.iter().filter(|unit| unit.largest_parameter() <= threshold);
+        let unit = may_persist.min_by_key(|unit| unit.unit.num_parameters())?;
+        Some(Remark::ModelThresholdStops {
+            param_threshold: threshold,
+            model_threshold: self.run.zero.model_persistence_threshold,
+            smallest: unit.unit.num_parameters() as u64,
+            layer: self.first_layer(unit),
+        })
+    }
+
+    fn first_layer(&self, unit: &PlannedUnit) -> String {
+        self.graph.layer(unit.layers.start).name.clone()
     }
 
     /// That a budget or a prefetch is larger than the units there are. Of both the prefetch is told alone, for it decides

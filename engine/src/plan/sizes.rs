@@ -1,16 +1,18 @@
 //! What one rank allocates, in elements: the plan's side of the memory account.
 
-use pipezero_models::ElementType;
+use pipezero_models::layer::MicroBatchShape;
 use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protocol};
 
 use super::Plan;
 use super::stages::PlannedStage;
-use crate::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// Buffers of one rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankSizes {
     pub(crate) stages: Vec<StageSizes>,
+    /// The tokens of each micro-batch; none where the rank reads none.
+    pub(crate) tokens: MicroBatchShape,
     /// Elements of each of the two activation streams: the widest activation.
     pub(crate) stream_len: usize,
     /// Elements of the gradient stream, f32; 0 in inference.
@@ -25,24 +27,6 @@ pub(crate) struct RankSizes {
     pub(crate) gradient_buffer_len: usize,
     /// Buffers for what is received over an edge, and for gradients sent over one.
     pub(crate) edge_buffers: Vec<EdgeBuffers>,
-}
-
-impl RankSizes {
-    /// Bytes of all buffers, where parameters and activations are of this type.
-    pub(crate) fn num_bytes(&self, element_type: ElementType) -> u64 {
-        let slots = self.stages.iter().map(|stage| {
-            let saved: usize = stage.saved.iter().map(|&(_, len)| len).sum();
-            let stashed: usize = stage.stashed.iter().map(|&(_, len)| len).sum();
-            stage.num_slots * (saved + stage.output_len) + stage.num_stashes * stashed
-        });
-        let edges = self.edge_buffers.iter().map(|edge| edge.num_buffers * edge.len);
-        let gathered: usize = self.gather_buffers.iter().sum();
-        let narrow =
-            slots.sum::<usize>() + edges.sum::<usize>() + 2 * self.stream_len + self.recompute_len + gathered;
-        let wide =
-            self.gradient_len + self.workspace_len + self.num_gradient_buffers * self.gradient_buffer_len;
-        (element_type.num_bytes() * narrow + ElementType::F32.num_bytes() * wide) as u64
-    }
 }
 
 /// The buffers of one end of an edge.
@@ -79,6 +63,7 @@ impl Plan {
             if training && self.reduces_every_micro_batch() { protocol::GRADIENT_BUFFERS } else { 0 };
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
+            tokens: self.tokens_read(rank),
             stream_len: widest(|unit| unit.sizes.gradient),
             gradient_len: if training { widest(|unit| unit.sizes.gradient) } else { 0 },
             workspace_len: widest(|unit| unit.sizes.workspace),
@@ -88,6 +73,11 @@ impl Plan {
             gradient_buffer_len: largest_unit,
             edge_buffers: self.edge_buffers(rank, purpose),
         }
+    }
+
+    /// The tokens of each micro-batch that a rank reads: all of them, or none.
+    pub(super) fn tokens_read(&self, rank: PipelineRank) -> MicroBatchShape {
+        if self.reads_tokens(rank) { self.shape } else { MicroBatchShape { num_sequences: 0, seq_length: 0 } }
     }
 
     /// Elements of each buffer for a gathered unit, the largest first: enough for evaluation and, when training, the
@@ -117,16 +107,20 @@ impl Plan {
         }
     }
 
-    fn stage_sizes(&self, rank: PipelineRank, purpose: Purpose) -> Vec<StageSizes> {
-        let num_stashes = |stage| match purpose {
+    /// Stashes of a stage: inference has no gradients.
+    pub(super) fn num_stashes(&self, stage: Stage, purpose: Purpose) -> usize {
+        match purpose {
             Purpose::Training => self.training.num_stashes(stage),
             Purpose::Inference => 0,
-        };
+        }
+    }
+
+    fn stage_sizes(&self, rank: PipelineRank, purpose: Purpose) -> Vec<StageSizes> {
         let sizes = |stage: PlannedStage<'_>| StageSizes {
             stage: stage.stage,
             num_slots: self.num_slots(stage.stage, purpose),
             saved: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.saved)).collect(),
-            num_stashes: num_stashes(stage.stage),
+            num_stashes: self.num_stashes(stage.stage, purpose),
             stashed: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.stash)).collect(),
             output_len: stage.output_cut + stage.local_output,
         };

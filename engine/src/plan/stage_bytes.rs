@@ -19,13 +19,13 @@ use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
-    Combination, LayerGraph, LayerNode, LayerRole, MemoryBytes, RankFacts, Sharding, StageFacts, Tying, Unit,
-    UnitLayers, units_of_stage,
+    Combination, LayerGraph, LayerNode, LayerRole, MemoryBytes, Purpose, RankFacts, Sharding, StageFacts,
+    Tying, Unit, UnitLayers, units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
 
 use super::cut::{planned_unit, unit_layers};
-use super::forecast::{element_bytes, memory_facts_of};
+use super::forecast::{element_bytes, memory_facts_of, num_tokens};
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
 use crate::optimizer::Optimizer;
@@ -137,8 +137,9 @@ impl<'a> StageBytes<'a> {
         match (block_of(layers.start), block_of(layers.end - 1)) {
             (Some(first), Some(last)) if self.first_alike[first] == self.first_alike[last] => {
                 let start = self.graph.block_layers(self.first_alike[first]).start;
-                // The last layer sends nothing on, so that what ends with it is like no other.
-                if layers.end == self.graph.num_layers() { layers } else { start..start + layers.len() }
+                // The first layer and the last read tokens, and the last sends nothing on: what has them is like no other.
+                let has_end = layers.start == 0 || layers.end == self.graph.num_layers();
+                if has_end { layers } else { start..start + layers.len() }
             }
             _ => layers,
         }
@@ -146,6 +147,7 @@ impl<'a> StageBytes<'a> {
 
     fn needs(&self, layers: Range<usize>) -> Needs {
         let has_next = layers.end < self.graph.num_layers();
+        let reads_tokens = layers.start == 0 || !has_next;
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
@@ -154,10 +156,12 @@ impl<'a> StageBytes<'a> {
         let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
+            purpose: Purpose::Training,
             sharding: self.sharding(),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: Optimizer::new(&self.run.optimizer).num_states() as u64,
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), self.weights),
+            num_tokens: if reads_tokens { num_tokens(self.run, self.shape) } else { 0 },
             stages: vec![StageFacts {
                 num_activation_slots: 0,
                 num_stashes: 0,

@@ -9,4 +9,4 @@ mod store;
 
 pub use layout::ShardLayout;
 pub(crate) use loan::Loan;
-pub(crate) use store::{GatheredCopy, Purpose, StoreOptions, StoredUnit, UnitStore, Weights};
+pub(crate) use store::{GatheredCopy, StoreOptions, StoredUnit, UnitStore, Weights};

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_models::{Buffer, ElementType, ModelError, Unit};
+use pipezero_partition::Purpose;
 
 use super::{Loan, ShardLayout};
 use crate::config::{NoDecay, ReductionPolicy, ZeroConfig, ZeroLevel};
@@ -69,15 +70,6 @@ pub(crate) struct UnitStore {
     pub(crate) owned: Range<usize>,
     /// This data rank's shard in the gradient buffer: what it contributes to the norm.
     pub(crate) counted_gradient: Range<usize>,
-}
-
-/// What a store is for: inference keeps parameters alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Parameters, gradients and optimizer state.
-    Training,
-    /// Parameters alone.
-    Inference,
 }
 
 /// The unit that a store is for.

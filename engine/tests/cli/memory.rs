@@ -21,11 +21,11 @@ fn a_rank_that_does_not_fit_is_told_with_what_would() {
     refused(
         &["parallel.partition=uniform", "memory=260000"],
         expect![[r#"
-        error: rank 0 (stage 0) needs 268.62 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
-          "resident_units": 1, "prefetch_units": 0  (252.62 KiB on the fullest rank)
-          "activation_checkpointing": {"enabled": true}  (239.00 KiB on the fullest rank)
-          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.12 KiB on the fullest rank)
-    "#]],
+            error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
+              "resident_units": 1, "prefetch_units": 0  (253.12 KiB on the fullest rank)
+              "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
+              "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
+        "#]],
     );
 }
 
@@ -34,15 +34,15 @@ fn where_no_single_change_suffices_several_do() {
     refused(
         &["parallel.partition=uniform", "memory=190000"],
         expect![[r#"
-        error: rank 0 (stage 0) needs 268.62 KiB, but `memory` gives each rank 185.55 KiB; this makes it fit:
-          "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.31 KiB on the fullest rank)
-    "#]],
+            error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 185.55 KiB; this makes it fit:
+              "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.81 KiB on the fullest rank)
+        "#]],
     );
     refused(
         &["parallel.partition=uniform", "memory=180000", "zero_optimization.stage=1"],
         expect![[r#"
-            error: rank 0 (stage 0) needs 247.38 KiB, but `memory` gives each rank 175.78 KiB; this makes it fit:
-              "stage": 3, "reduce": "every", "stage3_param_persistence_threshold": 0, "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.31 KiB on the fullest rank)
+            error: rank 0 (stage 0) needs 247.88 KiB, but `memory` gives each rank 175.78 KiB; this makes it fit:
+              "stage": 3, "reduce": "every", "stage3_param_persistence_threshold": 0, "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.81 KiB on the fullest rank)
         "#]],
     );
 }
@@ -52,8 +52,8 @@ fn where_nothing_suffices_the_model_is_too_large() {
     refused(
         &["parallel.partition=uniform", "memory=1KiB"],
         expect![[r#"
-        error: rank 0 (stage 0) needs 268.62 KiB, but `memory` gives each rank 1.00 KiB; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks
-    "#]],
+            error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 1.00 KiB; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks
+        "#]],
     );
 }
 
@@ -62,15 +62,15 @@ fn a_split_that_fits_nowhere_names_the_stage_and_the_nearest_one() {
     refused(
         &["memory=250000"],
         expect![[r#"
-            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 needs 268.62 KiB; any one of these makes it fit:
-              "activation_checkpointing": {"enabled": true}  (239.00 KiB on the fullest rank)
-              "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.12 KiB on the fullest rank)
+            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 needs 269.12 KiB; any one of these makes it fit:
+              "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
+              "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
         "#]],
     );
     // What the nearest split needs is enough.
     let home = Home::new();
-    home.run(&["plan", "run.json", "--set", "memory=275072"]).success();
-    home.run(&["plan", "run.json", "--set", "memory=275071"]).failure(1);
+    home.run(&["plan", "run.json", "--set", "memory=275584"]).success();
+    home.run(&["plan", "run.json", "--set", "memory=275583"]).failure(1);
 }
 
 #[test]
@@ -79,19 +79,19 @@ fn auto_that_cannot_hold_the_units_in_use_is_told_the_same() {
     refused(
         &[auto, "memory=250000"],
         expect![[r#"
-            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 needs 268.62 KiB; any one of these makes it fit:
-              "activation_checkpointing": {"enabled": true}  (239.00 KiB on the fullest rank)
-              "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.12 KiB on the fullest rank)
+            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 needs 269.12 KiB; any one of these makes it fit:
+              "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
+              "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
         "#]],
     );
     refused(
         &[auto, "parallel.partition=uniform", "memory=260000"],
         expect![[r#"
-        error: rank 0 (stage 0) needs 268.62 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
-          "resident_units": 1, "prefetch_units": 0  (252.62 KiB on the fullest rank)
-          "activation_checkpointing": {"enabled": true}  (239.00 KiB on the fullest rank)
-          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.12 KiB on the fullest rank)
-    "#]],
+            error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
+              "resident_units": 1, "prefetch_units": 0  (253.12 KiB on the fullest rank)
+              "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
+              "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
+        "#]],
     );
 }
 

@@ -151,7 +151,7 @@ fn what_auto_became_is_said_by_every_command() {
     };
     let set = ["--set", UNIFORM];
     let hint = hints(&[&["plan", "run.json"], &set[..]].concat());
-    expect![[r#"hint: `zero_optimization.resident_units`: "auto" is 2 here, the most that fits: the fullest rank needs 268.62 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&hint);
+    expect![[r#"hint: `zero_optimization.resident_units`: "auto" is 2 here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&hint);
     assert_eq!(hint, hints(&[&["check", "run.json"], &set[..]].concat()));
     assert_eq!(hint, hints(&[&["show", "run.json"], &set[..]].concat()));
     assert_eq!(hint, hints(&[&["train", "run.json", "--out", "out"], &set[..]].concat()));
@@ -195,6 +195,26 @@ fn what_persists_is_said_by_stage() {
         stage 1: 0 of 2 units persist, 0 elements"#]]
     .assert_eq(&lines.join("\n"));
     assert!(!home.run(&["plan", "run.json", "--set", low]).success().contains("stay gathered"));
+}
+
+/// The threshold of the model may be what is too low.
+#[test]
+fn a_model_threshold_below_every_unit_is_a_warning_with_the_least_that_is_not() {
+    let home = Home::new();
+    let of = |threshold: u64| {
+        let model = format!("zero_optimization.stage3_model_persistence_threshold={threshold}");
+        let param = "zero_optimization.stage3_param_persistence_threshold=1000000";
+        let printed = home.run(&["plan", "run.json", "--set", param, "--set", &model]);
+        let lines: Vec<&str> =
+            printed.stderr.lines().filter(|line| line.contains("no unit persists")).collect();
+        (lines.join("\n"), printed.stdout.contains("stay gathered"))
+    };
+    let (told, persists) = of(100);
+    expect!["warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: all that persist may have 100 elements together, and the smallest with no parameter larger than 1000000 has 3280 (the unit that begins with h.1.attn); use 3280 or more, or `stage3_param_persistence_threshold` 0"].assert_eq(&told);
+    assert!(!persists);
+    let least: u64 = told.rsplit_once("; use ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(!of(least - 1).1);
+    assert_eq!(of(least), (String::new(), true));
 }
 
 /// A unit is one message, so small parameters of large units stay with them; which threshold would do is said.

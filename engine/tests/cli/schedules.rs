@@ -269,7 +269,7 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
           ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
     "#]].assert_eq(&error(&[]));
     let by_type = error(&["parallel.partition=type:h.0|h.[12].attn"]);
-    let wanted = "`parallel.partition` \"type:h.0|h.[12].attn\" leaves pipeline rank 0 a single unit, embedding to h.0.mlp";
+    let wanted = "`parallel.partition` \"type:h.0|h.[12].attn\" leaves pipeline rank 0 a single unit of layers, embedding to h.0.mlp";
     assert!(by_type.contains(wanted), "{by_type}");
     assert!(!home.path("out").exists());
     // Every repair is one.

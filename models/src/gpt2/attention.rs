@@ -134,7 +134,8 @@ impl Layer for Attention {
     }
 
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
-        self.qkv(shape).flops() + self.attention(shape).forward_flops() + self.projection(shape).flops()
+        let products = self.qkv(shape).flops().saturating_add(self.projection(shape).flops());
+        products.saturating_add(self.attention(shape).forward_flops())
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {

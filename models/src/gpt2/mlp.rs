@@ -108,7 +108,7 @@ impl Layer for Mlp {
     }
 
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
-        self.up(shape).flops() + self.down(shape).flops()
+        self.up(shape).flops().saturating_add(self.down(shape).flops())
     }
 
     fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {

@@ -17,9 +17,11 @@ pub struct LinearShape {
 }
 
 impl LinearShape {
-    /// Floating-point operations of [`forward`], and of each of the two gradients.
+    /// Floating-point operations of [`forward`], and of each of the two gradients. Saturates: a plan counts them before
+    /// sizes are known to be possible.
     pub fn flops(self) -> u64 {
-        2 * self.num_rows as u64 * self.num_inputs as u64 * self.num_outputs as u64
+        let sizes = [self.num_rows, self.num_inputs, self.num_outputs];
+        sizes.into_iter().fold(2, |flops: u64, size| flops.saturating_mul(size as u64))
     }
 
     fn x(self, x: &[f32]) -> Matrix<'_> {
@@ -51,4 +53,17 @@ pub fn backward_input(shape: LinearShape, dy: &[f32], weight: &[f32], dx: &mut [
 pub fn backward_weight(shape: LinearShape, dy: &[f32], x: &[f32], dweight: &mut [f32]) {
     let dweight = MatrixMut::new(dweight, shape.num_outputs, shape.num_inputs);
     matmul(Threads::Pool, dweight, Store::Add, shape.y(dy).transposed(), shape.x(x));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinearShape;
+
+    #[test]
+    fn operations_are_counted_up_to_the_largest_number() {
+        let shape = LinearShape { num_rows: 3, num_inputs: 5, num_outputs: 7 };
+        assert_eq!(shape.flops(), 2 * 3 * 5 * 7);
+        assert_eq!(LinearShape { num_rows: 1 << 31, num_inputs: 1 << 31, ..shape }.flops(), u64::MAX);
+        assert_eq!(LinearShape { num_rows: 1 << 53, num_inputs: 1 << 10, ..shape }.flops(), u64::MAX);
+    }
 }

@@ -24,7 +24,7 @@ const VOCAB_SIZE: usize = 256;
 pub struct TimedConfig {
     /// Blocks, one layer each.
     pub num_layers: usize,
-    /// T, which decides nothing but how many tokens a step counts.
+    /// T, which decides nothing but how many tokens a step reads and counts.
     pub seq_length: usize,
     /// Parameters of each layer.
     pub parameters_per_layer: usize,

@@ -40,10 +40,12 @@ fn middle_stage() -> StageFacts {
 /// A rank of that one stage, in f32.
 fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
     RankFacts {
+        purpose: Purpose::Training,
         sharding: Sharding { level, reduce, data_degree: 2 },
         element_bytes: ElementBytes::F32,
         num_optimizer_states: 2,
         gather_buffer_elements: vec![160, 160],
+        num_tokens: 0,
         stages: vec![middle_stage()],
     }
 }
@@ -84,6 +86,24 @@ fn every_level_holds_what_was_worked_by_hand() {
         let peak = states.iter().sum::<u64>() + 143 + 70;
         let wanted = [parameters, gathered, gradients, optimizer, 143, 70, peak];
         assert_eq!(elements(&middle_rank(level, reduce)), wanted, "{level:?}, {reduce:?}");
+    }
+}
+
+#[test]
+fn a_token_is_an_input_and_a_target() {
+    let rank = RankFacts { num_tokens: 19, ..middle_rank(Zero1, Last) };
+    assert_eq!(elements(&rank)[4..6], [143 + 2 * 19, 70]);
+    let half = |num_tokens| RankFacts { num_tokens, element_bytes: ElementBytes::HALF, ..rank.clone() };
+    assert_eq!(bytes(&half(19))[4] - bytes(&half(0))[4], 8 * 19);
+}
+
+/// Parameters and gathers as in training, 3 slots of 37, workspace 5, two streams of 9, and two inputs received.
+#[test]
+fn inference_has_no_gradients() {
+    for (level, reduce, parameters, gathered) in [(Zero0, Last, 288, 0), (Zero3, Every, 144, 320)] {
+        let rank = RankFacts { purpose: Purpose::Inference, ..middle_rank(level, reduce) };
+        let wanted = [parameters, gathered, 0, 0, 134, 22, parameters + gathered + 134 + 22];
+        assert_eq!(elements(&rank), wanted, "{level:?}");
     }
 }
 

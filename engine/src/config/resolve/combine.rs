@@ -5,7 +5,7 @@
 
 use pipezero_partition::{BreakEven, ElementBytes};
 
-use crate::config::combination::{Allowed, CombinationTable, Study, num_parameters};
+use crate::config::combination::{Allowed, CombinationTable, PricedRank, Study, num_parameters};
 use crate::config::error::Problem;
 use crate::config::findings::{Findings, Place};
 use crate::config::notice::Notice;
@@ -63,11 +63,11 @@ fn refuse_zero2(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut
 /// micro-batch. A rank with several stages has several units, whatever their size.
 fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut Findings) {
     let (Some(grid), Some(zero)) = (parts.countable_grid(), parts.zero) else { return };
-    let lone = grid.smallest_lone_stage().filter(|lone| {
+    let lone = grid.smallest_lone_stage(parts.model).filter(|lone| {
         zero.unit_layers != UnitLayersConfig::Half
             && zero.unit_layers.blocks_within(lone.layers) == lone.layers
     });
-    let Some(LoneStage { stage, layers }) = lone else {
+    let Some(LoneStage { stage, rank, layers }) = lone else {
         return warn_of_what_is_gathered(raw, grid, zero, findings);
     };
     let place = unit_place(raw);
@@ -86,7 +86,7 @@ fn check_units(raw: &RawRun, parts: &Parts<'_>, pipeline: usize, findings: &mut 
         findings.notices.push(Notice::warning(place, message));
         return;
     }
-    let table = parts.table(|study| study.of_whole_stages(layers));
+    let table = parts.table(|study| study.of_whole_stages(PricedRank { rank, stage }, layers));
     let problem = Problem::Refused {
         headline: format!(
             "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is \
@@ -230,6 +230,7 @@ impl<'a> Parts<'a> {
             model: self.model?,
             ranks: &grid.rank_layers(),
             data: grid.data,
+            priced: None,
             num_micro_batches: self.batch?.num_micro_batches,
             unit_layers: zero.unit_layers,
             gathered_units: match zero.resident_units {

@@ -45,14 +45,25 @@ pub(super) fn check(
     } else if micro_batch_fits(raw, batch, model, findings)
         && forwards * layer_elements(model, batch) > MAX_COUNT
     {
-        let seq_length = model.seq_length();
-        let rule = format!(
-            "what {num_layers} layers save of {} x {} of that length is more than 2^53 elements",
-            counted(batch.num_micro_batches, "micro-batch"),
-            counted(batch.micro_batch_size, "sequence")
-        );
-        findings.broken(&raw.model.seq_length.place, seq_length, rule, "use shorter or fewer sequences");
+        refuse_activations(raw, batch, model, findings);
     }
+}
+
+/// Activations beyond counting, told at the size that they come from.
+fn refuse_activations(raw: &RawRun, batch: &BatchConfig, model: &ModelConfig, findings: &mut Findings) {
+    let num_layers = model.num_layers();
+    let micro_batches = counted(batch.num_micro_batches, "micro-batch");
+    if let ModelConfig::Timed(timed) = model {
+        let rule = format!("what {num_layers} layers save of {micro_batches} is more than 2^53 elements");
+        let place = &raw.model.activation_elements.place;
+        return findings.broken(place, timed.activation_elements, rule, "use a smaller one");
+    }
+    let rule = format!(
+        "what {num_layers} layers save of {micro_batches} x {} of that length is more than 2^53 elements",
+        counted(batch.micro_batch_size, "sequence")
+    );
+    let place = &raw.model.seq_length.place;
+    findings.broken(place, model.seq_length(), rule, "use shorter or fewer sequences");
 }
 
 /// Elements that one layer may save of a micro-batch, rounded up generously: 32 values of the layer's width for each

@@ -112,21 +112,16 @@ fn zero_3_needs_several_units_per_stage() {
         &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or give every stage at least 2 layers
-              per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
-              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage     4.4 KiB   8.8 KiB   22.1 KiB    8.8 KiB  44.2 KiB       13.3 KiB
-              ZeRO-1, pipeline 2 x data 2                                  8.8 KiB       0 B    8.8 KiB    8.8 KiB  26.5 KiB        8.8 KiB
-              ZeRO-2, pipeline 1 x data 4                                 17.1 KiB       0 B   20.8 KiB    8.6 KiB  46.5 KiB       25.7 KiB
+              per rank                                                           parameters  gathered  gradients  optimizer     total  sent per step
+              refused: ZeRO-3, pipeline 2 x data 2, stage 1, one unit per stage     4.1 KiB   8.3 KiB   20.7 KiB    8.3 KiB  41.4 KiB       12.4 KiB
+              ZeRO-1, pipeline 2 x data 2, stage 1                                  8.3 KiB       0 B    8.3 KiB    8.3 KiB  24.8 KiB        8.3 KiB
+              ZeRO-2, pipeline 1 x data 4                                          17.1 KiB       0 B   20.8 KiB    8.6 KiB  46.5 KiB       25.7 KiB
         "#]],
     );
     check(
         &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
         expect![[r#"
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 1 layer holds all 1 of stage 1): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; use `unit_layers` 0.5, or write "stage": 1
-              per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
-              refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    91.4 KiB  182.9 KiB  457.2 KiB  182.9 KiB  914.4 KiB      274.3 KiB
-              ZeRO-1, pipeline 2 x data 2                                182.9 KiB        0 B  182.9 KiB  182.9 KiB  548.6 KiB      182.9 KiB
-              ZeRO-3, pipeline 2 x data 2, units of half a layer          91.4 KiB   69.8 KiB  161.2 KiB  182.9 KiB  505.2 KiB      274.3 KiB
-              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  161.4 KiB  116.4 KiB  510.6 KiB      349.1 KiB
+            run.json:7:34: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.5 at rest, no fewer than the 3 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.5
         "#]],
     );
 }

@@ -34,6 +34,18 @@ fn activations_can_be_counted() {
     );
 }
 
+/// Those of the timed family are given, whatever the sequences are.
+#[test]
+fn given_activations_can_be_counted() {
+    let timed = r#"{"family": "timed", "num_layers": 4, "seq_length": 8, "parameters_per_layer": 16, "activation_elements": 4503599627370496, "forward_ms": 1}"#;
+    check(
+        &[("model", timed)],
+        expect![[r#"
+        run.json:2:117: `model.activation_elements` is 4503599627370496, but what 4 layers save of 1 micro-batch is more than 2^53 elements; use a smaller one
+    "#]],
+    );
+}
+
 #[test]
 fn grids_and_threads_have_an_end() {
     let changes =

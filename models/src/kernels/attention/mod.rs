@@ -53,10 +53,10 @@ impl AttentionShape {
     }
 
     /// Floating-point operations of [`forward()`], the masked half counted, as is usual where utilisation is reported
-    /// (arXiv:2204.02311, appendix B).
+    /// (arXiv:2204.02311, appendix B). Saturates.
     pub fn forward_flops(self) -> u64 {
-        let [pairs, tokens, size] = [self.num_pairs(), self.seq_length, self.head_size].map(|n| n as u64);
-        4 * pairs * tokens * tokens * size
+        let sizes = [self.num_sequences, self.num_heads, self.seq_length, self.seq_length, self.head_size];
+        sizes.into_iter().fold(4, |flops: u64, size| flops.saturating_mul(size as u64))
     }
 
     /// Two halves of the sequences, or of the heads where there is but one sequence, and where matrices are cut
