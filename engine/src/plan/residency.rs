@@ -5,7 +5,7 @@ use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{ResidencyConfig, Run};
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 /// The run with `auto` replaced by the largest number that fits `memory` on every rank, so that all follow one policy.
 ///
