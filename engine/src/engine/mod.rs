@@ -22,7 +22,7 @@ use crate::executor::{Event, StepInputs};
 use crate::memory::{self, Category, Ledger};
 use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::plan::Plan;
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///

@@ -16,7 +16,7 @@ use crate::data::BatchSource;
 use crate::executor::{Cause, Positions, Rank, RankFailure};
 use crate::memory::Ledger;
 use crate::plan::Plan;
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 /// What a rank says of a command, or of its own start.
 type Told = Result<Answer, Box<RankFailure>>;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero_models::layer::LossSum;
-use pipezero_partition::Purpose;
 use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch, PipelineRank, Unit};
 
 use super::activations::Activations;
@@ -22,7 +21,7 @@ use crate::comm::{Communicator, Counting, Group, Traffic};
 use crate::data::{BatchSource, DataError};
 use crate::memory::{Category, Ledger, Tagged};
 use crate::plan::Plan;
-use crate::shard::{Loan, StoreOptions, StoredUnit, UnitStore};
+use crate::shard::{Loan, Purpose, StoreOptions, StoredUnit, UnitStore};
 
 /// The groups that a rank talks in.
 #[derive(Debug)]

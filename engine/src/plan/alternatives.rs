@@ -12,7 +12,7 @@ use crate::config::{
     Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayersConfig, ZeroLevel,
 };
 use crate::memory::Bytes;
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 /// A change to the run file and what the fullest rank would need with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

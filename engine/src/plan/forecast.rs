@@ -13,7 +13,7 @@ use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
 use crate::config::{Precision, Run};
 use crate::memory::RankMemory;
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 /// What one rank will hold and send.
 #[derive(Clone, Debug, PartialEq, Serialize)]

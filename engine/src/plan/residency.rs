@@ -5,7 +5,7 @@ use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 impl Plan {
     /// The plan of a run whose residency is `auto`: the largest number that fits `memory` on every rank, so that all follow

@@ -5,7 +5,7 @@ use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protoco
 
 use super::Plan;
 use super::stages::PlannedStage;
-use pipezero_partition::Purpose;
+use crate::shard::Purpose;
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

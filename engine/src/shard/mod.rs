@@ -9,4 +9,5 @@ mod store;
 
 pub use layout::ShardLayout;
 pub(crate) use loan::Loan;
+pub(crate) use pipezero_partition::Purpose;
 pub(crate) use store::{GatheredCopy, StoreOptions, StoredUnit, UnitStore, Weights};
