@@ -47,10 +47,10 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     .assert_eq(traffic);
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        14                95.25 KiB   333.75 KiB
-        2                             12                82.38 KiB   333.75 KiB  <- this run
-        3                              6                41.19 KiB   346.62 KiB
-        all                            4                27.81 KiB   359.50 KiB
+        strict                        14                95.25 KiB   334.25 KiB
+        2                             12                82.38 KiB   334.25 KiB  <- this run
+        3                              6                41.19 KiB   347.12 KiB
+        all                            4                27.81 KiB   360.00 KiB
         each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(residencies);

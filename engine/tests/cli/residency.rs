@@ -22,28 +22,28 @@ fn every_residency_has_its_price() {
     // With U = 3 units and m = 2 micro-batches: 2 m U of them strict, c + 2 m (U - c) with c resident, U with all.
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        12                83.75 KiB   268.62 KiB
-        2                              6                42.75 KiB   268.62 KiB  <- this run
-        all                            3                21.38 KiB   279.38 KiB
+        strict                        12                83.75 KiB   269.12 KiB
+        2                              6                42.75 KiB   269.12 KiB  <- this run
+        all                            3                21.38 KiB   279.88 KiB
         each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(&residencies(&home, &[UNIFORM]));
     // The run's own number is in the table, however large it is.
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        12                83.75 KiB   268.62 KiB
-        2                              6                42.75 KiB   268.62 KiB
-        7                              3                21.38 KiB   279.38 KiB  <- this run
-        all                            3                21.38 KiB   279.38 KiB
+        strict                        12                83.75 KiB   269.12 KiB
+        2                              6                42.75 KiB   269.12 KiB
+        7                              3                21.38 KiB   279.88 KiB  <- this run
+        all                            3                21.38 KiB   279.88 KiB
         each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(&residencies(&home, &[UNIFORM, "zero_optimization.resident_units=7"]));
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        12                83.75 KiB   252.62 KiB       <- this run
-        1                              9                63.06 KiB   252.62 KiB
-        2                              6                40.31 KiB   266.50 KiB
-        all                            3                21.38 KiB   279.38 KiB  exceeds `memory`
+        strict                        12                83.75 KiB   253.12 KiB       <- this run
+        1                              9                63.06 KiB   253.12 KiB
+        2                              6                40.31 KiB   267.00 KiB
+        all                            3                21.38 KiB   279.88 KiB  exceeds `memory`
         each figure is of the rank that has most of it, in a step; these may be different ranks
     "#]]
     .assert_eq(&residencies(

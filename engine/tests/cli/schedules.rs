@@ -259,7 +259,7 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
         stderr[stderr.find("error: ").unwrap()..].to_owned()
     };
     expect![[r#"
-        error: ZeRO-3 with one unit per stage is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and `parallel.partition` "balanced" leaves pipeline rank 1 a single unit, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "unit_layers": 0.5, or "partition": "uniform"
+        error: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and `parallel.partition` "balanced" leaves pipeline rank 1 a single unit of layers, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "unit_layers": 0.5, or "partition": "uniform"
 
           per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
           refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   87.6 KiB   55.6 KiB  213.8 KiB      147.6 KiB
