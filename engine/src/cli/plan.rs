@@ -180,7 +180,7 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
             (false, false) => "",
         };
         table.row([
-            cost.resident_units.clone(),
+            cost.resident_units.to_string(),
             cost.num_gathers.to_string(),
             bytes(cost.gathered_bytes),
             bytes(cost.peak_bytes),

@@ -70,7 +70,7 @@ pub enum PlanError {
     /// No split fits `memory`.
     #[error(
         "no split into {} stages{} fits `memory`, which gives each rank {}: the nearest has {nearest:?} layers, and the rank of \
-         stage {stage} needs {}{}",
+         stage {stage} is estimated to need {}{}",
         nearest.len(),
         if *is_proven { "" } else { " that was tried" },
         Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0],

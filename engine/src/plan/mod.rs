@@ -114,7 +114,7 @@ impl Plan {
         let asked = run.clone();
         let planned = match run.zero.resident_units {
             ResidencyConfig::Auto => Self::with_what_fits(run, model.clone()),
-            _ => Self::planned(run, model.clone()),
+            _ => Self::planned_around(run, model.clone()),
         };
         let plan = planned.map_err(|error| alternatives::with_changes(error, &asked, &model))?;
         plan.refuse_lone_unit()?;
@@ -139,6 +139,37 @@ impl Plan {
             }
         }
         Self::planned_within(run, model, limit_bytes)
+    }
+
+    /// As [`Plan::planned`], and where a balanced split does not fit, or none is found, bounds around `memory` are tried.
+    ///
+    /// What a stage needs is estimated before there are programs, and the estimate errs to either side: a larger bound
+    /// may lead to a split that fits after all, a smaller one to a split that fits where the estimate was too low. The
+    /// first split whose program fits is taken; nobody has proved it the fastest.
+    fn planned_around(run: Run, model: Model) -> Result<Self, PlanError> {
+        let planned = Self::planned(run.clone(), model.clone());
+        let is_bound = run.parallel.partition == PartitionConfig::Balanced && run.parallel.num_stages() > 1;
+        let Some(limit_bytes) = run.memory_bytes.filter(|_| is_bound) else { return planned };
+        let fits = |plan: &Self| plan.needs().rank_bytes <= limit_bytes;
+        let is_settled = match &planned {
+            Ok(plan) => fits(plan),
+            Err(error) => !matches!(error, PlanError::StageMemory { .. }),
+        };
+        if is_settled {
+            return planned;
+        }
+        // In 32nds of the limit, the nearest first.
+        for part in [33, 31, 34, 30, 36, 28, 40, 24, 48, 64] {
+            let bound_bytes = u128::from(limit_bytes) * part / 32;
+            let bound_bytes = u64::try_from(bound_bytes).unwrap_or(u64::MAX);
+            if let Ok(mut plan) = Self::planned_within(run.clone(), model.clone(), Some(bound_bytes))
+                && fits(&plan)
+            {
+                plan.is_split_proven = false;
+                return Ok(plan);
+            }
+        }
+        planned
     }
 
     /// The plan of a run whose balanced split is bound by this memory of a rank.

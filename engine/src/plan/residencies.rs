@@ -4,7 +4,7 @@
 
 use pipezero_partition::LayerRole;
 use pipezero_schedule::PipelineRank;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Plan, PlanError, RankForecast};
 use crate::config::{ResidencyConfig, ZeroLevel};
@@ -14,7 +14,8 @@ use crate::config::{ResidencyConfig, ZeroLevel};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResidencyCost {
     /// `strict`, a number of units, or `all`.
-    pub resident_units: String,
+    #[serde(serialize_with = "as_written")]
+    pub resident_units: ResidencyConfig,
     /// All-gathers of a step, on the rank with the most: not always the one that sends most, nor the fullest.
     pub num_gathers: u64,
     /// Bytes that a rank sends in all-gathers of a step, on the rank that sends most.
@@ -23,6 +24,14 @@ pub struct ResidencyCost {
     pub peak_bytes: u64,
     /// Whether it is the run's own.
     pub is_chosen: bool,
+}
+
+/// As the run file has it: a number is a number.
+fn as_written<S: Serializer>(residency: &ResidencyConfig, serializer: S) -> Result<S::Ok, S::Error> {
+    match residency {
+        ResidencyConfig::Units(units) => units.serialize(serializer),
+        word => serializer.collect_str(word),
+    }
 }
 
 /// Most numbers in a table of residencies: beyond, some are left out evenly.
@@ -60,7 +69,7 @@ impl Plan {
         let forecast = self.with_residency(resident_units)?.forecast();
         let most = |of: fn(&RankForecast) -> u64| forecast.iter().map(of).max().unwrap_or(0);
         Ok(ResidencyCost {
-            resident_units: resident_units.to_string(),
+            resident_units,
             num_gathers: most(|rank| rank.traffic.all_gather.count),
             gathered_bytes: most(|rank| rank.traffic.all_gather.bytes),
             peak_bytes: most(|rank| rank.memory.peak),

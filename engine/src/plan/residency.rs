@@ -25,7 +25,7 @@ impl Plan {
         let limit_bytes = run.memory_bytes.ok_or(PlanError::NoMemoryGiven)?;
         let least = 1 + run.zero.prefetch_units;
         run.zero.resident_units = ResidencyConfig::Units(least);
-        let mut plan = Self::planned(run, model)?;
+        let mut plan = Self::planned_around(run, model)?;
         plan.is_residency_auto = true;
         if plan.needs().rank_bytes > limit_bytes {
             return Err(plan.rank_does_not_fit(limit_bytes));

@@ -423,14 +423,14 @@ fn sizes_beyond_every_machine_are_errors() {
         &[("\"num_layers\": 4", "\"num_layers\": 1000000000")],
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x `model.num_layers` is 1000000000, but with 2 micro-batches that is more than 4194304 forwards of a layer in a step, too many for a program
+              x `model.num_layers` is 1000000000, but a model has at most 131072, so that a plan takes seconds
                ,-[run.json:4:19]
              3 |     "family": "gpt2",
              4 |     "num_layers": 1000000000,
                :                   ^^^^^^^^^^
              5 |     "hidden_size": 16,
                `----
-              help: use fewer of either
+              help: use fewer
         "#]],
     );
     refused(
@@ -473,6 +473,6 @@ fn sizes_beyond_this_machine_are_refused_with_their_numbers() {
     let (needed, available) = error.split_once(", but ").unwrap();
     expect!["error: the run needs 24.00 PiB of memory (ranks: 4)"].assert_eq(needed);
     let (_, repair) = available.split_once(" is available").unwrap();
-    expect![" on this host or to its control group; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
+    expect![" on this host or to its control group; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
     assert!(!home.path("out").exists());
 }

@@ -52,7 +52,7 @@ fn where_nothing_suffices_the_model_is_too_large() {
     refused(
         &["parallel.partition=uniform", "memory=1KiB"],
         expect![[r#"
-            error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 1.00 KiB; schedule, residency, units, recomputation and micro-batches cannot make it fit: use a smaller model or sequence, or more ranks
+            error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 1.00 KiB; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it fit: use a smaller model or sequence, or more ranks
         "#]],
     );
 }
@@ -62,7 +62,7 @@ fn a_split_that_fits_nowhere_names_the_stage_and_the_nearest_one() {
     refused(
         &["memory=250000"],
         expect![[r#"
-            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 needs 269.12 KiB; any one of these makes it fit:
+            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 is estimated to need 269.12 KiB; any one of these makes it fit:
               "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
               "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
         "#]],
@@ -79,7 +79,7 @@ fn auto_that_cannot_hold_the_units_in_use_is_told_the_same() {
     refused(
         &[auto, "memory=250000"],
         expect![[r#"
-            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 needs 269.12 KiB; any one of these makes it fit:
+            error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 is estimated to need 269.12 KiB; any one of these makes it fit:
               "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
               "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
         "#]],

@@ -96,7 +96,9 @@ proptest! {
         num_layers in 1_usize..3,
         num_heads in 1_usize..5,
         head_size in 1_usize..12,
-        vocab_size in 2_usize..60,
+        // Of two or three words, targets that are as many of each leave of a gradient only a difference of nearly equal
+        // sums, of which a relative error says nothing. Two words are among the edges above.
+        vocab_size in 8_usize..60,
         num_sequences in 1_usize..4,
         seq_length in 1_usize..20,
         masked in 0_usize..6,

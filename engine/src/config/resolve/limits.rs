@@ -13,6 +13,9 @@ use super::rules::{MAX_COUNT, micro_batch_fits};
 /// Forwards of a step on one data rank, layers x micro-batches; each becomes a dozen instructions of the program.
 const MAX_FORWARDS: f64 = 4_194_304.0;
 
+/// Layers of the model; a plan looks at each many times over.
+const MAX_LAYERS: usize = 131_072;
+
 /// Ranks of the whole grid; each has a row in the forecast.
 const MAX_RANKS: usize = 65_536;
 
@@ -35,6 +38,11 @@ pub(super) fn check(
     }
     let (Some(batch), Some(model)) = (batch, model) else { return };
     let num_layers = model.num_layers();
+    if num_layers > MAX_LAYERS {
+        let rule = format!("a model has at most {MAX_LAYERS}, so that a plan takes seconds");
+        findings.broken(&raw.model.num_layers.place, num_layers, rule, "use fewer");
+        return;
+    }
     let forwards = num_layers as f64 * batch.num_micro_batches as f64;
     if forwards > MAX_FORWARDS {
         let rule = format!(

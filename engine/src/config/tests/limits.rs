@@ -12,7 +12,7 @@ fn a_program_has_an_end() {
     check(
         &[("model", deep)],
         expect![[r#"
-            run.json:2:45: `model.num_layers` is 1000000000, but with 1 micro-batch that is more than 4194304 forwards of a layer in a step, too many for a program; use fewer of either
+            run.json:2:45: `model.num_layers` is 1000000000, but a model has at most 131072, so that a plan takes seconds; use fewer
         "#]],
     );
     let changes = [("train_batch_size", "4000000"), ("gradient_accumulation_steps", "4000000")];
