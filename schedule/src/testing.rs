@@ -4,6 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
+use crate::closed_form::{
+    StageTimes, bfs_makespan, eager_1f1b_makespan, gpipe_makespan, interleaved_makespan, one_f_one_b_makespan,
+};
 use crate::generate::{bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
 use crate::id::Stage;
 use crate::lower::lower;
@@ -97,6 +100,32 @@ pub(crate) fn all_programs(
             })
         })
     })
+}
+
+/// Asserts that whatever plays an order takes what the closed forms say: all small sizes, with several times of which none
+/// divides another, and hops on both sides of each range.
+pub(crate) fn assert_makespans_are_closed_forms(makespan: impl Fn(&ComputeOrder, StageTimes) -> u64) {
+    let all_times = [(3, 5), (5, 3), (4, 4), (2, 9)]
+        .into_iter()
+        .flat_map(|(f, b)| (0..=6).map(move |c| StageTimes { forward: f, backward: b, hop: c }));
+    let mut num_held = [0; 5];
+    for (times, p, m) in all_times.flat_map(|of| (1..=5).flat_map(move |p| (1..=12).map(move |m| (of, p, m))))
+    {
+        let mut hold = |schedule: usize, form: Option<u64>, order: ComputeOrder| {
+            if let Some(form) = form {
+                assert_eq!(makespan(&order, times), form, "schedule {schedule}, p {p}, m {m}, {times:?}");
+                num_held[schedule] += 1;
+            }
+        };
+        hold(0, gpipe_makespan(p, m, times), gpipe(p, m).unwrap());
+        hold(1, one_f_one_b_makespan(p, m, times), one_f_one_b(p, m).unwrap());
+        hold(2, eager_1f1b_makespan(p, m, times), eager_1f1b(p, m).unwrap());
+        for v in 2..=4 {
+            hold(3, interleaved_makespan(p, v, m, times), interleaved(p, v, m, p).unwrap());
+            hold(4, bfs_makespan(p, v, m, times), bfs(p, v, m).unwrap());
+        }
+    }
+    assert!(num_held.iter().all(|&num_held| num_held > 300), "{num_held:?}");
 }
 
 /// Knuth's MMIX linear congruential generator: the same numbers on every machine.

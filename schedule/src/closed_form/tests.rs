@@ -7,6 +7,7 @@ use std::vec::Vec;
 use super::*;
 use crate::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::testing::assert_makespans_are_closed_forms;
 
 /// When the last action ends, by playing the order: an action starts when its rank is free and its operands are there,
 /// a hop after they were made where that is another rank.
@@ -56,29 +57,9 @@ fn times(forward: u64, backward: u64, hop: u64) -> StageTimes {
     StageTimes { forward, backward, hop }
 }
 
-/// All small sizes, with several times of which none divides another, and hops on both sides of each range.
 #[test]
 fn makespans_are_what_playing_the_orders_gives() {
-    let all_times =
-        [(3, 5), (5, 3), (4, 4), (2, 9)].into_iter().flat_map(|(f, b)| (0..=6).map(move |c| times(f, b, c)));
-    let mut num_held = [0; 5];
-    for (times, p, m) in all_times.flat_map(|of| (1..=5).flat_map(move |p| (1..=12).map(move |m| (of, p, m))))
-    {
-        let mut hold = |schedule: usize, form: Option<u64>, order: ComputeOrder| {
-            if let Some(form) = form {
-                assert_eq!(makespan(&order, times), form, "schedule {schedule}, p {p}, m {m}, {times:?}");
-                num_held[schedule] += 1;
-            }
-        };
-        hold(0, gpipe_makespan(p, m, times), gpipe(p, m).unwrap());
-        hold(1, one_f_one_b_makespan(p, m, times), one_f_one_b(p, m).unwrap());
-        hold(2, eager_1f1b_makespan(p, m, times), eager_1f1b(p, m).unwrap());
-        for v in 2..=4 {
-            hold(3, interleaved_makespan(p, v, m, times), interleaved(p, v, m, p).unwrap());
-            hold(4, bfs_makespan(p, v, m, times), bfs(p, v, m).unwrap());
-        }
-    }
-    assert!(num_held.iter().all(|&num_held| num_held > 300), "{num_held:?}");
+    assert_makespans_are_closed_forms(makespan);
 }
 
 /// p = 4, m = 8, T_F = 1, T_B = 2 for a whole rank, in `v`-ths.

@@ -4,15 +4,13 @@ use std::vec::Vec;
 
 use super::*;
 use crate::check::CheckedProgram;
-use crate::closed_form::{
-    StageTimes, bfs_makespan, eager_1f1b_makespan, gpipe_makespan, interleaved_makespan, one_f_one_b_makespan,
-};
-use crate::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b};
+use crate::closed_form::StageTimes;
+use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::order::ComputeOrder;
-use crate::testing::{resident, units};
+use crate::testing::{assert_makespans_are_closed_forms, resident, units};
 
 fn program(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> CheckedProgram {
     let units = units(order.placement.num_stages() as u32, per_stage, false);
@@ -29,27 +27,7 @@ fn makespan(order: &ComputeOrder, times: StageTimes) -> u64 {
 
 #[test]
 fn closed_forms_hold_exactly() {
-    let all_times = [(3, 5), (5, 3), (4, 4), (2, 9)]
-        .into_iter()
-        .flat_map(|(forward, backward)| (0..=6).map(move |hop| StageTimes { forward, backward, hop }));
-    let mut num_held = [0; 5];
-    for (times, p, m) in all_times.flat_map(|of| (1..=5).flat_map(move |p| (1..=12).map(move |m| (of, p, m))))
-    {
-        let mut hold = |schedule: usize, form: Option<u64>, order: ComputeOrder| {
-            if let Some(form) = form {
-                assert_eq!(makespan(&order, times), form, "schedule {schedule}, p {p}, m {m}, {times:?}");
-                num_held[schedule] += 1;
-            }
-        };
-        hold(0, gpipe_makespan(p, m, times), gpipe(p, m).unwrap());
-        hold(1, one_f_one_b_makespan(p, m, times), one_f_one_b(p, m).unwrap());
-        hold(2, eager_1f1b_makespan(p, m, times), eager_1f1b(p, m).unwrap());
-        for v in 2..=4 {
-            hold(3, interleaved_makespan(p, v, m, times), interleaved(p, v, m, p).unwrap());
-            hold(4, bfs_makespan(p, v, m, times), bfs(p, v, m).unwrap());
-        }
-    }
-    assert!(num_held.iter().all(|&num_held| num_held > 300), "{num_held:?}");
+    assert_makespans_are_closed_forms(makespan);
 }
 
 #[test]
