@@ -8,8 +8,11 @@ use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::protocol::weight_gradient;
 
-/// The row with a reduction after every `B` or `W`, or after each unit's last one: as soon as nothing more urgent is
-/// issued at the same moment.
+/// The row with a reduction for every `B` or `W`, or for each unit's last one: issued with the rank's next backward work.
+///
+/// A gradient buffer is needed again by the second backward after the one that filled it, so a reduction has the whole
+/// time of the backward between them. Issued any sooner it would run beside the forwards that come first where a
+/// pipeline turns from backwards to forwards; and those have only time for their gathers where both share a link.
 pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -> Vec<Instruction> {
     let mut last = vec![None; chain.num_units()];
     for (index, &instruction) in row.iter().enumerate() {
@@ -20,7 +23,7 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -
     let mut reduced = Vec::with_capacity(2 * row.len());
     let mut to_reduce = None;
     for (index, &instruction) in row.iter().enumerate() {
-        if !is_more_urgent(instruction) {
+        if is_backward_work(instruction) {
             reduced.extend(to_reduce.take());
         }
         if let Some((unit, micro_batch)) = weight_gradient(instruction) {
@@ -37,11 +40,13 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -
     reduced
 }
 
-/// Whether an instruction goes before a reduction that could be issued with it: another rank waits for a send, and the
-/// next compute for a gather, which would come second where both share a link. Nothing waits for a reduction as soon.
-fn is_more_urgent(instruction: Instruction) -> bool {
+/// Whether an instruction is work of a backward; its gathers are issued before it.
+fn is_backward_work(instruction: Instruction) -> bool {
     matches!(
         instruction,
-        Instruction::Send { .. } | Instruction::Reshard { .. } | Instruction::Unshard { .. }
+        Instruction::Recompute { .. }
+            | Instruction::Backward { .. }
+            | Instruction::BackwardInput { .. }
+            | Instruction::BackwardWeight { .. }
     )
 }
