@@ -120,7 +120,7 @@ fn sends_follow_their_compute_and_reductions_go_with_the_next_backward() {
             let last = row[..index].iter().rfind(|of| is_backward(of));
             assert_eq!(last, Some(&Instruction::Backward { unit, micro_batch }));
             // Directly before the next backward, whose gathers have gone first; or there is none.
-            let has_next = row[index..].iter().any(|of| is_backward(of));
+            let has_next = row[index..].iter().any(is_backward);
             assert_eq!(is_backward(&row[index + 1]), has_next);
             num_with_a_backward += usize::from(has_next);
         }
