@@ -34,6 +34,7 @@ mod costs;
 mod play;
 mod study;
 mod timeline;
+pub mod world;
 
 pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
