@@ -37,6 +37,7 @@ mod memory;
 mod play;
 mod study;
 mod timeline;
+pub mod world;
 
 pub use activity::Activity;
 pub use bubble::Bubble;
