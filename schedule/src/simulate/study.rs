@@ -81,7 +81,7 @@ pub fn study(order: &ComputeOrder, times: RankTimes) -> Result<Study, CostsError
     let fits = |of: u128| u64::try_from(of).map_err(|_| too_long(of));
     fits(backward)?;
     let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
-    let hop = Passage { occupied: 0, latency: fits(latency)? };
+    let hop = Passage::of_link(0, fits(latency)?);
     let timeline = simulate(&program, &Costs::uniform(&program, unit, hop))?;
     Ok(Study {
         parts,
