@@ -27,6 +27,7 @@
 pub mod cli;
 pub mod comm;
 pub mod config;
+pub mod costs;
 pub mod data;
 pub mod engine;
 mod executor;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
 
-use super::simulate::SimulateError;
+use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
+use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
@@ -73,7 +74,17 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
+other!(
+    CostsError,
+    CostsFileError,
+    NotWritten,
+    PlanError,
+    EngineError,
+    TrainingError,
+    RunDirError,
+    DataError,
+    NothingLearnt
+);
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
