@@ -36,6 +36,7 @@ pub mod optimizer;
 pub mod plan;
 mod shard;
 mod topology;
+pub mod trace;
 pub mod training;
 
 pub use engine::Engine;

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
+use pipezero_schedule::simulate::CostsError;
 
 use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
+use crate::trace::{TraceError, TracedStepsError};
 use crate::training::{RunDirError, TrainingError};
 
 /// Why a command failed.
@@ -73,10 +75,16 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
+other!(PlanError, EngineError, TrainingError, RunDirError, DataError, TraceError, CostsError, NothingLearnt);
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
+        Self::Arguments(Box::new(error))
+    }
+}
+
+impl From<TracedStepsError> for Failure {
+    fn from(error: TracedStepsError) -> Self {
         Self::Arguments(Box::new(error))
     }
 }
