@@ -7,6 +7,7 @@ use miette::GraphicalReportHandler;
 
 use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
+use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
@@ -73,7 +74,16 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
+other!(
+    CostsError,
+    CostsFileError,
+    PlanError,
+    EngineError,
+    TrainingError,
+    RunDirError,
+    DataError,
+    NothingLearnt
+);
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
