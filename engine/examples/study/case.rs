@@ -93,7 +93,11 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
             virtual_stages: 1,
             partition: PartitionConfig::Uniform,
         },
-        batch: BatchConfig { train_batch_size: num_micro_batches * data, micro_batch_size: 1, num_micro_batches },
+        batch: BatchConfig {
+            train_batch_size: num_micro_batches * data,
+            micro_batch_size: 1,
+            num_micro_batches,
+        },
         zero,
         optimizer: OptimizerConfig::AdamW {
             lr: 1e-4,

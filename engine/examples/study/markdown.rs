@@ -37,8 +37,12 @@ pub(crate) fn gb(bytes: u64) -> String {
 
 /// A share in percent; what is none is empty, so that a reader sees what is there.
 pub(crate) fn percent(share: f64) -> String {
-    match format!("{:.1}", 100.0 * share) {
-        none if none == "0.0" || none == "-0.0" => String::new(),
-        some => some,
-    }
+    let written = signed_percent(share);
+    if written == "0.0" { String::new() } else { written }
+}
+
+/// A difference in percent, without a sign where it is none.
+pub(crate) fn signed_percent(share: f64) -> String {
+    let written = format!("{:.1}", 100.0 * share);
+    if written == "-0.0" { "0.0".to_owned() } else { written }
 }

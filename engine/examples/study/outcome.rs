@@ -87,9 +87,8 @@ pub(crate) fn step(plan: &Plan, placed: Placed) -> Result<Step, Box<dyn Error>> 
 
 pub(crate) fn timing(step: &Step) -> Timing {
     let all = step.makespan_ns as f64 * step.ranks.len() as f64;
-    let share = |of: fn(&Bubble) -> u64| {
-        step.ranks.iter().map(|rank| of(&rank.bubble)).sum::<u64>() as f64 / all
-    };
+    let share =
+        |of: fn(&Bubble) -> u64| step.ranks.iter().map(|rank| of(&rank.bubble)).sum::<u64>() as f64 / all;
     Timing {
         step_s: step.step_s(),
         tokens_per_s: step.tokens_per_s(),

@@ -37,6 +37,8 @@ pub(crate) fn table() -> Result<Table, Box<dyn Error>> {
         "peak, GiB",
         "nodes of 8, s",
         "far, s",
+        "reduced last: peak, GiB",
+        "far, s",
     ]);
     for (name, virtual_stages, schedule) in schedules() {
         let changed = |variant: &Variant| {
@@ -46,7 +48,8 @@ pub(crate) fn table() -> Result<Table, Box<dyn Error>> {
         };
         let [_, peak, near, far] = figures(changed(&variant::ZERO_1))?;
         let [gathers, peak_3, near_3, far_3] = figures(changed(&variant::RESIDENT))?;
-        table.push([name.to_owned(), peak, near, far, gathers, peak_3, near_3, far_3]);
+        let [_, peak_last, _, far_last] = figures(changed(&variant::REDUCE_LAST))?;
+        table.push([name.to_owned(), peak, near, far, gathers, peak_3, near_3, far_3, peak_last, far_last]);
     }
     Ok(table)
 }

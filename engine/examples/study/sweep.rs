@@ -6,9 +6,8 @@ use pipezero::config::Checkpointing;
 use pipezero::plan::Plan;
 
 use crate::case::{DATA_DEGREES, Placed, SEQ_LENGTH};
-use crate::markdown::Table;
+use crate::markdown::{Table, signed_percent};
 use crate::outcome;
-use crate::tables::grid_name;
 use crate::variant::{self, Variant};
 
 /// Sequences of a micro-batch.
@@ -29,9 +28,9 @@ pub(crate) fn sweep() -> Result<Table, Box<dyn Error>> {
         let zero_1 = of(&variant::ZERO_1)?;
         for variant in VARIANTS {
             let longer = of(&variant)?.into_iter().zip(&zero_1);
-            let mut cells = longer.map(|(step, least)| format!("{:.1}", 100.0 * (step / least - 1.0)));
+            let mut cells = longer.map(|(step, least)| signed_percent(step / least - 1.0));
             let [a, b, c, d, e] = SEQUENCES.map(|_| cells.next().unwrap_or_default());
-            table.push([format!("{}, {}", grid_name(data), variant.name), a, b, c, d, e]);
+            table.push([format!("{data} DP, {}", variant.name), a, b, c, d, e]);
         }
     }
     Ok(table)

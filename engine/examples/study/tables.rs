@@ -18,10 +18,10 @@ use crate::variant::{self, Variant};
 pub(crate) struct Row {
     pub(crate) variant: Variant,
     pub(crate) plan: Plan,
-    needs: Needs,
+    pub(crate) needs: Needs,
     /// By [`Placed::ALL`].
-    steps: Vec<Step>,
-    timings: Vec<Timing>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) timings: Vec<Timing>,
 }
 
 /// The rows of one grid.
@@ -36,10 +36,10 @@ impl GridRows {
         Ok(Self { data, rows: rows.collect::<Result<_, _>>()? })
     }
 
-    /// The row that the others are held against.
-    fn zero_1(&self) -> &Row {
-        let is_zero_1 = |row: &&Row| row.variant.name == variant::ZERO_1.name;
-        self.rows.iter().find(is_zero_1).expect("ZeRO-1 with a pipeline is among the variants")
+    /// The row of a variant.
+    pub(crate) fn row(&self, name: &str) -> &Row {
+        let row = self.rows.iter().find(|row| row.variant.name == name);
+        row.expect("every variant has a row")
     }
 }
 
@@ -95,11 +95,11 @@ pub(crate) fn placed_name(placed: Placed) -> &'static str {
 fn summary(grids: &[GridRows]) -> Table {
     let mut table = Table::new([
         "",
-        "2 x 4: peak, GiB",
-        "near, s",
+        "2 DP x 4 PP: peak, GiB",
+        "nodes of 8, s",
         "far, s",
-        "8 x 4: peak, GiB",
-        "near, s",
+        "8 DP x 4 PP: peak, GiB",
+        "nodes of 8, s",
         "far, s",
     ]);
     let of_grid = |row: &Row| {
@@ -151,10 +151,10 @@ fn traffic(grids: &[GridRows]) -> Table {
         "GB sent",
         "gathers",
         "reductions",
-        "2 x 4: gathered",
+        "2 DP x 4 PP: gathered",
         "reduced",
         "to stages",
-        "8 x 4: gathered",
+        "8 DP x 4 PP: gathered",
         "reduced",
         "to stages",
     ]);
@@ -248,13 +248,13 @@ fn tensor_parallel_lines(grids: &[GridRows]) -> Table {
         "GPUs",
         "all-reduced, GB sent",
         "weights, gradients, optimizer, GiB",
-        "near: step, s",
+        "nodes of 8: step, s",
         "exposed, %",
         "far: step, s",
         "exposed, %",
     ]);
     for grid in grids {
-        let zero_1 = grid.zero_1();
+        let zero_1 = grid.row(variant::ZERO_1.name);
         let of = |index: usize| tensor_parallel(&zero_1.plan, &zero_1.steps[index], Placed::ALL[index]);
         let (near, far) = (of(0), of(1));
         table.push([

@@ -76,11 +76,8 @@ impl Rates {
         let (forward, gather) = self.times(tokens);
         let reduce = if phase == Phase::Forward { 0 } else { 2 * gather };
         let unit = UnitCosts::of_compute(forward, forward, forward);
-        let over_links = UnitCosts {
-            gather: Passage::of_link(gather, 0),
-            reduce: Passage::of_link(reduce, 0),
-            ..unit
-        };
+        let over_links =
+            UnitCosts { gather: Passage::of_link(gather, 0), reduce: Passage::of_link(reduce, 0), ..unit };
         let makespan = |unit| {
             let costs = Costs::uniform(program, unit, Passage::default());
             let costs = Costs { links: Links::SharedByCollectives, ..costs };
@@ -96,7 +93,8 @@ impl Phase {
         let order = self.order()?;
         let stages = (0..PIPELINE as u32).flat_map(|stage| [Stage(stage); UNITS_PER_STAGE as usize]);
         let recomputes = self == Self::Recomputed;
-        let units: Vec<_> = stages.map(|stage| UnitFacts { recomputes, ..UnitFacts::new(stage, 1) }).collect();
+        let units: Vec<_> =
+            stages.map(|stage| UnitFacts { recomputes, ..UnitFacts::new(stage, 1) }).collect();
         let options = LowerOptions::zero_3(Residency::Strict, 1);
         Ok(CheckedProgram::new(lower(&order, &units, &options)?)?)
     }

@@ -9,8 +9,19 @@ use crate::case::{self, PIPELINE};
 pub(crate) struct Variant {
     /// Its name in tables.
     pub(crate) name: &'static str,
-    has_pipeline: bool,
+    shape: Shape,
     zero: ZeroConfig,
+}
+
+/// Where the micro-batches of a step go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// 8 through 4 pipeline ranks.
+    Pipeline,
+    /// 2 on each of four times as many data ranks.
+    DataRanks,
+    /// The same as one micro-batch of two sequences.
+    OneMicroBatch,
 }
 
 const fn zero(level: ZeroLevel, unit_layers: usize, reduce: ReductionPolicy) -> ZeroConfig {
@@ -34,11 +45,11 @@ const fn zero_3(unit_layers: usize, resident_units: ResidencyConfig, prefetch_un
 }
 
 const fn with_pipeline(name: &'static str, zero: ZeroConfig) -> Variant {
-    Variant { name, has_pipeline: true, zero }
+    Variant { name, shape: Shape::Pipeline, zero }
 }
 
 const fn without_pipeline(name: &'static str, zero: ZeroConfig) -> Variant {
-    Variant { name, has_pipeline: false, zero }
+    Variant { name, shape: Shape::DataRanks, zero }
 }
 
 use ReductionPolicy::{Every, Last};
@@ -61,15 +72,24 @@ pub(crate) const REDUCE_LAST: Variant = with_pipeline(
     ZeroConfig { reduce: Last, ..zero_3(4, Units(2), 1) },
 );
 /// What the run file does by default.
-pub(crate) const UNITS_OF_ONE: Variant =
-    with_pipeline("ZeRO-3 + PP, units of 1, resident 2, prefetch 1", zero_3(1, Units(2), 1));
+pub(crate) const UNITS_OF_ONE: Variant = with_pipeline("ZeRO-3 + PP, units of 1", zero_3(1, Units(2), 1));
 
-/// All of them, in the order of the tables. Units have 4 layers where a name does not say otherwise.
-pub(crate) const ALL: [Variant; 13] = [
-    without_pipeline("ZeRO-2, no pipeline, units of 1", zero(ZeroLevel::Zero2, 1, Every)),
-    without_pipeline("ZeRO-3, no pipeline, units of 1, resident 2, prefetch 1", zero_3(1, Units(2), 1)),
+/// ZeRO-3 alone, as the run file has it by default.
+pub(crate) const WITHOUT_PIPELINE: Variant = without_pipeline("ZeRO-3, no pipeline", zero_3(1, Units(2), 1));
+
+/// All of them, in the order of the tables. Without a pipeline units have 1 layer, else 4 where a name does not say otherwise;
+/// units of 1 are gathered one use ahead, 2 of them resident.
+pub(crate) const ALL: [Variant; 15] = [
+    without_pipeline("ZeRO-2, no pipeline", zero(ZeroLevel::Zero2, 1, Every)),
+    WITHOUT_PIPELINE,
+    Variant {
+        name: "ZeRO-3, no pipeline, 1 micro-batch of 2 sequences",
+        shape: Shape::OneMicroBatch,
+        ..WITHOUT_PIPELINE
+    },
     ZERO_1,
     ZERO_2,
+    with_pipeline("ZeRO-2 + PP (refused), units of 1", zero(ZeroLevel::Zero2, 1, Every)),
     STRICT,
     PREFETCH,
     with_pipeline("ZeRO-3 + PP, resident 1", zero_3(4, Units(1), 0)),
@@ -81,13 +101,21 @@ pub(crate) const ALL: [Variant; 13] = [
         ZeroConfig { reduce: Last, ..zero_3(4, All, 1) },
     ),
     UNITS_OF_ONE,
-    with_pipeline("ZeRO-3 + PP, units of 1, resident 6, prefetch 1", zero_3(1, Units(6), 1)),
+    with_pipeline("ZeRO-3 + PP, units of 1, resident 6", zero_3(1, Units(6), 1)),
 ];
 
 impl Variant {
-    /// The run on as many ranks as the grid with this data degree has.
+    /// The run on as many ranks as the grid with this data degree has, and as many sequences.
     pub(crate) fn run(&self, data: usize) -> Run {
-        let (pipeline, data) = if self.has_pipeline { (PIPELINE, data) } else { (1, PIPELINE * data) };
-        case::run(pipeline, data, self.zero)
+        match self.shape {
+            Shape::Pipeline => case::run(PIPELINE, data, self.zero),
+            Shape::DataRanks => case::run(1, PIPELINE * data, self.zero),
+            Shape::OneMicroBatch => {
+                let mut run = case::run(1, PIPELINE * data, self.zero);
+                run.batch.micro_batch_size *= run.batch.num_micro_batches;
+                run.batch.num_micro_batches = 1;
+                run
+            }
+        }
     }
 }

@@ -255,26 +255,46 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         assert!(error.starts_with("error: costs.json:12:"), "{time}: {error}");
     }
     costs(&COSTS.replace("\"micro_batch_size\": 2", "\"micro_batch_size\": 1"));
-    refuses(&home, &arguments, 1, expect![[r#"
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         error: the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
-    "#]]);
+    "#]],
+    );
     costs(COSTS);
-    refuses(&home, &["run.json", "--costs", "costs.json"], 1, expect![[r#"
+    refuses(
+        &home,
+        &["run.json", "--costs", "costs.json"],
+        1,
+        expect![[r#"
         run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
         error: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
-    "#]]);
+    "#]],
+    );
     costs(&COSTS.replace("\"h.*\"", "\"h.*.attn\""));
-    refuses(&home, &arguments, 1, expect![[r#"
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         error: the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
-    "#]]);
+    "#]],
+    );
     costs(&COSTS.replace("gradient_norm\", \"ranks\": 4", "gradient_norm\", \"ranks\": 1"));
-    refuses(&home, &arguments, 1, expect![[r#"
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         error: the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`
-    "#]]);
+    "#]],
+    );
 }
