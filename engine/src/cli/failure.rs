@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
 
-use super::simulate::SimulateError;
+use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
 use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
@@ -77,6 +77,7 @@ macro_rules! other {
 other!(
     CostsError,
     CostsFileError,
+    NotWritten,
     PlanError,
     EngineError,
     TrainingError,

@@ -142,6 +142,30 @@ fn assumptions_are_told() {
     assert_eq!(json(&home, &arguments)["assumptions"].as_array().unwrap().len(), 1);
 }
 
+/// A trace is JSON with a process for each pipeline rank, and goes where it is told.
+#[test]
+fn a_step_becomes_a_trace() {
+    let home = Home::new();
+    let arguments = ["simulate", "run.json", "--device", "h100", "--format", "chrome"];
+    let trace = home.run(&arguments).success();
+    let events = serde_json::from_str::<Value>(&trace).unwrap()["traceEvents"].take();
+    let is_process = |event: &&Value| event["name"] == "process_name";
+    let names: Vec<Value> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_process)
+        .map(|event| event["args"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["predicted rank 0", "predicted rank 1"]);
+    let printed = home.run(&with(&arguments, &["--out", "step.json"]));
+    assert_eq!(printed.stderr.lines().last(), Some("wrote step.json"));
+    assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
+    // A file that is there is somebody's.
+    let error = home.run(&with(&arguments, &["--out", "run.json"])).failure(1);
+    expect!["error: cannot write run.json: File exists (os error 17); name a file that is not there yet with --out"].assert_eq(error.lines().last().unwrap());
+}
+
 #[track_caller]
 fn refuses(home: &Home, arguments: &[&str], status: i32, expected: Expect) {
     home.refuses(&with(&["simulate"], arguments), status, expected);
@@ -198,6 +222,11 @@ fn arguments_that_do_not_go_together_are_errors() {
         error: --micro-batches is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file
     "#]],
     );
+    let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
+    let schedule = ["--schedule", "1f1b", "--ranks", "2", "--micro-batches", "2", "--format", "chrome"];
+    refuses(&home, &with(&schedule, &times), 2, expect![[r#"
+        error: --format chrome is of a run, and --schedule is a schedule by itself: name a run file in its place
+    "#]]);
     refuses(
         &home,
         &["--costs", "costs.json"],
