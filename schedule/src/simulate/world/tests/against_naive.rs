@@ -6,6 +6,7 @@ use std::vec::Vec;
 use super::draw::Draw;
 use super::naive::Naive;
 use crate::id::PipelineRank;
+use crate::simulate::critical_path;
 use crate::simulate::world::{self, Ratio, Sharing, World, WorldTimeline};
 
 /// `[rank]`: spans, and when the row had ended.
@@ -32,6 +33,9 @@ fn small_worlds_take_what_they_take_tick_by_tick() {
                 let (busy, bubble) = (timeline.busy(&program, rank), timeline.bubble(&program, rank));
                 assert_eq!(busy + bubble.total(), timeline.makespan(), "seed {seed}: {bubble:?}");
             }
+            let path = critical_path(&program, &costs, timeline);
+            let parts = path.steps().iter().map(|step| step.end - step.start);
+            assert_eq!(parts.sum::<u64>(), timeline.makespan(), "seed {seed}: {path:?}");
         }
         // Each rule must have mattered often enough to be held to anything.
         let without = [
