@@ -13,6 +13,9 @@
 //!
 //! Nothing is random and nothing is rounded: times are whole numbers, so that closed forms hold exactly.
 //!
+//! One data rank stands for all here. [`world`] plays each of them: ranks that are not alike, and messages that slow each
+//! other down.
+//!
 //! # Example
 //!
 //! 1F1B of four ranks and eight micro-batches takes `(m + p - 1) (T_F + T_B)`:
