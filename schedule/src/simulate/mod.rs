@@ -32,12 +32,14 @@
 mod bubble;
 mod costs;
 mod play;
+mod steady;
 mod study;
 mod timeline;
 
 pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
-pub use study::{RankTimes, Study, study};
+pub use steady::{LongStep, Played, Steady, simulate_long};
+pub use study::{RankTimes, Study, study, study_long};
 pub use timeline::{Span, Timeline};
 
 use crate::check::CheckedProgram;
