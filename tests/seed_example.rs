@@ -58,7 +58,8 @@ fn gathered_bytes(engine: &Engine, order: &WeightOrder) -> u64 {
 
 /// Recorded reduce-scatters of one micro-batch.
 fn num_reduced_for(engine: &Engine, report: &StepReport, rank: usize, wanted: MicroBatch) -> usize {
-    let (pipeline_rank, events) = engine.order(report, rank);
+    let pipeline_rank = PipelineRank(engine.plan().grid().pipeline_rank(rank) as u32);
+    let events = report.events(rank);
     let row = engine.plan().training().row(pipeline_rank);
     let is_of = |event: &&pipezero::Event| {
         event.kind == pipezero::EventKind::Ended

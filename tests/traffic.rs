@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pipezero::comm::{Traffic, TrafficCount};
 use pipezero::config::{ResidencyConfig, ZeroLevel};
-use pipezero::engine::Engine;
+use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
 use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of, zero};
 
@@ -40,7 +40,7 @@ fn what_is_sent_between_steps_counts_in_no_step() {
     let second = engine.train_batch().expect("a step");
     assert_eq!(second.traffic(), planned);
     for rank in 0..engine.plan().grid().world_size() {
-        let num_events = |report| engine.order(report, rank).1.len();
+        let num_events = |report: &StepReport| report.events(rank).len();
         assert_eq!(num_events(&second), num_events(&first), "events of rank {rank}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use pipezero::engine::{Engine, StepReport};
 use pipezero::{Event, EventKind};
-use pipezero_schedule::{Instruction, MicroBatch, Unit};
+use pipezero_schedule::{Instruction, MicroBatch, PipelineRank, Unit};
 
 /// A compute that read a unit's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl WeightOrder {
     /// If a use found no gathered copy, or a copy was never given back.
     pub fn of(engine: &Engine, report: &StepReport, rank: usize) -> Self {
         let plan = engine.plan();
-        let (pipeline_rank, events) = engine.order(report, rank);
-        let row = plan.training().row(pipeline_rank);
+        let pipeline_rank = PipelineRank(plan.grid().pipeline_rank(rank) as u32);
+        let (row, events) = (plan.training().row(pipeline_rank), report.events(rank));
         let mut order = Self::default();
         let mut held: BTreeMap<Unit, VecDeque<usize>> = BTreeMap::new();
         let starts = events.iter().enumerate().filter(|(_, event)| event.kind == EventKind::Started);
@@ -108,6 +108,6 @@ impl WeightOrder {
 }
 
 fn end_of(events: &[Event], index: usize) -> usize {
-    let end = Event { index, kind: EventKind::Ended };
-    events.iter().position(|&event| event == end).expect("every instruction of a step ends")
+    let is_end = |event: &Event| (event.index, event.kind) == (index, EventKind::Ended);
+    events.iter().position(is_end).expect("every instruction of a step ends")
 }

@@ -9,8 +9,6 @@ mod worker;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero_schedule::PipelineRank;
-
 pub use error::{EngineError, Report};
 use ranks::Ranks;
 pub use report::{EvalReport, MeasuredRank, StepReport};
@@ -18,7 +16,7 @@ pub use weights::WeightsError;
 use worker::{Answer, Command};
 
 use crate::data::BatchSource;
-use crate::executor::{Event, StepInputs};
+use crate::executor::StepInputs;
 use crate::memory::{self, Category, Ledger};
 use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::plan::Plan;
@@ -58,8 +56,7 @@ impl Engine {
         Self::start(plan, source, Purpose::Inference, Recording::Off)
     }
 
-    /// As [`Engine::new`], and every step's report holds the order in which each rank started and ended its
-    /// instructions.
+    /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
     ///
     /// # Errors
     /// As [`Engine::new`].
@@ -195,11 +192,6 @@ impl Engine {
     /// Bytes that all ranks hold at most, by category.
     pub fn peak_bytes(&self, category: Category) -> u64 {
         self.ranks.ledgers().iter().map(|ledger| ledger.peak_bytes(category)).sum()
-    }
-
-    /// The order of starts and ends on one rank, in a report of an engine that records.
-    pub fn order<'a>(&self, report: &'a StepReport, rank: usize) -> (PipelineRank, &'a [Event]) {
-        (PipelineRank(self.plan.grid().pipeline_rank(rank) as u32), &report.ranks[rank].events)
     }
 }
 

@@ -46,7 +46,7 @@ impl Ranks {
         purpose: Purpose,
         recording: Recording,
     ) -> Result<Self, EngineError> {
-        let num_ranks = plan.grid().world_size();
+        let (num_ranks, epoch) = (plan.grid().world_size(), Instant::now());
         let timeout = plan.run().comm.timeout;
         let (answer, answers) = unbounded();
         let mut ranks = Self {
@@ -74,6 +74,7 @@ impl Ranks {
                 source: Arc::clone(source),
                 purpose,
                 recording,
+                epoch,
                 ledger: Arc::clone(&ranks.ledgers[rank]),
                 positions: Arc::clone(&ranks.positions),
                 world: Arc::clone(&ranks.world),
@@ -183,6 +184,7 @@ struct Worker {
     source: Arc<dyn BatchSource>,
     purpose: Purpose,
     recording: Recording,
+    epoch: Instant,
     ledger: Arc<Ledger>,
     positions: Arc<Positions>,
     world: Arc<ThreadWorld>,
@@ -213,7 +215,7 @@ impl Worker {
         let positions = Arc::clone(&self.positions);
         let mut rank = Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)?;
         if self.recording == Recording::On {
-            rank.record_order();
+            rank.record_since(self.epoch);
         }
         Ok(rank)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::comm::Traffic;
-use crate::executor::{RankOutcome, StepInputs, Waited};
+use crate::executor::{Event, RankOutcome, StepInputs, Waited};
 use crate::memory::{Ledger, RankMemory};
 
 /// What came out of one training step.
@@ -65,6 +65,12 @@ impl StepReport {
     /// Calls and bytes of each rank in this step, by world rank.
     pub fn traffic(&self) -> Vec<Traffic> {
         self.ranks.iter().map(|rank| rank.traffic).collect()
+    }
+
+    /// What happened to the instructions of a world rank's row, in the order in which it happened; nothing unless the engine
+    /// records ([`crate::Engine::recording`]).
+    pub fn events(&self, rank: usize) -> &[Event] {
+        &self.ranks[rank].events
     }
 
     /// Share of the step that ranks spent waiting for others, mean over the ranks: bubble and exposed transfers.

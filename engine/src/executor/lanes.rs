@@ -146,9 +146,11 @@ impl<C: Communicator> Rank<C> {
             self.in_flight.get_mut(&lane).and_then(|queue| queue.pop_front_if(|first| first.index <= index))
         {
             self.positions.set(self.comm.rank(), here(row[first.index]));
+            self.recorder.record(first.index, EventKind::Awaited);
             let start = Instant::now();
             let buffer = first.pending.wait()?;
             self.waited.add(lane, start.elapsed());
+            self.recorder.record(first.index, EventKind::Arrived);
             self.land(first.landing, buffer);
             self.recorder.record(first.index, EventKind::Ended);
         }

@@ -85,7 +85,7 @@ pub(crate) struct RankOutcome {
     pub(crate) waited: Waited,
     /// How long it ran.
     pub(crate) elapsed: Duration,
-    /// The order of starts and ends, if recorded.
+    /// What happened to its instructions and when, if recorded.
     pub(crate) events: Vec<Event>,
 }
 
@@ -167,9 +167,9 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    /// Keeps the order of starts and ends from now on.
-    pub(crate) fn record_order(&mut self) {
-        self.recorder = Recorder::On(Vec::new());
+    /// Keeps events from now on, with times since `epoch`.
+    pub(crate) fn record_since(&mut self, epoch: Instant) {
+        self.recorder = Recorder::since(epoch);
     }
 
     /// One training step.
@@ -245,9 +245,8 @@ impl<C: Communicator> Rank<C> {
                 Some(inputs) => self.train_at(program, index, instruction, inputs)?,
                 None => self.evaluate_at(program, index, instruction)?,
             }
-            if instruction.lane() == Lane::Compute {
-                self.recorder.record(index, EventKind::Ended);
-            }
+            let is_done = instruction.lane() == Lane::Compute;
+            self.recorder.record(index, if is_done { EventKind::Ended } else { EventKind::Issued });
         }
         self.complete_all(row, step)?;
         self.positions.set(rank, Position::Idle);

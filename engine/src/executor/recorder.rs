@@ -1,4 +1,6 @@
-//! The order in which one rank started and ended its instructions: no clock, so tests can rely on it.
+//! When one rank started and ended its instructions.
+
+use std::time::Instant;
 
 /// Something that happened to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,14 +9,25 @@ pub struct Event {
     pub index: usize,
     /// What happened.
     pub kind: EventKind,
+    /// When, in nanoseconds since the ranks were started: one clock for all of them.
+    pub at_ns: u64,
 }
 
 /// What can happen to an instruction.
+///
+/// On the compute lane it is started and ends; the norm and the tied addition are awaited in between, once the rank has
+/// done its own part. On the other lanes it is started and issued; later it is awaited, arrives and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It was started: issued to its lane, or begun on the compute lane.
+    /// The row came to it.
     Started,
-    /// It ended: on the compute lane when it returned, on others when it was waited for.
+    /// It is under way; the row goes on.
+    Issued,
+    /// The row waits for it, or for the other ranks that it needs.
+    Awaited,
+    /// It is there; it may have been for long.
+    Arrived,
+    /// It is done: on the other lanes, what it brought was taken in.
     Ended,
 }
 
@@ -23,20 +36,42 @@ pub enum EventKind {
 pub(crate) enum Recorder {
     #[default]
     Off,
-    On(Vec<Event>),
+    On {
+        epoch: Instant,
+        events: Vec<Event>,
+        /// The instruction that was started last.
+        current: usize,
+    },
 }
 
 impl Recorder {
+    /// One that keeps events, with times since `epoch`.
+    pub(crate) fn since(epoch: Instant) -> Self {
+        Self::On { epoch, events: Vec::new(), current: 0 }
+    }
+
     pub(crate) fn record(&mut self, index: usize, kind: EventKind) {
-        if let Self::On(events) = self {
-            events.push(Event { index, kind });
+        if let Self::On { epoch, events, current } = self {
+            if kind == EventKind::Started {
+                *current = index;
+            }
+            let at_ns = u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            events.push(Event { index, kind, at_ns });
+        }
+    }
+
+    /// The instruction that was started last has done its own part and waits for other ranks.
+    pub(crate) fn record_awaited(&mut self) {
+        if let Self::On { current, .. } = self {
+            let current = *current;
+            self.record(current, EventKind::Awaited);
         }
     }
 
     pub(crate) fn take(&mut self) -> Vec<Event> {
         match self {
             Self::Off => Vec::new(),
-            Self::On(events) => std::mem::take(events),
+            Self::On { events, .. } => std::mem::take(events),
         }
     }
 }

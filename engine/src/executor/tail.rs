@@ -46,6 +46,7 @@ impl<C: Communicator> Rank<C> {
         let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
         let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
         // Two addends: their order changes no bit.
+        self.recorder.record_awaited();
         let start = Instant::now();
         let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
         self.waited.tail += start.elapsed();
@@ -62,6 +63,7 @@ impl<C: Communicator> Rank<C> {
             }
         }
         self.losses.iter().for_each(|&loss| record.add_loss(loss));
+        self.recorder.record_awaited();
         let record = self.share(&record)?;
         let overflowed = !record.is_finite();
         if overflowed && !self.plan.scales_loss() {

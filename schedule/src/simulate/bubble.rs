@@ -16,6 +16,8 @@ pub struct Bubble {
     pub gather: u64,
     /// A gradient buffer was not reduced yet.
     pub reduce: u64,
+    /// Messages were issued and taken in.
+    pub overhead: u64,
     /// After the rank's last micro-batch: its last reductions, the other ranks, the norm, the gathers after the step.
     pub tail: u64,
 }
@@ -23,7 +25,7 @@ pub struct Bubble {
 impl Bubble {
     /// The sum over all causes.
     pub fn total(self) -> u64 {
-        self.dependency + self.transfer + self.gather + self.reduce + self.tail
+        self.dependency + self.transfer + self.gather + self.reduce + self.overhead + self.tail
     }
 }
 
@@ -36,7 +38,7 @@ impl Timeline {
         let row = program.row(rank);
         let last_work = row.iter().rposition(|&of| computes(of)).map_or(0, |last| last + 1);
         let mut bubble = Bubble::default();
-        let mut free = 0;
+        let (mut free, mut next) = (0, 0);
         for (index, (&instruction, span)) in row.iter().zip(self.row(rank)).enumerate() {
             if instruction.lane() != Lane::Compute {
                 continue;
@@ -45,36 +47,38 @@ impl Timeline {
             if index >= last_work {
                 bubble.tail += if is_meeting(instruction) { span.end - free } else { idle };
             } else if idle > 0 {
-                self.attribute(program, rank, index, free, &mut bubble);
+                let overhead = self.held(rank, next..index + 1);
+                bubble.overhead += overhead;
+                self.attribute(program, rank, index, idle - overhead, &mut bubble);
             }
-            free = span.end;
+            (free, next) = (span.end, index + 1);
         }
         bubble.tail += self.makespan() - free;
         bubble
     }
 
-    /// Lays the gap from `free` to the start of a compute to what it waited for last.
+    /// Lays a wait that ended with the start of a compute to what the compute waited for last.
     fn attribute(
         &self,
         program: &CheckedProgram,
         rank: PipelineRank,
         index: usize,
-        free: u64,
+        waited: u64,
         bubble: &mut Bubble,
     ) {
         let spans = self.row(rank);
-        let start = spans[index].start;
         let last = program.waits(rank, index).iter().copied().max_by_key(|&wait| spans[wait].end);
         let Some(last) = last else { return };
         match program.row(rank)[last].lane() {
-            Lane::Gather => bubble.gather += start - free,
-            Lane::Reduce => bubble.reduce += start - free,
+            Lane::Gather => bubble.gather += waited,
+            Lane::Reduce => bubble.reduce += waited,
             Lane::Edge(_) => {
-                let sets_out = self.sets_out(program, rank, last).clamp(free, start);
-                bubble.dependency += sets_out - free;
-                bubble.transfer += start - sets_out;
+                let on_its_way =
+                    spans[last].end.saturating_sub(self.sets_out(program, rank, last)).min(waited);
+                bubble.dependency += waited - on_its_way;
+                bubble.transfer += on_its_way;
             }
-            Lane::Compute => bubble.dependency += start - free,
+            Lane::Compute => bubble.dependency += waited,
         }
     }
 

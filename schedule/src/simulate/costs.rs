@@ -5,15 +5,40 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::check::CheckedProgram;
-use crate::instruction::{Edge, Instruction};
+use crate::id::PipelineRank;
+#[cfg(doc)]
+use crate::instruction::Edge;
+use crate::instruction::Instruction;
 
 /// What a message costs, in the unit of time of all other costs.
+///
+/// ```text
+/// row      | issue |  next instructions        | landing |  the one that waits
+/// link             | occupied |
+/// message                     | latency |
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
+    /// How long each of its ranks is busy issuing it; then it sets out.
+    pub issue: u64,
     /// How long it occupies its link.
     pub occupied: u64,
     /// How much later it arrives; meanwhile its link is free.
     pub latency: u64,
+    /// How long each of its ranks is busy taking it in, once something waits for it.
+    pub landing: u64,
+}
+
+impl Passage {
+    /// A message that costs its ranks no time of their own.
+    pub const fn of_link(occupied: u64, latency: u64) -> Self {
+        Self { issue: 0, occupied, latency, landing: 0 }
+    }
+
+    /// From the start of its issue to the end of its landing, were its link free.
+    fn total(self) -> u128 {
+        [self.issue, self.occupied, self.latency, self.landing].into_iter().map(u128::from).sum()
+    }
 }
 
 /// What the instructions of a unit cost, for one micro-batch.
@@ -29,6 +54,8 @@ pub struct UnitCosts {
     pub backward_weight: u64,
     /// `R`.
     pub recompute: u64,
+    /// Its part of `GRAD_NORM`, before the ranks meet.
+    pub gradient_norm: u64,
     /// `STEP`, once a step.
     pub optimizer_step: u64,
     /// `UNSHARD`.
@@ -42,13 +69,14 @@ pub struct UnitCosts {
 impl UnitCosts {
     /// A unit that only computes; its full backward costs both halves.
     pub const fn of_compute(forward: u64, backward_input: u64, backward_weight: u64) -> Self {
-        let none = Passage { occupied: 0, latency: 0 };
+        let none = Passage::of_link(0, 0);
         Self {
             forward,
             backward: backward_input + backward_weight,
             backward_input,
             backward_weight,
             recompute: forward,
+            gradient_norm: 0,
             optimizer_step: 0,
             gather: none,
             reduce: none,
@@ -72,7 +100,8 @@ pub enum Links {
 pub struct Costs {
     /// `[unit]`
     pub units: Vec<UnitCosts>,
-    /// `[edge]`, by [`Edge::index`]: a message over it. Edges within a rank cost nothing whatever stands here.
+    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. Edges within a rank
+    /// cost nothing whatever stands here.
     pub edges: Vec<Passage>,
     /// `ADD_TIED`, from when both ranks have joined.
     pub add_tied: u64,
@@ -161,8 +190,8 @@ impl Costs {
         }
     }
 
-    /// What a collective costs.
-    pub(super) fn collective(&self, instruction: Instruction) -> Passage {
+    /// What a message costs; nothing for what is none.
+    pub(super) fn passage(&self, instruction: Instruction) -> Passage {
         let of = |unit: crate::id::Unit| &self.units[unit.index()];
         match instruction {
             Instruction::Unshard { unit } => of(unit).gather,
@@ -170,6 +199,7 @@ impl Costs {
             | Instruction::ReduceLast { unit }
             | Instruction::AllReduce { unit } => of(unit).reduce,
             Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
+            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => self.edges[edge.index()],
             Instruction::Forward { .. }
             | Instruction::Backward { .. }
             | Instruction::BackwardInput { .. }
@@ -178,15 +208,20 @@ impl Costs {
             | Instruction::Reshard { .. }
             | Instruction::OptimizerStep { .. }
             | Instruction::AddTied { .. }
-            | Instruction::GradientNorm
-            | Instruction::Send { .. }
-            | Instruction::Receive { .. } => Passage::default(),
+            | Instruction::GradientNorm => Passage::default(),
         }
     }
 
-    /// What a message over an edge costs.
-    pub(super) fn message(&self, edge: Edge) -> Passage {
-        self.edges[edge.index()]
+    /// A rank's part of the norm, before the ranks meet.
+    pub(super) fn own_norm(&self, program: &CheckedProgram, rank: usize) -> u64 {
+        let units = program.chain().units_on(PipelineRank(rank as u32));
+        units.map(|unit| self.units[unit.index()].gradient_norm).sum()
+    }
+
+    /// Whether messages take of their ranks' own time.
+    pub(super) fn hold_ranks(&self) -> bool {
+        let of_units = self.units.iter().flat_map(|unit| [unit.gather, unit.reduce, unit.gather_after_step]);
+        of_units.chain(self.edges.iter().copied()).any(|passage| passage.issue > 0 || passage.landing > 0)
     }
 
     /// Whether these are costs of a program, and no time of it can overflow: no end is later than all instructions one
@@ -200,7 +235,6 @@ impl Costs {
         if num_edges != expected {
             return Err(CostsError::NumEdges { num_edges, expected });
         }
-        let passage = |of: Passage| u128::from(of.occupied) + u128::from(of.latency);
         let mut longest = u128::from(self.add_tied.max(self.gradient_norm));
         for unit in &self.units {
             let computes = [
@@ -209,21 +243,25 @@ impl Costs {
                 unit.backward_input,
                 unit.backward_weight,
                 unit.recompute,
+                unit.gradient_norm,
                 unit.optimizer_step,
             ];
             longest = computes.into_iter().map(u128::from).fold(longest, u128::max);
             let messages = [unit.gather, unit.reduce, unit.gather_after_step];
-            longest = messages.into_iter().map(passage).fold(longest, u128::max);
+            longest = messages.into_iter().map(Passage::total).fold(longest, u128::max);
         }
-        longest = self.edges.iter().copied().map(passage).fold(longest, u128::max);
-        // The quick bound first; the exact sum only where it does not settle the matter.
-        let num_instructions: usize = program.program().rows.iter().map(Vec::len).sum();
+        longest = self.edges.iter().copied().map(Passage::total).fold(longest, u128::max);
+        // The quick bound first; the exact sum only where it does not settle the matter. The norm has a part for each unit.
+        let num_instructions = program.program().rows.iter().map(|row| row.len() + num_units).sum::<usize>();
         if longest.saturating_mul(num_instructions as u128) < u128::from(u64::MAX) {
             return Ok(());
         }
         let cost = |&instruction: &Instruction| match instruction {
-            Instruction::Send { edge, .. } => passage(self.message(edge)),
-            _ => u128::from(self.compute(instruction)) + passage(self.collective(instruction)),
+            Instruction::GradientNorm => {
+                let parts = self.units.iter().map(|unit| u128::from(unit.gradient_norm));
+                u128::from(self.gradient_norm) + parts.sum::<u128>()
+            }
+            _ => u128::from(self.compute(instruction)) + self.passage(instruction).total(),
         };
         let total = program.program().rows.iter().flatten().map(cost).fold(0, u128::saturating_add);
         // The largest time stands for "not yet".

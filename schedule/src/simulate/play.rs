@@ -3,14 +3,19 @@
 //! The time of an instruction follows from the ends of what it waits for alone, so the order in which ranks take their
 //! turns does not matter and no queue of events is needed. A checked program never gets stuck.
 
+mod lanes;
+mod meetings;
+
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::costs::{Costs, Links};
+use self::lanes::{Lanes, Slot};
+use self::meetings::Meetings;
+use super::costs::{Costs, Links, Passage};
 use super::timeline::{Span, Timeline};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::{Instruction, Lane};
+use crate::instruction::{Edge, Instruction, Lane};
 
 /// A time that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
@@ -23,7 +28,8 @@ pub(super) fn play(program: &CheckedProgram, costs: &Costs) -> Timeline {
     while let Some(rank) = to_run.pop() {
         play.run(rank, &mut to_run);
     }
-    Timeline::new(play.spans)
+    let ends = play.cursors.iter().map(|cursor| cursor.free).collect();
+    Timeline::new(play.spans, ends, play.held)
 }
 
 /// Where a rank is in its row.
@@ -32,8 +38,11 @@ struct Cursor {
     next: usize,
     /// The instruction whose end it waits for.
     waits_for: Option<usize>,
-    /// When its compute, gather and reduce lanes are free.
-    compute_free: u64,
+    /// Whether it has come to a norm or tied addition to which others have not come.
+    meets: bool,
+    /// When it can go on, as far as its row goes.
+    free: u64,
+    /// When its links for gathers and reductions are free.
     gather_free: u64,
     reduce_free: u64,
 }
@@ -42,33 +51,29 @@ struct Play<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cursors: Vec<Cursor>,
-    /// `[rank][index]`; a transfer whose other end has not come has only a start.
+    lanes: Lanes,
+    /// `[rank][index]`; a transfer whose other end has not come has only a start: when it was issued.
     spans: Vec<Vec<Span>>,
+    /// `[rank][index]`: what messages took of the rank's own time at an instruction; empty if they take none.
+    held: Vec<Vec<u64>>,
     /// `[edge]`
     edge_free: Vec<u64>,
-    /// Who has come to the tied addition and to the norm, as rank and position.
-    tied: Vec<(usize, usize)>,
-    norm: Vec<(usize, usize)>,
-    num_tied: usize,
+    meetings: Meetings,
 }
 
 impl<'a> Play<'a> {
     fn new(program: &'a CheckedProgram, costs: &'a Costs) -> Self {
         let rows = &program.program().rows;
-        let adds_tied = |row: &&Vec<Instruction>| {
-            row.iter().rev().any(|instruction| matches!(instruction, Instruction::AddTied { .. }))
-        };
-        let num_tied =
-            if program.chain().tied().is_some() { rows.iter().filter(adds_tied).count() } else { 0 };
+        let held = |row: &Vec<Instruction>| vec![0; row.len()];
         Self {
             program,
             costs,
             cursors: vec![Cursor::default(); rows.len()],
+            lanes: Lanes::new(program),
             spans: rows.iter().map(|row| vec![NOT_YET; row.len()]).collect(),
+            held: if costs.hold_ranks() { rows.iter().map(held).collect() } else { Vec::new() },
             edge_free: vec![0; costs.edges.len()],
-            tied: Vec::new(),
-            norm: Vec::new(),
-            num_tied,
+            meetings: Meetings::new(program),
         }
     }
 
@@ -78,13 +83,15 @@ impl<'a> Play<'a> {
         let row = program.row(PipelineRank(rank as u32));
         while let Some(&instruction) = row.get(self.cursors[rank].next) {
             let index = self.cursors[rank].next;
-            let Some(ready) = self.ready(rank, index) else { return };
+            if !self.is_ready(rank, index) {
+                return;
+            }
             match instruction {
-                Instruction::Send { .. } | Instruction::Receive { .. } => {
-                    self.join_transfer(rank, index, ready, to_run);
+                Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
+                    self.join_transfer(rank, index, edge, to_run);
                 }
                 Instruction::GradientNorm | Instruction::AddTied { .. } => {
-                    self.join_meeting(rank, index, ready, to_run);
+                    self.join_meeting(rank, index, to_run);
                 }
                 Instruction::Forward { .. }
                 | Instruction::Backward { .. }
@@ -93,72 +100,103 @@ impl<'a> Play<'a> {
                 | Instruction::Recompute { .. }
                 | Instruction::Reshard { .. }
                 | Instruction::OptimizerStep { .. } => {
-                    let end = ready + self.costs.compute(instruction);
-                    self.spans[rank][index] = Span { start: ready, end };
-                    self.cursors[rank].compute_free = end;
+                    let free = &mut self.cursors[rank].free;
+                    let end = *free + self.costs.compute(instruction);
+                    self.spans[rank][index] = Span { start: *free, end };
+                    *free = end;
                 }
-                Instruction::Unshard { .. } | Instruction::GatherAfterStep { .. } => {
-                    self.collective(rank, index, Lane::Gather, ready);
-                }
-                Instruction::Reduce { .. }
+                Instruction::Unshard { .. }
+                | Instruction::GatherAfterStep { .. }
+                | Instruction::Reduce { .. }
                 | Instruction::ReduceLast { .. }
-                | Instruction::AllReduce { .. } => self.collective(rank, index, Lane::Reduce, ready),
+                | Instruction::AllReduce { .. } => self.collective(rank, index, instruction),
             }
             self.cursors[rank].next += 1;
         }
-        self.cursors[rank].waits_for = None;
+        self.finish(rank);
     }
 
-    /// When the instruction may start as far as its rank knows; `None` if that has to wait for another rank.
-    fn ready(&mut self, rank: usize, index: usize) -> Option<u64> {
-        let spans = &self.spans[rank];
-        let cursor = &mut self.cursors[rank];
-        // A norm or tied addition holds the row until its other members have come.
-        if cursor.compute_free == UNKNOWN {
-            return None;
-        }
-        let mut ready = cursor.compute_free;
-        for &wait in self.program.waits(PipelineRank(rank as u32), index) {
-            let end = spans[wait].end;
-            if end == UNKNOWN {
-                cursor.waits_for = Some(wait);
-                return None;
+    /// What nothing waited for is waited for in the end, lane after lane.
+    fn finish(&mut self, rank: usize) {
+        let last = self.spans[rank].len() - 1;
+        for number in 0..self.lanes.num_used(rank) {
+            if self.cursors[rank].meets || !self.land(rank, self.lanes.used(rank, number), usize::MAX, last) {
+                return;
             }
-            ready = ready.max(end);
         }
-        Some(ready)
     }
 
-    fn collective(&mut self, rank: usize, index: usize, lane: Lane, ready: u64) {
-        let passage = self.costs.collective(self.program.row(PipelineRank(rank as u32))[index]);
+    /// Whether all is known that the instruction waits for; the rank is then free when it may start. If not, it waits for
+    /// another rank.
+    fn is_ready(&mut self, rank: usize, index: usize) -> bool {
+        let here = PipelineRank(rank as u32);
+        let program = self.program;
+        !self.cursors[rank].meets
+            && program.waits(here, index).iter().all(|&wait| {
+                let waited = program.row(here)[wait];
+                // A compute was done before the row went on.
+                waited.lane() == Lane::Compute || self.land(rank, self.lanes.slot(rank, waited), wait, index)
+            })
+    }
+
+    /// Waits for the message that was issued at `until`, and those of its lane before it, and takes them in; `false` if
+    /// the end of one is not known yet.
+    fn land(&mut self, rank: usize, lane: Slot, until: usize, at: usize) -> bool {
+        let row = self.program.row(PipelineRank(rank as u32));
+        while let Some(index) = self.lanes.first(lane).filter(|&first| first <= until) {
+            let cursor = &mut self.cursors[rank];
+            let end = self.spans[rank][index].end;
+            if end == UNKNOWN {
+                cursor.waits_for = Some(index);
+                return false;
+            }
+            let landing = self.costs.passage(row[index]).landing;
+            cursor.free = cursor.free.max(end) + landing;
+            self.hold(rank, at, landing);
+            self.lanes.land(lane);
+        }
+        true
+    }
+
+    /// Notes that messages took of a rank's own time.
+    fn hold(&mut self, rank: usize, at: usize, time: u64) {
+        if let Some(held) = self.held.get_mut(rank) {
+            held[at] += time;
+        }
+    }
+
+    /// Issues a message: the time at which it sets out.
+    fn issue(&mut self, rank: usize, index: usize, passage: Passage) -> u64 {
+        self.hold(rank, index, passage.issue);
+        let free = &mut self.cursors[rank].free;
+        *free += passage.issue;
+        *free
+    }
+
+    fn collective(&mut self, rank: usize, index: usize, instruction: Instruction) {
+        let passage = self.costs.passage(instruction);
+        let issued = self.issue(rank, index, passage);
         let cursor = &mut self.cursors[rank];
-        let shares = self.costs.links == Links::SharedByCollectives;
-        let free = match lane {
-            Lane::Reduce if !shares => &mut cursor.reduce_free,
-            _ => &mut cursor.gather_free,
-        };
-        let start = ready.max(*free);
+        let has_own_link = self.costs.links == Links::Own && instruction.lane() == Lane::Reduce;
+        let free = if has_own_link { &mut cursor.reduce_free } else { &mut cursor.gather_free };
+        let start = issued.max(*free);
         *free = start + passage.occupied;
         self.spans[rank][index] = Span { start, end: *free + passage.latency };
     }
 
     /// A transfer starts when both of its ends have come.
-    fn join_transfer(&mut self, rank: usize, index: usize, ready: u64, to_run: &mut Vec<usize>) {
+    fn join_transfer(&mut self, rank: usize, index: usize, edge: Edge, to_run: &mut Vec<usize>) {
         let here = PipelineRank(rank as u32);
+        let passage = self.costs.edges[edge.index()];
+        let issued = self.issue(rank, index, passage);
         let (peer, peer_index) = self.program.peer(here, index).expect("a checked transfer has two ends");
-        let peer_ready = self.spans[peer.index()][peer_index].start;
-        self.spans[rank][index].start = ready;
-        if peer_ready == UNKNOWN {
+        let peer_issued = self.spans[peer.index()][peer_index].start;
+        self.spans[rank][index].start = issued;
+        if peer_issued == UNKNOWN {
             return;
         }
-        let (Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }) =
-            self.program.row(here)[index]
-        else {
-            unreachable!("only transfers have another end")
-        };
-        let passage = self.costs.message(edge);
         let free = &mut self.edge_free[edge.index()];
-        let start = ready.max(peer_ready).max(*free);
+        let start = issued.max(peer_issued).max(*free);
         *free = start + passage.occupied;
         let sent = Span { start, end: *free };
         let received = Span { start, end: *free + passage.latency };
@@ -170,24 +208,24 @@ impl<'a> Play<'a> {
     }
 
     /// A norm or tied addition holds the rows of all its members until the last has come; they end together.
-    fn join_meeting(&mut self, rank: usize, index: usize, ready: u64, to_run: &mut Vec<usize>) {
-        self.spans[rank][index].start = ready;
-        self.cursors[rank].compute_free = UNKNOWN;
+    fn join_meeting(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
         let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
-        let (members, num_members, cost) = if is_norm {
-            (&mut self.norm, self.cursors.len(), self.costs.gradient_norm)
+        let (own_part, together) = if is_norm {
+            (self.costs.own_norm(self.program, rank), self.costs.gradient_norm)
         } else {
-            (&mut self.tied, self.num_tied, self.costs.add_tied)
+            (0, self.costs.add_tied)
         };
-        members.push((rank, index));
-        if members.len() < num_members {
-            return;
-        }
-        let starts = members.iter().map(|&(rank, index)| self.spans[rank][index].start);
-        let end = starts.max().unwrap_or(0) + cost;
-        for (rank, index) in core::mem::take(members) {
+        let cursor = &mut self.cursors[rank];
+        self.spans[rank][index].start = cursor.free;
+        cursor.free += own_part;
+        cursor.meets = true;
+        let Some(members) = self.meetings.join(is_norm, rank, index) else { return };
+        let joined = members.iter().map(|&(rank, _)| self.cursors[rank].free);
+        let end = joined.max().unwrap_or(0) + together;
+        for (rank, index) in members {
             self.spans[rank][index].end = end;
-            self.cursors[rank].compute_free = end;
+            self.cursors[rank].free = end;
+            self.cursors[rank].meets = false;
             to_run.push(rank);
         }
     }

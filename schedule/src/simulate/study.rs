@@ -134,7 +134,7 @@ impl Parts {
         let fits = |of: u128| u64::try_from(of).map_err(|_| CostsError::TooLong { total: of });
         fits(backward)?;
         let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
-        let hop = Passage { latency: fits(latency)?, ..Passage::default() };
+        let hop = Passage::of_link(0, fits(latency)?);
         Ok(Self { num_parts, unit, hop, ideal: fits(ideal)? })
     }
 

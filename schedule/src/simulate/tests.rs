@@ -7,6 +7,7 @@ use crate::check::CheckedProgram;
 use crate::closed_form::StageTimes;
 use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
+use crate::instruction::Lane;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::order::ComputeOrder;
@@ -21,7 +22,7 @@ fn program(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> Chec
 fn makespan(order: &ComputeOrder, times: StageTimes) -> u64 {
     let program = program(order, 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(times.forward, times.backward, 0);
-    let hop = Passage { occupied: 0, latency: times.hop };
+    let hop = Passage::of_link(0, times.hop);
     simulate(&program, &Costs::uniform(&program, unit, hop)).unwrap().makespan()
 }
 
@@ -35,13 +36,14 @@ fn busy_and_bubble_add_up_to_the_makespan() {
     for residency in [Residency::Strict, resident(2), Residency::All] {
         let program = program(&one_f_one_b(3, 5).unwrap(), 3, &LowerOptions::zero_3(residency, 1));
         let unit = UnitCosts {
-            gather: Passage { occupied: 4, latency: 1 },
-            reduce: Passage { occupied: 9, latency: 2 },
+            gather: Passage { issue: 1, occupied: 4, latency: 1, landing: 1 },
+            reduce: Passage { issue: 2, occupied: 9, latency: 2, landing: 3 },
             optimizer_step: 3,
             ..UnitCosts::of_compute(5, 4, 6)
         };
         for links in [Links::Own, Links::SharedByCollectives] {
-            let mut costs = Costs::uniform(&program, unit, Passage { occupied: 2, latency: 3 });
+            let mut costs =
+                Costs::uniform(&program, unit, Passage { issue: 1, occupied: 2, latency: 3, landing: 1 });
             (costs.links, costs.gradient_norm) = (links, 7);
             let timeline = simulate(&program, &costs).unwrap();
             for rank in (0..3).map(PipelineRank) {
@@ -51,6 +53,42 @@ fn busy_and_bubble_add_up_to_the_makespan() {
             }
         }
     }
+}
+
+/// One rank, two units, one micro-batch: everything by hand.
+#[test]
+fn a_rank_spends_time_of_its_own_on_its_messages() {
+    let program = program(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::Strict, 0));
+    let message = Passage { issue: 2, occupied: 10, latency: 5, landing: 3 };
+    let unit = UnitCosts { gather: message, reduce: message, ..UnitCosts::of_compute(100, 100, 100) };
+    let costs = Costs::uniform(&program, UnitCosts { gradient_norm: 7, optimizer_step: 1, ..unit }, message);
+    let costs = Costs { gradient_norm: 50, ..costs };
+    let timeline = simulate(&program, &costs).unwrap();
+    // Each of the first three computes waits for its gather: 2 + 10 + 5 + 3. The first reduction is issued behind the
+    // fourth gather, at 462, and taken in at the norm, before the second one: 682 + 10 + 5 + 3 = 700.
+    let computes = [(20, 120), (140, 240), (260, 460), (480, 680), (700, 764), (764, 765), (765, 766)];
+    let rank = PipelineRank(0);
+    let spans = program.row(rank).iter().zip(timeline.row(rank));
+    let timed = spans.filter(|(of, span)| of.lane() == Lane::Compute && span.end > span.start);
+    assert!(timed.map(|(_, span)| (span.start, span.end)).eq(computes));
+    assert_eq!(timeline.makespan(), 766);
+    assert_eq!(timeline.busy(&program, rank), 600 + 2);
+    let expected = Bubble { gather: 3 * 15 + 13, overhead: 4 * (2 + 3) + 2, tail: 84, ..Bubble::default() };
+    assert_eq!(timeline.bubble(&program, rank), expected);
+}
+
+/// A lane is in order: who waits for its second message takes in the first as well.
+#[test]
+fn what_nothing_waited_for_is_taken_in_at_the_end() {
+    let program = program(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
+    let unit = UnitCosts::of_compute(10, 5, 5);
+    let message = Passage { issue: 1, occupied: 4, latency: 2, landing: 3 };
+    let costs = Costs::uniform(&program, unit, message);
+    let timeline = simulate(&program, &costs).unwrap();
+    // Each rank issues its receive first. F from 1 to 11, sent at 12, there at 18, taken in by 21, F and B until 41, sent at 42,
+    // there at 48, taken in by 51, B until 61. Then both take in what they have sent.
+    let ends = [0, 1].map(|rank| timeline.end(PipelineRank(rank)));
+    assert_eq!(ends, [61 + 3, 61 + 3]);
 }
 
 #[test]
@@ -81,11 +119,8 @@ mod zero_bubble {
     fn played(order: &ComputeOrder, per_stage: [u64; 3], hop: u64) -> (u64, u64) {
         let program = program(order, 1, &LowerOptions::ZERO_1);
         let [forward, input, weight] = per_stage;
-        let costs = Costs::uniform(
-            &program,
-            UnitCosts::of_compute(forward, input, weight),
-            Passage { occupied: 0, latency: hop },
-        );
+        let costs =
+            Costs::uniform(&program, UnitCosts::of_compute(forward, input, weight), Passage::of_link(0, hop));
         let timeline = simulate(&program, &costs).unwrap();
         (timeline.longest_rank_span(&program), timeline.makespan())
     }

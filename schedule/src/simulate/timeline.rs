@@ -1,6 +1,7 @@
 //! When each instruction started and ended.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
@@ -20,11 +21,22 @@ pub struct Span {
 pub struct Timeline {
     /// `[rank][index]`
     spans: Vec<Vec<Span>>,
+    /// `[rank]`
+    ends: Vec<u64>,
+    /// `[rank][index]`: what messages took of the rank's own time at an instruction: the landings of what it waited for,
+    /// and its issue. Empty if nobody noted it.
+    held: Vec<Vec<u64>>,
 }
 
 impl Timeline {
-    pub(super) fn new(spans: Vec<Vec<Span>>) -> Self {
-        Self { spans }
+    pub(super) fn new(spans: Vec<Vec<Span>>, ends: Vec<u64>, held: Vec<Vec<u64>>) -> Self {
+        Self { spans, ends, held }
+    }
+
+    /// The timeline of spans that were measured: `[rank][index]`. What messages took of a rank's own time is not told apart.
+    pub fn from_spans(spans: Vec<Vec<Span>>) -> Self {
+        let end = |row: &Vec<Span>| row.iter().map(|span| span.end).max().unwrap_or(0);
+        Self { ends: spans.iter().map(end).collect(), spans, held: Vec::new() }
     }
 
     /// The instructions of a rank, by their position in its row.
@@ -35,9 +47,19 @@ impl Timeline {
         &self.spans[rank.index()]
     }
 
+    /// When a rank had ended its row and taken in what was still under way.
+    pub fn end(&self, rank: PipelineRank) -> u64 {
+        self.ends[rank.index()]
+    }
+
     /// When everything had ended.
     pub fn makespan(&self) -> u64 {
-        self.spans.iter().flatten().map(|span| span.end).max().unwrap_or(0)
+        self.ends.iter().copied().max().unwrap_or(0)
+    }
+
+    /// What messages took of a rank's own time at the instructions of a part of its row.
+    pub(super) fn held(&self, rank: PipelineRank, part: Range<usize>) -> u64 {
+        self.held.get(rank.index()).map_or(0, |held| held[part].iter().sum())
     }
 
     /// From a rank's first compute of a micro-batch to its last: what is left of its part of the step before the norm,

@@ -18,6 +18,7 @@ mod series;
 
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
+use crate::protocol::RECEIVE_BUFFERS;
 
 use super::bubble::Bubble;
 use super::costs::{Costs, CostsError};
@@ -25,15 +26,12 @@ use super::simulate;
 use super::timeline::Timeline;
 use series::{Series, period, repeated};
 
-/// Sizes of the first attempt, in ranks: warm-up and cool-down take up to two each.
-const FIRST_ATTEMPT: u32 = 4;
+/// Micro-batches of the first attempt, in ranks: a warm-up and a cool-down take up to two each, the window one, and one
+/// shows itself settled.
+const FIRST_ATTEMPT: u32 = 6;
 
 /// The last attempt is at a step so many times shorter than the whole, so that a vain search costs less than playing.
 const LAST_ATTEMPT: u32 = 8;
-
-/// How many micro-batches' worth of equal repetitions both steps must show, in ranks: no schedule holds more in flight on a
-/// stage while it repeats, so nothing near reaches farther back.
-#[allow(dead_code)] const WINDOW: u32 = 2;
 
 /// A program and its timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +106,7 @@ impl LongStep {
             transfer: part(|of| of.transfer),
             gather: part(|of| of.gather),
             reduce: part(|of| of.reduce),
+            overhead: part(|of| of.overhead),
             tail: part(|of| of.tail),
         }
     }
@@ -123,8 +122,8 @@ impl LongStep {
     }
 }
 
-/// A step of so many micro-batches, at about the cost of one with four or five times as many micro-batches as ranks where
-/// it has a steady state.
+/// Plays a step of so many micro-batches, at the cost of two with some six times as many micro-batches as ranks where it has
+/// a steady state.
 ///
 /// `make` gives the program of a step by its micro-batches: from one generator, with the same units and options whatever
 /// their number. Costs are of units and edges, of which every such program has the same.
@@ -142,7 +141,7 @@ pub fn simulate_long<E: From<CostsError>>(
         if let Some(step) = extend(&make, costs, num_micro_batches, size, num_ranks)? {
             return Ok(step);
         }
-        size += num_ranks;
+        size = size.saturating_mul(2);
     }
     Ok(LongStep { played: Played::new(make(num_micro_batches)?, costs)?, steady: None })
 }
@@ -167,7 +166,9 @@ fn extend<E: From<CostsError>>(
         series = Series::of(&short);
     }
     let next = Played::new(make(size + period)?, costs)?;
-    let window = period.max(num_ranks + 2);
+    // What one rank has to do with another lies at most so far back: a message waits for a buffer, and a rank for the
+    // answer to what it sent.
+    let window = period.max(num_ranks + RECEIVE_BUFFERS as u32);
     let longer = next.timeline.makespan().checked_sub(short.timeline.makespan());
     let period_time = repeated(&series, &Series::of(&next), period, window);
     let Some(period_time) = period_time.filter(|&time| longer == Some(time)) else { return Ok(None) };
