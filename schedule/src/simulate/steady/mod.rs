@@ -26,8 +26,7 @@ use super::simulate;
 use super::timeline::Timeline;
 use series::{Series, period, repeated};
 
-/// Micro-batches of the first attempt, in ranks: a warm-up and a cool-down take up to two each, the window one, and one
-/// shows itself settled.
+/// Micro-batches of the first attempt, for each rank and one more: a warm-up and a cool-down take up to two, the window one.
 const FIRST_ATTEMPT: u32 = 6;
 
 /// The last attempt is at a step so many times shorter than the whole, so that a vain search costs less than playing.
@@ -98,9 +97,8 @@ impl LongStep {
 
     /// Why a rank does not compute: with [`LongStep::busy`], the parts add up to the makespan.
     pub fn bubble(&self, rank: PipelineRank) -> Bubble {
-        let part = |of: fn(Bubble) -> u64| {
-            self.extended(|played| of(played.timeline.bubble(&played.program, rank)))
-        };
+        let part =
+            |of: fn(Bubble) -> u64| self.extended(|played| of(played.timeline.bubble(&played.program, rank)));
         Bubble {
             dependency: part(|of| of.dependency),
             transfer: part(|of| of.transfer),
@@ -136,7 +134,7 @@ pub fn simulate_long<E: From<CostsError>>(
     num_micro_batches: u32,
 ) -> Result<LongStep, E> {
     let num_ranks = make(1)?.num_ranks() as u32;
-    let mut size = FIRST_ATTEMPT.saturating_mul(num_ranks);
+    let mut size = FIRST_ATTEMPT.saturating_mul(num_ranks.saturating_add(1));
     while size <= num_micro_batches / LAST_ATTEMPT {
         if let Some(step) = extend(&make, costs, num_micro_batches, size, num_ranks)? {
             return Ok(step);

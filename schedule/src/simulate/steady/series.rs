@@ -85,13 +85,15 @@ pub(super) fn period(series: &[Series], num_micro_batches: u32) -> Option<u32> {
     let of_each_micro_batch: Vec<&[Span]> =
         series.iter().filter(|of| of.spans.len() == num).map(|of| &of.spans[middle.clone()]).collect();
     let repeats = |spans: &[Span], period: usize| {
-        let mut later = spans.iter().zip(&spans[period..]).map(|(of, next)| next.start.wrapping_sub(of.start));
+        let mut later =
+            spans.iter().zip(&spans[period..]).map(|(of, next)| next.start.wrapping_sub(of.start));
         let first = later.next();
         later.all(|later| Some(later) == first)
     };
     // At least two starts of each series have to agree.
     let periods = 1..middle.len().saturating_sub(1);
-    let found = periods.into_iter().find(|&period| of_each_micro_batch.iter().all(|of| repeats(of, period)))?;
+    let found =
+        periods.into_iter().find(|&period| of_each_micro_batch.iter().all(|of| repeats(of, period)))?;
     Some(found as u32)
 }
 
@@ -110,7 +112,8 @@ pub(super) fn repeated(short: &[Series], long: &[Series], period: u32, window: u
     for (short, long) in short.iter().zip(long) {
         let num_more = long.spans.len().checked_sub(short.spans.len())?;
         let last = long.spans.last()?.start.checked_sub(short.spans.last()?.start)?;
-        let mut from_start = short.spans.iter().zip(&long.spans).map(|(short, long)| long.start.checked_sub(short.start));
+        let mut from_start =
+            short.spans.iter().zip(&long.spans).map(|(short, long)| long.start.checked_sub(short.start));
         for first in from_start.by_ref().take(RECEIVE_BUFFERS) {
             rounds.push((first?, first?));
         }
@@ -136,4 +139,15 @@ pub(super) fn repeated(short: &[Series], long: &[Series], period: u32, window: u
         }
     }
     Some(end)
+}
+
+#[cfg(test)]
+impl Series {
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    pub(super) fn delay(&mut self, at: usize) {
+        self.spans[at].end += 1;
+    }
 }
