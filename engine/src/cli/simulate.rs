@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use pipezero_schedule::generate::{
     SizeError, bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
 };
-use pipezero_schedule::simulate::{RankTimes, Study, study};
+use pipezero_schedule::simulate::{RankTimes, Study, study_long};
 use pipezero_schedule::{ComputeOrder, render};
 use serde_json::json;
 
@@ -23,8 +23,11 @@ Examples:
 
 Times are of a whole rank, all its stages together, and one micro-batch, in any one unit; results are in the same. The makespan is that of all ranks: a step with a gradient norm over all of them takes it. The longest rank's span, from its first start to its last end, is what the zero-bubble papers count.";
 
-/// Forwards of a step at most: some gigabytes of program.
+/// Forwards of a step that is played at most: some gigabytes of program. Longer steps are told by shorter ones.
 const MAX_FORWARDS: u128 = 1 << 23;
+
+/// Forwards of a step that is drawn at most; of a longer one hardly anything would fit.
+const MAX_DRAWN: u128 = 1 << 16;
 
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -114,24 +117,34 @@ pub(super) enum SimulateError {
 }
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    let order = order(args)?;
     let times = [args.forward, args.backward_input, args.backward_weight, args.latency];
     let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
     let [forward, backward_input, backward_weight, latency] = times.map(|time| time.in_parts(num_behind));
-    let study = study(&order, RankTimes { forward, backward_input, backward_weight, latency })
-        .map_err(SimulateError::Costs)?;
+    let times = RankTimes { forward, backward_input, backward_weight, latency };
+    let study = study_long(|micro_batches| order(args, micro_batches), args.micro_batches, times)?;
     // Parts of a part of the unit; divided once, at the end.
     let per_unit = study.parts as f64 * 10f64.powi(num_behind as i32);
     if args.json {
         print(format!("{:#}\n", as_json(&study, per_unit)))?;
     } else {
-        print(as_text(&study, per_unit, &order, args.width))?;
+        let drawn = if num_forwards(args, args.micro_batches) > MAX_DRAWN {
+            "left out, it is too long\n".to_owned()
+        } else {
+            render::order(&order(args, args.micro_batches)?, args.width)
+        };
+        print(as_text(&study, per_unit, &drawn))?;
     }
     Ok(())
 }
 
-fn order(args: &SimulateArgs) -> Result<ComputeOrder, SimulateError> {
-    let (p, m) = (args.ranks, args.micro_batches);
+/// Over all stages.
+fn num_forwards(args: &SimulateArgs, micro_batches: u32) -> u128 {
+    u128::from(args.ranks) * u128::from(args.virtual_stages.unwrap_or(2)) * u128::from(micro_batches)
+}
+
+/// The order of a step of so many micro-batches, those asked for or fewer.
+fn order(args: &SimulateArgs, micro_batches: u32) -> Result<ComputeOrder, SimulateError> {
+    let (p, m) = (args.ranks, micro_batches);
     let fixed = |expected| match args.virtual_stages {
         Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
         _ => Ok(()),
@@ -140,10 +153,8 @@ fn order(args: &SimulateArgs) -> Result<ComputeOrder, SimulateError> {
     if let Some(size) = args.group_size.filter(|_| args.schedule != Schedule::Interleaved) {
         return Err(SimulateError::GroupSize(size));
     }
-    let num_stages = u128::from(p) * u128::from(args.virtual_stages.unwrap_or(2));
-    let num_forwards = num_stages * u128::from(m);
-    if num_forwards > MAX_FORWARDS {
-        return Err(SimulateError::TooLarge { num_forwards });
+    if num_forwards(args, m) > MAX_FORWARDS {
+        return Err(SimulateError::TooLarge { num_forwards: num_forwards(args, args.micro_batches) });
     }
     Ok(match args.schedule {
         Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
@@ -169,7 +180,7 @@ fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
     })
 }
 
-fn as_text(study: &Study, per_unit: f64, order: &ComputeOrder, width: usize) -> String {
+fn as_text(study: &Study, per_unit: f64, drawn: &str) -> String {
     let mut times = Table::new(["", "time", "bubble"]);
     let percent = |rate: f64| format!("{:.2} %", 100.0 * rate);
     let time = |of: u64| format!("{}", of as f64 / per_unit);
@@ -183,7 +194,6 @@ fn as_text(study: &Study, per_unit: f64, order: &ComputeOrder, width: usize) -> 
     let in_flight = study.peak_in_flight.iter().map(|&of| format!("{}", of as f64 / study.parts as f64));
     let in_flight = in_flight.collect::<Vec<_>>().join(", ");
     format!(
-        "{times}\nmicro-batches in flight at most, by rank: {in_flight}\n\norder of work (F, I and W one column, B two):\n{}",
-        render::order(order, width)
+        "{times}\nmicro-batches in flight at most, by rank: {in_flight}\n\norder of work (F, I and W one column, B two):\n{drawn}"
     )
 }
