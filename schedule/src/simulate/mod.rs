@@ -29,15 +29,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod activity;
 mod bubble;
 mod costs;
+mod critical_path;
+mod memory;
 mod play;
 mod steady;
 mod study;
 mod timeline;
+pub mod world;
 
+pub use activity::Activity;
 pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
+pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
+pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
 pub use steady::{LongStep, Played, Steady, simulate_long};
 pub use study::{RankTimes, Study, study, study_long};
 pub use timeline::{Span, Timeline};
