@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
+use pipezero_schedule::simulate::MemoryError;
 
 use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
@@ -77,6 +78,7 @@ macro_rules! other {
 other!(
     CostsError,
     CostsFileError,
+    MemoryError,
     NotWritten,
     PlanError,
     EngineError,

@@ -166,6 +166,31 @@ fn a_step_becomes_a_trace() {
     expect!["error: cannot write run.json: File exists (os error 17); name a file that is not there yet with --out"].assert_eq(error.lines().last().unwrap());
 }
 
+/// The critical path's parts lie end to end, from the beginning of the step to its end.
+#[test]
+fn a_step_is_explained() {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    let arguments = with(&["simulate", "run.json", "--costs", "costs.json", "--explain"], &TIMED);
+    let found = json(&home, &arguments);
+    let parts = found["critical_path"].as_array().unwrap();
+    assert_eq!(parts[0]["start"], 0.0);
+    assert!(parts.windows(2).all(|pair| pair[0]["end"] == pair[1]["start"]));
+    assert_eq!(parts.last().unwrap()["end"], found["makespan"]);
+    let text = home.run(&with(&arguments, &["--width", "100"])).success();
+    let (_, below) = text.split_once("peak memory\n").unwrap();
+    expect![[""]].assert_eq(below);
+}
+
+#[test]
+fn a_step_becomes_a_picture() {
+    let home = Home::new();
+    let picture = home.run(&["simulate", "run.json", "--device", "h100", "--format", "svg"]).success();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(picture.contains("run.json") && picture.contains("activations"), "{picture}");
+    refuses(&home, &["run.json", "--format", "svg", "--explain"], 2, expect![[""]]);
+}
+
 #[track_caller]
 fn refuses(home: &Home, arguments: &[&str], status: i32, expected: Expect) {
     home.refuses(&with(&["simulate"], arguments), status, expected);
