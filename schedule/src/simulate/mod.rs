@@ -38,6 +38,7 @@ mod costs;
 mod critical_path;
 mod memory;
 mod play;
+mod steady;
 mod study;
 mod timeline;
 pub mod world;
@@ -47,7 +48,8 @@ pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
 pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
-pub use study::{RankTimes, Study, study};
+pub use steady::{LongStep, Played, Steady, simulate_long};
+pub use study::{RankTimes, Study, study, study_long};
 pub use timeline::{Span, Timeline};
 
 use crate::check::CheckedProgram;
