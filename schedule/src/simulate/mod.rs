@@ -1,7 +1,7 @@
 //! The simulator: when each instruction of a checked program starts and ends, given what each costs.
 //!
 //! ```text
-//! CheckedProgram + Costs -> simulate -> Timeline -> makespan, spans, bubble by cause
+//! CheckedProgram + Costs -> simulate -> Timeline -> makespan, spans, bubble by cause, memory over time, critical path
 //! ```
 //!
 //! It follows the dependency graph that the executor follows ([`crate::Dependencies`]), and adds only time:
