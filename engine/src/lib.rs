@@ -27,6 +27,7 @@
 pub mod cli;
 pub mod comm;
 pub mod config;
+pub mod costs;
 pub mod data;
 pub mod engine;
 mod executor;
@@ -36,6 +37,7 @@ pub mod optimizer;
 pub mod plan;
 mod shard;
 mod topology;
+pub mod trace;
 pub mod training;
 
 pub use engine::Engine;

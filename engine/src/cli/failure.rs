@@ -4,12 +4,15 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
+use pipezero_schedule::simulate;
 
-use super::simulate::SimulateError;
+use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
+use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
+use crate::trace::{TraceError, TracedStepsError};
 use crate::training::{RunDirError, TrainingError};
 
 /// Why a command failed.
@@ -73,10 +76,28 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
+other!(
+    simulate::CostsError,
+    CostsError,
+    CostsFileError,
+    NotWritten,
+    PlanError,
+    EngineError,
+    TrainingError,
+    TraceError,
+    RunDirError,
+    DataError,
+    NothingLearnt
+);
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
+        Self::Arguments(Box::new(error))
+    }
+}
+
+impl From<TracedStepsError> for Failure {
+    fn from(error: TracedStepsError) -> Self {
         Self::Arguments(Box::new(error))
     }
 }

@@ -19,6 +19,22 @@ pub(super) fn count(count: u64) -> String {
     if unit == 0 { count.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
+/// A time in the largest unit that keeps it above one: `18.52 ms`, `0` where it is none.
+pub(super) fn nanoseconds(ns: u64) -> String {
+    const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
+    let value = ns as f64;
+    match UNITS.into_iter().find(|(_, unit)| value >= *unit) {
+        None => "0".to_owned(),
+        Some(("ns", _)) => format!("{ns} ns"),
+        Some((name, unit)) => format!("{:.2} {name}", value / unit),
+    }
+}
+
+/// A share: `12.34 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
 /// `1 unit`, `2 units`.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
@@ -30,5 +46,18 @@ mod tests {
     fn units_are_the_largest_that_keep_a_figure_above_one() {
         assert_eq!(super::count(999), "999");
         assert_eq!(super::count(124_439_808), "124.4 M");
+    }
+
+    #[test]
+    fn times_are_told_in_the_unit_that_fits() {
+        for (ns, expected) in [
+            (0, "0"),
+            (999, "999 ns"),
+            (1500, "1.50 us"),
+            (18_522_000, "18.52 ms"),
+            (61_000_000_000, "61.00 s"),
+        ] {
+            assert_eq!(super::nanoseconds(ns), expected);
+        }
     }
 }

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use super::Recording;
 use super::error::{EngineError, Report};
 use super::worker::{Answer, Command, serve};
-use crate::comm::{LinkShape, Shaping, ThreadWorld};
+use crate::comm::ThreadWorld;
 use crate::data::BatchSource;
 use crate::executor::{Cause, Positions, Rank, RankFailure};
 use crate::memory::Ledger;
@@ -44,9 +43,8 @@ impl Ranks {
         plan: &Arc<Plan>,
         source: &Arc<dyn BatchSource>,
         purpose: Purpose,
-        recording: Recording,
     ) -> Result<Self, EngineError> {
-        let (num_ranks, epoch) = (plan.grid().world_size(), Instant::now());
+        let num_ranks = plan.grid().world_size();
         let timeout = plan.run().comm.timeout;
         let (answer, answers) = unbounded();
         let mut ranks = Self {
@@ -73,8 +71,6 @@ impl Ranks {
                 plan: Arc::clone(plan),
                 source: Arc::clone(source),
                 purpose,
-                recording,
-                epoch,
                 ledger: Arc::clone(&ranks.ledgers[rank]),
                 positions: Arc::clone(&ranks.positions),
                 world: Arc::clone(&ranks.world),
@@ -168,14 +164,10 @@ impl Drop for Ranks {
 /// Where the ranks meet, with the links that the run imitates.
 fn world(plan: &Plan) -> Arc<ThreadWorld> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
-    let Some(links) = comm.links else { return ThreadWorld::new(num_ranks, comm.timeout) };
-    let shaping = Shaping {
-        ranks_per_node: links.ranks_per_node,
-        near: LinkShape { latency: links.near.latency, bytes_per_s: links.near.bytes_per_s },
-        far: LinkShape { latency: links.far.latency, bytes_per_s: links.far.bytes_per_s },
-        shared: links.shared,
-    };
-    ThreadWorld::shaped(num_ranks, comm.timeout, shaping)
+    match plan.shaping() {
+        None => ThreadWorld::new(num_ranks, comm.timeout),
+        Some(shaping) => ThreadWorld::shaped(num_ranks, comm.timeout, shaping),
+    }
 }
 
 struct Worker {
@@ -183,8 +175,6 @@ struct Worker {
     plan: Arc<Plan>,
     source: Arc<dyn BatchSource>,
     purpose: Purpose,
-    recording: Recording,
-    epoch: Instant,
     ledger: Arc<Ledger>,
     positions: Arc<Positions>,
     world: Arc<ThreadWorld>,
@@ -213,11 +203,7 @@ impl Worker {
     fn build(&self) -> Result<Rank<crate::comm::ThreadCommunicator>, Cause> {
         let comm = self.world.communicator(self.rank);
         let positions = Arc::clone(&self.positions);
-        let mut rank = Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)?;
-        if self.recording == Recording::On {
-            rank.record_since(self.epoch);
-        }
-        Ok(rank)
+        Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)
     }
 
     fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {

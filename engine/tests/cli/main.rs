@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 mod command; // Starts the binary and keeps what it printed.
+mod compare; // `train --trace`, then `compare`.
 mod damaged; // Run directories that are not what `train` wrote.
 mod files; // Mistakes in the run file.
 mod interrupt; // Ctrl-C.
@@ -11,6 +12,7 @@ mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod residency; // What stays gathered.
 mod schedules; // Several stages per rank, and schedule files.
-mod simulate; // `simulate`.
+mod simulate; // `simulate --schedule`.
+mod simulate_run; // `simulate RUN.json`.
 mod text; // Mistakes in the text.
 mod training; // `train`, then `eval` and `generate`.

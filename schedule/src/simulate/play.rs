@@ -292,15 +292,15 @@ mod tests {
         assert!(num_programs > 1000, "{num_programs}");
     }
 
-    /// A slow gather ahead of a quick one: who waits for the second waits for the first.
+    /// A slow reduction ahead of a quick one: who waits for the second, as the norm does, waits for the first.
     #[test]
     fn what_arrives_out_of_turn_is_taken_in_in_turn() {
         let mut num_unlike = 0;
         for program in all_programs(1, 2, 2) {
             let program = CheckedProgram::new(program).unwrap();
             let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
-            for (unit, latency) in costs.units.iter_mut().zip([50, 0, 0]) {
-                unit.gather = Passage::of_link(1, latency);
+            for (unit, latency) in costs.units.iter_mut().zip([0, 50]) {
+                unit.reduce = Passage::of_link(1, latency);
             }
             assert_eq!(costs.land_in_turn(), costs.units.len() > 1);
             let in_turn = play(&program, &costs);
