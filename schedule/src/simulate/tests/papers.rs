@@ -81,7 +81,7 @@ fn profiled_settings_have_the_published_rates() {
     }
 }
 
-/// The paper searches for its order, setting by setting; the handcrafted one is better in five of nine and nowhere worse by
+/// The paper searches for its order, setting by setting; the handcrafted one is better in six of nine and nowhere worse by
 /// more than 15.
 #[test]
 fn zb_v_is_as_good_as_published() {
