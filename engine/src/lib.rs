@@ -37,6 +37,7 @@ pub mod optimizer;
 pub mod plan;
 mod shard;
 mod topology;
+pub mod trace;
 pub mod training;
 
 pub use engine::Engine;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
+use pipezero_schedule::simulate;
 
 use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
@@ -11,6 +12,7 @@ use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
+use crate::trace::{TraceError, TracedStepsError};
 use crate::training::{RunDirError, TrainingError};
 
 /// Why a command failed.
@@ -75,12 +77,14 @@ macro_rules! other {
 }
 
 other!(
+    simulate::CostsError,
     CostsError,
     CostsFileError,
     NotWritten,
     PlanError,
     EngineError,
     TrainingError,
+    TraceError,
     RunDirError,
     DataError,
     NothingLearnt
@@ -88,6 +92,12 @@ other!(
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
+        Self::Arguments(Box::new(error))
+    }
+}
+
+impl From<TracedStepsError> for Failure {
+    fn from(error: TracedStepsError) -> Self {
         Self::Arguments(Box::new(error))
     }
 }

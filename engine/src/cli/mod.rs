@@ -1,6 +1,7 @@
 //! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
 
 mod check;
+mod compare;
 mod decimal;
 mod describe;
 mod eval;
@@ -58,6 +59,9 @@ enum Command {
     /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(simulate::SimulateArgs),
+    /// A traced run beside its prediction: step, ranks, instructions, and where the two part.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::CompareArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -74,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Compare(args) => compare::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

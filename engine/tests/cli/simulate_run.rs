@@ -224,9 +224,14 @@ fn arguments_that_do_not_go_together_are_errors() {
     );
     let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
     let schedule = ["--schedule", "1f1b", "--ranks", "2", "--micro-batches", "2", "--format", "chrome"];
-    refuses(&home, &with(&schedule, &times), 2, expect![[r#"
+    refuses(
+        &home,
+        &with(&schedule, &times),
+        2,
+        expect![[r#"
         error: --format chrome is of a run, and --schedule is a schedule by itself: name a run file in its place
-    "#]]);
+    "#]],
+    );
     refuses(
         &home,
         &["--costs", "costs.json"],
