@@ -58,7 +58,7 @@ enum Command {
     Show(show::ShowArgs),
     /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
     #[command(after_help = simulate::EXAMPLES)]
-    Simulate(simulate::SimulateArgs),
+    Simulate(Box<simulate::SimulateArgs>),
     /// A traced run beside its prediction: step, ranks, instructions, and where the two part.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareArgs),
