@@ -62,7 +62,10 @@ fn measure() -> Outcome {
         let program = program(&order, 1, &LowerOptions::ZERO_0)?;
         all_met &= report(name, &program, false, COMPUTES_AND_TRANSFERS)?;
     }
-    println!("\n{:<44}{:>14}{:>12}{:>12}", "with gathers, reductions and memory", "instructions", "time", "M/s");
+    println!(
+        "\n{:<44}{:>14}{:>12}{:>12}",
+        "with gathers, reductions and memory", "instructions", "time", "M/s"
+    );
     let two_resident = Residency::Units(NonZeroU32::new(2).ok_or("2 is not 0")?);
     for (name, order, residency) in [
         ("1f1b, p 8, m 128, 8 units, strict", generate::one_f_one_b(8, 128)?, Residency::Strict),

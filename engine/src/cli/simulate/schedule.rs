@@ -54,46 +54,56 @@ pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, S
     let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
     let [forward, backward_input, backward_weight, latency] = times.map(|time| time.in_parts(num_behind));
     let times = RankTimes { forward, backward_input, backward_weight, latency };
-    let study = study_long(|micro_batches| order(request, micro_batches), request.micro_batches, times)?;
+    let study = study_long(|micro_batches| request.order(micro_batches), request.micro_batches, times)?;
     // Parts of a part of the unit; divided once, at the end.
     let per_unit = study.parts as f64 * 10f64.powi(num_behind as i32);
     match format {
         Format::Json => Ok(format!("{:#}\n", as_json(&study, per_unit))),
-        Format::Text => Ok(as_text(&study, per_unit, &drawn(request)?)),
+        Format::Text => Ok(as_text(&study, per_unit, &request.drawn()?)),
+        Format::Svg => Err(SimulateError::OnlyOfRun { flag: "--format svg" }),
         Format::Chrome => Err(SimulateError::OnlyOfRun { flag: "--format chrome" }),
     }
 }
 
-/// Over all stages.
-fn num_forwards(request: &ScheduleRequest, micro_batches: u32) -> u128 {
-    let num_virtual = request.virtual_stages.unwrap_or(2);
-    u128::from(request.ranks) * u128::from(num_virtual) * u128::from(micro_batches)
-}
+impl ScheduleRequest {
+    /// Over all stages.
+    fn num_forwards(&self, micro_batches: u32) -> u128 {
+        u128::from(self.ranks) * u128::from(self.virtual_stages.unwrap_or(2)) * u128::from(micro_batches)
+    }
 
-/// The order of a step of so many micro-batches: those asked for, or fewer.
-fn order(request: &ScheduleRequest, micro_batches: u32) -> Result<ComputeOrder, SimulateError> {
-    let (p, m) = (request.ranks, micro_batches);
-    let fixed = |expected| match request.virtual_stages {
-        Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
-        _ => Ok(()),
-    };
-    let several = || request.virtual_stages.ok_or(SimulateError::NoVirtualStages);
-    if let Some(size) = request.group_size.filter(|_| request.schedule != Schedule::Interleaved) {
-        return Err(SimulateError::GroupSize(size));
+    /// The grid, where it is not too long.
+    fn drawn(&self) -> Result<String, SimulateError> {
+        if self.num_forwards(self.micro_batches) > MAX_DRAWN {
+            return Ok("left out, it is too long\n".to_owned());
+        }
+        Ok(render::order(&self.order(self.micro_batches)?, self.width))
     }
-    if num_forwards(request, m) > MAX_FORWARDS {
-        return Err(SimulateError::TooLarge { num_forwards: num_forwards(request, request.micro_batches) });
+
+    /// The order of a step of so many micro-batches, those asked for or fewer.
+    fn order(&self, micro_batches: u32) -> Result<ComputeOrder, SimulateError> {
+        let (p, m) = (self.ranks, micro_batches);
+        let fixed = |expected| match self.virtual_stages {
+            Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
+            _ => Ok(()),
+        };
+        let several = || self.virtual_stages.ok_or(SimulateError::NoVirtualStages);
+        if let Some(size) = self.group_size.filter(|_| self.schedule != Schedule::Interleaved) {
+            return Err(SimulateError::GroupSize(size));
+        }
+        if self.num_forwards(m) > MAX_FORWARDS {
+            return Err(SimulateError::TooLarge { num_forwards: self.num_forwards(self.micro_batches) });
+        }
+        Ok(match self.schedule {
+            Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
+            Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,
+            Schedule::EagerOneFOneB => fixed(1).and(Ok(eager_1f1b(p, m)?))?,
+            Schedule::Interleaved => interleaved(p, several()?, m, self.group_size.unwrap_or(p))?,
+            Schedule::Bfs => bfs(p, several()?, m)?,
+            Schedule::ZbH1 => fixed(1).and(Ok(zb_h1(p, m)?))?,
+            Schedule::ZbH2 => fixed(1).and(Ok(zb_h2(p, m)?))?,
+            Schedule::ZbV => fixed(2).and(Ok(zb_v(p, m)?))?,
+        })
     }
-    Ok(match request.schedule {
-        Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
-        Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,
-        Schedule::EagerOneFOneB => fixed(1).and(Ok(eager_1f1b(p, m)?))?,
-        Schedule::Interleaved => interleaved(p, several()?, m, request.group_size.unwrap_or(p))?,
-        Schedule::Bfs => bfs(p, several()?, m)?,
-        Schedule::ZbH1 => fixed(1).and(Ok(zb_h1(p, m)?))?,
-        Schedule::ZbH2 => fixed(1).and(Ok(zb_h2(p, m)?))?,
-        Schedule::ZbV => fixed(2).and(Ok(zb_v(p, m)?))?,
-    })
 }
 
 fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
@@ -106,14 +116,6 @@ fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
         "bubble_rate_longest_rank": study.bubble_rate_longest_rank(),
         "peak_in_flight": study.peak_in_flight.iter().map(in_flight).collect::<Vec<_>>(),
     })
-}
-
-/// The order as a grid, if it is short enough.
-fn drawn(request: &ScheduleRequest) -> Result<String, SimulateError> {
-    if num_forwards(request, request.micro_batches) > MAX_DRAWN {
-        return Ok("left out, it is too long\n".to_owned());
-    }
-    Ok(render::order(&order(request, request.micro_batches)?, request.width))
 }
 
 fn as_text(study: &Study, per_unit: f64, drawn: &str) -> String {
