@@ -80,6 +80,7 @@ other!(
     simulate::CostsError,
     CostsError,
     CostsFileError,
+    simulate::MemoryError,
     NotWritten,
     PlanError,
     EngineError,
