@@ -222,7 +222,7 @@ fn thresholds() -> Result<Table, Box<dyn Error>> {
         "1F1B: simulated",
         "1F1B, recomputed: simulated",
     ]);
-    let gflops_per_s = (Placed::Apart.device(PIPELINE, 1).half_flops_per_s / 1e9).round() as u64;
+    let gflops_per_s = (Placed::Apart.device().half_flops_per_s / 1e9).round() as u64;
     // Near and far links of an H100, one between them and one below.
     for gb_per_s in [360, 100, 45, 20] {
         for data_degree in DATA_DEGREES {
