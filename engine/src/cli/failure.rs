@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
 
+use super::profile::OutError;
 use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
+use crate::profile::ProfileError;
 use crate::training::{RunDirError, TrainingError};
 
 /// Why a command failed.
@@ -73,7 +75,7 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt);
+other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt, OutError, ProfileError);
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {

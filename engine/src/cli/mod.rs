@@ -8,6 +8,7 @@ mod failure;
 mod generate;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 #[cfg(test)]
 mod readme;
@@ -58,6 +59,9 @@ enum Command {
     /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(simulate::SimulateArgs),
+    /// Measure what the parts of a run take on this machine, for `simulate` to predict runs from.
+    #[command(after_help = profile::EXAMPLES)]
+    Profile(profile::ProfileArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -74,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Profile(args) => profile::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
