@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use benches::Samples;
-use pipezero::costs::{self, CostsFile};
+use pipezero::costs::{CostsFile, Source, for_plan};
 use pipezero::engine::Engine;
 use pipezero::plan::Plan;
 use pipezero::profile::{ProfileOptions, profile};
@@ -89,7 +89,7 @@ impl Measured {
 fn predict(case: Case, plan: &Plan) -> Result<f64, Box<dyn Error>> {
     let profile = profile(plan.clone(), case.source(), OPTIONS, &mut |_| {})?;
     let file = CostsFile::parse("costs", &profile.costs.to_json())?;
-    let predicted = costs::for_plan(plan, &file)?;
+    let predicted = for_plan(plan, Source::Measured(&file))?;
     let timeline = simulate(plan.training(), &predicted.costs)?;
     Ok((timeline.makespan() + predicted.step_overhead_ns) as f64 / 1e9)
 }

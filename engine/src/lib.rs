@@ -27,6 +27,7 @@
 pub mod cli;
 pub mod comm;
 pub mod config;
+pub mod costs;
 pub mod data;
 pub mod engine;
 mod executor;
@@ -34,6 +35,7 @@ pub mod generation;
 pub mod memory;
 pub mod optimizer;
 pub mod plan;
+pub mod profile;
 mod shard;
 mod topology;
 pub mod training;

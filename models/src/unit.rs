@@ -132,6 +132,12 @@ impl Unit {
         Self { segments, ..self }
     }
 
+    /// The segments that [`Unit::with_checkpoints`] made, as positions of layers, ascending. A recomputation runs the last
+    /// of them, and the backward each of the others when it comes to it.
+    pub fn segments(&self) -> &[Range<usize>] {
+        &self.segments
+    }
+
     /// The layers in order.
     pub fn layers(&self) -> &[Arc<dyn Layer>] {
         &self.layers

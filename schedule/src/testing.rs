@@ -4,16 +4,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
+use crate::check::CheckedProgram;
 use crate::closed_form::{
     StageTimes, bfs_makespan, eager_1f1b_makespan, gpipe_makespan, interleaved_makespan, one_f_one_b_makespan,
 };
-use crate::generate::{bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b};
+use crate::generate::{
+    bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
+};
 use crate::id::Stage;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
 use crate::placement::Placement;
 use crate::program::Program;
+use crate::simulate::{Costs, Links, Passage, UnitCosts};
 use crate::unit_facts::{Tying, UnitFacts};
 
 /// `per_stage` units on each stage. Tied: the first unit is the embedding, the last the head; untied: all alike.
@@ -100,6 +104,48 @@ pub(crate) fn all_programs(
             })
         })
     })
+}
+
+/// Every generator in two sizes, an evaluation too, under every kind of options, with equal units and with unlike ones.
+pub(crate) fn generated_programs() -> Vec<CheckedProgram> {
+    let mut programs = Vec::new();
+    for (p, m) in [(1, 2), (3, 4), (2, 5)] {
+        let mut orders = all_orders(p, m).to_vec();
+        orders.extend([zb_h1(p, m), zb_h2(p, m), zb_v(p, m), bfs(p, 2, m)].map(Result::unwrap));
+        orders.push(interleaved(p, 2, m, p).unwrap());
+        for (order, options) in
+            orders.iter().flat_map(|of| all_options().into_iter().map(move |with| (of, with)))
+        {
+            let num_stages = order.placement.num_stages() as u32;
+            for units in [units(num_stages, 2, false), mixed_units(num_stages, 2)] {
+                // What recomputes has full backwards.
+                programs
+                    .extend(lower(order, &units, &options).ok().map(|of| CheckedProgram::new(of).unwrap()));
+            }
+        }
+    }
+    assert!(programs.len() > 500, "{}", programs.len());
+    programs
+}
+
+/// Times that differ from unit to unit and edge to edge, none of them 0; every other time with collectives that share a link.
+pub(crate) fn uneven_costs(program: &CheckedProgram, seed: u64) -> Costs {
+    let mut random = Random(seed);
+    let mut below = |bound| 1 + random.below(bound) as u64;
+    let mut costs = Costs::uniform(program, UnitCosts::default(), Passage::default());
+    for unit in &mut costs.units {
+        let mut passage = || Passage::of_link(below(9), below(5));
+        (unit.gather, unit.reduce, unit.gather_after_step) = (passage(), passage(), passage());
+        (unit.forward, unit.backward_input, unit.backward_weight) = (below(9), below(9), below(9));
+        unit.backward = unit.backward_input + unit.backward_weight;
+        (unit.recompute, unit.optimizer_step) = (unit.forward, below(4));
+    }
+    for edge in &mut costs.edges {
+        *edge = Passage::of_link(below(6), below(6));
+    }
+    (costs.add_tied, costs.gradient_norm) = (below(5), below(5));
+    costs.links = if seed.is_multiple_of(2) { Links::Own } else { Links::SharedByCollectives };
+    costs
 }
 
 /// Asserts that whatever plays an order takes what the closed forms say: all small sizes, with several times of which none

@@ -7,7 +7,7 @@ use std::str::FromStr;
 const DIGITS_MAX: usize = 9;
 
 /// A decimal that is not negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decimal {
     /// The digits as a whole number.
     digits: u64,

@@ -8,6 +8,7 @@ use miette::GraphicalReportHandler;
 use super::profile::OutError;
 use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
+use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
@@ -75,7 +76,18 @@ macro_rules! other {
     };
 }
 
-other!(PlanError, EngineError, TrainingError, RunDirError, DataError, NothingLearnt, OutError, ProfileError);
+other!(
+    CostsError,
+    CostsFileError,
+    PlanError,
+    EngineError,
+    TrainingError,
+    RunDirError,
+    DataError,
+    NothingLearnt,
+    OutError,
+    ProfileError
+);
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {

@@ -13,7 +13,7 @@ use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
-use super::units::{bytes, milliseconds};
+use super::units::{bytes, nanoseconds};
 use crate::costs::{CostsFile, UnitTimes};
 use crate::data::{BatchSource, Corpus, Zeros};
 use crate::plan::Plan;
@@ -157,10 +157,10 @@ fn units(costs: &CostsFile) -> Table {
     for unit in &costs.units {
         let UnitTimes { forward_ns, backward_ns, backward_input_ns, backward_weight_ns, recompute_ns, .. } = *unit;
         let measured = [backward_ns, backward_input_ns, backward_weight_ns, recompute_ns]
-            .map(|ns| ns.map_or_else(|| "-".to_owned(), milliseconds));
-        let times = std::iter::once(milliseconds(forward_ns)).chain(measured);
+            .map(|ns| ns.map_or_else(|| "-".to_owned(), nanoseconds));
+        let times = std::iter::once(nanoseconds(forward_ns)).chain(measured);
         let row = std::iter::once(unit.layers.join(", ")).chain(times);
-        table.row(row.chain([milliseconds(unit.optimizer_step.ns)]));
+        table.row(row.chain([nanoseconds(unit.optimizer_step.ns)]));
     }
     table
 }
@@ -173,9 +173,9 @@ fn messages(costs: &CostsFile) -> Table {
                 of.kind.to_string(),
                 of.ranks.to_string(),
                 bytes(size.bytes),
-                milliseconds(size.issue_ns),
-                milliseconds(size.latency_ns),
-                milliseconds(size.landing_ns),
+                nanoseconds(size.issue_ns),
+                nanoseconds(size.latency_ns),
+                nanoseconds(size.landing_ns),
             ]);
         }
     }

@@ -19,9 +19,20 @@ pub(super) fn count(count: u64) -> String {
     if unit == 0 { count.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
-/// Nanoseconds as milliseconds, to the microsecond: `1.500 ms`.
-pub(super) fn milliseconds(ns: u64) -> String {
-    format!("{:.3} ms", ns as f64 / 1e6)
+/// A time in the largest unit that keeps it above one: `18.52 ms`, `0` where it is none.
+pub(super) fn nanoseconds(ns: u64) -> String {
+    const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
+    let value = ns as f64;
+    match UNITS.into_iter().find(|(_, unit)| value >= *unit) {
+        None => "0".to_owned(),
+        Some(("ns", _)) => format!("{ns} ns"),
+        Some((name, unit)) => format!("{:.2} {name}", value / unit),
+    }
+}
+
+/// A share: `12.34 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }
 
 /// `1 unit`, `2 units`.
@@ -38,8 +49,15 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_to_the_microsecond() {
-        assert_eq!(super::milliseconds(1_500_000), "1.500 ms");
-        assert_eq!((super::milliseconds(499), super::milliseconds(500_001)), ("0.000 ms".into(), "0.500 ms".into()));
+    fn times_are_told_in_the_unit_that_fits() {
+        for (ns, expected) in [
+            (0, "0"),
+            (999, "999 ns"),
+            (1500, "1.50 us"),
+            (18_522_000, "18.52 ms"),
+            (61_000_000_000, "61.00 s"),
+        ] {
+            assert_eq!(super::nanoseconds(ns), expected);
+        }
     }
 }

@@ -59,7 +59,7 @@ impl<C: Communicator> Counting<C> {
 }
 
 /// Bytes that one member sends so that every part of `num_elements` of `element_bytes` reaches its peers.
-pub(super) fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
+pub(crate) fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
     ((group_size - 1) * num_elements.div_ceil(group_size) * element_bytes) as u64
 }
 

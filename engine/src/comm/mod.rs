@@ -17,6 +17,7 @@ mod threads;
 
 use std::ops::Range;
 
+pub(crate) use counting::part_bytes;
 pub use counting::{Counting, Traffic, TrafficCount};
 pub use error::CommError;
 pub use shaping::{LinkShape, Shaping};

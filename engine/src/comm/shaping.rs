@@ -40,7 +40,7 @@ pub(super) type Place = (Vec<usize>, Channel);
 
 impl Shaping {
     /// The class of the links between these ranks: far if they lie on more than one node.
-    fn shape(&self, ranks: &[usize]) -> LinkShape {
+    pub(crate) fn shape(&self, ranks: &[usize]) -> LinkShape {
         let mut nodes = ranks.iter().map(|rank| rank.checked_div(self.ranks_per_node));
         let first = nodes.next();
         if nodes.all(|node| Some(node) == first) { self.near } else { self.far }
@@ -69,13 +69,21 @@ impl LinkShape {
     /// A message that its members have joined at `joined_ns`, over a link that is free from `free_ns` on: it starts when
     /// both are past, occupies the link for its bytes, to the nearest nanosecond, and arrives a latency later.
     fn passage(self, joined_ns: u64, free_ns: u64, num_bytes: u64) -> Passage {
+        let frees_ns = joined_ns.max(free_ns).saturating_add(self.occupied_ns(num_bytes));
+        Passage { frees_ns, arrives_ns: frees_ns.saturating_add(self.latency_ns()) }
+    }
+
+    /// How long a message's bytes occupy the link.
+    pub(crate) fn occupied_ns(self, num_bytes: u64) -> u64 {
         // Casts to integers saturate, and NaN is not the maximum: a link that lets nothing through is busy for ever.
-        let occupied_ns = match num_bytes {
+        match num_bytes {
             0 => 0,
             _ => (num_bytes as f64 * 1e9 / self.bytes_per_s.max(0.0)).round() as u64,
-        };
-        let frees_ns = joined_ns.max(free_ns).saturating_add(occupied_ns);
-        Passage { frees_ns, arrives_ns: frees_ns.saturating_add(nanoseconds(self.latency)) }
+        }
+    }
+
+    pub(crate) fn latency_ns(self) -> u64 {
+        nanoseconds(self.latency)
     }
 }
 

@@ -11,7 +11,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use super::Recording;
 use super::error::{EngineError, Report};
 use super::worker::{Answer, Command, serve};
-use crate::comm::{LinkShape, Shaping, ThreadWorld};
+use crate::comm::ThreadWorld;
 use crate::data::BatchSource;
 use crate::executor::{Cause, Positions, Rank, RankFailure};
 use crate::memory::Ledger;
@@ -168,14 +168,10 @@ impl Drop for Ranks {
 /// Where the ranks meet, with the links that the run imitates.
 fn world(plan: &Plan) -> Arc<ThreadWorld> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
-    let Some(links) = comm.links else { return ThreadWorld::new(num_ranks, comm.timeout) };
-    let shaping = Shaping {
-        ranks_per_node: links.ranks_per_node,
-        near: LinkShape { latency: links.near.latency, bytes_per_s: links.near.bytes_per_s },
-        far: LinkShape { latency: links.far.latency, bytes_per_s: links.far.bytes_per_s },
-        shared: links.shared,
-    };
-    ThreadWorld::shaped(num_ranks, comm.timeout, shaping)
+    match plan.shaping() {
+        None => ThreadWorld::new(num_ranks, comm.timeout),
+        Some(shaping) => ThreadWorld::shaped(num_ranks, comm.timeout, shaping),
+    }
 }
 
 struct Worker {

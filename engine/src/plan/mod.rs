@@ -39,7 +39,10 @@ pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
 use self::cut::ChosenSplit;
-use crate::config::{PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
+use crate::comm::{LinkShape, Shaping};
+use crate::config::{
+    Link, PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig,
+};
 use crate::optimizer::Optimizer;
 use crate::shard::ShardLayout;
 use crate::topology::Grid;
@@ -370,6 +373,14 @@ impl Plan {
     /// The type of parameters and activations.
     pub(crate) fn element_type(&self) -> ElementType {
         element_type(&self.run.precision)
+    }
+
+    /// The links that the run imitates, if it does.
+    pub(crate) fn shaping(&self) -> Option<Shaping> {
+        let links = self.run.comm.links?;
+        let shape = |link: Link| LinkShape { latency: link.latency, bytes_per_s: link.bytes_per_s };
+        let (near, far) = (shape(links.near), shape(links.far));
+        Some(Shaping { ranks_per_node: links.ranks_per_node, near, far, shared: links.shared })
     }
 
     /// Whether the unit's output goes to the next stage.

@@ -11,6 +11,7 @@ mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod residency; // What stays gathered.
 mod schedules; // Several stages per rank, and schedule files.
-mod simulate; // `simulate`.
+mod simulate; // `simulate --schedule`.
+mod simulate_run; // `simulate RUN.json`.
 mod text; // Mistakes in the text.
 mod training; // `train`, then `eval` and `generate`.

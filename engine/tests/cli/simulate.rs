@@ -1,4 +1,4 @@
-//! `simulate`.
+//! `simulate --schedule`.
 
 use expect_test::{Expect, expect};
 use serde_json::Value;

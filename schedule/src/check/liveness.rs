@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Blocked, Rule, Violation};
+use super::{Blocked, Rule, Violation, Wait};
 use crate::dependencies::Dependencies;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
@@ -120,10 +120,10 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn place(&self, node: u32) -> Blocked {
+    /// Rank and position of a node.
+    fn place(&self, node: u32) -> (PipelineRank, usize) {
         let rank = self.row_starts.partition_point(|&start| start <= node) - 1;
-        let step = (node - self.row_starts[rank]) as usize;
-        Blocked { rank: PipelineRank(rank as u32), step, instruction: self.program.rows[rank][step] }
+        (PipelineRank(rank as u32), (node - self.row_starts[rank]) as usize)
     }
 
     /// The nodes from this one on that are issued at one time: up to the next compute, which holds up the rest.
@@ -137,11 +137,13 @@ impl<'a> Graph<'a> {
     }
 
     /// What a node itself waits for, the oldest reasons first.
-    fn waits(&self, node: u32) -> impl Iterator<Item = u32> {
-        let Blocked { rank, step, .. } = self.place(node);
+    fn waits(&self, node: u32) -> impl Iterator<Item = (u32, Wait)> {
+        let (rank, step) = self.place(node);
         let start = self.row_starts[rank.index()];
-        let waits = self.dependencies.waits(rank, step).iter().map(move |&wait| start + wait as u32);
-        self.issued_after[node as usize].into_iter().chain(self.lane_after[node as usize]).chain(waits)
+        let issue = self.issued_after[node as usize].map(|before| (before, Wait::Issue));
+        let lane = self.lane_after[node as usize].map(|before| (before, Wait::Lane));
+        let needs = self.dependencies.waits(rank, step).iter();
+        issue.into_iter().chain(lane).chain(needs.map(move |&need| (start + need as u32, Wait::Need)))
     }
 
     /// A node and those that end together with it.
@@ -179,7 +181,7 @@ impl Execution {
     /// Runs those of the nodes that can, and then everything that waited for them or is issued after them.
     fn run_from(&mut self, graph: &Graph<'_>, mut to_try: Vec<u32>) {
         while let Some(node) = to_try.pop() {
-            if let Some(wait) = self.unended_wait(graph, node) {
+            if let Some((wait, _)) = self.unended_wait(graph, node) {
                 self.next_waiting[node as usize] = self.first_waiting[wait as usize].replace(node);
                 continue;
             }
@@ -203,39 +205,39 @@ impl Execution {
         }
     }
 
-    /// A node that this one itself waits for and that has not ended.
-    fn unended_wait(&self, graph: &Graph<'_>, node: u32) -> Option<u32> {
-        graph.waits(node).find(|&wait| !self.ended[wait as usize])
+    /// A node that this one itself waits for and that has not ended, and why.
+    fn unended_wait(&self, graph: &Graph<'_>, node: u32) -> Option<(u32, Wait)> {
+        graph.waits(node).find(|&(wait, _)| !self.ended[wait as usize])
     }
 
-    /// A wait that has not ended, of the node or one that ends together with it, and whose it is.
-    fn obstacle(&self, graph: &Graph<'_>, node: u32) -> Option<(u32, u32)> {
-        graph.ring(node).find_map(|member| Some((member, self.unended_wait(graph, member)?)))
+    /// What a stuck node waits for: a node of its own row or, if only the others that end together with it lack something,
+    /// one of these.
+    fn obstacle(&self, graph: &Graph<'_>, node: u32) -> (u32, Wait) {
+        self.unended_wait(graph, node).unwrap_or_else(|| {
+            let mut others = graph.ring(node).skip(1);
+            let stuck = others.find(|&other| self.unended_wait(graph, other).is_some());
+            (stuck.expect("what waits for nothing that is stuck has ended"), Wait::Partner)
+        })
     }
 
-    /// The circle that a stuck node leads into.
+    /// The circle that a stuck node leads into: each waits for one other, so whoever follows the waits comes round.
     fn cycle(&self, graph: &Graph<'_>, stuck: u32) -> Vec<Blocked> {
         let mut seen_at = vec![None; graph.num_nodes()];
-        let mut path: Vec<u32> = Vec::new();
+        let mut path: Vec<Blocked> = Vec::new();
         let mut node = stuck;
         loop {
             if let Some(start) = seen_at[node as usize] {
-                let mut cycle: Vec<Blocked> = path[start..].iter().map(|&node| graph.place(node)).collect();
+                let mut cycle = path.split_off(start);
                 // It reads best from a compute on; every circle has one, since only computes hold up a row.
                 let computes = cycle.iter().position(|of| of.instruction.lane() == Lane::Compute);
                 cycle.rotate_left(computes.unwrap_or(0));
                 return cycle;
             }
             seen_at[node as usize] = Some(path.len());
-            path.push(node);
-            // A node that its row never issued waits for the compute that would issue it.
-            let (member, wait) =
-                self.obstacle(graph, node).expect("what waits for nothing that is stuck has ended");
-            if member != node {
-                // The other end of a transfer is what cannot start; it is part of the story.
-                path.push(member);
-            }
-            node = wait;
+            let (rank, step) = graph.place(node);
+            let (next, wait) = self.obstacle(graph, node);
+            path.push(Blocked { rank, step, instruction: graph.program.rows[rank.index()][step], wait });
+            node = next;
         }
     }
 }

@@ -29,7 +29,7 @@ mod violation;
 
 pub use checked::CheckedProgram;
 pub use high_water::HighWater;
-pub use rule::{Blocked, GatherFault, Rule};
+pub use rule::{Blocked, GatherFault, Rule, Wait};
 pub use violation::Violation;
 
 #[cfg(test)]

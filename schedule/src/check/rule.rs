@@ -7,7 +7,20 @@ use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::OptionsError;
 
-/// An instruction that cannot start, and why.
+/// Why an instruction of a circle waits for the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wait {
+    /// The next one is the compute before it in its row, which holds up the row.
+    Issue,
+    /// The next one is before it on its lane.
+    Lane,
+    /// It may not start before the next one, of its rank, has ended: see [`crate::Dependencies`].
+    Need,
+    /// They end together, and the next one cannot: the other end of a transfer, or of a norm or tied addition.
+    Partner,
+}
+
+/// An instruction of a circle of waits, and why it waits for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The rank.
@@ -16,6 +29,8 @@ pub struct Blocked {
     pub step: usize,
     /// The instruction.
     pub instruction: Instruction,
+    /// Why it waits for the next one.
+    pub wait: Wait,
 }
 
 /// What can be wrong with the gathering of a unit.
@@ -261,11 +276,21 @@ impl Rule {
 }
 
 fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[Blocked]) -> fmt::Result {
-    f.write_str("deadlock; each waits for the next, the last for the first:")?;
-    for Blocked { rank, step, instruction } in cycle {
-        write!(f, "\n  rank {}, step {step}: `{instruction}`", rank.0)?;
+    write!(f, "deadlock: these {} wait in a circle; order a row so that one of them need not:", cycle.len())?;
+    let mut relation = "";
+    for Blocked { rank, step, instruction, wait } in cycle {
+        write!(f, "{relation}\n  rank {}, step {step}: `{instruction}`", rank.0)?;
+        relation = match wait {
+            Wait::Issue => ", which is issued after",
+            Wait::Lane => ", which runs on its lane after",
+            Wait::Need => ", which needs",
+            Wait::Partner => ", which ends together with",
+        };
     }
-    Ok(())
+    match cycle.first() {
+        Some(first) => write!(f, "{relation}\n  rank {}, step {}, where it began", first.rank.0, first.step),
+        None => Ok(()),
+    }
 }
 
 impl GatherFault {

@@ -29,14 +29,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod activity;
 mod bubble;
 mod costs;
+mod critical_path;
+mod memory;
 mod play;
 mod study;
 mod timeline;
+pub mod world;
 
+pub use activity::Activity;
 pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
+pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
+pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
 pub use study::{RankTimes, Study, study};
 pub use timeline::{Span, Timeline};
 

@@ -2,6 +2,7 @@
 //! starts and ends instructions at random.
 
 mod accepted;
+mod circles;
 mod looped;
 mod machine;
 mod mutations;

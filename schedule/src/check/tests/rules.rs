@@ -45,15 +45,16 @@ fn a_deadlock_is_shown_as_its_circle() {
     message(
         deadlocked(),
         expect![[r#"
-            rank 1, step 4: deadlock; each waits for the next, the last for the first:
-              rank 1, step 4: `B u1 m0`
-              rank 1, step 3: `F u1 m1`
-              rank 1, step 1: `RECV s0>s1 m1`
-              rank 0, step 6: `SEND s0>s1 m1`
-              rank 0, step 5: `F u0 m1`
-              rank 0, step 4: `B u0 m0`
-              rank 0, step 0: `RECV s1>s0 m0`
-              rank 1, step 5: `SEND s1>s0 m0`
+            rank 1, step 4: deadlock: these 8 wait in a circle; order a row so that one of them need not:
+              rank 1, step 4: `B u1 m0`, which is issued after
+              rank 1, step 3: `F u1 m1`, which needs
+              rank 1, step 1: `RECV s0>s1 m1`, which ends together with
+              rank 0, step 6: `SEND s0>s1 m1`, which is issued after
+              rank 0, step 5: `F u0 m1`, which is issued after
+              rank 0, step 4: `B u0 m0`, which needs
+              rank 0, step 0: `RECV s1>s0 m0`, which ends together with
+              rank 1, step 5: `SEND s1>s0 m0`, which is issued after
+              rank 1, step 4, where it began
                      rank 0         rank 1
             step 0   RECV s1>s0 m0  RECV s0>s1 m0
             step 1   RECV s1>s0 m1  RECV s0>s1 m1

@@ -1,0 +1,74 @@
+//! Arguments that make nothing to simulate.
+
+use pipezero_schedule::generate::SizeError;
+
+use super::schedule::MAX_FORWARDS;
+use crate::costs::Device;
+
+/// Arguments that do not go together, or make no schedule.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum SimulateError {
+    /// Neither a run file nor a schedule.
+    #[error(
+        "nothing to simulate: name a run file, or a schedule by --schedule, --ranks, --micro-batches, --forward, \
+         --backward-input and --backward-weight"
+    )]
+    Nothing,
+    /// A run file and something that it says itself.
+    #[error(
+        "{flag} is of a schedule by itself, and RUN.json is a whole run: leave one of them out (a key is changed with --set)"
+    )]
+    BothForms {
+        /// The argument.
+        flag: &'static str,
+    },
+    /// A schedule and something that only a run file has.
+    #[error("{flag} is of a run, and --schedule is a schedule by itself: name a run file in its place")]
+    OnlyOfRun {
+        /// The argument.
+        flag: &'static str,
+    },
+    /// A schedule by itself needs all its sizes and times.
+    #[error(
+        "{flag} is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file"
+    )]
+    Missing {
+        /// The argument.
+        flag: &'static str,
+    },
+    /// A device that nobody knows.
+    #[error("--device {name}: known are {}; measure any other with `pipezero profile` and use --costs", Device::NAMES.join(", "))]
+    Device {
+        /// What was asked for.
+        name: String,
+    },
+    /// A size that the schedule does not have.
+    #[error("{0}")]
+    Size(#[from] SizeError),
+    /// A time that is too long.
+    #[error("{0}")]
+    Costs(#[from] pipezero_schedule::simulate::CostsError),
+    /// Stages per rank that the schedule does not have.
+    #[error("--virtual-stages {found}: this schedule runs {expected} on each rank; leave it out")]
+    VirtualStages {
+        /// What was asked for.
+        found: u32,
+        /// What the schedule has.
+        expected: u32,
+    },
+    /// Several stages per rank, and nobody said how many.
+    #[error("--virtual-stages is missing: this schedule runs several stages on each rank; add 2 or more")]
+    NoVirtualStages,
+    /// A program that would not fit.
+    #[error(
+        "{num_forwards} forwards in a step, over all stages: a program has at most {MAX_FORWARDS}; use fewer ranks, stages or \
+         micro-batches"
+    )]
+    TooLarge {
+        /// Ranks times stages of each times micro-batches.
+        num_forwards: u128,
+    },
+    /// Groups where there are none.
+    #[error("--group-size {0}: only `interleaved` runs micro-batches in groups; leave it out")]
+    GroupSize(u32),
+}

@@ -1,0 +1,117 @@
+//! `pipezero simulate --schedule`: a schedule by itself, from the times of a rank.
+
+use clap::ValueEnum;
+use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
+use pipezero_schedule::simulate::{RankTimes, Study, study};
+use pipezero_schedule::{ComputeOrder, render};
+use serde_json::json;
+
+use super::SimulateError;
+use crate::cli::decimal::Decimal;
+use crate::cli::table::Table;
+use crate::cli::units::percent;
+
+/// Forwards of a step at most: some gigabytes of program.
+pub(super) const MAX_FORWARDS: u128 = 1 << 23;
+
+/// The arguments of a schedule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScheduleRequest {
+    pub(super) schedule: Schedule,
+    pub(super) ranks: u32,
+    pub(super) micro_batches: u32,
+    pub(super) virtual_stages: Option<u32>,
+    pub(super) group_size: Option<u32>,
+    pub(super) forward: Decimal,
+    pub(super) backward_input: Decimal,
+    pub(super) backward_weight: Decimal,
+    pub(super) latency: Decimal,
+    pub(super) width: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Schedule {
+    #[value(name = "gpipe")]
+    GPipe,
+    #[value(name = "1f1b")]
+    OneFOneB,
+    #[value(name = "eager-1f1b")]
+    EagerOneFOneB,
+    Interleaved,
+    Bfs,
+    ZbH1,
+    ZbH2,
+    ZbV,
+}
+
+/// Plays the schedule and says what came out, as a JSON value or as text.
+pub(super) fn run(request: &ScheduleRequest, is_json: bool) -> Result<String, SimulateError> {
+    let order = order(request)?;
+    let times = [request.forward, request.backward_input, request.backward_weight, request.latency];
+    let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
+    let [forward, backward_input, backward_weight, latency] = times.map(|time| time.in_parts(num_behind));
+    let study = study(&order, RankTimes { forward, backward_input, backward_weight, latency })?;
+    // Parts of a part of the unit; divided once, at the end.
+    let per_unit = study.parts as f64 * 10f64.powi(num_behind as i32);
+    Ok(match is_json {
+        true => format!("{:#}\n", as_json(&study, per_unit)),
+        false => as_text(&study, per_unit, &order, request.width),
+    })
+}
+
+fn order(request: &ScheduleRequest) -> Result<ComputeOrder, SimulateError> {
+    let (p, m) = (request.ranks, request.micro_batches);
+    let fixed = |expected| match request.virtual_stages {
+        Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
+        _ => Ok(()),
+    };
+    let several = || request.virtual_stages.ok_or(SimulateError::NoVirtualStages);
+    if let Some(size) = request.group_size.filter(|_| request.schedule != Schedule::Interleaved) {
+        return Err(SimulateError::GroupSize(size));
+    }
+    let num_stages = u128::from(p) * u128::from(request.virtual_stages.unwrap_or(2));
+    let num_forwards = num_stages * u128::from(m);
+    if num_forwards > MAX_FORWARDS {
+        return Err(SimulateError::TooLarge { num_forwards });
+    }
+    Ok(match request.schedule {
+        Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
+        Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,
+        Schedule::EagerOneFOneB => fixed(1).and(Ok(eager_1f1b(p, m)?))?,
+        Schedule::Interleaved => interleaved(p, several()?, m, request.group_size.unwrap_or(p))?,
+        Schedule::Bfs => bfs(p, several()?, m)?,
+        Schedule::ZbH1 => fixed(1).and(Ok(zb_h1(p, m)?))?,
+        Schedule::ZbH2 => fixed(1).and(Ok(zb_h2(p, m)?))?,
+        Schedule::ZbV => fixed(2).and(Ok(zb_v(p, m)?))?,
+    })
+}
+
+fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
+    let in_flight = |&of: &u64| of as f64 / study.parts as f64;
+    json!({
+        "makespan": study.makespan as f64 / per_unit,
+        "longest_rank_span": study.longest_rank_span as f64 / per_unit,
+        "ideal": study.ideal as f64 / per_unit,
+        "bubble_rate": study.bubble_rate(),
+        "bubble_rate_longest_rank": study.bubble_rate_longest_rank(),
+        "peak_in_flight": study.peak_in_flight.iter().map(in_flight).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(study: &Study, per_unit: f64, order: &ComputeOrder, width: usize) -> String {
+    let mut times = Table::new(["", "time", "bubble"]);
+    let time = |of: u64| format!("{}", of as f64 / per_unit);
+    times.row(["a rank's computes".to_owned(), time(study.ideal)]);
+    times.row(["all ranks".to_owned(), time(study.makespan), percent(study.bubble_rate())]);
+    times.row([
+        "the longest rank alone".to_owned(),
+        time(study.longest_rank_span),
+        percent(study.bubble_rate_longest_rank()),
+    ]);
+    let in_flight = study.peak_in_flight.iter().map(|&of| format!("{}", of as f64 / study.parts as f64));
+    let in_flight = in_flight.collect::<Vec<_>>().join(", ");
+    format!(
+        "{times}\nmicro-batches in flight at most, by rank: {in_flight}\n\norder of work (F, I and W one column, B two):\n{}",
+        render::order(order, width)
+    )
+}

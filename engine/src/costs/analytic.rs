@@ -1,0 +1,220 @@
+//! Prices without measurements: operations and bytes over a device's rates.
+//!
+//! - A layer takes as long as its matrix products, or as long as the bytes that it reads and writes, whichever is longer (the
+//!   roofline, Williams et al., CACM 52(4), 2009). A forward computes [`pipezero_models::Layer::forward_flops`], each half of a
+//!   backward as much again, a full backward both halves, a recomputation the forward.
+//! - Bytes are parameters, activations and what is kept, each moved once; nothing stays in caches from one layer to the next.
+//! - What the executor does around a message is bytes too: a shard is copied before it is gathered, a reduced shard added.
+//! - A message occupies its link for the bytes that a rank sends. Links are those of the run file (`comm.links`) where it has
+//!   any, the device's otherwise.
+//! - Timed layers take the times of the run file: they would on any device.
+//! - Left out: launches, fusion, and what shapes a kernel runs well at. That is what the achieved share stands for.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use pipezero_models::{ElementType, Layer};
+use pipezero_schedule::Unit;
+use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
+
+use super::device::{Device, NetworkLink};
+use super::error::CostsError;
+use super::file::MessageKind;
+use super::messages::{Message, counted_elements, owned_elements};
+use super::needs::UnitNeeds;
+use super::prices::Prices;
+use crate::config::{ModelConfig, ReductionPolicy, TimedConfig};
+use crate::plan::{Plan, PlannedUnit};
+
+/// Bytes of an f32, which gradients, master weights and optimizer state are.
+const F32_BYTES: f64 = 4.0;
+
+/// The costs of a plan on a device.
+pub(super) struct Analytic<'a> {
+    plan: &'a Plan,
+    device: &'a Device,
+    /// How many of the device's rates a rank has: on a CPU its cores.
+    rates: f64,
+}
+
+/// What a pass over a layer does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Work {
+    flops: f64,
+    bytes: f64,
+}
+
+/// A layer's passes, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct LayerTimes {
+    forward: f64,
+    backward_input: f64,
+    backward_weight: f64,
+    /// Of the last layer of a segment, whose output is not computed again.
+    recompute: f64,
+}
+
+impl<'a> Analytic<'a> {
+    /// `rates` is how many of the device's rates each rank has.
+    pub(super) fn new(plan: &'a Plan, device: &'a Device, rates: f64) -> Self {
+        Self { plan, device, rates }
+    }
+
+    /// The longer of computing and moving, nanoseconds.
+    fn time(&self, work: Work) -> f64 {
+        let flops_per_s = self.device.flops_per_s(self.plan.element_type()) * self.rates;
+        (work.flops / flops_per_s).max(work.bytes / (self.device.memory_bytes_per_s * self.rates)) * 1e9
+    }
+
+    fn moving(&self, bytes: f64) -> u64 {
+        nanoseconds(self.time(Work { flops: 0.0, bytes }))
+    }
+
+    fn layer(&self, layer: &dyn Layer) -> LayerTimes {
+        if let ModelConfig::Timed(timed) = &self.plan.run().model {
+            return LayerTimes::of_timed(timed);
+        }
+        let shape = self.plan.micro_batch_shape();
+        let sizes = layer.sizes(shape);
+        let flops = layer.forward_flops(shape) as f64;
+        let element_bytes = self.plan.element_type().num_bytes() as f64;
+        let parameters: f64 = layer.parameters().iter().map(|spec| spec.num_elements() as f64).sum();
+        let [input, output, saved, stash] =
+            [sizes.input, sizes.output, sizes.saved, sizes.stash].map(|len| len as f64);
+        let forward = element_bytes * (parameters + input + saved + output);
+        let backward_input = element_bytes * (parameters + saved + stash) + F32_BYTES * (output + input);
+        let backward_weight = element_bytes * (input + saved + stash) + 2.0 * F32_BYTES * parameters;
+        let time = |bytes| self.time(Work { flops, bytes });
+        LayerTimes {
+            forward: time(forward),
+            backward_input: time(backward_input),
+            backward_weight: time(backward_weight),
+            recompute: time(forward),
+        }
+    }
+
+    /// What is recomputed by the unit's `R`, its last segment, and what its `B` recomputes before each of the others.
+    fn recomputed(unit: &PlannedUnit, layers: &[LayerTimes]) -> [f64; 2] {
+        let of = |segment: &Range<usize>| {
+            let (last, others) =
+                layers[segment.clone()].split_last().expect("a segment has at least one layer");
+            others.iter().map(|layer| layer.forward).sum::<f64>() + last.recompute
+        };
+        let Some((last, others)) = unit.unit.segments().split_last() else { return [0.0; 2] };
+        [of(last), others.iter().map(of).sum()]
+    }
+
+    /// What the executor reads and writes around a message.
+    fn around(&self, message: &Message) -> [u64; 2] {
+        let data_degree = self.plan.grid().data_degree as f64;
+        let bytes = message.bytes as f64;
+        match message.kind {
+            // The shard is copied into the gather buffer.
+            MessageKind::Unshard => [self.moving(2.0 * bytes / data_degree), 0],
+            // The shard is added, and the buffer emptied for the next backward.
+            MessageKind::Reduce => [0, self.moving(3.0 * bytes / data_degree + bytes)],
+            // Within a rank the head's gradient is added and emptied.
+            MessageKind::AddTied if message.num_ranks() == 1 => [0, self.moving(4.0 * bytes)],
+            MessageKind::GatherAfterStep
+            | MessageKind::ReduceLast
+            | MessageKind::AllReduce
+            | MessageKind::Activation
+            | MessageKind::Gradient
+            | MessageKind::AddTied
+            | MessageKind::GradientNorm => [0, 0],
+        }
+    }
+
+    /// Over the device's links: how long a message occupies one, and how much later it is there.
+    fn over_network(&self, message: &Message) -> [u64; 2] {
+        let network = &self.device.network;
+        let is_near = |ranks: &Vec<usize>| {
+            let node = |rank: &usize| rank / network.ranks_per_node;
+            ranks.iter().all(|rank| node(rank) == node(&ranks[0]))
+        };
+        let link: NetworkLink = if message.groups.iter().all(is_near) { network.near } else { network.far };
+        let num_others = (message.num_ranks() - 1) as f64;
+        let steps = match message.kind {
+            MessageKind::Activation | MessageKind::Gradient => 1.0,
+            MessageKind::Unshard
+            | MessageKind::GatherAfterStep
+            | MessageKind::Reduce
+            | MessageKind::ReduceLast => num_others,
+            MessageKind::AllReduce | MessageKind::AddTied => 2.0 * num_others,
+            // A few words go up a tree and down again.
+            MessageKind::GradientNorm => 2.0 * (message.num_ranks() as f64).log2().ceil(),
+        };
+        let occupied = message.sent_bytes as f64 / link.bytes_per_s * 1e9;
+        [nanoseconds(occupied), nanoseconds(link.base_ns + steps * link.step_ns)]
+    }
+}
+
+impl LayerTimes {
+    fn of_timed(timed: &TimedConfig) -> Self {
+        let ns = |time: Duration| time.as_nanos() as f64;
+        Self {
+            forward: ns(timed.forward),
+            backward_input: ns(timed.backward_input),
+            backward_weight: ns(timed.backward_weight),
+            recompute: ns(timed.recompute),
+        }
+    }
+}
+
+/// To the nearest; what is beyond a `u64` becomes its largest, which the simulator refuses.
+fn nanoseconds(time: f64) -> u64 {
+    time.round() as u64
+}
+
+impl Prices for Analytic<'_> {
+    fn computes(&mut self, id: Unit, _: UnitNeeds) -> Result<UnitCosts, CostsError> {
+        let unit = self.plan.unit(id);
+        let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
+        let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
+        let (input, weight) = (sum(|layer| layer.backward_input), sum(|layer| layer.backward_weight));
+        let [recompute, recompute_in_backward] = Self::recomputed(unit, &layers);
+        Ok(UnitCosts {
+            forward: nanoseconds(sum(|layer| layer.forward)),
+            backward: nanoseconds(input + weight + recompute_in_backward),
+            backward_input: nanoseconds(input),
+            backward_weight: nanoseconds(weight),
+            recompute: nanoseconds(recompute),
+            gradient_norm: self.moving(F32_BYTES * counted_elements(self.plan, id) as f64),
+            optimizer_step: self.moving(self.optimizer_bytes(id, unit)),
+            ..UnitCosts::default()
+        })
+    }
+
+    fn message(&mut self, message: &Message) -> Result<Passage, CostsError> {
+        let [issue, landing] = self.around(message);
+        let [occupied, latency] = match self.plan.shaping() {
+            _ if message.num_ranks() == 1 => [0, 0],
+            Some(links) => message.over(&links),
+            None => self.over_network(message),
+        };
+        Ok(Passage { issue, occupied, latency, landing })
+    }
+
+    fn links(&self) -> Links {
+        let shared = self.plan.shaping().map_or(self.device.network.shared, |links| links.shared);
+        if shared { Links::SharedByCollectives } else { Links::Own }
+    }
+}
+
+impl Analytic<'_> {
+    /// The gradient is read and emptied, weights and state are read and written, and in 16 bits a second copy of the
+    /// weights is written.
+    fn optimizer_bytes(&self, id: Unit, unit: &PlannedUnit) -> f64 {
+        let owned = owned_elements(self.plan, id) as f64;
+        let emptied = match self.plan.run().zero.reduce {
+            ReductionPolicy::Every => unit.layout.shard_len(),
+            ReductionPolicy::Last => unit.layout.padded_len(),
+        };
+        let states = self.plan.optimizer().num_states() as f64;
+        let copy = match self.plan.element_type() {
+            ElementType::F32 => 0.0,
+            half => half.num_bytes() as f64,
+        };
+        owned * (F32_BYTES * (1.0 + 2.0 + 2.0 * states) + copy) + F32_BYTES * emptied as f64
+    }
+}

@@ -1,0 +1,237 @@
+//! Devices by name: their peak rates from data sheets, and what share of them a training step achieves.
+//!
+//! Peaks are dense: data sheets also give twice as much "with sparsity". A share is one figure for a whole kind of work,
+//! which is where an analytic model stops; whoever needs more measures.
+//!
+//! | | bf16 / f32 TFLOP/s | memory | near, each way | far, each way | source |
+//! |---|---|---|---|---|---|
+//! | H100 SXM | 989.4 / 66.9 | 3.35 TB/s | NVLink 4, 450 GB/s | 400 Gb/s | NVIDIA H100 data sheet; DGX H100: a ConnectX-7 for each GPU |
+//! | H200 | 989.4 / 66.9 | 4.8 TB/s | NVLink 4, 450 GB/s | 400 Gb/s | NVIDIA H200 data sheet |
+//! | A100 80GB SXM | 312 / 19.5 | 2.039 TB/s | NVLink 3, 300 GB/s | 200 Gb/s | NVIDIA A100 data sheet; DGX A100: a ConnectX-6 for each GPU |
+//!
+//! - Compute achieves a half. End to end, Megatron-LM's README reports 41 to 49 % of an H100's peak, with communication and
+//!   bubbles in it; on A100s, arXiv:2104.04473 (table 1) reports 44 to 52 %.
+//! - Memory achieves 0.8, as streaming benchmarks do.
+//! - Near links achieve 0.8 and far ones 0.9 of their peak in large collectives, as `nccl-tests` reports bus bandwidth.
+//! - A collective's latency is NCCL's own model (`src/graph/tuning.cc`, ring, simple protocol): 8.4 us, and 3.4 us for each
+//!   step over NVLink or 14 us over a network.
+
+use pipezero_models::ElementType;
+
+/// What an analytic model knows of a device. Rates are those that are achieved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Its name, as results print it.
+    pub name: String,
+    /// Floating-point operations a second of matrix products in 16 bits; a multiply-add counts two.
+    pub half_flops_per_s: f64,
+    /// Floating-point operations a second of matrix products in f32.
+    pub f32_flops_per_s: f64,
+    /// Bytes a second from and to its memory.
+    pub memory_bytes_per_s: f64,
+    /// Of a CPU the cores, which ranks share; its rates are those of one.
+    pub cores: Option<usize>,
+    /// Its links.
+    pub network: Network,
+}
+
+/// The links of a device, where the run file has none (`comm.links`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// Devices of a node, which are near each other.
+    pub ranks_per_node: usize,
+    /// Links within a node.
+    pub near: NetworkLink,
+    /// Links between nodes.
+    pub far: NetworkLink,
+    /// Whether gathers and reductions of a rank share its link.
+    pub shared: bool,
+}
+
+/// One class of links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NetworkLink {
+    /// Bytes that a rank sends in a second.
+    pub bytes_per_s: f64,
+    /// Latency of a message, whatever it is.
+    pub base_ns: f64,
+    /// Latency of each step of a collective: one less than ranks around a ring.
+    pub step_ns: f64,
+}
+
+/// The share of its peak that matrix products achieve on a GPU.
+const GPU_COMPUTE: f64 = 0.5;
+/// The share of its peak that memory achieves.
+const GPU_MEMORY: f64 = 0.8;
+const NEAR: f64 = 0.8;
+const FAR: f64 = 0.9;
+
+/// Peak rates of a GPU with eight to a node.
+struct Gpu {
+    name: &'static str,
+    half_tflops: f64,
+    f32_tflops: f64,
+    memory_gb_per_s: f64,
+    near_gb_per_s: f64,
+    far_gb_per_s: f64,
+}
+
+const GPUS: [(&str, Gpu); 3] = [
+    (
+        "h100",
+        Gpu {
+            name: "H100 SXM",
+            half_tflops: 989.4,
+            f32_tflops: 66.9,
+            memory_gb_per_s: 3350.0,
+            near_gb_per_s: 450.0,
+            far_gb_per_s: 50.0,
+        },
+    ),
+    (
+        "h200",
+        Gpu {
+            name: "H200",
+            half_tflops: 989.4,
+            f32_tflops: 66.9,
+            memory_gb_per_s: 4800.0,
+            near_gb_per_s: 450.0,
+            far_gb_per_s: 50.0,
+        },
+    ),
+    (
+        "a100",
+        Gpu {
+            name: "A100 80GB SXM",
+            half_tflops: 312.0,
+            f32_tflops: 19.5,
+            memory_gb_per_s: 2039.0,
+            near_gb_per_s: 300.0,
+            far_gb_per_s: 25.0,
+        },
+    ),
+];
+
+/// A core's clock, Hz: between base and boost of server processors of the last years.
+const CPU_CLOCK: f64 = 3e9;
+/// The share of its peak that `gemm` achieves on matrices of a GPT's sizes.
+const CPU_COMPUTE: f64 = 0.7;
+/// Bytes a second that a core streams from memory.
+const CPU_MEMORY: f64 = 8e9;
+/// Bytes a second that a core copies, each read once and written once.
+const CPU_COPY: f64 = CPU_MEMORY / 2.0;
+/// What it takes until a thread that slept runs again, nanoseconds.
+const CPU_WAKE_NS: f64 = 30_000.0;
+
+impl Device {
+    /// The names that [`Device::by_name`] knows.
+    pub const NAMES: [&str; 4] = ["h100", "h200", "a100", "cpu"];
+
+    /// A device by its name, in any case; `cpu` is [`Device::this_cpu`].
+    pub fn by_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        if name == "cpu" {
+            return Some(Self::this_cpu());
+        }
+        GPUS.into_iter().find(|(known, _)| *known == name).map(|(_, gpu)| gpu.device())
+    }
+
+    /// A core of this host by the width of its vectors, at a clock that is assumed: nothing is measured.
+    pub fn this_cpu() -> Self {
+        let (vectors, flops_per_cycle) = vectors();
+        let flops = flops_per_cycle * CPU_CLOCK * CPU_COMPUTE;
+        // Ranks are threads that share memory: a message is a copy.
+        let link = NetworkLink { bytes_per_s: CPU_COPY, base_ns: CPU_WAKE_NS, step_ns: 0.0 };
+        Self {
+            name: format!("this CPU ({vectors})"),
+            // 16 bits are widened and computed in f32.
+            half_flops_per_s: flops,
+            f32_flops_per_s: flops,
+            memory_bytes_per_s: CPU_MEMORY,
+            cores: Some(std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)),
+            network: Network { ranks_per_node: usize::MAX, near: link, far: link, shared: false },
+        }
+    }
+
+    /// Floating-point operations a second of matrix products of such elements.
+    pub fn flops_per_s(&self, element: ElementType) -> f64 {
+        match element {
+            ElementType::F32 => self.f32_flops_per_s,
+            ElementType::Bf16 | ElementType::F16 => self.half_flops_per_s,
+        }
+    }
+}
+
+impl Gpu {
+    fn device(self) -> Device {
+        const TERA: f64 = 1e12;
+        const GIGA: f64 = 1e9;
+        let link = |bytes_per_s, step_ns| NetworkLink { bytes_per_s, base_ns: 8_400.0, step_ns };
+        Device {
+            name: self.name.to_owned(),
+            half_flops_per_s: self.half_tflops * TERA * GPU_COMPUTE,
+            f32_flops_per_s: self.f32_tflops * TERA * GPU_COMPUTE,
+            memory_bytes_per_s: self.memory_gb_per_s * GIGA * GPU_MEMORY,
+            cores: None,
+            network: Network {
+                ranks_per_node: 8,
+                near: link(self.near_gb_per_s * GIGA * NEAR, 3_400.0),
+                far: link(self.far_gb_per_s * GIGA * FAR, 14_000.0),
+                shared: true,
+            },
+        }
+    }
+}
+
+/// The widest vectors that this processor has, and the f32 operations of a cycle with two multiply-add units for them.
+#[cfg(target_arch = "x86_64")]
+fn vectors() -> (&'static str, f64) {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        ("AVX-512", 64.0)
+    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        ("AVX2", 32.0)
+    } else {
+        // A multiplication and an addition, each of four.
+        ("SSE2", 8.0)
+    }
+}
+
+/// 128-bit vectors with two multiply-add units.
+#[cfg(not(target_arch = "x86_64"))]
+fn vectors() -> (&'static str, f64) {
+    ("128-bit vectors", 16.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_of_a_device_in_any_case() {
+        for name in Device::NAMES {
+            let device = Device::by_name(name).unwrap();
+            assert_eq!(Device::by_name(&name.to_uppercase()), Some(device));
+        }
+        for name in ["", "h1000", "gpu", "h100 sxm"] {
+            assert_eq!(Device::by_name(name), None, "{name}");
+        }
+    }
+
+    /// What the model's readers expect of an H100: half of 989 TFLOP/s, and 8.4 us + 3.4 us a step over NVLink.
+    #[test]
+    fn rates_are_the_achieved_share_of_the_data_sheet() {
+        let h100 = Device::by_name("h100").unwrap();
+        // Products of decimals, which f64 rounds.
+        let is_close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-12;
+        assert!(is_close(h100.flops_per_s(ElementType::Bf16), 494.7e12));
+        assert!(is_close(h100.flops_per_s(ElementType::F32), 33.45e12));
+        assert!(
+            is_close(h100.network.near.bytes_per_s, 360e9) && is_close(h100.network.far.bytes_per_s, 45e9)
+        );
+        let (h200, a100) = (Device::by_name("h200").unwrap(), Device::by_name("a100").unwrap());
+        assert!(
+            h200.memory_bytes_per_s > h100.memory_bytes_per_s
+                && a100.half_flops_per_s < h100.half_flops_per_s
+        );
+    }
+}

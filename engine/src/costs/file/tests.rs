@@ -1,0 +1,430 @@
+//! Costs files that are read back, and everything that can be wrong with one.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::config::{RunFile, World};
+
+/// A file of two kinds of units and two kinds of messages.
+const FILE: &str = r#"{
+  "version": 1,
+  "host": {
+    "name": "a machine",
+    "cores": 2,
+    "ranks": 2
+  },
+  "workload": {
+    "model": {
+      "gpt2": {
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "vocab_size": 256,
+        "dropout": false
+      }
+    },
+    "seq_length": 32,
+    "micro_batch_size": 2,
+    "precision": "f32",
+    "optimizer": "AdamW",
+    "activation_checkpointing": "off",
+    "threads": 1
+  },
+  "step_overhead_ns": 40000,
+  "units": [
+    {
+      "layers": [
+        "h.*.attn",
+        "h.*.mlp"
+      ],
+      "parameters": 49984,
+      "forward_ns": 900000,
+      "backward_ns": 1900000,
+      "gradient_norm": {
+        "elements": 24992,
+        "ns": 30000
+      },
+      "optimizer_step": {
+        "elements": 24992,
+        "ns": 50000
+      }
+    },
+    {
+      "layers": [
+        "ln_f",
+        "lm_head"
+      ],
+      "parameters": 16512,
+      "forward_ns": 300000,
+      "backward_input_ns": 200000,
+      "backward_weight_ns": 150000,
+      "recompute_ns": 10,
+      "gradient_norm": {
+        "elements": 0,
+        "ns": 0
+      },
+      "optimizer_step": {
+        "elements": 8256,
+        "ns": 20000
+      }
+    }
+  ],
+  "messages": [
+    {
+      "kind": "gather_after_step",
+      "ranks": 2,
+      "sizes": [
+        {
+          "bytes": 66048,
+          "issue_ns": 9000,
+          "occupied_ns": 0,
+          "latency_ns": 0,
+          "landing_ns": 100
+        },
+        {
+          "bytes": 199936,
+          "issue_ns": 20000,
+          "occupied_ns": 0,
+          "latency_ns": 0,
+          "landing_ns": 100
+        }
+      ]
+    },
+    {
+      "kind": "gradient_norm",
+      "ranks": 4,
+      "sizes": [
+        {
+          "bytes": 192,
+          "issue_ns": 0,
+          "occupied_ns": 0,
+          "latency_ns": 15000,
+          "landing_ns": 0
+        }
+      ]
+    }
+  ]
+}
+"#;
+
+#[test]
+fn a_file_is_written_as_it_was_read() {
+    let file = CostsFile::parse("costs.json", FILE).unwrap();
+    assert_eq!(file.to_json(), FILE);
+    assert_eq!(file.units[0].backward_ns, Some(1_900_000));
+    assert_eq!(file.units[1].backward_ns, None);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("costs.json");
+    std::fs::write(&path, FILE).unwrap();
+    assert_eq!(CostsFile::load(&path).unwrap(), file);
+}
+
+/// What is said to a file in which one text stands for another.
+#[track_caller]
+fn refuses(from: &str, to: &str, expected: Expect) {
+    assert!(FILE.contains(from), "{from}");
+    let error = CostsFile::parse("costs.json", &FILE.replacen(from, to, 1)).unwrap_err();
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn times_are_whole_nanoseconds_within_bounds() {
+    let forward = "\"forward_ns\": 900000";
+    refuses(
+        forward,
+        "\"forward_ns\": -900000",
+        expect![
+            "costs.json:32:27: -900000 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": 0",
+        expect![
+            "costs.json:32:21: 0 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": 900000.5",
+        expect![
+            "costs.json:32:28: 900000.5 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": NaN",
+        expect![
+            "costs.json:32:21: this is not JSON: expected value; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": Infinity",
+        expect![
+            "costs.json:32:21: this is not JSON: expected value; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": 1000000000000001",
+        expect![
+            "costs.json:32:36: 1000000000000001 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": 1e400",
+        expect![
+            "costs.json:32:25: this is not JSON: number out of range; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": 18446744073709551616",
+        expect![
+            "costs.json:32:40: 18446744073709552000 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": \"900000\"",
+        expect![[
+            r#"costs.json:32:28: invalid type: string "900000", expected a time in whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"#
+        ]],
+    );
+    refuses(
+        forward,
+        "\"forward_ns\": null",
+        expect![
+            "costs.json:32:24: invalid type: null, expected a time in whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"backward_ns\": 1900000",
+        "\"backward_ns\": 0",
+        expect![
+            "costs.json:33:22: 0 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"recompute_ns\": 10",
+        "\"recompute_ns\": null",
+        expect![
+            "costs.json:52:26: invalid type: null, expected a time in whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"issue_ns\": 9000",
+        "\"issue_ns\": -1",
+        expect![
+            "costs.json:70:24: -1 is no time: times are whole nanoseconds from 0 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"step_overhead_ns\": 40000",
+        "\"step_overhead_ns\": 1e30",
+        expect![
+            "costs.json:24:26: 1000000000000000000000000000000 is no time: times are whole nanoseconds from 0 to 1000000000000000; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"bytes\": 66048",
+        "\"bytes\": -66048",
+        expect![
+            "costs.json:69:25: invalid value: integer `-66048`, expected u64; costs files are what `pipezero profile` writes"
+        ],
+    );
+}
+
+#[test]
+fn keys_are_known_present_and_there_once() {
+    refuses(
+        "\"forward_ns\"",
+        "\"forward\"",
+        expect![
+            "costs.json:32:15: unknown field `forward`, expected one of `layers`, `parameters`, `forward_ns`, `backward_ns`, `backward_input_ns`, `backward_weight_ns`, `recompute_ns`, `gradient_norm`, `optimizer_step`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"forward_ns\": 900000,",
+        "",
+        expect![
+            "costs.json:42:5: missing field `forward_ns`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"forward_ns\": 900000,",
+        "\"forward_ns\": 900000, \"forward_ns\": 1,",
+        expect![
+            "costs.json:32:40: duplicate field `forward_ns`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"threads\": 1",
+        "\"threads\": 1, \"nodes\": 1",
+        expect![
+            "costs.json:22:25: unknown field `nodes`, expected one of `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing`, `threads`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"gpt2\"",
+        "\"gpt3\"",
+        expect![
+            "costs.json:10:12: unknown variant `gpt3`, expected one of `gpt2`, `mlp`, `timed`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"gradient_norm\",",
+        "\"norm\",",
+        expect![
+            "costs.json:85:20: unknown variant `norm`, expected one of `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied`, `gradient_norm`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"version\": 1,",
+        "",
+        expect!["costs.json:98:1: missing field `version`; costs files are what `pipezero profile` writes"],
+    );
+}
+
+#[test]
+fn syntax_is_refused_at_its_place() {
+    refuses(
+        "\"threads\": 1\n",
+        "\"threads\": 1,\n",
+        expect![
+            "costs.json:23:3: this is not JSON: key must be a string; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        "\"seq_length\": 32,",
+        "\"seq_length\": 32",
+        expect![
+            "costs.json:18:5: this is not JSON: expected `,` or `}`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    let end = &FILE[FILE.len() - 8..];
+    refuses(
+        end,
+        "",
+        expect![
+            "costs.json:96:4: this is not JSON: EOF while parsing an object; costs files are what `pipezero profile` writes"
+        ],
+    );
+    refuses(
+        end,
+        "  ]\n}\n}\n",
+        expect![
+            "costs.json:96:7: this is not JSON: expected `,` or `}`; costs files are what `pipezero profile` writes"
+        ],
+    );
+    let error = CostsFile::parse("costs.json", "").unwrap_err();
+    expect!["costs.json:1:0: this is not JSON: EOF while parsing a value; costs files are what `pipezero profile` writes"].assert_eq(&error.to_string());
+    let error = CostsFile::parse("costs.json", "[1]").unwrap_err();
+    expect!["costs.json:1:3: invalid length 1, expected a costs file, which is one object; costs files are what `pipezero profile` writes"].assert_eq(&error.to_string());
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    refuses(
+        "\"version\": 1",
+        "\"version\": 2",
+        expect![
+            "costs.json: `version` is 2, and this pipezero reads 1: measure again with `pipezero profile`"
+        ],
+    );
+    refuses(
+        "\"backward_ns\": 1900000,",
+        "\"backward_input_ns\": 1900000,",
+        expect![
+            "costs.json: the unit of h.*.attn, h.*.mlp has no backward: give it `backward_ns`, or `backward_input_ns` and `backward_weight_ns`"
+        ],
+    );
+    refuses(
+        "\"h.*.attn\",\n        \"h.*.mlp\"\n",
+        "",
+        expect!["costs.json: `units[0].layers` is empty: a unit has at least one layer; remove it"],
+    );
+    refuses(
+        "\"kind\": \"gradient_norm\",\n      \"ranks\": 4",
+        "\"kind\": \"gather_after_step\",\n      \"ranks\": 2",
+        expect!["costs.json: `gather_after_step` between 2 ranks stands twice: keep one of the two"],
+    );
+    refuses(
+        "\"bytes\": 199936",
+        "\"bytes\": 66048",
+        expect![
+            "costs.json: `gather_after_step` between 2 ranks: `ranks` is at least 1, and `sizes` at least one entry, ascending in bytes"
+        ],
+    );
+    refuses(
+        "\"ranks\": 4",
+        "\"ranks\": 0",
+        expect![
+            "costs.json: `gradient_norm` between 0 ranks: `ranks` is at least 1, and `sizes` at least one entry, ascending in bytes"
+        ],
+    );
+    let (from, to) = (
+        "\"ln_f\",\n        \"lm_head\"\n      ],\n      \"parameters\": 16512",
+        "\"h.*.attn\", \"h.*.mlp\"\n      ],\n      \"parameters\": 49984",
+    );
+    refuses(from, to, expect!["costs.json: the unit of h.*.attn, h.*.mlp stands twice: keep one of the two"]);
+    let empty = FILE[..FILE.find("\"units\"").unwrap()].to_owned() + "\"units\": [], \"messages\": []}";
+    let error = CostsFile::parse("costs.json", &empty).unwrap_err();
+    expect![
+        "costs.json: `units` is empty: a model has at least one unit; measure again with `pipezero profile`"
+    ]
+    .assert_eq(&error.to_string());
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = CostsFile::load("no/such/file.json".as_ref()).unwrap_err();
+    expect!["no/such/file.json: cannot read the costs file: No such file or directory (os error 2)"]
+        .assert_eq(&error.to_string());
+}
+
+fn workload(text: &str) -> Workload {
+    let file = RunFile::parse("run.json", text).unwrap();
+    Workload::of(&file.resolve(World { cores: 2, ranks: None }).unwrap().0)
+}
+
+#[test]
+fn the_workload_of_a_run_is_what_decides_its_times() {
+    let gpt2 = |layers: u32, more: &str| {
+        workload(&format!(
+            r#"{{"model": {{"family": "gpt2", "num_layers": {layers}, "hidden_size": 64, "num_attention_heads": 4,
+                 "seq_length": 32{more}, "data": {{"text": "x"}}, "train_micro_batch_size_per_gpu": 2,
+                 "gradient_accumulation_steps": 4, "threads": 1, "steps": 1}}"#
+        ))
+    };
+    let expected = CostsFile::parse("costs.json", FILE).unwrap().workload;
+    assert_eq!(gpt2(4, "}"), expected);
+    // Neither depth, grid nor sharding are part of it.
+    let grid = r#"}, "parallel": {"pipeline": 2, "data": 2}, "zero_optimization": {"stage": 1}"#;
+    assert_eq!(gpt2(12, grid), expected);
+    let other =
+        Workload { model: ModelSizes::Gpt2(GptSizes { dropout: true, ..sizes(&expected) }), ..expected };
+    assert_eq!(gpt2(4, r#", "dropout": 0.1}"#), other);
+}
+
+fn sizes(workload: &Workload) -> GptSizes {
+    match &workload.model {
+        ModelSizes::Gpt2(sizes) | ModelSizes::Mlp(sizes) => sizes.clone(),
+        ModelSizes::Timed(_) => panic!("no model that computes"),
+    }
+}
+
+#[test]
+fn the_times_of_timed_layers_are_part_of_the_workload() {
+    let timed = workload(
+        r#"{"model": {"family": "timed", "num_layers": 4, "seq_length": 8, "parameters_per_layer": 100,
+            "activation_elements": 10, "forward_ms": 1.5, "backward_input_ms": 2, "backward_weight_ms": 0.25},
+            "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "threads": 1, "steps": 1}"#,
+    );
+    let ModelSizes::Timed(sizes) = timed.model else { panic!("another family: {timed:?}") };
+    assert_eq!(
+        (sizes.forward_ns, sizes.backward_input_ns, sizes.backward_weight_ns),
+        (1_500_000, 2_000_000, 250_000)
+    );
+}

@@ -1,0 +1,265 @@
+//! Prices from a costs file: units by what they consist of, messages by kind, ranks and size, and the run's own imitated
+//! links beside them.
+
+use std::fmt;
+
+use pipezero_schedule::Unit;
+use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
+
+use super::error::{CostsError, differences};
+use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload};
+use super::messages::{Message, counted_elements, owned_elements};
+use super::needs::UnitNeeds;
+use super::prices::Prices;
+use super::unit_key::UnitKey;
+use crate::plan::Plan;
+
+/// Something that a costs file does not hold, and what stands for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assumption {
+    /// Units that are no entry are the sum of several.
+    Composed {
+        /// Layers of such a unit by kind.
+        layers: Vec<String>,
+        /// Entries that it is composed of.
+        num_entries: usize,
+    },
+    /// The measured run did not split backwards: each half is taken for half of the backward.
+    Halves,
+    /// A message was measured between another number of ranks, or only one that is like it.
+    Message {
+        /// The kind that the run sends.
+        kind: MessageKind,
+        /// Ranks that take part in it.
+        ranks: u64,
+        /// The kind that was measured.
+        measured: MessageKind,
+        /// Ranks that took part.
+        measured_ranks: u64,
+    },
+    /// Another number of ranks was at work on the machine.
+    Ranks {
+        /// When it was measured.
+        measured: u64,
+        /// In this run.
+        run: u64,
+        /// Cores of the machine.
+        cores: u64,
+    },
+}
+
+impl fmt::Display for Assumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Composed { layers, num_entries } => {
+                write!(
+                    f,
+                    "the unit of {} was not measured: it is the sum of {num_entries} units",
+                    layers.join(", ")
+                )
+            }
+            Self::Halves => f.write_str(
+                "input and weight gradients were not measured apart: each is taken for half of a backward",
+            ),
+            Self::Message { kind, ranks, measured, measured_ranks } => write!(
+                f,
+                "`{kind}` between {ranks} ranks was not measured: `{measured}` between {measured_ranks} stands for it"
+            ),
+            Self::Ranks { measured, run, cores } => write!(
+                f,
+                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: cores may be shared otherwise"
+            ),
+        }
+    }
+}
+
+/// The costs of a plan by a file of its workload.
+pub(super) struct Measured<'a> {
+    plan: &'a Plan,
+    file: &'a CostsFile,
+    pub(super) assumptions: Vec<Assumption>,
+}
+
+impl<'a> Measured<'a> {
+    /// # Errors
+    /// [`CostsError::AnotherWorkload`].
+    pub(super) fn new(plan: &'a Plan, file: &'a CostsFile) -> Result<Self, CostsError> {
+        let as_json =
+            |workload: &Workload| serde_json::to_value(workload).expect("numbers and names are JSON");
+        let differences = differences(&as_json(&file.workload), &as_json(&Workload::of(plan.run())));
+        if !differences.is_empty() {
+            return Err(CostsError::AnotherWorkload { differences });
+        }
+        let mut found = Self { plan, file, assumptions: Vec::new() };
+        let (measured, run) = (file.host.ranks, plan.grid().world_size() as u64);
+        if measured != run {
+            found.assume(Assumption::Ranks { measured, run, cores: file.host.cores });
+        }
+        Ok(found)
+    }
+
+    fn assume(&mut self, assumption: Assumption) {
+        if !self.assumptions.contains(&assumption) {
+            self.assumptions.push(assumption);
+        }
+    }
+
+    /// The entries that a unit is composed of.
+    fn entries(&mut self, unit: Unit) -> Result<Vec<&'a UnitTimes>, CostsError> {
+        let key = UnitKey::of(self.plan.unit(unit));
+        let Some(entries) = key.composed_of(&self.file.units) else {
+            let known = self.file.units.iter().map(|entry| entry.layers.join(", ")).collect();
+            return Err(CostsError::NoUnit { layers: key.layers(), parameters: key.parameters(), known });
+        };
+        if entries.len() > 1 {
+            self.assume(Assumption::Composed { layers: key.layers(), num_entries: entries.len() });
+        }
+        Ok(entries)
+    }
+
+    /// The measured message that is most like one: of its kind before those that move as much, between as many ranks
+    /// before the nearest number. A group of one moves nothing and stands for no other.
+    fn like(&self, message: &Message) -> Option<&'a MessageTimes> {
+        let ranks = message.num_ranks() as u64;
+        let is_like = |times: &&MessageTimes| {
+            relation(message.kind, times.kind).is_some() && (times.ranks > 1 || ranks == 1)
+        };
+        let distance =
+            |times: &&MessageTimes| (relation(message.kind, times.kind), times.ranks.abs_diff(ranks));
+        self.file.messages.iter().filter(is_like).min_by_key(distance)
+    }
+}
+
+/// How near a kind is to another that it could stand for, 0 for itself.
+fn relation(wanted: MessageKind, measured: MessageKind) -> Option<u8> {
+    use MessageKind::{
+        Activation, AddTied, AllReduce, GatherAfterStep, Gradient, Reduce, ReduceLast, Unshard,
+    };
+    match (wanted, measured) {
+        _ if wanted == measured => Some(0),
+        (Unshard, GatherAfterStep)
+        | (GatherAfterStep, Unshard)
+        | (Activation, Gradient)
+        | (Gradient, Activation) => Some(1),
+        (Reduce, ReduceLast) | (ReduceLast, Reduce) => Some(1),
+        (Reduce | ReduceLast, AllReduce) | (AllReduce | AddTied, Reduce | ReduceLast) => Some(2),
+        (AddTied, AllReduce) => Some(1),
+        _ => None,
+    }
+}
+
+impl Prices for Measured<'_> {
+    fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, CostsError> {
+        let entries = self.entries(unit)?;
+        let mut costs = UnitCosts::default();
+        for entry in &entries {
+            costs.forward += entry.forward_ns;
+            costs.backward += entry.whole_backward_ns();
+            let (input, weight) = entry.halves_ns();
+            costs.backward_input += input;
+            costs.backward_weight += weight;
+            costs.recompute += match entry.recompute_ns {
+                None if needs.recompute && entries.len() == 1 => {
+                    return Err(CostsError::NotMeasured {
+                        layers: entry.layers.clone(),
+                        key: "recompute_ns",
+                    });
+                }
+                // Parts without a transformer block are not recomputed.
+                recompute => recompute.unwrap_or(0),
+            };
+        }
+        if needs.halves && entries.iter().any(|entry| !entry.has_halves()) {
+            self.assume(Assumption::Halves);
+        }
+        let of = |part: fn(&UnitTimes) -> PerElement| {
+            entries.iter().map(|entry| part(entry)).fold(PerElement::default(), |sum, part| PerElement {
+                elements: sum.elements + part.elements,
+                ns: sum.ns + part.ns,
+            })
+        };
+        let all = |part: fn(&UnitTimes) -> PerElement| self.file.rate(part);
+        costs.gradient_norm = of(|entry| entry.gradient_norm)
+            .for_elements(counted_elements(self.plan, unit), all(|entry| entry.gradient_norm));
+        costs.optimizer_step = of(|entry| entry.optimizer_step)
+            .for_elements(owned_elements(self.plan, unit), all(|entry| entry.optimizer_step));
+        Ok(costs)
+    }
+
+    fn message(&mut self, message: &Message) -> Result<Passage, CostsError> {
+        let ranks = message.num_ranks() as u64;
+        let Some(times) = self.like(message) else {
+            return Err(CostsError::NoMessage { kind: message.kind, ranks });
+        };
+        if (times.kind, times.ranks) != (message.kind, ranks) {
+            let (measured, measured_ranks) = (times.kind, times.ranks);
+            self.assume(Assumption::Message { kind: message.kind, ranks, measured, measured_ranks });
+        }
+        let SizedTimes { issue_ns: issue, occupied_ns, latency_ns, landing_ns: landing, .. } =
+            times.at(message.bytes);
+        if ranks == 1 {
+            return Ok(Passage { issue, occupied: 0, latency: 0, landing });
+        }
+        let imitated = self.plan.shaping().map_or([0, 0], |links| message.over(&links));
+        Ok(Passage {
+            issue,
+            occupied: occupied_ns.saturating_add(imitated[0]),
+            latency: latency_ns.saturating_add(imitated[1]),
+            landing,
+        })
+    }
+
+    fn links(&self) -> Links {
+        match self.plan.shaping() {
+            Some(links) if links.shared => Links::SharedByCollectives,
+            _ => Links::Own,
+        }
+    }
+}
+
+impl UnitTimes {
+    fn has_halves(&self) -> bool {
+        self.backward_input_ns.is_some() && self.backward_weight_ns.is_some()
+    }
+
+    /// `B`: measured, or both halves, which a full backward is.
+    fn whole_backward_ns(&self) -> u64 {
+        let halves = self.backward_input_ns.unwrap_or(0) + self.backward_weight_ns.unwrap_or(0);
+        self.backward_ns.unwrap_or(halves)
+    }
+
+    /// `I` and `W`: measured, or half of a backward each.
+    fn halves_ns(&self) -> (u64, u64) {
+        let whole = self.whole_backward_ns();
+        match (self.backward_input_ns, self.backward_weight_ns) {
+            (Some(input), Some(weight)) => (input, weight),
+            (Some(input), None) => (input, whole.saturating_sub(input)),
+            (None, Some(weight)) => (whole.saturating_sub(weight), weight),
+            (None, None) => (whole / 2, whole.div_ceil(2)),
+        }
+    }
+}
+
+impl PerElement {
+    /// What so many elements take, at this rate or, where no elements were measured, at another.
+    fn for_elements(self, elements: u64, otherwise: Self) -> u64 {
+        let Self { elements: measured, ns } = if self.elements > 0 { self } else { otherwise };
+        if measured == 0 {
+            return 0;
+        }
+        // To the nearest.
+        let product = u128::from(ns) * u128::from(elements) + u128::from(measured / 2);
+        u64::try_from(product / u128::from(measured)).unwrap_or(u64::MAX)
+    }
+}
+
+impl CostsFile {
+    /// A rate over all units.
+    fn rate(&self, part: fn(&UnitTimes) -> PerElement) -> PerElement {
+        let sum = |sum: PerElement, part: PerElement| PerElement {
+            elements: sum.elements.saturating_add(part.elements),
+            ns: sum.ns.saturating_add(part.ns),
+        };
+        self.units.iter().map(part).fold(PerElement::default(), sum)
+    }
+}

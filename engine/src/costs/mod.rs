@@ -1,0 +1,58 @@
+//! Where the simulator's times come from: a costs file that was measured, or an analytic model of a device.
+//!
+//! ```text
+//! costs file (measured) --+
+//!                         +-> for_plan -> what every instruction of the plan's program costs -> simulate
+//! device (analytic) ------+
+//! ```
+//!
+//! Times are whole nanoseconds. A costs file says what units and messages cost on the machine that it was measured on, by
+//! what they consist of, so that it serves other grids, schedules, ZeRO levels and unit sizes of the same model too.
+//!
+//! ```no_run
+//! use pipezero::config::{RunFile, World};
+//! use pipezero::costs::{Device, Source, for_plan};
+//! use pipezero::plan::Plan;
+//! use pipezero::schedule::simulate::simulate;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (run, _) = RunFile::load("configs/seed-48-layers.json".as_ref())?.resolve(World::this_host())?;
+//! let plan = Plan::new(run)?;
+//! let device = Device::by_name("h100").ok_or("no such device")?;
+//! let predicted = for_plan(&plan, Source::Analytic(&device))?;
+//! let timeline = simulate(plan.training(), &predicted.costs)?;
+//! println!("{} ns, {}", timeline.makespan() + predicted.step_overhead_ns, predicted.description);
+//! # Ok(())
+//! # }
+//! ```
+
+mod analytic;
+mod device;
+mod error;
+mod file;
+mod file_error;
+mod measured;
+mod messages;
+mod needs;
+mod ns;
+mod predicted;
+mod prices;
+mod sizes;
+mod step;
+#[cfg(test)]
+mod tests;
+mod unit_key;
+
+pub use device::{Device, Network, NetworkLink};
+pub use error::{CostsError, Difference};
+pub use file::{
+    COSTS_VERSION, CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes,
+    TimedSizes, UnitTimes, Workload,
+};
+pub use file_error::{CostsFileError, CostsFileRule};
+pub use measured::Assumption;
+pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
+pub use ns::TIME_NS_MAX;
+pub use predicted::{Predicted, Source, for_plan};
+pub use step::{RankStep, Step};
+pub use unit_key::UnitKey;

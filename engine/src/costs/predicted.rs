@@ -1,0 +1,95 @@
+//! The costs of a plan, and where they come from.
+
+use pipezero_schedule::simulate::Costs;
+
+use super::analytic::Analytic;
+use super::device::Device;
+use super::error::CostsError;
+use super::file::CostsFile;
+use super::measured::{Assumption, Measured};
+use super::prices;
+use crate::config::ModelConfig;
+use crate::plan::Plan;
+
+/// Where costs come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// They were measured.
+    Measured(&'a CostsFile),
+    /// They are calculated from a device's rates.
+    Analytic(&'a Device),
+}
+
+/// What a step of a plan is predicted from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Predicted {
+    /// What every instruction of the plan's training program costs, nanoseconds.
+    pub costs: Costs,
+    /// What a step takes beside its program.
+    pub step_overhead_ns: u64,
+    /// Where the costs come from, in a line.
+    pub description: String,
+    /// What the source does not hold, and what stands for it.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// What every instruction of a plan's training program costs.
+///
+/// # Errors
+/// [`CostsError`] where a costs file is of another model, or has nothing to compose a unit or a message of.
+pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError> {
+    match source {
+        Source::Measured(file) => {
+            let mut prices = Measured::new(plan, file)?;
+            let costs = prices::costs(plan, &mut prices)?;
+            let host = &file.host;
+            Ok(Predicted {
+                costs,
+                step_overhead_ns: file.step_overhead_ns,
+                description: format!(
+                    "measured on {} ({} cores, {} ranks at work)",
+                    host.name, host.cores, host.ranks
+                ),
+                assumptions: prices.assumptions,
+            })
+        }
+        Source::Analytic(device) => {
+            let rates = rates_of_rank(plan, device);
+            let costs = prices::costs(plan, &mut Analytic::new(plan, device, rates))?;
+            Ok(Predicted {
+                costs,
+                step_overhead_ns: 0,
+                description: describe(plan, device, rates),
+                assumptions: Vec::new(),
+            })
+        }
+    }
+}
+
+/// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Timed layers
+/// leave them to whoever has something to compute.
+fn rates_of_rank(plan: &Plan, device: &Device) -> f64 {
+    let Some(cores) = device.cores else { return 1.0 };
+    let num_busy = match plan.run().model {
+        ModelConfig::Timed(_) => 1,
+        ModelConfig::Gpt2(_) | ModelConfig::Mlp(_) => plan.grid().world_size(),
+    };
+    (plan.run().threads as f64).min(cores as f64 / num_busy as f64)
+}
+
+/// The rates that were used, so that nobody takes them for measured ones.
+fn describe(plan: &Plan, device: &Device, rates: f64) -> String {
+    let tflops = device.flops_per_s(plan.element_type()) * rates / 1e12;
+    let memory = device.memory_bytes_per_s * rates / 1e9;
+    let links = match plan.shaping() {
+        Some(_) => "the run's links".to_owned(),
+        None => {
+            let (near, far) = (device.network.near.bytes_per_s / 1e9, device.network.far.bytes_per_s / 1e9);
+            format!("links of {near:.3} GB/s near and {far:.3} GB/s far")
+        }
+    };
+    format!(
+        "analytic model of {}, not measured: {tflops:.3} TFLOP/s and {memory:.1} GB/s of memory achieved, {links}",
+        device.name
+    )
+}

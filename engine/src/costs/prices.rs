@@ -1,0 +1,48 @@
+//! From prices of units and messages to the costs of a program: the same whether they were measured or calculated.
+
+use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
+use pipezero_schedule::{Instruction, Unit};
+
+use super::error::CostsError;
+use super::messages::{Message, Messages};
+use super::needs::{Needs, UnitNeeds};
+use crate::plan::Plan;
+
+/// What things cost, by one way or another of knowing it; times in nanoseconds.
+pub(super) trait Prices {
+    /// What the computes of a unit take; its messages are left at nothing.
+    fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, CostsError>;
+
+    /// What a message costs.
+    fn message(&mut self, message: &Message) -> Result<Passage, CostsError>;
+
+    /// Which messages share a link.
+    fn links(&self) -> Links;
+}
+
+/// What every instruction of a plan's program costs. What does not occur in it costs nothing, and is not asked for.
+pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, CostsError> {
+    let needs = Needs::of(plan.training());
+    let messages = Messages::of(plan);
+    let passage = |prices: &mut P, of: Option<Instruction>| match of.and_then(|of| messages.get(of)) {
+        Some(message) => Prices::message(prices, message),
+        None => Ok(Passage::default()),
+    };
+    let mut units = Vec::with_capacity(needs.units.len());
+    for (index, &unit) in needs.units.iter().enumerate() {
+        let computes = prices.computes(Unit(index as u32), unit)?;
+        units.push(UnitCosts {
+            gather: passage(prices, unit.unshard)?,
+            reduce: passage(prices, unit.reduction)?,
+            gather_after_step: passage(prices, unit.gather_after_step)?,
+            ..computes
+        });
+    }
+    let edges = needs.edges.iter().map(|&send| passage(prices, send)).collect::<Result<_, _>>()?;
+    // A meeting holds up the row, so nothing of it is told apart.
+    let meeting =
+        |of: Passage| [of.occupied, of.latency, of.landing].into_iter().fold(of.issue, u64::saturating_add);
+    let add_tied = meeting(passage(prices, needs.add_tied)?);
+    let gradient_norm = meeting(passage(prices, needs.gradient_norm)?);
+    Ok(Costs { units, edges, add_tied, gradient_norm, links: prices.links() })
+}

@@ -1,0 +1,280 @@
+//! `simulate RUN.json`.
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use crate::command::Home;
+
+/// What changes the run of every [`Home`] into one of timed layers: 2 x 2 ranks, four layers of 2 + 2 + 2 ms.
+const TIMED: [&str; 14] = [
+    "--set",
+    "model.family=timed",
+    "--set",
+    "model.hidden_size=null",
+    "--set",
+    "model.num_attention_heads=null",
+    "--set",
+    "model.parameters_per_layer=1000",
+    "--set",
+    "model.activation_elements=10",
+    "--set",
+    "model.forward_ms=2",
+    "--set",
+    "zero_optimization.stage=1",
+];
+
+/// A costs file of the timed run: a unit is a layer.
+const COSTS: &str = r#"{
+  "version": 1,
+  "host": { "name": "a machine", "cores": 2, "ranks": 4 },
+  "workload": {
+    "model": { "timed": { "parameters_per_layer": 1000, "activation_elements": 10, "forward_ns": 2000000,
+                          "backward_input_ns": 2000000, "backward_weight_ns": 2000000, "recompute_ns": 2000000 } },
+    "seq_length": 16, "micro_batch_size": 2, "precision": "f32", "optimizer": "AdamW",
+    "activation_checkpointing": "off", "threads": 1
+  },
+  "step_overhead_ns": 500000,
+  "units": [
+    { "layers": ["h.*"], "parameters": 1000, "forward_ns": 3000000, "backward_ns": 5000000,
+      "gradient_norm": { "elements": 1000, "ns": 0 }, "optimizer_step": { "elements": 1000, "ns": 2000000 } }
+  ],
+  "messages": [
+    { "kind": "reduce_last", "ranks": 2,
+      "sizes": [{ "bytes": 4096, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 0, "landing_ns": 0 }] },
+    { "kind": "gather_after_step", "ranks": 2,
+      "sizes": [{ "bytes": 4096, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 0, "landing_ns": 0 }] },
+    { "kind": "activation", "ranks": 2,
+      "sizes": [{ "bytes": 40, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 1000000, "landing_ns": 0 }] },
+    { "kind": "gradient", "ranks": 2,
+      "sizes": [{ "bytes": 40, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 1000000, "landing_ns": 0 }] },
+    { "kind": "gradient_norm", "ranks": 4,
+      "sizes": [{ "bytes": 192, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 250000, "landing_ns": 0 }] }
+  ]
+}
+"#;
+
+fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [arguments, more].concat()
+}
+
+fn json(home: &Home, arguments: &[&str]) -> Value {
+    serde_json::from_str(&home.run(&with(arguments, &["--json"])).success()).unwrap()
+}
+
+/// Two stages of two layers and two micro-batches: by hand, with a hop of 1 ms, `(m + p - 1) (6 + 10) + c (2 (p - 1) m/p +
+/// 2 (p - 2))`; then the norm, and the optimizer on what each rank owns of two layers.
+#[test]
+fn a_step_takes_what_its_measured_parts_take() {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    let found = json(&home, &with(&["simulate", "run.json", "--costs", "costs.json"], &TIMED));
+    let work = 3.0 * 16.0 + 2.0;
+    // A shard of 500 elements is padded to whole cache lines.
+    let owned = 512.0 / 1000.0;
+    let makespan = (work + 0.25 + 2.0 * 2.0 * owned) / 1e3;
+    let near = |key: &str, expected: f64| {
+        let value = found[key].as_f64().unwrap();
+        assert!((value - expected).abs() < 1e-9, "{key}: {value}, not {expected}");
+    };
+    near("makespan", makespan);
+    near("step_s", makespan + 0.0005);
+    near("longest_rank_span", work / 1e3);
+    near("bubble_rate_longest_rank", 1.0 - 32.0 / work);
+    near("tokens_per_s", 128.0 / (makespan + 0.0005));
+    assert_eq!(found["peak_in_flight"], serde_json::from_str::<Value>("[2.0, 1.0]").unwrap());
+    assert_eq!(found["assumptions"], Value::Array(Vec::new()));
+    assert_eq!(found["costs"], "measured on a machine (2 cores, 4 ranks at work)");
+    for rank in found["ranks"].as_array().unwrap() {
+        let bubble: f64 =
+            rank["bubble"].as_object().unwrap().values().map(|part| part.as_f64().unwrap()).sum();
+        assert!((rank["busy"].as_f64().unwrap() + bubble - makespan).abs() < 1e-9, "{rank}");
+    }
+}
+
+#[test]
+fn peak_memory_is_the_plans() {
+    let home = Home::new();
+    let found = json(&home, &["simulate", "run.json"]);
+    let plan = serde_json::from_str::<Value>(&home.run(&["plan", "run.json", "--json"]).success()).unwrap();
+    for (rank, planned) in [(0, 0), (1, 2)] {
+        assert_eq!(found["ranks"][rank]["peak_bytes"], plan["ranks"][planned]["memory"]["peak"]);
+    }
+}
+
+#[test]
+fn text_names_where_the_times_come_from() {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    let arguments = with(&["simulate", "run.json", "--costs", "costs.json"], &TIMED);
+    expect![[r#"
+                                    time   bubble
+        all ranks               52.30 ms  34.90 %
+        the longest rank alone  50.00 ms  36.00 %
+
+        predicted step 52.80 ms, 2424 tokens/s
+        times: measured on a machine (2 cores, 4 ranks at work)
+
+        pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
+        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 us  2.00 ms    25.15 KiB
+        1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
+    "#]].assert_eq(&home.run(&arguments).success());
+    let text = home.run(&["simulate", "run.json", "--device", "h100"]).success();
+    let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
+    expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far"].assert_eq(times);
+    let cpu = home.run(&["simulate", "run.json"]).success();
+    assert!(cpu.contains("times: analytic model of this CPU ("), "{cpu}");
+    assert_eq!(home.run(&["simulate", "run.json", "--device", "CPU"]).success(), cpu);
+}
+
+/// What stands in for what was not measured is said, on stderr and in the JSON.
+#[test]
+fn assumptions_are_told() {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    let arguments =
+        with(&["simulate", "run.json", "--costs", "costs.json", "--set", "parallel.schedule=zb-h1"], &TIMED);
+    let printed = home.run(&arguments);
+    expect![[r#"
+        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+        assumed: input and weight gradients were not measured apart: each is taken for half of a backward
+    "#]].assert_eq(&printed.stderr);
+    assert_eq!(json(&home, &arguments)["assumptions"].as_array().unwrap().len(), 1);
+}
+
+#[track_caller]
+fn refuses(home: &Home, arguments: &[&str], status: i32, expected: Expect) {
+    home.refuses(&with(&["simulate"], arguments), status, expected);
+}
+
+#[test]
+fn arguments_that_do_not_go_together_are_errors() {
+    let home = Home::new();
+    refuses(
+        &home,
+        &[],
+        2,
+        expect![[r#"
+        error: nothing to simulate: name a run file, or a schedule by --schedule, --ranks, --micro-batches, --forward, --backward-input and --backward-weight
+    "#]],
+    );
+    refuses(
+        &home,
+        &["run.json", "--schedule", "1f1b"],
+        2,
+        expect![[r#"
+        error: --schedule is of a schedule by itself, and RUN.json is a whole run: leave one of them out (a key is changed with --set)
+    "#]],
+    );
+    refuses(
+        &home,
+        &["run.json", "--latency", "1"],
+        2,
+        expect![[r#"
+        error: --latency is of a schedule by itself, and RUN.json is a whole run: leave one of them out (a key is changed with --set)
+    "#]],
+    );
+    refuses(
+        &home,
+        &["--schedule", "1f1b", "--device", "h100"],
+        2,
+        expect![[r#"
+        error: --device is of a run, and --schedule is a schedule by itself: name a run file in its place
+    "#]],
+    );
+    refuses(
+        &home,
+        &["--schedule", "1f1b", "--set", "steps=1"],
+        2,
+        expect![[r#"
+        error: --set is of a run, and --schedule is a schedule by itself: name a run file in its place
+    "#]],
+    );
+    refuses(
+        &home,
+        &["--schedule", "1f1b", "--ranks", "2"],
+        2,
+        expect![[r#"
+        error: --micro-batches is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file
+    "#]],
+    );
+    refuses(
+        &home,
+        &["--costs", "costs.json"],
+        2,
+        expect![[r#"
+        error: nothing to simulate: name a run file, or a schedule by --schedule, --ranks, --micro-batches, --forward, --backward-input and --backward-weight
+    "#]],
+    );
+    refuses(
+        &home,
+        &["run.json", "--device", "b200"],
+        2,
+        expect![[r#"
+        error: --device b200: known are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs
+    "#]],
+    );
+    let both = home.run(&["simulate", "run.json", "--device", "h100", "--costs", "costs.json"]).failure(2);
+    assert!(both.contains("'--device <NAME>' cannot be used with '--costs <COSTS.json>'"), "{both}");
+}
+
+#[test]
+fn costs_that_say_nothing_of_the_run_are_errors() {
+    let home = Home::new();
+    let costs = |text: &str| home.write("costs.json", text);
+    let arguments = with(&["run.json", "--costs", "costs.json"], &TIMED);
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
+        error: costs.json: cannot read the costs file: No such file or directory (os error 2)
+    "#]],
+    );
+    costs("{");
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
+        error: costs.json:1:1: this is not JSON: EOF while parsing an object; costs files are what `pipezero profile` writes
+    "#]],
+    );
+    costs(&COSTS.replace("\"version\": 1", "\"version\": 7"));
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
+        error: costs.json: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
+    "#]],
+    );
+    for time in ["-3000000", "0", "NaN", "1e300", "3.5"] {
+        costs(&COSTS.replace("\"forward_ns\": 3000000", &format!("\"forward_ns\": {time}")));
+        let error = home.run(&with(&["simulate"], &arguments)).failure(1);
+        assert!(error.starts_with("error: costs.json:12:"), "{time}: {error}");
+    }
+    costs(&COSTS.replace("\"micro_batch_size\": 2", "\"micro_batch_size\": 1"));
+    refuses(&home, &arguments, 1, expect![[r#"
+        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+        error: the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
+    "#]]);
+    costs(COSTS);
+    refuses(&home, &["run.json", "--costs", "costs.json"], 1, expect![[r#"
+        run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
+        error: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
+    "#]]);
+    costs(&COSTS.replace("\"h.*\"", "\"h.*.attn\""));
+    refuses(&home, &arguments, 1, expect![[r#"
+        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+        error: the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
+    "#]]);
+    costs(&COSTS.replace("gradient_norm\", \"ranks\": 4", "gradient_norm\", \"ranks\": 1"));
+    refuses(&home, &arguments, 1, expect![[r#"
+        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+        error: the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`
+    "#]]);
+}

@@ -1,0 +1,255 @@
+//! Traces, parsed back and held to their timelines and to what viewers ask of slices and arrows.
+
+use std::collections::BTreeMap;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use expect_test::expect;
+use serde_json::Value;
+
+use super::{Track, chrome};
+use crate::check::CheckedProgram;
+use crate::generate::one_f_one_b;
+use crate::id::PipelineRank;
+use crate::lower::lower;
+use crate::options::LowerOptions;
+use crate::simulate::{Costs, Passage, Timeline, UnitCosts, simulate};
+use crate::testing::{generated_programs, resident, uneven_costs, units};
+
+fn predicted<'a>(program: &'a CheckedProgram, timeline: &'a Timeline) -> Track<'a> {
+    Track { name: "predicted", data_rank: None, program, timeline }
+}
+
+fn events(trace: &str) -> Vec<Value> {
+    let trace: Value = serde_json::from_str(trace).unwrap_or_else(|error| panic!("{error}\n{trace}"));
+    trace["traceEvents"].as_array().unwrap().clone()
+}
+
+fn of_phase<'a>(events: &'a [Value], phase: &'a str) -> impl Iterator<Item = &'a Value> {
+    events.iter().filter(move |event| event["ph"] == phase)
+}
+
+/// A field of microseconds as nanoseconds.
+fn nanoseconds(event: &Value, field: &str) -> u64 {
+    (event[field].as_f64().unwrap() * 1000.0).round() as u64
+}
+
+type Thread = (u64, u64);
+
+fn thread(event: &Value) -> Thread {
+    (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap())
+}
+
+struct Slice {
+    name: String,
+    start: u64,
+    end: u64,
+}
+
+fn slices(events: &[Value]) -> BTreeMap<Thread, Vec<Slice>> {
+    let mut slices: BTreeMap<Thread, Vec<Slice>> = BTreeMap::new();
+    for event in of_phase(events, "X") {
+        let start = nanoseconds(event, "ts");
+        let name = event["name"].as_str().unwrap().to_string();
+        let slice = Slice { name, start, end: start + nanoseconds(event, "dur") };
+        slices.entry(thread(event)).or_default().push(slice);
+    }
+    slices
+}
+
+#[test]
+fn a_small_trace_in_full() {
+    let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(1_000, 700, 301), Passage::of_link(20, 3));
+    let timeline = simulate(&program, &costs).unwrap();
+    expect![[r#"
+        {"displayTimeUnit":"ns","traceEvents":[
+        {"ph":"M","pid":0,"tid":0,"name":"process_name","args":{"name":"predicted rank 0"}},
+        {"ph":"M","pid":0,"tid":0,"name":"process_sort_index","args":{"sort_index":0}},
+        {"ph":"M","pid":0,"tid":0,"name":"thread_name","args":{"name":"compute"}},
+        {"ph":"M","pid":0,"tid":0,"name":"thread_sort_index","args":{"sort_index":0}},
+        {"ph":"M","pid":0,"tid":1,"name":"thread_name","args":{"name":"reduce"}},
+        {"ph":"M","pid":0,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
+        {"ph":"M","pid":0,"tid":2,"name":"thread_name","args":{"name":"s0>s1"}},
+        {"ph":"M","pid":0,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
+        {"ph":"M","pid":0,"tid":3,"name":"thread_name","args":{"name":"s1>s0"}},
+        {"ph":"M","pid":0,"tid":3,"name":"thread_sort_index","args":{"sort_index":3}},
+        {"ph":"X","pid":0,"tid":0,"ts":0.000,"dur":1.000,"name":"F u0 m0","cat":"forward","cname":"thread_state_runnable","args":{"instruction":"F u0 m0","index":1,"unit":0,"micro_batch":0}},
+        {"ph":"X","pid":0,"tid":0,"ts":3.047,"dur":1.001,"name":"B u0 m0","cat":"backward","cname":"thread_state_running","args":{"instruction":"B u0 m0","index":3,"unit":0,"micro_batch":0}},
+        {"ph":"X","pid":0,"tid":0,"ts":4.048,"dur":0.000,"name":"GRAD_NORM","cat":"norm and tied weights","cname":"grey","args":{"instruction":"GRAD_NORM","index":5}},
+        {"ph":"X","pid":0,"tid":0,"ts":4.048,"dur":0.000,"name":"STEP u0","cat":"optimizer","cname":"black","args":{"instruction":"STEP u0","index":6,"unit":0}},
+        {"ph":"X","pid":0,"tid":1,"ts":4.048,"dur":0.000,"name":"ALL_REDUCE u0","cat":"reduce","cname":"bad","args":{"instruction":"ALL_REDUCE u0","index":4,"unit":0}},
+        {"ph":"X","pid":0,"tid":2,"ts":1.000,"dur":0.020,"name":"SEND s0>s1 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s0>s1 m0","index":2,"micro_batch":0}},
+        {"ph":"s","pid":0,"tid":2,"ts":1.000,"id":2,"name":"data","cat":"data"},
+        {"ph":"X","pid":0,"tid":3,"ts":3.024,"dur":0.023,"name":"RECV s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"RECV s1>s0 m0","index":0,"micro_batch":0}},
+        {"ph":"f","pid":0,"tid":3,"ts":3.046,"id":10,"name":"data","cat":"data","bp":"e"},
+        {"ph":"M","pid":1,"tid":0,"name":"process_name","args":{"name":"predicted rank 1"}},
+        {"ph":"M","pid":1,"tid":0,"name":"process_sort_index","args":{"sort_index":1}},
+        {"ph":"M","pid":1,"tid":0,"name":"thread_name","args":{"name":"compute"}},
+        {"ph":"M","pid":1,"tid":0,"name":"thread_sort_index","args":{"sort_index":0}},
+        {"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"reduce"}},
+        {"ph":"M","pid":1,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
+        {"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"s0>s1"}},
+        {"ph":"M","pid":1,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
+        {"ph":"M","pid":1,"tid":3,"name":"thread_name","args":{"name":"s1>s0"}},
+        {"ph":"M","pid":1,"tid":3,"name":"thread_sort_index","args":{"sort_index":3}},
+        {"ph":"X","pid":1,"tid":0,"ts":1.023,"dur":1.000,"name":"F u1 m0","cat":"forward","cname":"thread_state_runnable","args":{"instruction":"F u1 m0","index":1,"unit":1,"micro_batch":0}},
+        {"ph":"X","pid":1,"tid":0,"ts":2.023,"dur":1.001,"name":"B u1 m0","cat":"backward","cname":"thread_state_running","args":{"instruction":"B u1 m0","index":2,"unit":1,"micro_batch":0}},
+        {"ph":"X","pid":1,"tid":0,"ts":3.024,"dur":1.024,"name":"GRAD_NORM","cat":"norm and tied weights","cname":"grey","args":{"instruction":"GRAD_NORM","index":5}},
+        {"ph":"X","pid":1,"tid":0,"ts":4.048,"dur":0.000,"name":"STEP u1","cat":"optimizer","cname":"black","args":{"instruction":"STEP u1","index":6,"unit":1}},
+        {"ph":"X","pid":1,"tid":1,"ts":3.024,"dur":0.000,"name":"ALL_REDUCE u1","cat":"reduce","cname":"bad","args":{"instruction":"ALL_REDUCE u1","index":4,"unit":1}},
+        {"ph":"X","pid":1,"tid":2,"ts":1.000,"dur":0.023,"name":"RECV s0>s1 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"RECV s0>s1 m0","index":0,"micro_batch":0}},
+        {"ph":"f","pid":1,"tid":2,"ts":1.022,"id":2,"name":"data","cat":"data","bp":"e"},
+        {"ph":"X","pid":1,"tid":3,"ts":3.024,"dur":0.020,"name":"SEND s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s1>s0 m0","index":3,"micro_batch":0}},
+        {"ph":"s","pid":1,"tid":3,"ts":3.024,"id":10,"name":"data","cat":"data"}
+        ]}
+    "#]].assert_eq(&chrome(&[predicted(&program, &timeline)]));
+}
+
+#[test]
+fn every_instruction_is_a_slice_and_slices_of_a_thread_never_overlap() {
+    let mut num_slices = 0;
+    for (seed, program) in generated_programs().into_iter().enumerate() {
+        let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
+        let events = events(&chrome(&[predicted(&program, &timeline)]));
+        for slices in slices(&events).values() {
+            let mut free = 0;
+            for slice in slices {
+                assert!(free <= slice.start, "{} starts before {free}", slice.name);
+                free = slice.end;
+            }
+        }
+        let mut expected = Vec::new();
+        for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+            for (index, span) in timeline.row(rank).iter().enumerate() {
+                let text = program.row(rank)[index].to_string();
+                expected.push((u64::from(rank.0), index as u64, text, span.start, span.end));
+            }
+        }
+        let mut found: Vec<_> = of_phase(&events, "X")
+            .map(|event| {
+                let (pid, index) = (event["pid"].as_u64().unwrap(), event["args"]["index"].as_u64().unwrap());
+                let text = event["args"]["instruction"].as_str().unwrap().to_string();
+                let start = nanoseconds(event, "ts");
+                (pid, index, text, start, start + nanoseconds(event, "dur"))
+            })
+            .collect();
+        found.sort();
+        assert_eq!(found, expected);
+        num_slices += found.len();
+    }
+    assert!(num_slices > 10_000, "{num_slices}");
+}
+
+/// A viewer ties an arrow's end to the slice of its thread that is under way at its time; if several begin then, to the
+/// last before it in the file.
+#[test]
+fn arrows_go_from_sends_to_receives_and_from_gathers_to_their_first_reader() {
+    let mut num_arrows = BTreeMap::new();
+    for (seed, program) in generated_programs().into_iter().enumerate() {
+        let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
+        let events = events(&chrome(&[predicted(&program, &timeline)]));
+        let mut latest = BTreeMap::new();
+        let mut arrows: BTreeMap<u64, [Option<(u64, &str)>; 2]> = BTreeMap::new();
+        for event in &events {
+            let end = match event["ph"].as_str().unwrap() {
+                "X" => {
+                    latest.insert(thread(event), event);
+                    continue;
+                }
+                "s" => 0,
+                "f" => 1,
+                _ => continue,
+            };
+            let (slice, at) = (latest[&thread(event)], nanoseconds(event, "ts"));
+            let start = nanoseconds(slice, "ts");
+            assert!(
+                start <= at && at < start + nanoseconds(slice, "dur").max(1),
+                "{event} is not in {slice}"
+            );
+            let ends = arrows.entry(event["id"].as_u64().unwrap()).or_default();
+            assert!(ends[end].replace((at, slice["name"].as_str().unwrap())).is_none(), "{event}");
+        }
+        let is_training = program.purpose() == crate::Purpose::Training;
+        for ends in arrows.into_values() {
+            let [Some((from, start)), Some((to, end))] = ends else { panic!("half an arrow: {ends:?}") };
+            assert!(from <= to, "{start} -> {end} goes back in time");
+            let (kind, operands) = start.split_once(' ').unwrap();
+            match kind {
+                "SEND" => assert_eq!(end, std::format!("RECV {operands}")),
+                "UNSHARD" => {
+                    let reader: Vec<&str> = end.split(' ').collect();
+                    assert_eq!(reader[1], operands);
+                    assert!(["F", "B", "I", "R"].contains(&reader[0]), "{start} -> {end}");
+                }
+                _ => panic!("{start} -> {end}"),
+            }
+            *num_arrows.entry((kind.to_string(), is_training)).or_insert(0) += 1;
+        }
+        let rows = program.program().rows.iter().flatten();
+        let num_starts = rows
+            .filter(|of| matches!(of, crate::Instruction::Send { .. } | crate::Instruction::Unshard { .. }));
+        assert_eq!(of_phase(&events, "s").count(), num_starts.count());
+    }
+    assert!(num_arrows.values().all(|&num| num > 100) && num_arrows.len() == 4, "{num_arrows:?}");
+}
+
+#[test]
+fn tracks_stand_rank_by_rank_in_one_trace() {
+    let options = LowerOptions::zero_3(resident(2), 1);
+    let program = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 2, false), &options).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
+    let measured = |data_rank| Track {
+        name: "measured",
+        data_rank: Some(data_rank),
+        program: &program,
+        timeline: &timeline,
+    };
+    let events = events(&chrome(&[predicted(&program, &timeline), measured(0), measured(1)]));
+    let metadata = |name: &str| -> BTreeMap<u64, Value> {
+        let named = of_phase(&events, "M").filter(|event| event["name"] == name);
+        named.map(|event| (thread(event).0, event["args"].clone())).collect()
+    };
+    let (names, places) = (metadata("process_name"), metadata("process_sort_index"));
+    let mut sorted: Vec<_> = names
+        .iter()
+        .map(|(pid, name)| (places[pid]["sort_index"].as_u64().unwrap(), name["name"].as_str().unwrap()))
+        .collect();
+    sorted.sort_unstable();
+    let sorted: Vec<&str> = sorted.into_iter().map(|(_, name)| name).collect();
+    assert_eq!(
+        sorted,
+        [
+            "predicted rank 0",
+            "measured rank 0.0",
+            "measured rank 0.1",
+            "predicted rank 1",
+            "measured rank 1.0",
+            "measured rank 1.1"
+        ]
+    );
+    let mut ids: Vec<_> = of_phase(&events, "s").map(|event| event["id"].as_u64().unwrap()).collect();
+    let num_arrows = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), num_arrows, "arrows of different tracks have different numbers");
+}
+
+#[test]
+fn any_name_of_a_track_comes_back() {
+    let program = lower(&one_f_one_b(1, 1).unwrap(), &units(1, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
+    let name = "\"C:\\runs\\new\"\n\t\u{1}\u{7f} für 模型 \u{2028}";
+    let track = Track { name, ..predicted(&program, &timeline) };
+    let events = events(&chrome(&[track]));
+    assert_eq!(events[0]["args"]["name"].as_str().unwrap(), std::format!("{name} rank 0"));
+}
+
+#[test]
+fn the_longest_times_are_exact() {
+    assert_eq!(super::microseconds(u64::MAX), "18446744073709551.615");
+    assert_eq!(super::microseconds(1_000_007), "1000.007");
+}

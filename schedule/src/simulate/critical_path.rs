@@ -1,0 +1,150 @@
+//! What a step's time is made of: from its last end backwards, the chain of instructions without which it would be shorter.
+//!
+//! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs has
+//! ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined. So the
+//! parts have no gaps, and their times add up to the makespan exactly, whatever the timeline; what none of these explains
+//! is the rank's own time for messages, which it issues and takes in one after the other.
+//!
+//! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.
+
+use alloc::vec::Vec;
+
+use super::activity::Activity;
+use super::costs::Costs;
+use super::timeline::Timeline;
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+
+mod causes;
+mod rows;
+
+use causes::{Causes, Node};
+
+/// What an instruction of the critical path waited for last, which is what the part before it ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// Nothing: the step begins with it.
+    Beginning,
+    /// The instruction before it on the compute lane. What runs on other lanes is issued when the row comes to it.
+    ComputeLane,
+    /// A gather, reduction, send or compute without which it may not start: see [`crate::Dependencies`].
+    Dependency,
+    /// The message that it reads.
+    Message,
+    /// What the other end of its transfer waited for.
+    OtherEnd,
+    /// Another message, which occupied its link.
+    LinkBusy,
+    /// Another rank, which was the last to come to a norm or tied addition.
+    Meeting,
+    /// The rank's own time for messages, in which it could not start.
+    Overhead,
+}
+
+/// A part of the critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStep {
+    /// The rank.
+    pub rank: PipelineRank,
+    /// The position of the instruction in the rank's row; for an overhead, of the one that had to wait for it.
+    pub index: usize,
+    /// When its part begins: with the end of the part before.
+    pub start: u64,
+    /// When its part ends. A message that another one waited for ends with its occupation of the link.
+    pub end: u64,
+    /// What it waited for last.
+    pub why: Why,
+}
+
+/// What the time of a part went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Spent {
+    /// An instruction ran.
+    On(Activity),
+    /// The rank's own time for messages.
+    Overhead,
+}
+
+impl Spent {
+    /// Its name in summaries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::On(activity) => activity.name(),
+            Self::Overhead => "own time for messages",
+        }
+    }
+}
+
+/// The chain of instructions that a step's time is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CriticalPath {
+    steps: Vec<PathStep>,
+}
+
+impl CriticalPath {
+    /// The parts from the beginning of the step to its end, without gaps; what takes no time is left out.
+    pub fn steps(&self) -> &[PathStep] {
+        &self.steps
+    }
+
+    /// Times by what they went to, the longest first; they add up to the makespan.
+    ///
+    /// # Panics
+    /// If the path is not of this program.
+    pub fn summary(&self, program: &CheckedProgram) -> Vec<(Spent, u64)> {
+        let mut summary: Vec<(Spent, u64)> = Vec::new();
+        for step in &self.steps {
+            let spent = match step.why {
+                Why::Overhead => Spent::Overhead,
+                _ => Spent::On(Activity::of(program.row(step.rank)[step.index])),
+            };
+            let time = step.end - step.start;
+            match summary.iter_mut().find(|(of, _)| *of == spent) {
+                Some((_, sum)) => *sum += time,
+                None => summary.push((spent, time)),
+            }
+        }
+        summary.sort_by_key(|&(spent, time)| (core::cmp::Reverse(time), spent));
+        summary
+    }
+}
+
+/// The critical path of a step. The timeline says when what ended; the costs, for how long a message occupies its link and
+/// its ranks.
+///
+/// Time grows with the number of instructions.
+///
+/// # Panics
+/// If costs or timeline are not of this program.
+pub fn critical_path(program: &CheckedProgram, costs: &Costs, timeline: &Timeline) -> CriticalPath {
+    let causes = Causes::new(program, costs, timeline);
+    let mut steps = Vec::new();
+    // The time from which on the path is explained.
+    let mut until = timeline.makespan();
+    let mut next = causes.of_end();
+    while let Some(cause) = next {
+        let Node { rank, index } = cause.overhead_at;
+        let since = cause.time.min(until);
+        push(&mut steps, PathStep { rank, index, start: since, end: until, why: Why::Overhead });
+        until = since;
+        next = cause.node.map(|node| {
+            let Node { rank, index } = node;
+            let cause = causes.of(node);
+            let start = timeline.row(rank)[index].start.min(until);
+            push(&mut steps, PathStep { rank, index, start, end: until, why: cause.why });
+            until = start;
+            cause
+        });
+    }
+    steps.reverse();
+    CriticalPath { steps }
+}
+
+fn push(steps: &mut Vec<PathStep>, step: PathStep) {
+    if step.start < step.end {
+        steps.push(step);
+    }
+}
+
+#[cfg(test)]
+mod tests;

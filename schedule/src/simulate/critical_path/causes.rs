@@ -1,0 +1,153 @@
+//! What let an instruction start: the row of its rank, which computes, issues messages and takes them in one after the
+//! other; the other end of its transfer; or its link.
+
+use alloc::vec::Vec;
+
+use super::Why;
+use super::rows::RowFacts;
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::Instruction;
+use crate::simulate::costs::Costs;
+use crate::simulate::timeline::{Timeline, is_meeting};
+
+/// An instruction of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) rank: PipelineRank,
+    pub(super) index: usize,
+}
+
+/// What let an instruction start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// What it waited for; `None` for the beginning of the step.
+    pub(super) node: Option<Node>,
+    /// When that was over.
+    pub(super) time: u64,
+    pub(super) why: Why,
+    /// The instruction at which a rank spent what came between on messages.
+    pub(super) overhead_at: Node,
+    /// When the instruction could start for it, that included.
+    lets_start: u64,
+}
+
+pub(super) struct Causes<'a> {
+    program: &'a CheckedProgram,
+    costs: &'a Costs,
+    timeline: &'a Timeline,
+    /// `[rank]`
+    rows: Vec<RowFacts>,
+}
+
+impl<'a> Causes<'a> {
+    pub(super) fn new(program: &'a CheckedProgram, costs: &'a Costs, timeline: &'a Timeline) -> Self {
+        let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+        let rows = ranks.map(|rank| RowFacts::new(program, costs, rank)).collect();
+        Self { program, costs, timeline, rows }
+    }
+
+    /// What the end of the step waited for.
+    pub(super) fn of_end(&self) -> Option<Cause> {
+        let ranks = (0..self.program.num_ranks() as u32).map(PipelineRank);
+        let last = ranks.reduce(|a, b| if self.timeline.end(b) > self.timeline.end(a) { b } else { a })?;
+        let index = self.program.row(last).len();
+        Some(self.resolved(self.of_row(Node { rank: last, index })))
+    }
+
+    /// What let an instruction start: the latest of what it had to wait for.
+    pub(super) fn of(&self, node: Node) -> Cause {
+        let mut cause = self.of_row(node);
+        let mut consider = |other: Cause| {
+            if other.lets_start > cause.lets_start {
+                cause = other;
+            }
+        };
+        if let Some((peer, index)) = self.program.peer(node.rank, node.index) {
+            consider(Cause { why: Why::OtherEnd, ..self.of_row(Node { rank: peer, index }) });
+        }
+        if let Some(link) = self.of_link(node) {
+            consider(link);
+        }
+        self.resolved(cause)
+    }
+
+    /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had to be
+    /// taken in for it.
+    fn of_row(&self, node: Node) -> Cause {
+        let Node { rank, index } = node;
+        let facts = &self.rows[rank.index()];
+        let (row, spans) = (self.program.row(rank), self.timeline.row(rank));
+        let before = facts.issued_after[index];
+        let time = before.map_or(0, |before| spans[before].end);
+        let is_needed =
+            |before: usize| index < row.len() && self.program.waits(rank, index).contains(&before);
+        let why = match before {
+            None => Why::Beginning,
+            Some(before) if is_needed(before) => Why::Dependency,
+            Some(_) => Why::ComputeLane,
+        };
+        let mut cause = Cause {
+            node: before.map(|index| Node { rank, index }),
+            time,
+            why,
+            overhead_at: Node { rank, index: index.min(row.len() - 1) },
+            lets_start: time.saturating_add(facts.issuing[index]),
+        };
+        for &message in facts.landings(index) {
+            let end = spans[message].end;
+            if end > cause.lets_start {
+                let why = match row[message] {
+                    Instruction::Receive { .. } => Why::Message,
+                    _ => Why::Dependency,
+                };
+                let node = Some(Node { rank, index: message });
+                cause = Cause { node, time: end, why, lets_start: end, ..cause };
+            }
+            let landing = self.costs.passage(row[message]).landing;
+            cause.lets_start = cause.lets_start.saturating_add(landing);
+        }
+        cause
+    }
+
+    /// The message before it on its link, until it no longer occupies that.
+    fn of_link(&self, node: Node) -> Option<Cause> {
+        let Node { rank, index } = node;
+        let before = self.rows[rank.index()].link_after[index]?;
+        let passage = self.costs.passage(self.program.row(rank)[before]);
+        let span = self.timeline.row(rank)[before];
+        let time = span.end.min(span.start.saturating_add(passage.occupied));
+        let node = Some(Node { rank, index: before });
+        Some(Cause { node, time, why: Why::LinkBusy, overhead_at: Node { rank, index }, lets_start: time })
+    }
+
+    /// A cause that is a norm or tied addition is so where the last rank came to it.
+    fn resolved(&self, cause: Cause) -> Cause {
+        match cause.node {
+            Some(node) if is_meeting(self.program.row(node.rank)[node.index]) => {
+                let last = self.last_to_join(node);
+                let why = if last == node { cause.why } else { Why::Meeting };
+                Cause { node: Some(last), why, ..cause }
+            }
+            _ => cause,
+        }
+    }
+
+    /// The member of a meeting that came to it last, its own part done.
+    fn last_to_join(&self, node: Node) -> Node {
+        let instruction = self.program.row(node.rank)[node.index];
+        let members = (0..self.program.num_ranks() as u32).map(PipelineRank).filter_map(|rank| {
+            // At the end of a row, where it stands at most once.
+            let index = self.program.row(rank).iter().rposition(|&of| of == instruction)?;
+            Some(Node { rank, index })
+        });
+        let joined = |node: Node| {
+            let own_part = match instruction {
+                Instruction::GradientNorm => self.costs.own_norm(self.program, node.rank.index()),
+                _ => 0,
+            };
+            self.timeline.row(node.rank)[node.index].start.saturating_add(own_part)
+        };
+        members.fold(node, |latest, member| if joined(member) > joined(latest) { member } else { latest })
+    }
+}

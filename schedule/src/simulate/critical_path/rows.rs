@@ -1,0 +1,82 @@
+//! What stands before each instruction of a row, and which messages are taken in for it.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::instruction::Lane;
+use crate::simulate::costs::{Costs, Links};
+
+/// A row, read once for all of its instructions; one more than these stands for its end.
+pub(super) struct RowFacts {
+    /// `[index]`: the last instruction of the compute lane before it.
+    pub(super) issued_after: Vec<Option<usize>>,
+    /// `[index]`: the message before it on its link, if it is one.
+    pub(super) link_after: Vec<Option<usize>>,
+    /// `[index]`: how long the rank is busy with issuing since then, this message included.
+    pub(super) issuing: Vec<u64>,
+    /// The messages that are taken in, in that order; those of `index` from `landings_start[index]` on.
+    landings: Vec<usize>,
+    landings_start: Vec<usize>,
+}
+
+impl RowFacts {
+    pub(super) fn new(program: &CheckedProgram, costs: &Costs, rank: PipelineRank) -> Self {
+        let row = program.row(rank);
+        let none = || vec![None; row.len() + 1];
+        let mut facts = Self {
+            issued_after: none(),
+            link_after: none(),
+            issuing: vec![0; row.len() + 1],
+            landings: Vec::new(),
+            landings_start: Vec::with_capacity(row.len() + 2),
+        };
+        let (mut last_compute, mut issuing) = (None, 0u64);
+        let mut last_on_link: BTreeMap<Lane, usize> = BTreeMap::new();
+        let mut under_way: BTreeMap<Lane, VecDeque<usize>> = BTreeMap::new();
+        for (index, &instruction) in row.iter().enumerate() {
+            facts.landings_start.push(facts.landings.len());
+            facts.issued_after[index] = last_compute;
+            for &wait in program.waits(rank, index) {
+                // A lane is taken in in the order of its issue.
+                let lane = under_way.entry(row[wait].lane()).or_default();
+                while let Some(message) = lane.pop_front_if(|message| *message <= wait) {
+                    facts.landings.push(message);
+                }
+            }
+            match instruction.lane() {
+                Lane::Compute => {
+                    facts.issuing[index] = issuing;
+                    (last_compute, issuing) = (Some(index), 0);
+                }
+                lane => {
+                    issuing = issuing.saturating_add(costs.passage(instruction).issue);
+                    facts.issuing[index] = issuing;
+                    under_way.entry(lane).or_default().push_back(index);
+                    facts.link_after[index] = last_on_link.insert(link(lane, costs.links), index);
+                }
+            }
+        }
+        // What nothing waited for is taken in at the end, lane after lane.
+        facts.landings_start.push(facts.landings.len());
+        facts.landings.extend(under_way.into_values().flatten());
+        facts.landings_start.push(facts.landings.len());
+        (facts.issued_after[row.len()], facts.issuing[row.len()]) = (last_compute, issuing);
+        facts
+    }
+
+    /// The messages that are taken in for an instruction.
+    pub(super) fn landings(&self, index: usize) -> &[usize] {
+        &self.landings[self.landings_start[index]..self.landings_start[index + 1]]
+    }
+}
+
+/// The lane that stands for the link of another.
+fn link(lane: Lane, links: Links) -> Lane {
+    match (lane, links) {
+        (Lane::Reduce, Links::SharedByCollectives) => Lane::Gather,
+        (lane, _) => lane,
+    }
+}

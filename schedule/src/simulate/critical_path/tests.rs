@@ -1,0 +1,154 @@
+//! Paths without gaps that no other costs could outdo.
+
+use std::collections::BTreeSet;
+
+use super::{CriticalPath, PathStep, Spent, Why, critical_path};
+use crate::check::CheckedProgram;
+use crate::generate::{gpipe, one_f_one_b};
+use crate::id::PipelineRank;
+use crate::instruction::Instruction;
+use crate::lower::lower;
+use crate::options::{LowerOptions, Residency};
+use crate::simulate::{Activity, Costs, Passage, Span, Timeline, UnitCosts, simulate};
+use crate::testing::{Random, generated_programs, uneven_costs, units};
+
+fn played(program: &CheckedProgram, costs: &Costs) -> (Timeline, CriticalPath) {
+    let timeline = simulate(program, costs).unwrap();
+    let path = critical_path(program, costs, &timeline);
+    (timeline, path)
+}
+
+#[test]
+fn parts_have_no_gaps_and_add_up_to_the_makespan() {
+    let mut reasons = BTreeSet::new();
+    for (seed, program) in generated_programs().into_iter().enumerate() {
+        for costs in [uneven_costs(&program, seed as u64), with_own_time(&program, seed as u64)] {
+            let (timeline, path) = played(&program, &costs);
+            let mut until = 0;
+            for step in path.steps() {
+                assert_eq!(step.start, until);
+                assert!(step.end > step.start);
+                assert!(step.why != Why::Overhead || costs.hold_ranks(), "all is explained: {step:?}");
+                until = step.end;
+                reasons.insert(step.why);
+            }
+            assert_eq!(until, timeline.makespan());
+            let summary = path.summary(&program);
+            assert_eq!(summary.iter().map(|(_, time)| time).sum::<u64>(), timeline.makespan());
+            assert!(summary.is_sorted_by(|a, b| a.1 >= b.1));
+        }
+    }
+    assert_eq!(reasons.len(), 8, "{reasons:?}");
+}
+
+/// Uneven costs, and messages that take of their ranks' own time.
+fn with_own_time(program: &CheckedProgram, seed: u64) -> Costs {
+    let mut costs = uneven_costs(program, seed);
+    let mut random = Random(seed + 17);
+    let mut below = |bound| random.below(bound) as u64;
+    let of_units = costs
+        .units
+        .iter_mut()
+        .flat_map(|unit| [&mut unit.gather, &mut unit.reduce, &mut unit.gather_after_step]);
+    for passage in of_units.chain(&mut costs.edges) {
+        (passage.issue, passage.landing) = (below(3), below(3));
+    }
+    costs.units.iter_mut().for_each(|unit| unit.gradient_norm = below(3));
+    costs
+}
+
+/// Other compute times, and other links; the ranks' own time for messages as it was.
+fn with_other_times(program: &CheckedProgram, costs: &Costs, seed: u64) -> Costs {
+    let mut others = uneven_costs(program, seed);
+    others.links = costs.links;
+    let keep = |other: &mut Passage, of: Passage| (other.issue, other.landing) = (of.issue, of.landing);
+    for (other, unit) in others.units.iter_mut().zip(&costs.units) {
+        keep(&mut other.gather, unit.gather);
+        keep(&mut other.reduce, unit.reduce);
+        keep(&mut other.gather_after_step, unit.gather_after_step);
+        other.gradient_norm = unit.gradient_norm + seed % 3;
+    }
+    others.edges.iter_mut().zip(&costs.edges).for_each(|(other, &edge)| keep(other, edge));
+    others
+}
+
+/// How long the chain of a path takes under such costs: the sum of its parts, a message that another one waited for
+/// counted without its latency.
+fn length(program: &CheckedProgram, path: &CriticalPath, costs: &Costs) -> u64 {
+    let next = path.steps().iter().skip(1).map(|step| step.why).chain([Why::Beginning]);
+    let part = |(step, next): (&PathStep, Why)| {
+        let instruction = program.row(step.rank)[step.index];
+        let passage = costs.passage(instruction);
+        match instruction {
+            _ if step.why == Why::Overhead => step.end - step.start,
+            Instruction::GradientNorm => costs.own_norm(program, step.rank.index()) + costs.gradient_norm,
+            Instruction::Send { .. } => passage.occupied,
+            _ if next == Why::LinkBusy => passage.occupied,
+            _ => costs.compute(instruction) + passage.occupied + passage.latency,
+        }
+    };
+    path.steps().iter().zip(next).map(part).sum()
+}
+
+/// A step is as long as its longest chain, so no chain is longer than the step, whatever instructions cost; and this one
+/// is as long as the step under the costs that it is of.
+#[test]
+fn no_costs_make_a_path_longer_than_its_step() {
+    let (mut num_tight, mut num_loose) = (0, 0);
+    for (seed, program) in generated_programs().into_iter().enumerate() {
+        for costs in [uneven_costs(&program, seed as u64), with_own_time(&program, seed as u64)] {
+            let (timeline, path) = played(&program, &costs);
+            assert_eq!(length(&program, &path, &costs), timeline.makespan());
+            for other in 1..=4 {
+                let others = with_other_times(&program, &costs, seed as u64 + 1000 * other);
+                let makespan = simulate(&program, &others).unwrap().makespan();
+                let length = length(&program, &path, &others);
+                assert!(length <= makespan, "{length} > {makespan}, seed {seed}, other {other}");
+                *(if length == makespan { &mut num_tight } else { &mut num_loose }) += 1;
+            }
+        }
+    }
+    assert!(num_tight > 50 && num_loose > 500, "{num_tight} of {num_loose}");
+}
+
+#[test]
+fn a_pipeline_that_waits_for_nothing_is_one_rank_and_its_ramp() {
+    let program = lower(&gpipe(3, 4).unwrap(), &units(3, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(2, 3, 2), Passage::default());
+    let (_, path) = played(&program, &costs);
+    let spent = |activity, time| (Spent::On(activity), time);
+    // (m + p - 1) forwards and backwards.
+    assert_eq!(path.summary(&program), [spent(Activity::Backward, 6 * 5), spent(Activity::Forward, 6 * 2)]);
+}
+
+#[test]
+fn a_link_too_slow_for_its_gathers_is_all_there_is() {
+    let options = LowerOptions::zero_3(Residency::Strict, 1);
+    let program = lower(&one_f_one_b(1, 3).unwrap(), &units(1, 4, false), &options).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let unit = UnitCosts { gather: Passage::of_link(100, 7), ..UnitCosts::of_compute(1, 1, 1) };
+    let (timeline, path) = played(&program, &Costs::uniform(&program, unit, Passage::default()));
+    let summary = path.summary(&program);
+    assert_eq!(summary[0].0, Spent::On(Activity::Gather));
+    assert!(summary[0].1 * 10 > timeline.makespan() * 9, "{summary:?}");
+}
+
+/// A timeline that no simulation made: still no gaps, and nothing is lost.
+#[test]
+fn times_that_nothing_explains_are_overhead() {
+    let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let costs = uneven_costs(&program, 3);
+    let (timeline, path) = played(&program, &costs);
+    let late = |rank| {
+        let spans = timeline.row(PipelineRank(rank)).iter();
+        spans.map(|of| Span { start: 3 * of.start + 1, end: 3 * of.end.max(of.start + 1) }).collect()
+    };
+    let late = Timeline::from_spans((0..2).map(late).collect());
+    let late_path = critical_path(&program, &costs, &late);
+    assert_eq!(late_path.steps().iter().map(|step| step.end - step.start).sum::<u64>(), late.makespan());
+    let overhead = late_path.summary(&program).into_iter().find(|(of, _)| *of == Spent::Overhead);
+    // One for each instruction that started late, and there are about as many as before.
+    assert!(overhead.is_some_and(|(_, time)| time > 0 && time < 3 * path.steps().len() as u64));
+}

@@ -1,0 +1,222 @@
+//! From when to when a rank holds each of its buffers.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::bytes::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
+use super::place;
+use crate::check::CheckedProgram;
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::{Edge, Instruction};
+use crate::options::Reduction;
+use crate::program::Purpose;
+use crate::protocol::{consumed_message, produced_message, weight_gradient};
+use crate::simulate::timeline::{Span, Timeline};
+
+/// A buffer is taken or given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) time: u64,
+    pub(super) takes: bool,
+    pub(super) category: MemoryCategory,
+    pub(super) num_bytes: u64,
+}
+
+impl Moment {
+    pub(super) fn apply(self, held: &mut MemoryBytes) {
+        if self.takes {
+            held[self.category] += self.num_bytes;
+        } else {
+            held[self.category] -= self.num_bytes;
+        }
+    }
+}
+
+/// Walks along rows and remembers what is held since when. One walk serves all rows, since each stage, and each end of an
+/// edge, lies on one rank.
+pub(super) struct Holds<'a> {
+    program: &'a CheckedProgram,
+    timeline: &'a Timeline,
+    costs: &'a MemoryCosts,
+    num_micro_batches: usize,
+    /// `[stage, micro-batch]`: since when the slot is held, and the stash.
+    slots: Vec<u64>,
+    stashes: Vec<u64>,
+    /// `[edge, micro-batch]`: since when the receive buffer is held, and the send buffer.
+    received: Vec<u64>,
+    to_send: Vec<u64>,
+    /// `[unit]`: since when the copies are held, oldest first.
+    copies: Vec<VecDeque<u64>>,
+    /// The gradients that are not reduced yet, in the order of their making.
+    gradients: VecDeque<(Unit, u64)>,
+    moments: Vec<Moment>,
+}
+
+impl<'a> Holds<'a> {
+    pub(super) fn new(program: &'a CheckedProgram, timeline: &'a Timeline, costs: &'a MemoryCosts) -> Self {
+        let num_micro_batches = program.num_micro_batches() as usize;
+        let num_stages = program.chain().num_stages();
+        let of_stages = vec![0; num_stages * num_micro_batches];
+        let of_edges = vec![0; 2 * (num_stages - 1) * num_micro_batches];
+        Self {
+            program,
+            timeline,
+            costs,
+            num_micro_batches,
+            slots: of_stages.clone(),
+            stashes: of_stages,
+            received: of_edges.clone(),
+            to_send: of_edges,
+            copies: vec![VecDeque::new(); program.units().len()],
+            gradients: VecDeque::new(),
+            moments: Vec::new(),
+        }
+    }
+
+    /// When the rank takes and gives back its buffers, by time; what is given back at a time comes before what is taken.
+    pub(super) fn of_rank(&mut self, rank: PipelineRank) -> &[Moment] {
+        self.moments.clear();
+        let (program, timeline) = (self.program, self.timeline);
+        for (&instruction, &span) in program.row(rank).iter().zip(timeline.row(rank)) {
+            self.gathered(instruction, span);
+            self.activations(instruction, span);
+            self.gradients(instruction, span);
+            self.messages(instruction, span);
+        }
+        // Nearly sorted already, which this sort makes use of.
+        self.moments.sort_by_key(|moment| (moment.time, moment.takes));
+        &self.moments
+    }
+
+    fn hold(&mut self, category: MemoryCategory, num_bytes: u64, from: u64, until: u64) {
+        if num_bytes > 0 && from < until {
+            self.moments.push(Moment { time: from, takes: true, category, num_bytes });
+            self.moments.push(Moment { time: until, takes: false, category, num_bytes });
+        }
+    }
+
+    fn gathered(&mut self, instruction: Instruction, span: Span) {
+        match instruction {
+            Instruction::Unshard { unit } => self.copies[unit.index()].push_back(span.start),
+            Instruction::Reshard { unit } => {
+                let from = self.copies[unit.index()].pop_front().expect("a checked reshard frees a copy");
+                let num_bytes = self.program.chain().facts(unit).num_bytes;
+                self.hold(MemoryCategory::Gathered, num_bytes, from, span.end);
+            }
+            _ => {}
+        }
+    }
+
+    fn activations(&mut self, instruction: Instruction, span: Span) {
+        match instruction {
+            Instruction::Forward { unit, micro_batch } => {
+                let stage = self.program.chain().stage(unit);
+                if unit == self.program.chain().first_unit(stage) {
+                    self.slots[place(stage.index(), micro_batch, self.num_micro_batches)] = span.start;
+                }
+                self.read_by_evaluation(unit, micro_batch, span);
+            }
+            Instruction::BackwardInput { unit, micro_batch } => {
+                let stage = self.program.chain().stage(unit);
+                if unit == self.program.chain().last_unit(stage) {
+                    self.stashes[place(stage.index(), micro_batch, self.num_micro_batches)] = span.start;
+                }
+            }
+            Instruction::Backward { unit, micro_batch } => self.last_read(unit, micro_batch, span.end),
+            Instruction::BackwardWeight { unit, micro_batch } => {
+                self.last_read(unit, micro_batch, span.end);
+                let stage = self.program.chain().stage(unit);
+                if unit == self.program.chain().first_unit(stage) {
+                    let from = self.stashes[place(stage.index(), micro_batch, self.num_micro_batches)];
+                    let num_bytes = self.of_stage(stage, |unit| unit.stash_bytes);
+                    self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
+                }
+            }
+            Instruction::Send { edge: Edge::Up(stage), micro_batch }
+                if self.program.purpose() == Purpose::Evaluation =>
+            {
+                self.give_back_slot(stage, micro_batch, span.end);
+            }
+            _ => {}
+        }
+    }
+
+    /// A backward gives the slot back if it is its last reader: the first unit's is.
+    fn last_read(&mut self, unit: Unit, micro_batch: MicroBatch, end: u64) {
+        let stage = self.program.chain().stage(unit);
+        if unit == self.program.chain().first_unit(stage) {
+            self.give_back_slot(stage, micro_batch, end);
+        }
+    }
+
+    /// An evaluating forward gives back its own slot, if it is the last to read it, and that of the stage before, if it
+    /// reads its input there. What is sent is given back by its send.
+    fn read_by_evaluation(&mut self, unit: Unit, micro_batch: MicroBatch, span: Span) {
+        let chain = self.program.chain();
+        if self.program.purpose() == Purpose::Training {
+            return;
+        }
+        let stage = chain.stage(unit);
+        if unit == chain.last_unit(stage) && stage.index() + 1 == chain.num_stages() {
+            self.give_back_slot(stage, micro_batch, span.end);
+        }
+        if let Some(before) = stage.0.checked_sub(1).map(Stage)
+            && unit == chain.first_unit(stage)
+            && !chain.crosses_ranks(Edge::Up(before))
+        {
+            self.give_back_slot(before, micro_batch, span.end);
+        }
+    }
+
+    fn give_back_slot(&mut self, stage: Stage, micro_batch: MicroBatch, end: u64) {
+        let from = self.slots[place(stage.index(), micro_batch, self.num_micro_batches)];
+        let num_bytes = self.of_stage(stage, |unit| unit.saved_bytes);
+        self.hold(MemoryCategory::Activations, num_bytes, from, end);
+    }
+
+    fn of_stage(&self, stage: Stage, num_bytes: fn(&UnitMemory) -> u64) -> u64 {
+        let units = self.program.chain().units_of(stage);
+        units.map(|unit| num_bytes(&self.costs.units[unit as usize])).sum()
+    }
+
+    /// Gradients are reduced in the order of their making.
+    fn gradients(&mut self, instruction: Instruction, span: Span) {
+        if self.program.options().reduction != Reduction::ScatterEvery {
+            return;
+        }
+        if let Some((unit, _)) = weight_gradient(instruction) {
+            self.gradients.push_back((unit, span.start));
+        } else if let Instruction::Reduce { .. } = instruction {
+            let (unit, from) = self.gradients.pop_front().expect("a checked reduction has a gradient");
+            let num_bytes = self.costs.units[unit.index()].gradient_bytes;
+            self.hold(MemoryCategory::Gradients, num_bytes, from, span.end);
+        }
+    }
+
+    fn messages(&mut self, instruction: Instruction, span: Span) {
+        let program = self.program;
+        match instruction {
+            Instruction::Receive { edge, micro_batch } => {
+                self.received[place(edge.index(), micro_batch, self.num_micro_batches)] = span.start;
+            }
+            Instruction::Send { edge: edge @ Edge::Down(_), micro_batch } => {
+                let from = self.to_send[place(edge.index(), micro_batch, self.num_micro_batches)];
+                let num_bytes = self.costs.message_bytes[edge.index()];
+                self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
+            }
+            _ => {
+                if let Some((edge, micro_batch)) = consumed_message(program.chain(), instruction) {
+                    let from = self.received[place(edge.index(), micro_batch, self.num_micro_batches)];
+                    let num_bytes = self.costs.message_bytes[edge.index()];
+                    self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
+                }
+                if let Some((edge @ Edge::Down(_), micro_batch)) =
+                    produced_message(program.chain(), instruction)
+                {
+                    self.to_send[place(edge.index(), micro_batch, self.num_micro_batches)] = span.start;
+                }
+            }
+        }
+    }
+}

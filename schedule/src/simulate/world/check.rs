@@ -1,0 +1,104 @@
+//! Whether a world is one, and of a program; and that no time in it can overflow.
+
+use super::error::WorldError;
+use super::grid::Grid;
+use super::setting::{Ratio, World};
+use super::sharing::Sharing;
+use crate::instruction::Instruction;
+use crate::simulate::{Costs, Passage};
+
+/// Everything but whether times fit, for which rates have to be known.
+pub(super) fn check(grid: Grid<'_>, costs: &Costs, world: &World) -> Result<(), WorldError> {
+    costs.check(grid.program)?;
+    if world.data_degree == 0 {
+        return Err(WorldError::NoDataRanks);
+    }
+    let rows = &grid.program.program().rows;
+    let num_instructions: u128 = rows.iter().map(|row| row.len() as u128).sum();
+    let num_instructions = num_instructions * u128::from(world.data_degree);
+    // Numbers of messages, ranks and lanes are below this one.
+    if num_instructions >= u128::from(u32::MAX) {
+        return Err(WorldError::TooManyInstructions { num_instructions });
+    }
+    if let Some(edges) = &world.far_edges {
+        let (num_edges, expected) = (edges.len(), costs.edges.len());
+        if num_edges != expected {
+            return Err(WorldError::NumFarEdges { num_edges, expected });
+        }
+    }
+    let Ratio { numerator, denominator } = world.slowdown;
+    if denominator == 0 || numerator < denominator {
+        return Err(WorldError::Slowdown(world.slowdown));
+    }
+    check_ranks(grid, world)?;
+    if let Sharing::Ports(named) = &world.sharing
+        && let Some(&lane) = named.keys().find(|&&lane| !grid.has(lane))
+    {
+        return Err(WorldError::UnknownLane(lane));
+    }
+    Ok(())
+}
+
+fn check_ranks(grid: Grid<'_>, world: &World) -> Result<(), WorldError> {
+    for (&rank, &speed) in &world.speeds {
+        if speed.numerator == 0 || speed.denominator == 0 {
+            return Err(WorldError::Speed { rank, speed });
+        }
+        let world_size = grid.world_size();
+        if rank as usize >= world_size {
+            return Err(WorldError::UnknownRank { rank, world_size });
+        }
+    }
+    if let Some(jitter) = world.jitter
+        && jitter.share.denominator == 0
+    {
+        return Err(WorldError::JitterShare(jitter.share));
+    }
+    if let Some(cores) = world.cores
+        && (cores.ranks_per_host == 0 || cores.num_cores == 0)
+    {
+        let (ranks_per_host, num_cores) = (cores.ranks_per_host, cores.num_cores);
+        return Err(WorldError::EmptyHost { ranks_per_host, num_cores });
+    }
+    Ok(())
+}
+
+/// No end is later than all instructions of one data rank after the other, each on the slowest rank, with the longest delay,
+/// while as much is under way as can be: whatever waits for whom, a chain of waits has each instruction once.
+pub(super) fn check_times(
+    grid: Grid<'_>,
+    costs: &Costs,
+    world: &World,
+    longest: u64,
+) -> Result<(), WorldError> {
+    let far = |instruction: Instruction| match instruction {
+        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
+            world.far_edges.as_ref().map_or(Passage::default(), |edges| edges[edge.index()])
+        }
+        _ => Passage::default(),
+    };
+    let by_itself = |&instruction: &Instruction| {
+        let message = total(costs.passage(instruction)).max(total(far(instruction)));
+        u128::from(costs.compute(instruction)) + message
+    };
+    let rows = grid.program.program().rows.iter().enumerate();
+    let of_row = |(rank, row): (usize, &alloc::vec::Vec<Instruction>)| {
+        let own_norm = u128::from(costs.own_norm(grid.program, rank));
+        row.iter().map(by_itself).fold(own_norm, u128::saturating_add)
+    };
+    let alone = rows.map(of_row).fold(0, u128::saturating_add);
+    // Four ends of an instruction at most are rounded to the next tick.
+    let rounded: u128 = 4 * grid.program.program().rows.iter().map(|row| row.len() as u128).sum::<u128>();
+    let slowest = world.speeds.values().map(|speed| speed.denominator.div_ceil(speed.numerator)).max();
+    let delayed = world
+        .jitter
+        .map_or(1, |jitter| 1 + u128::from(jitter.share.numerator.div_ceil(jitter.share.denominator)));
+    let longest_alone =
+        [u128::from(slowest.unwrap_or(1).max(1)), delayed].into_iter().fold(alone, u128::saturating_mul);
+    let total = longest_alone.saturating_add(rounded).saturating_mul(u128::from(longest));
+    if total < u128::from(u64::MAX) { Ok(()) } else { Err(WorldError::TooLong { total }) }
+}
+
+fn total(of: Passage) -> u128 {
+    [of.issue, of.occupied, of.latency, of.landing].into_iter().map(u128::from).sum()
+}

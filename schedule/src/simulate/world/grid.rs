@@ -1,0 +1,109 @@
+//! World ranks and the lanes between them, numbered.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::check::CheckedProgram;
+use crate::id::{PipelineRank, Stage};
+use crate::instruction::Edge;
+
+/// A lane of the world: what carries messages one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorldLane {
+    /// Gathers of a pipeline rank's units, among its data ranks.
+    Gather(PipelineRank),
+    /// Reductions of a pipeline rank's gradients, among its data ranks.
+    Reduce(PipelineRank),
+    /// Messages over an edge between two ranks.
+    Edge {
+        /// The edge.
+        edge: Edge,
+        /// The place of both ranks along the data axis.
+        data_rank: u32,
+    },
+}
+
+/// Pipeline rank x data rank, data innermost.
+#[derive(Clone, Copy)]
+pub(super) struct Grid<'a> {
+    pub(super) program: &'a CheckedProgram,
+    pub(super) data_degree: usize,
+}
+
+impl Grid<'_> {
+    pub(super) fn num_pipeline_ranks(self) -> usize {
+        self.program.num_ranks()
+    }
+
+    pub(super) fn world_size(self) -> usize {
+        self.num_pipeline_ranks() * self.data_degree
+    }
+
+    pub(super) fn pipeline_rank(self, rank: usize) -> PipelineRank {
+        PipelineRank((rank / self.data_degree) as u32)
+    }
+
+    pub(super) fn data_rank(self, rank: usize) -> usize {
+        rank % self.data_degree
+    }
+
+    pub(super) fn rank(self, pipeline_rank: PipelineRank, data_rank: usize) -> usize {
+        pipeline_rank.index() * self.data_degree + data_rank
+    }
+
+    /// The ranks that run the same row.
+    pub(super) fn data_ranks(self, pipeline_rank: PipelineRank) -> Range<usize> {
+        let first = self.rank(pipeline_rank, 0);
+        first..first + self.data_degree
+    }
+
+    pub(super) fn num_lanes(self) -> usize {
+        2 * self.num_pipeline_ranks() + 2 * (self.program.chain().num_stages() - 1) * self.data_degree
+    }
+
+    /// A place in a table of lanes.
+    pub(super) fn lane_index(self, lane: WorldLane) -> usize {
+        let num_ranks = self.num_pipeline_ranks();
+        match lane {
+            WorldLane::Gather(of) => of.index(),
+            WorldLane::Reduce(of) => num_ranks + of.index(),
+            WorldLane::Edge { edge, data_rank } => {
+                2 * num_ranks + edge.index() * self.data_degree + data_rank as usize
+            }
+        }
+    }
+
+    /// Every lane over which a message can go, ascending by [`Grid::lane_index`].
+    pub(super) fn lanes(self) -> impl Iterator<Item = WorldLane> {
+        let ranks = move || (0..self.num_pipeline_ranks() as u32).map(PipelineRank);
+        let stages = (0..self.program.chain().num_stages() as u32 - 1).map(Stage);
+        let edges = stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]);
+        let crossing = edges.filter(move |&edge| self.program.chain().crosses_ranks(edge));
+        let of_edges = crossing.flat_map(move |edge| {
+            (0..self.data_degree as u32).map(move |data_rank| WorldLane::Edge { edge, data_rank })
+        });
+        ranks().map(WorldLane::Gather).chain(ranks().map(WorldLane::Reduce)).chain(of_edges)
+    }
+
+    /// The ranks between which a lane's messages go: of an edge, sender and receiver.
+    pub(super) fn members(self, lane: WorldLane) -> Vec<usize> {
+        match lane {
+            WorldLane::Gather(of) | WorldLane::Reduce(of) => self.data_ranks(of).collect(),
+            WorldLane::Edge { edge, data_rank } => [edge.sender(), edge.receiver()]
+                .map(|stage| self.rank(self.program.placement().rank(stage), data_rank as usize))
+                .into(),
+        }
+    }
+
+    /// Whether a lane is of this world.
+    pub(super) fn has(self, lane: WorldLane) -> bool {
+        match lane {
+            WorldLane::Gather(of) | WorldLane::Reduce(of) => of.index() < self.num_pipeline_ranks(),
+            WorldLane::Edge { edge: edge @ (Edge::Up(stage) | Edge::Down(stage)), data_rank } => {
+                stage.index() + 1 < self.program.chain().num_stages()
+                    && (data_rank as usize) < self.data_degree
+                    && self.program.chain().crosses_ranks(edge)
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The norm and the tied additions: who has come, and who goes on together.
+
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::grid::Grid;
+use crate::instruction::Instruction;
+
+/// The number of the norm; those of tied additions follow, one for each data rank.
+const NORM: usize = 0;
+
+pub(super) struct Meetings {
+    /// `[meeting]`: the ranks.
+    members: Vec<Vec<usize>>,
+    /// `[meeting]`: members that have not come.
+    num_missing: Vec<usize>,
+}
+
+impl Meetings {
+    pub(super) fn new(grid: Grid<'_>) -> Self {
+        let mut members = vec![(0..grid.world_size()).collect::<Vec<_>>()];
+        let chain = grid.program.chain();
+        if let Some((embedding, head)) = chain.tied() {
+            let ranks = BTreeSet::from([embedding, head].map(|unit| chain.rank(unit)));
+            members.extend((0..grid.data_degree).map(|data_rank| {
+                ranks.iter().map(|&pipeline_rank| grid.rank(pipeline_rank, data_rank)).collect::<Vec<_>>()
+            }));
+        }
+        let num_missing = members.iter().map(Vec::len).collect();
+        Self { members, num_missing }
+    }
+
+    /// The meeting that a rank joins.
+    pub(super) fn of(&self, data_rank: usize, instruction: Instruction) -> usize {
+        if instruction == Instruction::GradientNorm { NORM } else { NORM + 1 + data_rank }
+    }
+
+    /// The ranks of a meeting.
+    pub(super) fn members(&self, meeting: usize) -> &[usize] {
+        &self.members[meeting]
+    }
+
+    /// A rank has come; whether it was the last.
+    pub(super) fn join(&mut self, meeting: usize) -> bool {
+        self.num_missing[meeting] -= 1;
+        self.num_missing[meeting] == 0
+    }
+}

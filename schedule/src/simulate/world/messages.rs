@@ -1,0 +1,175 @@
+//! The messages of a step, and the queues in which they wait for their links.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::grid::{Grid, WorldLane};
+use super::passages::Passages;
+use crate::id::PipelineRank;
+use crate::instruction::Instruction;
+use crate::simulate::Links;
+
+/// What stands for no message: that of an instruction of the compute lane.
+const NONE: u32 = u32::MAX;
+
+/// An instruction of a world rank, by its place in the row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) rank: usize,
+    pub(super) index: usize,
+}
+
+/// Who issues a message and waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ends {
+    /// All data ranks of a pipeline rank, at the same place of their row.
+    Group { of: PipelineRank, index: usize },
+    /// The two ends of an edge.
+    Pair { sender: Place, receiver: Place },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) ends: Ends,
+    pub(super) lane: usize,
+    pub(super) occupied: u64,
+    pub(super) latency: u64,
+    /// Ranks that have not issued it.
+    num_missing: usize,
+}
+
+/// The messages of a link in the order of their issue: one at a time is under way.
+#[derive(Clone, Default)]
+struct Queue {
+    messages: Vec<u32>,
+    next: usize,
+    is_busy: bool,
+}
+
+pub(super) struct Messages {
+    /// `[pipeline rank][index]`: the number of a message, of a transfer's that of the first data rank.
+    numbers: Vec<Vec<u32>>,
+    messages: Vec<Message>,
+    /// `[lane]`
+    queues: Vec<Queue>,
+    /// `[lane]`: whose queue its messages are in.
+    queue_of: Vec<usize>,
+}
+
+impl Messages {
+    pub(super) fn new(grid: Grid<'_>, passages: &Passages<'_>, links: Links) -> Self {
+        let rows = &grid.program.program().rows;
+        let mut queue_of: Vec<usize> = (0..grid.num_lanes()).collect();
+        if links == Links::SharedByCollectives {
+            for rank in (0..rows.len() as u32).map(PipelineRank) {
+                queue_of[grid.lane_index(WorldLane::Reduce(rank))] = grid.lane_index(WorldLane::Gather(rank));
+            }
+        }
+        let mut messages = Self {
+            numbers: rows.iter().map(|row| vec![NONE; row.len()]).collect(),
+            messages: Vec::new(),
+            queues: vec![Queue::default(); grid.num_lanes()],
+            queue_of,
+        };
+        for (rank, row) in rows.iter().enumerate() {
+            for (index, &instruction) in row.iter().enumerate() {
+                messages.push_instruction(grid, passages, PipelineRank(rank as u32), index, instruction);
+            }
+        }
+        messages
+    }
+
+    fn push_instruction(
+        &mut self,
+        grid: Grid<'_>,
+        passages: &Passages<'_>,
+        of: PipelineRank,
+        index: usize,
+        instruction: Instruction,
+    ) {
+        let number = self.messages.len() as u32;
+        let lane = match instruction {
+            Instruction::Unshard { .. } | Instruction::GatherAfterStep { .. } => WorldLane::Gather(of),
+            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
+                WorldLane::Reduce(of)
+            }
+            Instruction::Send { edge, .. } => {
+                let (to, receive) = grid.program.peer(of, index).expect("a checked transfer has two ends");
+                self.numbers[of.index()][index] = number;
+                self.numbers[to.index()][receive] = number;
+                for data_rank in 0..grid.data_degree {
+                    let sender = Place { rank: grid.rank(of, data_rank), index };
+                    let receiver = Place { rank: grid.rank(to, data_rank), index: receive };
+                    let lane = WorldLane::Edge { edge, data_rank: data_rank as u32 };
+                    let passage = passages.of(data_rank, instruction);
+                    self.push(Message {
+                        ends: Ends::Pair { sender, receiver },
+                        lane: grid.lane_index(lane),
+                        occupied: passage.occupied,
+                        latency: passage.latency,
+                        num_missing: 2,
+                    });
+                }
+                return;
+            }
+            // Noted with its send, or none.
+            _ => return,
+        };
+        self.numbers[of.index()][index] = number;
+        let passage = passages.of(0, instruction);
+        self.push(Message {
+            ends: Ends::Group { of, index },
+            lane: grid.lane_index(lane),
+            occupied: passage.occupied,
+            latency: passage.latency,
+            num_missing: grid.data_degree,
+        });
+    }
+
+    fn push(&mut self, message: Message) {
+        let number = self.messages.len() as u32;
+        self.queues[self.queue_of[message.lane]].messages.push(number);
+        self.messages.push(message);
+    }
+
+    /// The message that a rank issues at a place of its row.
+    pub(super) fn at(&self, grid: Grid<'_>, Place { rank, index }: Place) -> u32 {
+        let number = self.numbers[grid.pipeline_rank(rank).index()][index];
+        match self.messages[number as usize].ends {
+            Ends::Group { .. } => number,
+            Ends::Pair { .. } => number + grid.data_rank(rank) as u32,
+        }
+    }
+
+    pub(super) fn message(&self, number: u32) -> Message {
+        self.messages[number as usize]
+    }
+
+    /// One of its ranks has issued a message; whether it was the last.
+    pub(super) fn issue(&mut self, number: u32) -> bool {
+        let message = &mut self.messages[number as usize];
+        message.num_missing -= 1;
+        message.num_missing == 0
+    }
+
+    /// The first message that waits for a lane's link, if the link is free and all of its ranks have issued it; it then
+    /// has the link until [`Messages::leave`].
+    pub(super) fn take_link(&mut self, lane: usize) -> Option<u32> {
+        let queue = &mut self.queues[self.queue_of[lane]];
+        let number = *queue.messages.get(queue.next)?;
+        if queue.is_busy || self.messages[number as usize].num_missing > 0 {
+            return None;
+        }
+        queue.is_busy = true;
+        Some(number)
+    }
+
+    /// The message under way on a lane's link leaves it.
+    pub(super) fn leave(&mut self, lane: usize) -> u32 {
+        let queue = &mut self.queues[self.queue_of[lane]];
+        let number = queue.messages[queue.next];
+        queue.next += 1;
+        queue.is_busy = false;
+        number
+    }
+}

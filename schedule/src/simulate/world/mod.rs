@@ -1,0 +1,93 @@
+//! A world: data ranks that are not alike, links that messages share, cores that ranks share.
+//!
+//! ```text
+//! CheckedProgram + Costs + World -> world::simulate -> WorldTimeline: a Timeline for each data rank
+//! ```
+//!
+//! [`simulate`](crate::simulate::simulate) plays one data rank for all, by longest paths. Here every world rank is played, in
+//! the order of time, since what shares something depends on what else is under way:
+//!
+//! - messages at one port share it ([`Sharing`]), and each gets on at the least of its shares;
+//! - a gather or reduction starts when *all* data ranks have issued it, so one straggler holds up its group, and the norm
+//!   everybody;
+//! - computes are slower while a message of their rank occupies a link, on slower ranks, with jitter, and where more ranks
+//!   are at work on a host than it has cores ([`World`]).
+//!
+//! The rest is as there: rows, waits, issue and landing, lanes in order, latencies that occupy nothing. In a world whose ranks
+//! are alike and share nothing, every data rank's timeline is that of `simulate`, bit for bit.
+//!
+//! # Exactness
+//!
+//! Times are whole ticks and what is left of a work is a whole number of parts of a tick, so results are the same on every
+//! machine. An end is the first tick at which a work is done: where rates change or divide nothing evenly, it is late by less
+//! than a tick. Rates are exact wherever the least common multiple of their denominators is below 2^62: up to 42 lanes at a
+//! port. Beyond that they are rounded up by less than 2^-62 (`rates.rs` has the bound).
+//!
+//! # Example
+//!
+//! A rank of half the speed holds up its pipeline and, at the norm, all others:
+//!
+//! ```
+//! use pipezero_schedule::simulate::world::{self, Ratio, World};
+//! use pipezero_schedule::simulate::{Costs, Passage, UnitCosts};
+//! use pipezero_schedule::{CheckedProgram, LowerOptions, Stage, UnitFacts, generate, lower};
+//!
+//! let order = generate::one_f_one_b(4, 8)?;
+//! let units: Vec<_> = (0..4).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
+//! let program = CheckedProgram::new(lower(&order, &units, &LowerOptions::ZERO_1)?)?;
+//! let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+//!
+//! let mut two_pipelines = World::alike(2);
+//! assert_eq!(world::simulate(&program, &costs, &two_pipelines)?.makespan(), 33);
+//! two_pipelines.speeds.insert(6, Ratio::new(1, 2));
+//! // The slow rank's 8 micro-batches take 6 each; 3 before it and 3 after.
+//! assert_eq!(world::simulate(&program, &costs, &two_pipelines)?.makespan(), 57);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod check;
+mod error;
+mod grid;
+mod load;
+mod meetings;
+mod messages;
+mod own_time;
+mod passages;
+mod play;
+mod progress;
+mod rates;
+mod row;
+mod runner;
+mod setting;
+mod sharing;
+mod timeline;
+
+pub use error::WorldError;
+pub use grid::WorldLane;
+pub use setting::{Computes, Cores, Jitter, Ratio, World};
+pub use sharing::{Duplex, Sharing};
+pub use timeline::WorldTimeline;
+
+use self::grid::Grid;
+use self::load::Load;
+use self::play::Play;
+use crate::check::CheckedProgram;
+use crate::simulate::Costs;
+
+/// Plays a program on every rank of a world.
+///
+/// Time grows with the number of instructions of all world ranks, times the logarithm of how much is under way; where
+/// ports are crowded, also with the number of messages at each, since each is slower when another comes.
+///
+/// # Errors
+/// [`WorldError`] if the costs are not of this program, the world is none, or times do not fit.
+pub fn simulate(program: &CheckedProgram, costs: &Costs, world: &World) -> Result<WorldTimeline, WorldError> {
+    let grid = Grid { program, data_degree: world.data_degree as usize };
+    check::check(grid, costs, world)?;
+    let load = Load::new(grid, world);
+    check::check_times(grid, costs, world, load.longest())?;
+    Ok(Play::new(grid, costs, world, load).run())
+}
+
+#[cfg(test)]
+mod tests;

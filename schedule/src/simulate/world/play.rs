@@ -1,0 +1,189 @@
+//! Playing a program in a world: events in the order of time.
+//!
+//! Between two ticks at which something is due nothing changes. At such a tick, what is due is taken, all ranks go on
+//! until they wait or work, messages set out whose ranks have all issued them; then rates are worked out anew.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::grid::Grid;
+use super::load::Load;
+use super::meetings::Meetings;
+use super::messages::{Ends, Messages, Place};
+use super::own_time::OwnTime;
+use super::passages::Passages;
+use super::progress::{Due, Progress};
+use super::row::Row;
+use super::runner::Runner;
+use super::setting::World;
+use super::timeline::WorldTimeline;
+use crate::id::PipelineRank;
+use crate::simulate::{Costs, Span, Timeline};
+
+/// A time that is not known yet.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
+pub(super) struct Play<'a> {
+    pub(super) grid: Grid<'a>,
+    pub(super) costs: &'a Costs,
+    pub(super) passages: Passages<'a>,
+    pub(super) own_time: OwnTime<'a>,
+    /// `[pipeline rank]`
+    pub(super) rows: Vec<Row<'a>>,
+    pub(super) messages: Messages,
+    pub(super) meetings: Meetings,
+    pub(super) load: Load,
+    pub(super) progress: Progress,
+    /// `[rank]`
+    pub(super) runners: Vec<Runner>,
+    /// Ranks that may go on.
+    pub(super) ready: Vec<usize>,
+    /// `[rank][index]`
+    pub(super) spans: Vec<Vec<Span>>,
+    /// `[rank][index]`: what messages took of the rank's own time at an instruction; empty if they take none.
+    pub(super) held: Vec<Vec<u64>>,
+}
+
+impl<'a> Play<'a> {
+    pub(super) fn new(grid: Grid<'a>, costs: &'a Costs, world: &'a World, load: Load) -> Self {
+        let passages = Passages::new(grid, costs, world);
+        let rows: Vec<Row<'_>> = grid.program.program().rows.iter().map(|row| Row::new(row)).collect();
+        let ranks = 0..grid.world_size();
+        let row = |rank: usize| &rows[grid.pipeline_rank(rank).index()];
+        let spans = |rank: usize| vec![Span { start: UNKNOWN, end: UNKNOWN }; row(rank).instructions.len()];
+        let held = |rank: usize| vec![0; row(rank).instructions.len()];
+        Self {
+            grid,
+            costs,
+            own_time: OwnTime { speeds: &world.speeds, jitter: world.jitter },
+            messages: Messages::new(grid, &passages, costs.links),
+            meetings: Meetings::new(grid),
+            progress: Progress::new(load.num_works(), load.scale()),
+            load,
+            runners: ranks.clone().map(|rank| Runner::new(row(rank).num_lanes())).collect(),
+            ready: ranks.clone().rev().collect(),
+            spans: ranks.clone().map(spans).collect(),
+            held: if passages.hold_ranks() { ranks.map(held).collect() } else { Vec::new() },
+            passages,
+            rows,
+        }
+    }
+
+    pub(super) fn run(mut self) -> WorldTimeline {
+        loop {
+            while let Some(rank) = self.ready.pop() {
+                self.advance(rank);
+            }
+            let load = &self.load;
+            self.progress.settle(|work| load.rate(work));
+            let Some(due) = self.progress.next() else { break };
+            self.take(due);
+            while let Some(due) = self.progress.next_now() {
+                self.take(due);
+            }
+        }
+        self.into_timeline()
+    }
+
+    fn take(&mut self, due: Due) {
+        match due {
+            Due::Work(work) => match (work as usize).checked_sub(self.grid.world_size()) {
+                None => self.end_work(work as usize),
+                Some(lane) => {
+                    self.load.end_message(lane, &mut self.progress);
+                    self.leave(lane);
+                    self.send_next(lane);
+                }
+            },
+            Due::Arrival(message) => self.arrive(message),
+            Due::Meeting(meeting) => self.part(meeting as usize),
+        }
+    }
+
+    /// A rank has issued its message, which sets out when all of its ranks have and the link is free.
+    pub(super) fn issue(&mut self, place: Place) {
+        let number = self.messages.at(self.grid, place);
+        if self.messages.issue(number) {
+            self.send_next(self.messages.message(number).lane);
+        }
+    }
+
+    /// Sends what waits for a lane's link, until something occupies it.
+    fn send_next(&mut self, lane: usize) {
+        while let Some(number) = self.messages.take_link(lane) {
+            let message = self.messages.message(number);
+            let now = self.progress.now();
+            match message.ends {
+                Ends::Group { of, index } => {
+                    self.grid.data_ranks(of).for_each(|rank| self.spans[rank][index].start = now);
+                }
+                Ends::Pair { sender, receiver } => {
+                    for end in [sender, receiver] {
+                        self.spans[end.rank][end.index].start = now;
+                    }
+                }
+            }
+            if message.occupied > 0 {
+                self.load.begin_message(message.lane, &mut self.progress);
+                self.progress.begin(self.load.lane_work(message.lane), message.occupied);
+                return;
+            }
+            self.leave(message.lane);
+        }
+    }
+
+    /// A message leaves its link: its sender has nothing more to do with it, and it arrives after its latency.
+    fn leave(&mut self, lane: usize) {
+        let number = self.messages.leave(lane);
+        let message = self.messages.message(number);
+        if let Ends::Pair { sender, .. } = message.ends {
+            self.end_at(sender);
+        }
+        match message.latency {
+            0 => self.arrive(number),
+            latency => self.progress.after(latency, Due::Arrival(number)),
+        }
+    }
+
+    fn arrive(&mut self, number: u32) {
+        match self.messages.message(number).ends {
+            Ends::Group { of, index } => {
+                self.grid.data_ranks(of).for_each(|rank| self.end_at(Place { rank, index }));
+            }
+            Ends::Pair { receiver, .. } => self.end_at(receiver),
+        }
+    }
+
+    /// A message has ended for a rank, which may have waited for it.
+    fn end_at(&mut self, Place { rank, index }: Place) {
+        self.spans[rank][index].end = self.progress.now();
+        if self.runners[rank].no_longer_waits_for(index) {
+            self.ready.push(rank);
+        }
+    }
+
+    /// The members of a meeting go on together.
+    fn part(&mut self, meeting: usize) {
+        for &rank in self.meetings.members(meeting) {
+            let index = self.runners[rank].leave_meeting();
+            self.spans[rank][index].end = self.progress.now();
+            self.ready.push(rank);
+        }
+    }
+
+    fn into_timeline(self) -> WorldTimeline {
+        let mut spans: Vec<_> = self.spans.into_iter().map(Some).collect();
+        let mut held: Vec<_> = self.held.into_iter().map(Some).collect();
+        let timelines = (0..self.grid.data_degree).map(|data_rank| {
+            let pipeline_ranks = (0..self.grid.num_pipeline_ranks() as u32).map(PipelineRank);
+            let ranks: Vec<usize> =
+                pipeline_ranks.map(|pipeline_rank| self.grid.rank(pipeline_rank, data_rank)).collect();
+            Timeline::new(
+                ranks.iter().filter_map(|&rank| spans[rank].take()).collect(),
+                ranks.iter().map(|&rank| self.runners[rank].ended).collect(),
+                ranks.iter().filter_map(|&rank| held.get_mut(rank)?.take()).collect(),
+            )
+        });
+        WorldTimeline::new(timelines.collect())
+    }
+}

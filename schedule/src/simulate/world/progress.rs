@@ -1,0 +1,135 @@
+//! Work that gets on at rates which change: what is left of it, and when the next of it ends.
+//!
+//! Rates change only between ticks: what begins and ends at one tick is noted, and [`Progress::settle`] then works out the
+//! rates of what that touched. So nothing depends on the order in which a tick's events are taken.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// What can be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// The end of a work, by its number.
+    Work(u32),
+    /// A message is there, by its number.
+    Arrival(u32),
+    /// The members of a meeting go on, by its number.
+    Meeting(u32),
+}
+
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Parts of ticks, as of `since`.
+    remaining: u128,
+    since: u64,
+    /// Parts a tick; 0 until it is settled for the first time.
+    rate: u64,
+    /// Ends that were worked out before the rate last changed have another version.
+    version: u32,
+    is_under_way: bool,
+    is_touched: bool,
+}
+
+/// All work of a world, and the agenda.
+pub(super) struct Progress {
+    scale: u64,
+    works: Vec<Work>,
+    touched: Vec<u32>,
+    agenda: BinaryHeap<Reverse<(u64, Due, u32)>>,
+    now: u64,
+}
+
+impl Progress {
+    /// So many works, none of them under way, in ticks of `scale` parts.
+    pub(super) fn new(num_works: usize, scale: u64) -> Self {
+        Self {
+            scale,
+            works: vec![Work::default(); num_works],
+            touched: Vec::new(),
+            agenda: BinaryHeap::new(),
+            now: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Begins a work that takes so many ticks by itself; it ends with [`Due::Work`].
+    pub(super) fn begin(&mut self, number: usize, ticks: u64) {
+        let work = &mut self.works[number];
+        work.remaining = u128::from(ticks) * u128::from(self.scale);
+        (work.since, work.rate, work.is_under_way) = (self.now, 0, true);
+        self.touch(number);
+    }
+
+    /// Notes that a work's rate may change.
+    pub(super) fn touch(&mut self, number: usize) {
+        let work = &mut self.works[number];
+        if work.is_under_way && !work.is_touched {
+            work.is_touched = true;
+            self.touched.push(number as u32);
+        }
+    }
+
+    /// Notes what is due so many ticks from now, whatever happens until then.
+    pub(super) fn after(&mut self, ticks: u64, due: Due) {
+        self.agenda.push(Reverse((self.now + ticks, due, 0)));
+    }
+
+    /// Gives all that was touched its rate, in parts a tick.
+    pub(super) fn settle(&mut self, rate: impl Fn(usize) -> u64) {
+        for number in self.touched.drain(..) {
+            let work = &mut self.works[number as usize];
+            work.is_touched = false;
+            if !work.is_under_way {
+                continue;
+            }
+            let rate = rate(number as usize);
+            if rate == work.rate {
+                continue;
+            }
+            let done = u128::from(self.now - work.since) * u128::from(work.rate);
+            work.remaining = work.remaining.saturating_sub(done);
+            (work.since, work.rate) = (self.now, rate);
+            work.version = work.version.wrapping_add(1);
+            let ticks = work.remaining.div_ceil(u128::from(rate)) as u64;
+            self.agenda.push(Reverse((self.now + ticks, Due::Work(number), work.version)));
+        }
+    }
+
+    /// Goes on to the next tick at which something is due, and takes it; `None` when all is done.
+    pub(super) fn next(&mut self) -> Option<Due> {
+        loop {
+            let Reverse((time, due, version)) = self.agenda.pop()?;
+            if self.is_current(due, version) {
+                self.now = time;
+                return Some(due);
+            }
+        }
+    }
+
+    /// Takes what else is due at this tick.
+    pub(super) fn next_now(&mut self) -> Option<Due> {
+        while self.agenda.peek().is_some_and(|Reverse((time, ..))| *time == self.now) {
+            let Reverse((_, due, version)) = self.agenda.pop()?;
+            if self.is_current(due, version) {
+                return Some(due);
+            }
+        }
+        None
+    }
+
+    /// Whether an end still holds; the work is then no longer under way.
+    fn is_current(&mut self, due: Due, version: u32) -> bool {
+        let Due::Work(number) = due else { return true };
+        let work = &mut self.works[number as usize];
+        let is_current = work.is_under_way && work.version == version;
+        if is_current {
+            work.is_under_way = false;
+        }
+        is_current
+    }
+}

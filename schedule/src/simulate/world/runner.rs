@@ -1,0 +1,235 @@
+//! A rank in its row: it takes in what it waits for, works, issues, and goes on.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::load::WorkKind;
+use super::messages::Place;
+use super::play::{Play, UNKNOWN};
+use super::progress::Due;
+use crate::instruction::{Instruction, Lane};
+
+/// What a rank does with its own time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// Takes in the next message of a lane of its row.
+    Land(usize),
+    /// Issues the message at its place.
+    Issue,
+    /// The compute at its place.
+    Compute,
+    /// Its own part of a meeting, which it then joins.
+    Join,
+}
+
+impl Task {
+    fn kind(self) -> WorkKind {
+        match self {
+            Self::Land(_) | Self::Issue => WorkKind::Message,
+            Self::Compute | Self::Join => WorkKind::Compute,
+        }
+    }
+}
+
+/// How a rank goes on.
+enum Next {
+    /// With a task that takes so many ticks by itself.
+    Task(Task, u64),
+    /// Not before another rank or a message has come, or never.
+    Wait,
+}
+
+/// Where a rank is.
+pub(super) struct Runner {
+    /// Its place in the row.
+    next: usize,
+    /// How many of the waits of that place are over.
+    num_waited: usize,
+    /// `[lane of the row]`: messages taken in.
+    num_landed: Vec<usize>,
+    /// What it is at, and since when.
+    task: Option<(Task, u64)>,
+    /// The place of the message that it waits for.
+    waits_for: Option<usize>,
+    /// Whether it waits for the other members of a meeting.
+    meets: bool,
+    /// When its row had ended, landings included.
+    pub(super) ended: u64,
+}
+
+impl Runner {
+    pub(super) fn new(num_lanes: usize) -> Self {
+        Self {
+            next: 0,
+            num_waited: 0,
+            num_landed: vec![0; num_lanes],
+            task: None,
+            waits_for: None,
+            meets: false,
+            ended: UNKNOWN,
+        }
+    }
+
+    /// Whether the rank has waited for the message at a place; it then does so no longer.
+    pub(super) fn no_longer_waits_for(&mut self, index: usize) -> bool {
+        let has_waited = self.waits_for == Some(index);
+        if has_waited {
+            self.waits_for = None;
+        }
+        has_waited
+    }
+
+    /// Ends its meeting: the place of that in the row.
+    pub(super) fn leave_meeting(&mut self) -> usize {
+        self.meets = false;
+        self.go_on();
+        self.next - 1
+    }
+
+    fn go_on(&mut self) {
+        self.next += 1;
+        self.num_waited = 0;
+    }
+}
+
+impl Play<'_> {
+    /// A rank goes on until it waits or is at work.
+    pub(super) fn advance(&mut self, rank: usize) {
+        debug_assert!(self.runners[rank].task.is_none(), "a rank at work is not ready");
+        while let Next::Task(task, ticks) = self.next(rank) {
+            if ticks > 0 {
+                self.runners[rank].task = Some((task, self.progress.now()));
+                self.load.begin_rank(rank, task.kind(), &mut self.progress);
+                self.progress.begin(rank, ticks);
+                return;
+            }
+            self.finish(rank, task);
+        }
+    }
+
+    /// A rank's work has ended.
+    pub(super) fn end_work(&mut self, rank: usize) {
+        self.load.end_rank(rank, &mut self.progress);
+        let (task, since) = self.runners[rank].task.take().expect("only what a rank is at can end");
+        if task.kind() == WorkKind::Message {
+            self.hold(rank, self.progress.now() - since);
+        }
+        self.finish(rank, task);
+        self.advance(rank);
+    }
+
+    /// Notes that messages took of a rank's own time.
+    fn hold(&mut self, rank: usize, ticks: u64) {
+        if let Some(held) = self.held.get_mut(rank) {
+            // What is taken in at the row's end is laid to its last instruction.
+            let at = self.runners[rank].next.min(held.len() - 1);
+            held[at] += ticks;
+        }
+    }
+
+    fn next(&mut self, rank: usize) -> Next {
+        let pipeline_rank = self.grid.pipeline_rank(rank);
+        let row = &self.rows[pipeline_rank.index()];
+        let index = self.runners[rank].next;
+        if self.runners[rank].meets {
+            return Next::Wait;
+        }
+        let Some(&instruction) = row.instructions.get(index) else { return self.drain(rank) };
+        for &wait in &self.grid.program.waits(pipeline_rank, index)[self.runners[rank].num_waited..] {
+            // A compute was done before the row went on.
+            if let Some(lane) = self.rows[pipeline_rank.index()].lane(wait)
+                && let Some(landing) = self.landing(rank, lane, wait)
+            {
+                return landing;
+            }
+            self.runners[rank].num_waited += 1;
+        }
+        let own_time = &self.own_time;
+        match (instruction, instruction.lane()) {
+            (Instruction::GradientNorm | Instruction::AddTied { .. }, _) => {
+                self.spans[rank][index].start = self.progress.now();
+                Next::Task(Task::Join, own_time.of_compute(rank, index, self.own_part(rank, instruction)))
+            }
+            (_, Lane::Compute) => {
+                self.spans[rank][index].start = self.progress.now();
+                Next::Task(Task::Compute, own_time.of_compute(rank, index, self.costs.compute(instruction)))
+            }
+            _ => {
+                let passage = self.passages.of(self.grid.data_rank(rank), instruction);
+                Next::Task(Task::Issue, own_time.of(rank, passage.issue))
+            }
+        }
+    }
+
+    /// Takes in the first message of a lane that was issued up to a place of the row, or waits for it; `None` if all have
+    /// been taken in.
+    fn landing(&mut self, rank: usize, lane: usize, until: usize) -> Option<Next> {
+        let row = &self.rows[self.grid.pipeline_rank(rank).index()];
+        let index = row.place(lane, self.runners[rank].num_landed[lane]).filter(|&index| index <= until)?;
+        if self.spans[rank][index].end == UNKNOWN {
+            self.runners[rank].waits_for = Some(index);
+            return Some(Next::Wait);
+        }
+        let passage = self.passages.of(self.grid.data_rank(rank), row.instructions[index]);
+        Some(Next::Task(Task::Land(lane), self.own_time.of(rank, passage.landing)))
+    }
+
+    /// What nothing waited for is waited for in the end, lane after lane.
+    fn drain(&mut self, rank: usize) -> Next {
+        let num_lanes = self.rows[self.grid.pipeline_rank(rank).index()].num_lanes();
+        for lane in 0..num_lanes {
+            if let Some(landing) = self.landing(rank, lane, usize::MAX) {
+                return landing;
+            }
+        }
+        self.runners[rank].ended = self.progress.now();
+        Next::Wait
+    }
+
+    /// A rank's part of a meeting before the others are needed.
+    fn own_part(&self, rank: usize, instruction: Instruction) -> u64 {
+        let meeting = self.meetings.of(self.grid.data_rank(rank), instruction);
+        match instruction {
+            Instruction::GradientNorm => {
+                self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank).index())
+            }
+            // With both uses on one rank, the addition is its own.
+            _ if self.meetings.members(meeting).len() == 1 => self.costs.add_tied,
+            _ => 0,
+        }
+    }
+
+    /// How long a meeting takes once all have come.
+    fn together(&self, meeting: usize, instruction: Instruction) -> u64 {
+        match instruction {
+            Instruction::GradientNorm => self.costs.gradient_norm,
+            _ if self.meetings.members(meeting).len() == 1 => 0,
+            _ => self.costs.add_tied,
+        }
+    }
+
+    /// What follows from the end of a task.
+    fn finish(&mut self, rank: usize, task: Task) {
+        let index = self.runners[rank].next;
+        match task {
+            Task::Land(lane) => self.runners[rank].num_landed[lane] += 1,
+            Task::Issue => {
+                self.runners[rank].go_on();
+                self.issue(Place { rank, index });
+            }
+            Task::Compute => {
+                self.runners[rank].go_on();
+                self.spans[rank][index].end = self.progress.now();
+            }
+            Task::Join => {
+                let instruction = self.rows[self.grid.pipeline_rank(rank).index()].instructions[index];
+                let meeting = self.meetings.of(self.grid.data_rank(rank), instruction);
+                self.runners[rank].meets = true;
+                if self.meetings.join(meeting) {
+                    let together = self.together(meeting, instruction);
+                    self.progress.after(together, Due::Meeting(meeting as u32));
+                }
+            }
+        }
+    }
+}

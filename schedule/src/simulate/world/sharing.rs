@@ -1,0 +1,144 @@
+//! Ports: what messages under way at once share.
+//!
+//! Every lane occupies some ports while one of its messages is on its way. `n` messages at a port get on at `1/n` each,
+//! and a message gets on as fast as its slowest port lets it. What it cannot use of its share elsewhere is left unused:
+//! the max-min fair division, which gives that to others, needs all rates of the world for each of them, and differs only
+//! where a message has two crowded ports.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::grid::{Grid, WorldLane};
+
+/// Whether what is sent and what is received disturb each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplex {
+    /// No: a port has two directions. Collectives use both.
+    Full,
+    /// Yes: a port has one.
+    Half,
+}
+
+/// Which messages share ports. Gathers and reductions that go in turn are said elsewhere, by [`Links`]; both can hold.
+///
+/// [`Links`]: crate::simulate::Links
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// None: a link for each lane.
+    Own,
+    /// Each rank has a port to its node and one to others. All that it sends and receives near goes over the one, all far
+    /// over the other.
+    RankPort(Duplex),
+    /// Each node has one port to the others, the network interface that its ranks share; near lanes have their own links.
+    NodePort(Duplex),
+    /// These ports, by any numbers; lanes that are not named have their own links.
+    Ports(BTreeMap<WorldLane, Vec<u32>>),
+}
+
+/// The lanes of each port, and the ports of each lane.
+pub(super) struct Ports {
+    /// `[port]`
+    pub(super) lanes: Vec<Vec<u32>>,
+    /// `[lane]`
+    pub(super) of_lane: Vec<Vec<u32>>,
+}
+
+impl Ports {
+    pub(super) fn new(grid: Grid<'_>, sharing: &Sharing, ranks_per_node: u32) -> Self {
+        let mut by_port: BTreeMap<Port, Vec<u32>> = BTreeMap::new();
+        for lane in grid.lanes() {
+            let ports = match sharing {
+                Sharing::Own => BTreeSet::new(),
+                Sharing::RankPort(duplex) => rank_ports(grid, lane, ranks_per_node, *duplex),
+                Sharing::NodePort(duplex) => node_ports(grid, lane, ranks_per_node, *duplex),
+                Sharing::Ports(named) => {
+                    let ports = named.get(&lane).into_iter().flatten();
+                    ports
+                        .map(|&port| Port { owner: port as usize, reach: Reach::Near, way: Way::Out })
+                        .collect()
+                }
+            };
+            for port in ports {
+                by_port.entry(port).or_default().push(grid.lane_index(lane) as u32);
+            }
+        }
+        // A port with one lane is never shared.
+        let lanes: Vec<Vec<u32>> = by_port.into_values().filter(|lanes| lanes.len() > 1).collect();
+        let mut of_lane = alloc::vec![Vec::new(); grid.num_lanes()];
+        for (port, of_port) in lanes.iter().enumerate() {
+            of_port.iter().for_each(|&lane| of_lane[lane as usize].push(port as u32));
+        }
+        Self { lanes, of_lane }
+    }
+
+    /// The most lanes that a port has.
+    pub(super) fn max_lanes(&self) -> usize {
+        self.lanes.iter().map(Vec::len).max().unwrap_or(1)
+    }
+}
+
+/// Whether all ranks of a message are on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reach {
+    Near,
+    Far,
+}
+
+impl Reach {
+    pub(super) fn of(ranks: &[usize], ranks_per_node: u32) -> Self {
+        let mut nodes = ranks.iter().map(|&rank| node(rank, ranks_per_node));
+        let first = nodes.next();
+        if nodes.all(|node| Some(node) == first) { Self::Near } else { Self::Far }
+    }
+}
+
+fn node(rank: usize, ranks_per_node: u32) -> usize {
+    rank.checked_div(ranks_per_node as usize).unwrap_or(0)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Out,
+    In,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Port {
+    /// A rank or a node.
+    owner: usize,
+    reach: Reach,
+    way: Way,
+}
+
+/// Which ways a lane's messages go at each of its ranks.
+fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item = (usize, Way)> {
+    let members = grid.members(lane).into_iter().enumerate();
+    members.flat_map(move |(place, rank)| {
+        let (out, back) = match lane {
+            WorldLane::Gather(_) | WorldLane::Reduce(_) => (true, true),
+            // The sender stands first.
+            WorldLane::Edge { .. } => (place == 0, place == 1),
+        };
+        let ways = match duplex {
+            Duplex::Full => [out.then_some(Way::Out), back.then_some(Way::In)],
+            Duplex::Half => [Some(Way::Out), None],
+        };
+        ways.into_iter().flatten().map(move |way| (rank, way))
+    })
+}
+
+fn rank_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Duplex) -> BTreeSet<Port> {
+    let reach = Reach::of(&grid.members(lane), ranks_per_node);
+    ways(grid, lane, duplex).map(|(owner, way)| Port { owner, reach, way }).collect()
+}
+
+/// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it once.
+fn node_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Duplex) -> BTreeSet<Port> {
+    let reach = Reach::of(&grid.members(lane), ranks_per_node);
+    if reach == Reach::Near {
+        return BTreeSet::new();
+    }
+    ways(grid, lane, duplex)
+        .map(|(rank, way)| Port { owner: node(rank, ranks_per_node), reach, way })
+        .collect()
+}

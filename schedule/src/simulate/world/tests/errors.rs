@@ -1,0 +1,134 @@
+//! Worlds that are none: each broken in one way, and what is said of it.
+
+use std::collections::BTreeMap;
+use std::string::ToString;
+
+use expect_test::{Expect, expect};
+
+use crate::check::CheckedProgram;
+use crate::generate::one_f_one_b;
+use crate::id::{PipelineRank, Stage};
+use crate::instruction::Edge;
+use crate::lower::lower;
+use crate::options::LowerOptions;
+use crate::simulate::world::{self, Computes, Cores, Jitter, Ratio, Sharing, World, WorldError, WorldLane};
+use crate::simulate::{Costs, CostsError, Passage, UnitCosts};
+use crate::testing::units;
+
+fn program() -> CheckedProgram {
+    let order = one_f_one_b(2, 2).unwrap();
+    CheckedProgram::new(lower(&order, &units(2, 1, false), &LowerOptions::ZERO_1).unwrap()).unwrap()
+}
+
+fn costs() -> Costs {
+    Costs::uniform(&program(), UnitCosts::of_compute(3, 2, 2), Passage::of_link(1, 1))
+}
+
+/// Plays a world of two data ranks that was changed.
+fn error(change: impl FnOnce(&mut World)) -> WorldError {
+    let mut world = World::alike(2);
+    assert!(world::simulate(&program(), &costs(), &world).is_ok());
+    change(&mut world);
+    world::simulate(&program(), &costs(), &world).unwrap_err()
+}
+
+fn check(error: &WorldError, text: Expect) {
+    text.assert_eq(&error.to_string());
+}
+
+#[test]
+fn broken_worlds_say_value_rule_and_repair() {
+    check(
+        &error(|world| world.data_degree = 0),
+        expect!["0 data ranks: every pipeline rank has at least one; give 1 or more"],
+    );
+    let many = error(|world| world.data_degree = u32::MAX);
+    assert!(matches!(many, WorldError::TooManyInstructions { .. }), "{many}");
+    check(
+        &error(|world| world.far_edges = Some([].into())),
+        expect![
+            "far costs of 0 edges for a program of 2: give two for each pair of neighbouring stages, up and down"
+        ],
+    );
+    check(
+        &error(|world| world.slowdown = Ratio::new(19, 20)),
+        expect!["a slowdown of 19/20: computes take at least as long beside a message; give 1/1 or more"],
+    );
+    assert_eq!(error(|world| world.slowdown = Ratio::new(1, 0)), WorldError::Slowdown(Ratio::new(1, 0)));
+    check(
+        &error(|world| world.speeds = BTreeMap::from([(3, Ratio::new(0, 5))])),
+        expect!["rank 3 has a speed of 0/5: it would never end; give a positive quotient"],
+    );
+    let speed = Ratio::new(5, 0);
+    assert_eq!(
+        error(|world| world.speeds = BTreeMap::from([(3, speed)])),
+        WorldError::Speed { rank: 3, speed }
+    );
+    check(
+        &error(|world| world.speeds = BTreeMap::from([(3, Ratio::ONE), (4, Ratio::ONE)])),
+        expect![
+            "a speed for rank 4 in a world of 4: ranks count from 0, data ranks innermost; name one below 4"
+        ],
+    );
+    check(
+        &error(|world| world.jitter = Some(Jitter { seed: 0, share: Ratio::new(1, 0) })),
+        expect!["a jitter of 1/0: nothing is a share of 0 parts; give a quotient, 0/1 for none"],
+    );
+    for (ranks_per_host, num_cores) in [(0, 4), (4, 0)] {
+        let cores = Cores { ranks_per_host, num_cores, computes: Computes::OccupyCores };
+        let expected = WorldError::EmptyHost { ranks_per_host, num_cores };
+        assert_eq!(error(|world| world.cores = Some(cores)), expected);
+    }
+    check(
+        &WorldError::EmptyHost { ranks_per_host: 4, num_cores: 0 },
+        expect![
+            "hosts of 4 ranks and 0 cores: a host has at least one of each; give both, or leave cores out"
+        ],
+    );
+}
+
+#[test]
+fn ports_are_of_lanes_that_are_there() {
+    let edge = |edge, data_rank| WorldLane::Edge { edge, data_rank };
+    let ports =
+        |lane| error(move |world| world.sharing = Sharing::Ports(BTreeMap::from([(lane, [0].into())])));
+    for lane in [
+        WorldLane::Gather(PipelineRank(2)),
+        WorldLane::Reduce(PipelineRank(2)),
+        edge(Edge::Up(Stage(1)), 0),
+        edge(Edge::Down(Stage(u32::MAX)), 0),
+        edge(Edge::Up(Stage(0)), 2),
+    ] {
+        assert_eq!(ports(lane), WorldError::UnknownLane(lane));
+    }
+    check(
+        &ports(WorldLane::Gather(PipelineRank(2))),
+        expect![
+            "ports for Gather(PipelineRank(2)): no message goes there; name lanes between ranks of this world"
+        ],
+    );
+}
+
+#[test]
+fn times_that_could_overflow_are_refused() {
+    let costs =
+        |forward| Costs::uniform(&program(), UnitCosts::of_compute(forward, 0, 0), Passage::default());
+    let play = |forward, world: &World| world::simulate(&program(), &costs(forward), world);
+    let slow = World { speeds: BTreeMap::from([(1, Ratio::new(1, 1000))]), ..World::alike(2) };
+    let long = u64::MAX / 8;
+    assert!(play(long, &World::alike(2)).is_ok());
+    let refused = play(long, &slow).unwrap_err();
+    assert!(matches!(refused, WorldError::TooLong { .. }), "{refused}");
+    let crowded = Cores { ranks_per_host: 4, num_cores: 1, computes: Computes::OccupyCores };
+    assert!(matches!(
+        play(long, &World { cores: Some(crowded), ..World::alike(2) }),
+        Err(WorldError::TooLong { .. })
+    ));
+    // Just below, everything fits: four forwards a pipeline, the slowest a thousand times as long.
+    let fits = u64::MAX / 8 / 1000;
+    assert!(play(fits, &slow).unwrap().makespan() > u64::MAX / 8);
+    assert_eq!(
+        world::simulate(&program(), &Costs::default(), &World::alike(2)),
+        Err(WorldError::Costs(CostsError::NumUnits { num_units: 0, expected: 2 }))
+    );
+}
