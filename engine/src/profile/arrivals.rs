@@ -1,7 +1,7 @@
 //! How much later than its link makes it each message was there, as those saw who waited for it.
 //!
 //! Links are followed in the order in which messages set out, since a message may wait for those before it. Only a rank that
-//! waited since before its link was free can tell when a message came; one that came later finds it there.
+//! began to wait before its link would have brought it can tell when a message came; one that came later finds it there.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(super) fn add_collectives(
             free = joined.max(free) + imitated.occupied;
             let key = facts.key(instruction);
             let known = messages.issue(key) + free - joined + imitated.latency;
-            for of in of_members(index).filter(|of| of.awaited < free) {
+            for of in of_members(index).filter(|of| of.awaited < free + imitated.latency) {
                 messages.add_delay(key, i128::from(of.arrived - of.started) - i128::from(known));
             }
         }
@@ -73,7 +73,7 @@ pub(super) fn add_transfers(
             let imitated = facts.imitated(instruction);
             let free = free.entry(edge).or_default();
             *free = sent.issued.max(received.issued).max(*free) + imitated.occupied;
-            if received.awaited < *free {
+            if received.awaited < *free + imitated.latency {
                 let delay = i128::from(received.arrived) - i128::from(*free + imitated.latency);
                 messages.add_delay(facts.key(instruction), delay);
             }
