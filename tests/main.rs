@@ -26,5 +26,6 @@ mod seed_example; // The 48-layer example, counted.
 mod shaped_links; // Delays change no bit.
 mod tidy; // The tree keeps its own rules.
 mod timed_run; // Layers that take time alone.
+mod trace; // What happened in a step is what its program says.
 mod traffic; // What ranks send, against the plan.
 mod weights; // Weights go from grid to grid.

@@ -38,6 +38,7 @@ pub mod plan;
 pub mod profile;
 mod shard;
 mod topology;
+pub mod trace;
 pub mod training;
 
 pub use engine::Engine;

@@ -4,15 +4,17 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
+use pipezero_schedule::simulate;
 
 use super::profile::OutError;
-use super::simulate::SimulateError;
+use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
 use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
 use crate::profile::ProfileError;
+use crate::trace::{TraceError, TracedStepsError};
 use crate::training::{RunDirError, TrainingError};
 
 /// Why a command failed.
@@ -77,11 +79,14 @@ macro_rules! other {
 }
 
 other!(
+    simulate::CostsError,
     CostsError,
     CostsFileError,
+    NotWritten,
     PlanError,
     EngineError,
     TrainingError,
+    TraceError,
     RunDirError,
     DataError,
     NothingLearnt,
@@ -91,6 +96,12 @@ other!(
 
 impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
+        Self::Arguments(Box::new(error))
+    }
+}
+
+impl From<TracedStepsError> for Failure {
+    fn from(error: TracedStepsError) -> Self {
         Self::Arguments(Box::new(error))
     }
 }

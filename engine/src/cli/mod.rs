@@ -1,6 +1,7 @@
 //! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
 
 mod check;
+mod compare;
 mod decimal;
 mod describe;
 mod eval;
@@ -62,6 +63,9 @@ enum Command {
     /// Measure what the parts of a run take on this machine, for `simulate` to predict runs from.
     #[command(after_help = profile::EXAMPLES)]
     Profile(profile::ProfileArgs),
+    /// A traced run beside its prediction: step, ranks, instructions, and where the two part.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::CompareArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -79,6 +83,7 @@ pub fn main() -> ExitCode {
         Command::Show(args) => show::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Compare(args) => compare::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

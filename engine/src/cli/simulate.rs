@@ -1,6 +1,7 @@
 //! `pipezero simulate`: how long a step takes, of a whole run or of a schedule by itself.
 
 mod error;
+mod picture;
 mod schedule;
 mod step;
 
@@ -9,11 +10,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(super) use self::error::SimulateError;
+pub(super) use self::picture::NotWritten;
+use self::picture::{Format, deliver};
 use self::schedule::{Schedule, ScheduleRequest};
 use self::step::StepRequest;
 use super::decimal::Decimal;
 use super::failure::Failure;
-use super::output::print;
 use super::run_args::RunArgs;
 
 /// What `--help` ends with.
@@ -22,6 +24,7 @@ Examples:
   pipezero simulate run.json --costs costs.json            with times that `pipezero profile` measured
   pipezero simulate run.json --device h100 --set parallel.schedule=zb-h1
   pipezero simulate run.json --json | jq '.step_s'
+  pipezero simulate run.json --format chrome --out step.json        open it in ui.perfetto.dev
   pipezero simulate --schedule 1f1b --ranks 8 --micro-batches 24 --forward 18.522 --backward-input 18.086 \\
                     --backward-weight 9.337 --latency 0.601
   pipezero simulate --schedule interleaved --virtual-stages 2 --ranks 4 --micro-batches 8 --forward 1 \\
@@ -79,23 +82,29 @@ pub(super) struct SimulateArgs {
     /// Columns that a schedule's grid may take, 160 by default.
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
-    /// Print JSON instead of tables.
-    #[arg(long)]
+    /// How to print it: tables, JSON or, of a run, a trace.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Print JSON: `--format json`.
+    #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// Write to a file, which must not be there yet, instead of stdout.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
+    let format = if args.json { Format::Json } else { args.format };
     let text = match &args.run {
         Some(run) => {
             args.refuse_schedule()?;
             let run = RunArgs { run: run.clone(), set: args.set.clone() };
-            let source = args.costs.as_deref();
-            step::run(&StepRequest { run, costs: source, device: args.device.as_deref() }, args.json)?
+            let (costs, device) = (args.costs.as_deref(), args.device.as_deref());
+            step::run(&StepRequest { run, costs, device, format })?
         }
-        None => schedule::run(&args.schedule()?, args.json)?,
+        None => schedule::run(&args.schedule()?, format)?,
     };
-    print(text)?;
-    Ok(())
+    deliver(&text, args.out.as_deref())
 }
 
 impl SimulateArgs {

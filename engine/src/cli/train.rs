@@ -16,6 +16,7 @@ use super::run_args::{RunArgs, print_notices};
 use super::units::{count, counted};
 use crate::config::{Run, RunFile, ScheduleConfig, World};
 use crate::plan::Plan;
+use crate::trace::{TracedSteps, TracedStepsError};
 use crate::training::{RunDir, RunDirError, Summary, Training};
 
 /// What `--help` ends with.
@@ -24,9 +25,10 @@ Examples:
   pipezero train configs/quickstart.json
   pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
   pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 --overwrite
+  pipezero train run.json --trace --out runs/traced      then: pipezero compare runs/traced
   pipezero train run.json --set bf16.enabled=true --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned). Ctrl-C ends after the step and saves all of them.";
+The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step. Ctrl-C ends after the step and saves all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -39,6 +41,12 @@ pub(super) struct TrainArgs {
     /// Replace the run directory if it exists.
     #[arg(long)]
     overwrite: bool,
+    /// Record when each instruction ran, for `pipezero compare`.
+    #[arg(long)]
+    trace: bool,
+    /// The steps to record, first and last [default: 2..4, as far as the run has them; its only step, if it has one]
+    #[arg(long, value_name = "A..B", requires = "trace")]
+    trace_steps: Option<TracedSteps>,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
@@ -47,6 +55,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     print_notices(&notices);
     let plan = Plan::new(resolved)?;
     print_remarks(&plan);
+    let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));
     RunDir::check(&out, args.overwrite)?;
     note(headline(&plan));
@@ -54,6 +63,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(units);
     }
     let training = Training::new(plan)?;
+    let training = match traced {
+        Some(steps) => training.traced(steps),
+        None => training,
+    };
     // Only now that everything else is known to work is a directory made or replaced.
     let directory = RunDir::create(&out, args.overwrite)?;
     record(&directory, &file, training.plan().run())?;
@@ -77,6 +90,17 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(format_args!("try: pipezero generate {path} --prompt 'fn main'"));
     }
     Ok(())
+}
+
+impl TrainArgs {
+    /// The steps to record, if any.
+    fn traced(&self, num_steps: u64) -> Result<Option<TracedSteps>, TracedStepsError> {
+        let Some(steps) = &self.trace_steps else {
+            return Ok(self.trace.then(|| TracedSteps::of_run(num_steps)));
+        };
+        steps.check(num_steps)?;
+        Ok(Some(steps.clone()))
+    }
 }
 
 /// Writes what runs. The schedule comes first, so that a run file never names one that is not there.

@@ -158,16 +158,12 @@ impl Prices for Measured<'_> {
             let (input, weight) = entry.halves_ns();
             costs.backward_input += input;
             costs.backward_weight += weight;
-            costs.recompute += match entry.recompute_ns {
-                None if needs.recompute && entries.len() == 1 => {
-                    return Err(CostsError::NotMeasured {
-                        layers: entry.layers.clone(),
-                        key: "recompute_ns",
-                    });
-                }
-                // Parts without a transformer block are not recomputed.
-                recompute => recompute.unwrap_or(0),
-            };
+            // Parts without a transformer block are not recomputed.
+            costs.recompute += entry.recompute_ns.unwrap_or(0);
+        }
+        if needs.recompute && entries.iter().all(|entry| entry.recompute_ns.is_none()) {
+            let layers = entries.iter().flat_map(|entry| entry.layers.iter().cloned()).collect();
+            return Err(CostsError::NotMeasured { layers, key: "recompute_ns" });
         }
         if needs.halves && entries.iter().any(|entry| !entry.has_halves()) {
             self.assume(Assumption::Halves);

@@ -82,6 +82,11 @@ impl Messages {
         }
     }
 
+    /// `[edge]`: bytes of a message over it.
+    pub(crate) fn edge_bytes(&self) -> Vec<u64> {
+        self.edges.iter().map(|message| message.bytes).collect()
+    }
+
     /// What an instruction sends, if it sends anything.
     pub(crate) fn get(&self, instruction: Instruction) -> Option<&Message> {
         match instruction {

@@ -4,6 +4,7 @@
 
 mod calculated; // Analytic costs beside closed forms.
 mod measured; // Costs files, applied to other plans than they were measured on.
+mod memory; // What is in use beside what is allocated.
 mod messages; // Bytes beside the plan's traffic.
 
 use std::fmt::Write;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use super::Recording;
 use super::error::{EngineError, Report};
 use super::worker::{Answer, Command, serve};
 use crate::comm::ThreadWorld;
@@ -44,9 +43,8 @@ impl Ranks {
         plan: &Arc<Plan>,
         source: &Arc<dyn BatchSource>,
         purpose: Purpose,
-        recording: Recording,
     ) -> Result<Self, EngineError> {
-        let (num_ranks, epoch) = (plan.grid().world_size(), Instant::now());
+        let num_ranks = plan.grid().world_size();
         let timeout = plan.run().comm.timeout;
         let (answer, answers) = unbounded();
         let mut ranks = Self {
@@ -73,8 +71,6 @@ impl Ranks {
                 plan: Arc::clone(plan),
                 source: Arc::clone(source),
                 purpose,
-                recording,
-                epoch,
                 ledger: Arc::clone(&ranks.ledgers[rank]),
                 positions: Arc::clone(&ranks.positions),
                 world: Arc::clone(&ranks.world),
@@ -179,8 +175,6 @@ struct Worker {
     plan: Arc<Plan>,
     source: Arc<dyn BatchSource>,
     purpose: Purpose,
-    recording: Recording,
-    epoch: Instant,
     ledger: Arc<Ledger>,
     positions: Arc<Positions>,
     world: Arc<ThreadWorld>,
@@ -209,11 +203,7 @@ impl Worker {
     fn build(&self) -> Result<Rank<crate::comm::ThreadCommunicator>, Cause> {
         let comm = self.world.communicator(self.rank);
         let positions = Arc::clone(&self.positions);
-        let mut rank = Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)?;
-        if self.recording == Recording::On {
-            rank.record_since(self.epoch);
-        }
-        Ok(rank)
+        Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)
     }
 
     fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {

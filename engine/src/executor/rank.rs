@@ -68,6 +68,8 @@ pub(crate) struct StepInputs {
     pub(crate) learning_rate: f64,
     /// What the loss is multiplied by, so that small gradients survive in fp16; 1 elsewhere.
     pub(crate) loss_scale: f64,
+    /// The moment from which events are timed, if they are recorded: one for all ranks and steps.
+    pub(crate) recorded_since: Option<Instant>,
 }
 
 /// What a rank tells of a program that it ran.
@@ -167,11 +169,6 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    /// Keeps events from now on, with times since `epoch`.
-    pub(crate) fn record_since(&mut self, epoch: Instant) {
-        self.recorder = Recorder::since(epoch);
-    }
-
     /// One training step.
     pub(crate) fn train(
         &mut self,
@@ -181,6 +178,7 @@ impl<C: Communicator> Rank<C> {
         let plan = Arc::clone(&self.plan);
         let program = plan.training();
         let start = Instant::now();
+        self.recorder = Recorder::new(inputs.recorded_since);
         self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
@@ -192,6 +190,7 @@ impl<C: Communicator> Rank<C> {
         let plan = Arc::clone(&self.plan);
         let program = plan.evaluation();
         let start = Instant::now();
+        self.recorder = Recorder::Off;
         self.begin(program, 0, batch, source)?;
         self.run_row(program, None)?;
         let record = self.share_losses()?;
@@ -210,7 +209,6 @@ impl<C: Communicator> Rank<C> {
     ) -> Result<(), Cause> {
         self.waited = Waited::default();
         self.comm.take_traffic();
-        self.recorder.take();
         self.losses.fill(LossSum::default());
         if !self.plan.reads_tokens(self.pipeline_rank) {
             return Ok(());

@@ -45,9 +45,12 @@ pub(crate) enum Recorder {
 }
 
 impl Recorder {
-    /// One that keeps events, with times since `epoch`.
-    pub(crate) fn since(epoch: Instant) -> Self {
-        Self::On { epoch, events: Vec::new(), current: 0 }
+    /// One that keeps events with times since a moment, or none.
+    pub(crate) fn new(recorded_since: Option<Instant>) -> Self {
+        match recorded_since {
+            Some(epoch) => Self::On { epoch, events: Vec::new(), current: 0 },
+            None => Self::Off,
+        }
     }
 
     pub(crate) fn record(&mut self, index: usize, kind: EventKind) {

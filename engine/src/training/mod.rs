@@ -5,6 +5,7 @@ mod metrics;
 mod run;
 mod run_dir;
 mod summary;
+mod tracer;
 
 pub use baseline::Baselines;
 pub use metrics::{EvalLine, StepLine};

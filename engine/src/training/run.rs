@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::metrics::{EvalLine, StepLine};
 use super::run_dir::{MetricsFile, RunDir, RunDirError};
+use super::tracer::Tracer;
 use super::{Baselines, StepSeconds, Summary};
 use crate::data::{BatchLayout, BatchSource, Corpus, DataError, Zeros};
 use crate::engine::{Engine, EngineError, EvalReport, StepReport};
 use crate::plan::Plan;
+use crate::trace::{TraceError, TracedSteps};
 
 /// Who is told how the run goes on.
 pub trait Observer {
@@ -31,6 +33,9 @@ pub enum TrainingError {
     /// The run directory.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
+    /// A step that was to be traced.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 /// A run about to start: ranks allocated, text read.
@@ -39,6 +44,7 @@ pub struct Training {
     training: Arc<dyn BatchSource>,
     validation: Option<Arc<dyn BatchSource>>,
     baselines: Option<Baselines>,
+    traced: Option<TracedSteps>,
 }
 
 impl Training {
@@ -51,7 +57,7 @@ impl Training {
         if run.model.gpt().is_none() {
             let training: Arc<dyn BatchSource> = Arc::new(Zeros);
             let engine = Engine::new(plan, Arc::clone(&training))?;
-            return Ok(Self { engine, training, validation: None, baselines: None });
+            return Ok(Self { engine, training, validation: None, baselines: None, traced: None });
         }
         let seq_length = plan.micro_batch_shape().seq_length;
         let corpus = Corpus::load(&run.data, seq_length)?;
@@ -61,7 +67,12 @@ impl Training {
         let validation = corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _);
         let baselines = Baselines::of(&corpus);
         let engine = Engine::new(plan, Arc::clone(&training))?;
-        Ok(Self { engine, training, validation, baselines })
+        Ok(Self { engine, training, validation, baselines, traced: None })
+    }
+
+    /// Records these steps and writes what happened in them to the run directory.
+    pub fn traced(self, steps: TracedSteps) -> Self {
+        Self { traced: Some(steps), ..self }
     }
 
     /// The plan that runs.
@@ -87,12 +98,15 @@ impl Training {
         let mut metrics = directory.metrics()?;
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
         let mut progress = Progress::default();
+        let tracer = self.traced.take().map(|steps| Tracer::new(steps, directory));
         while progress.num_steps() < steps && !interrupted.load(Ordering::Relaxed) {
-            let report = match self.engine.train_batch() {
-                Err(error @ EngineError::LossScale { .. }) => {
+            let report = match self.step(tracer.as_ref(), progress.num_steps() + 1) {
+                Err(
+                    error @ (TrainingError::Engine(EngineError::LossScale { .. }) | TrainingError::Trace(_)),
+                ) => {
                     // What was learnt before it is whole.
                     self.engine.save(&directory.file(RunDir::WEIGHTS))?;
-                    return Err(error.into());
+                    return Err(error);
                 }
                 report => report?,
             };
@@ -114,6 +128,16 @@ impl Training {
             serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
         directory.write(RunDir::SUMMARY, &text)?;
         Ok(summary)
+    }
+
+    /// One step, recorded and written if it is to be traced.
+    fn step(&mut self, tracer: Option<&Tracer>, step: u64) -> Result<StepReport, TrainingError> {
+        let Some(tracer) = tracer.filter(|tracer| tracer.wants(step)) else {
+            return Ok(self.engine.train_batch()?);
+        };
+        let report = self.engine.train_batch_recorded()?;
+        tracer.add(self.plan(), &report)?;
+        Ok(report)
     }
 
     /// The validation loss, if there is validation text.

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::summary;
+use crate::trace::TraceFolder;
+
 /// A run's folder.
 #[derive(Debug)]
 pub struct RunDir {
@@ -29,6 +32,20 @@ pub enum RunDirError {
         path: PathBuf,
         /// What is missing.
         file: &'static str,
+    },
+    /// Its run has not come to an end.
+    #[error("{}: the run has not ended: it has no summary.json; wait for its end, or run it again", path.display())]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its summary cannot be read.
+    #[error("{}: {reason}; it is damaged: train again", path.display())]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A folder to be replaced holds something that no run wrote.
     #[error("{} is not replaced: {reason}; name another folder with --out, or remove it yourself", path.display())]
@@ -68,13 +85,19 @@ impl RunDir {
     pub const WEIGHTS: &str = "weights.safetensors";
     /// Measured figures beside the planned ones.
     pub const SUMMARY: &str = "summary.json";
+    /// A traced step for `ui.perfetto.dev`, where steps were traced; all of them lie in a folder of their own.
+    pub const TRACE: &str = "trace.json";
+    /// The same, beside what was predicted of it.
+    pub const COMPARISON: &str = "compare.json";
     /// Everything that a run writes; the last is there only while weights are being written.
-    const FILES: [&str; 6] = [
+    const FILES: [&str; 8] = [
         Self::RUN_FILE,
         Self::SCHEDULE,
         Self::METRICS,
         Self::WEIGHTS,
         Self::SUMMARY,
+        Self::TRACE,
+        Self::COMPARISON,
         "weights.safetensors.partial",
     ];
 
@@ -87,7 +110,10 @@ impl RunDir {
         if Self::check(path, overwrite)? == Place::EarlierRun {
             // The folder itself stays: it may be the current one, or a link to a larger disk.
             for entry in fs::read_dir(path).map_err(io)? {
-                fs::remove_file(entry.map_err(io)?.path()).map_err(io)?;
+                let entry = entry.map_err(io)?.path();
+                // Of folders there is only that of traced steps, and only they are in it.
+                if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
+                    .map_err(io)?;
             }
         }
         fs::create_dir_all(path).map_err(io)?;
@@ -117,8 +143,13 @@ impl RunDir {
             }
         }
         for entry in fs::read_dir(path).map_err(io)? {
-            let name = entry.map_err(io)?.file_name();
-            if !Self::FILES.iter().any(|&file| name == *file) {
+            let entry = entry.map_err(io)?;
+            let name = entry.file_name();
+            if name == *TraceFolder::NAME {
+                if let Some(stranger) = TraceFolder::of_run(path).stranger().map_err(io)? {
+                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
+                }
+            } else if !Self::FILES.iter().any(|&file| name == *file) {
                 return Err(not_a_run(format!("it holds `{}`, which no run wrote", name.display())));
             }
         }
@@ -136,6 +167,34 @@ impl RunDir {
             }
         }
         Ok(Self { path: path.to_owned() })
+    }
+
+    /// Opens the folder of a run that may not have ended well.
+    ///
+    /// # Errors
+    /// When its run file is missing.
+    pub fn of_run_file(path: &Path) -> Result<Self, RunDirError> {
+        let file = Self::RUN_FILE;
+        if !path.join(file).is_file() {
+            return Err(RunDirError::NoRun { path: path.to_owned(), file });
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// The most bytes that each world rank held, by the summary.
+    ///
+    /// # Errors
+    /// When the run has not ended, or its summary is damaged.
+    pub fn measured_peak_bytes(&self) -> Result<Vec<u64>, RunDirError> {
+        let path = self.file(Self::SUMMARY);
+        match fs::read_to_string(&path) {
+            Ok(text) => summary::peak_bytes(&text)
+                .map_err(|source| RunDirError::Summary { path, reason: source.to_string() }),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                Err(RunDirError::Unfinished { path: self.path.clone() })
+            }
+            Err(source) => Err(RunDirError::Io { path, source }),
+        }
     }
 
     /// The folder.

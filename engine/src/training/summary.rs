@@ -1,6 +1,6 @@
 //! `summary.json`: what the run came to, measured beside planned.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Baselines;
 use crate::engine::MeasuredRank;
@@ -60,6 +60,28 @@ pub struct Summary {
     pub ranks: Vec<MeasuredRank>,
     /// The plan's forecast of the same.
     pub planned: Vec<RankForecast>,
+}
+
+/// What is read back of a summary.
+#[derive(Deserialize)]
+struct Measured {
+    ranks: Vec<MeasuredPeak>,
+}
+
+#[derive(Deserialize)]
+struct MeasuredPeak {
+    memory: Peak,
+}
+
+#[derive(Deserialize)]
+struct Peak {
+    peak: u64,
+}
+
+/// The peak of every world rank, out of a summary's text.
+pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, serde_json::Error> {
+    let measured: Measured = serde_json::from_str(text)?;
+    Ok(measured.ranks.iter().map(|rank| rank.memory.peak).collect())
 }
 
 #[cfg(test)]

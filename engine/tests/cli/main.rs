@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 mod command; // Starts the binary and keeps what it printed.
+mod compare; // `train --trace`, then `compare`.
 mod damaged; // Run directories that are not what `train` wrote.
 mod files; // Mistakes in the run file.
 mod interrupt; // Ctrl-C.

@@ -142,6 +142,30 @@ fn assumptions_are_told() {
     assert_eq!(json(&home, &arguments)["assumptions"].as_array().unwrap().len(), 1);
 }
 
+/// A trace is JSON with a process for each pipeline rank, and goes where it is told.
+#[test]
+fn a_step_becomes_a_trace() {
+    let home = Home::new();
+    let arguments = ["simulate", "run.json", "--device", "h100", "--format", "chrome"];
+    let trace = home.run(&arguments).success();
+    let events = serde_json::from_str::<Value>(&trace).unwrap()["traceEvents"].take();
+    let is_process = |event: &&Value| event["name"] == "process_name";
+    let names: Vec<Value> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_process)
+        .map(|event| event["args"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["predicted rank 0", "predicted rank 1"]);
+    let printed = home.run(&with(&arguments, &["--out", "step.json"]));
+    assert_eq!(printed.stderr.lines().last(), Some("wrote step.json"));
+    assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
+    // A file that is there is somebody's.
+    let error = home.run(&with(&arguments, &["--out", "run.json"])).failure(1);
+    expect!["error: cannot write run.json: File exists (os error 17); name a file that is not there yet with --out"].assert_eq(error.lines().last().unwrap());
+}
+
 #[track_caller]
 fn refuses(home: &Home, arguments: &[&str], status: i32, expected: Expect) {
     home.refuses(&with(&["simulate"], arguments), status, expected);
@@ -196,6 +220,16 @@ fn arguments_that_do_not_go_together_are_errors() {
         2,
         expect![[r#"
         error: --micro-batches is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file
+    "#]],
+    );
+    let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
+    let schedule = ["--schedule", "1f1b", "--ranks", "2", "--micro-batches", "2", "--format", "chrome"];
+    refuses(
+        &home,
+        &with(&schedule, &times),
+        2,
+        expect![[r#"
+        error: --format chrome is of a run, and --schedule is a schedule by itself: name a run file in its place
     "#]],
     );
     refuses(
@@ -255,26 +289,46 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         assert!(error.starts_with("error: costs.json:12:"), "{time}: {error}");
     }
     costs(&COSTS.replace("\"micro_batch_size\": 2", "\"micro_batch_size\": 1"));
-    refuses(&home, &arguments, 1, expect![[r#"
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         error: the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
-    "#]]);
+    "#]],
+    );
     costs(COSTS);
-    refuses(&home, &["run.json", "--costs", "costs.json"], 1, expect![[r#"
+    refuses(
+        &home,
+        &["run.json", "--costs", "costs.json"],
+        1,
+        expect![[r#"
         run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
         error: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
-    "#]]);
+    "#]],
+    );
     costs(&COSTS.replace("\"h.*\"", "\"h.*.attn\""));
-    refuses(&home, &arguments, 1, expect![[r#"
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         error: the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
-    "#]]);
+    "#]],
+    );
     costs(&COSTS.replace("gradient_norm\", \"ranks\": 4", "gradient_norm\", \"ranks\": 1"));
-    refuses(&home, &arguments, 1, expect![[r#"
+    refuses(
+        &home,
+        &arguments,
+        1,
+        expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         error: the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`
-    "#]]);
+    "#]],
+    );
 }

@@ -1,16 +1,24 @@
 //! Pictures of orders, programs and timelines, as text.
 
 mod chrome;
+mod explain;
 mod grid;
 mod json;
 mod lanes;
 mod list;
+mod scale;
+mod svg;
+mod time_grid;
 mod timing;
 mod words;
 
 pub use chrome::{Track, chrome};
+pub use explain::explain;
 pub use grid::{order, program};
 pub use list::instructions;
+pub use scale::TimeScale;
+pub use svg::{Gantt, svg};
+pub use time_grid::time_grid;
 pub use timing::idle_share;
 
 #[cfg(test)]

@@ -46,7 +46,8 @@ pub enum Why {
 pub struct PathStep {
     /// The rank.
     pub rank: PipelineRank,
-    /// The position of the instruction in the rank's row; for an overhead, of the one that had to wait for it.
+    /// The position of the instruction in the rank's row; for an overhead, of the one that had to wait for it, which at the
+    /// end of the row is the row's length.
     pub index: usize,
     /// When its part begins: with the end of the part before.
     pub start: u64,

@@ -7,6 +7,7 @@ use pipezero_schedule::{ComputeOrder, render};
 use serde_json::json;
 
 use super::SimulateError;
+use super::picture::Format;
 use crate::cli::decimal::Decimal;
 use crate::cli::table::Table;
 use crate::cli::units::percent;
@@ -44,8 +45,8 @@ pub(super) enum Schedule {
     ZbV,
 }
 
-/// Plays the schedule and says what came out, as a JSON value or as text.
-pub(super) fn run(request: &ScheduleRequest, is_json: bool) -> Result<String, SimulateError> {
+/// Plays the schedule and says what came out.
+pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, SimulateError> {
     let order = order(request)?;
     let times = [request.forward, request.backward_input, request.backward_weight, request.latency];
     let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
@@ -53,10 +54,11 @@ pub(super) fn run(request: &ScheduleRequest, is_json: bool) -> Result<String, Si
     let study = study(&order, RankTimes { forward, backward_input, backward_weight, latency })?;
     // Parts of a part of the unit; divided once, at the end.
     let per_unit = study.parts as f64 * 10f64.powi(num_behind as i32);
-    Ok(match is_json {
-        true => format!("{:#}\n", as_json(&study, per_unit)),
-        false => as_text(&study, per_unit, &order, request.width),
-    })
+    match format {
+        Format::Json => Ok(format!("{:#}\n", as_json(&study, per_unit))),
+        Format::Text => Ok(as_text(&study, per_unit, &order, request.width)),
+        Format::Chrome => Err(SimulateError::OnlyOfRun { flag: "--format chrome" }),
+    }
 }
 
 fn order(request: &ScheduleRequest) -> Result<ComputeOrder, SimulateError> {

@@ -6,6 +6,7 @@ use pipezero_schedule::PipelineRank;
 use serde_json::{Value, json};
 
 use super::SimulateError;
+use super::picture::{Format, trace};
 use crate::cli::describe::print_remarks;
 use crate::cli::failure::Failure;
 use crate::cli::output::note;
@@ -22,10 +23,11 @@ pub(super) struct StepRequest<'a> {
     pub(super) costs: Option<&'a Path>,
     /// A device's name; this host's CPU where there is neither a name nor a file.
     pub(super) device: Option<&'a str>,
+    pub(super) format: Format,
 }
 
-/// Plays the run's program and says what came out, as a JSON value or as text.
-pub(super) fn run(request: &StepRequest<'_>, is_json: bool) -> Result<String, Failure> {
+/// Plays the run's program and says what came out.
+pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     let device = match request.device {
         None => Device::this_cpu(),
         Some(name) => Device::by_name(name).ok_or_else(|| SimulateError::Device { name: name.to_owned() })?,
@@ -38,13 +40,16 @@ pub(super) fn run(request: &StepRequest<'_>, is_json: bool) -> Result<String, Fa
     let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);
     let predicted = for_plan(&plan, source)?;
     let step = Step::new(&plan, &predicted)?;
-    if is_json {
-        return Ok(format!("{:#}\n", as_json(&plan, &predicted, &step)));
+    if request.format != Format::Json {
+        for assumption in &predicted.assumptions {
+            note(format_args!("assumed: {assumption}"));
+        }
     }
-    for assumption in &predicted.assumptions {
-        note(format_args!("assumed: {assumption}"));
-    }
-    Ok(as_text(&predicted, &step))
+    Ok(match request.format {
+        Format::Text => as_text(&predicted, &step),
+        Format::Json => format!("{:#}\n", as_json(&plan, &predicted, &step)),
+        Format::Chrome => trace(&plan, &step),
+    })
 }
 
 fn seconds(ns: u64) -> f64 {

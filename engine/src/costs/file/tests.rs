@@ -118,6 +118,22 @@ fn a_file_is_written_as_it_was_read() {
     assert_eq!(CostsFile::load(&path).unwrap(), file);
 }
 
+/// The page that describes the format has a file in it.
+#[test]
+fn the_example_of_the_page_is_a_costs_file() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/simulator.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (_, below) = page.split_once("## Costs\n").unwrap();
+    let (_, example) = below.split_once("```json\n").unwrap();
+    let (example, described) = example.split_once("```").unwrap();
+    let file = CostsFile::parse("docs/simulator.md", example).unwrap();
+    assert_eq!(file.workload, CostsFile::parse("costs.json", FILE).unwrap().workload);
+    // Every kind of message and every key that the example leaves out is named below it.
+    for word in ["gather_after_step", "all_reduce", "add_tied", "backward_input_ns", "recompute_ns"] {
+        assert!(described.contains(&format!("`{word}`")), "{word}");
+    }
+}
+
 /// What is said to a file in which one text stands for another.
 #[track_caller]
 fn refuses(from: &str, to: &str, expected: Expect) {

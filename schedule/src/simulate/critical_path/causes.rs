@@ -74,8 +74,8 @@ impl<'a> Causes<'a> {
 
     /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had to be
     /// taken in for it.
-    fn of_row(&self, node: Node) -> Cause {
-        let Node { rank, index } = node;
+    fn of_row(&self, at: Node) -> Cause {
+        let Node { rank, index } = at;
         let facts = &self.rows[rank.index()];
         let (row, spans) = (self.program.row(rank), self.timeline.row(rank));
         let before = facts.issued_after[index];
@@ -91,7 +91,7 @@ impl<'a> Causes<'a> {
             node: before.map(|index| Node { rank, index }),
             time,
             why,
-            overhead_at: Node { rank, index: index.min(row.len() - 1) },
+            overhead_at: at,
             lets_start: time.saturating_add(facts.issuing[index]),
         };
         for &message in facts.landings(index) {

@@ -77,10 +77,12 @@ fn with_other_times(program: &CheckedProgram, costs: &Costs, seed: u64) -> Costs
 fn length(program: &CheckedProgram, path: &CriticalPath, costs: &Costs) -> u64 {
     let next = path.steps().iter().skip(1).map(|step| step.why).chain([Why::Beginning]);
     let part = |(step, next): (&PathStep, Why)| {
+        if step.why == Why::Overhead {
+            return step.end - step.start;
+        }
         let instruction = program.row(step.rank)[step.index];
         let passage = costs.passage(instruction);
         match instruction {
-            _ if step.why == Why::Overhead => step.end - step.start,
             Instruction::GradientNorm => costs.own_norm(program, step.rank.index()) + costs.gradient_norm,
             Instruction::Send { .. } => passage.occupied,
             _ if next == Why::LinkBusy => passage.occupied,

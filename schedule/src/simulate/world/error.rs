@@ -108,7 +108,7 @@ impl fmt::Display for WorldError {
                  leave cores out"
             ),
             Self::UnknownLane(lane) => {
-                write!(f, "ports for {lane:?}: no message goes there; name lanes between ranks of this world")
+                write!(f, "ports for {lane}: there are none; name lanes between ranks of this world")
             }
             Self::TooLong { total } => write!(
                 f,

@@ -1,6 +1,7 @@
 //! World ranks and the lanes between them, numbered.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Range;
 
 use crate::check::CheckedProgram;
@@ -21,6 +22,17 @@ pub enum WorldLane {
         /// The place of both ranks along the data axis.
         data_rank: u32,
     },
+}
+
+/// `the gathers of p2`, `the messages over s0>s1 at data rank 1`
+impl fmt::Display for WorldLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gather(of) => write!(f, "the gathers of {of}"),
+            Self::Reduce(of) => write!(f, "the reductions of {of}"),
+            Self::Edge { edge, data_rank } => write!(f, "the messages over {edge} at data rank {data_rank}"),
+        }
+    }
 }
 
 /// Pipeline rank x data rank, data innermost.

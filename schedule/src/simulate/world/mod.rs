@@ -18,10 +18,11 @@
 //!
 //! # Exactness
 //!
-//! Times are whole ticks and what is left of a work is a whole number of parts of a tick, so results are the same on every
-//! machine. An end is the first tick at which a work is done: where rates change or divide nothing evenly, it is late by less
-//! than a tick. Rates are exact wherever the least common multiple of their denominators is below 2^62: up to 42 lanes at a
-//! port. Beyond that they are rounded up by less than 2^-62 (`rates.rs` has the bound).
+//! Times are whole ticks, and what is left of a work is a whole number of parts of a tick, so results are the same on every
+//! machine. Three things are rounded. An end is the first tick at which a work is done: where rates change or divide nothing
+//! evenly, it is late by less than a tick. A rank's speed gives its work to the nearest tick, and a delay is rounded down.
+//! And rates are exact only if the least common multiple of their denominators is below 2^62, as it is for up to 42 lanes at a
+//! port; beyond that they are rounded up by less than 2^-62 (`rates.rs` has what that makes of ends).
 //!
 //! # Example
 //!

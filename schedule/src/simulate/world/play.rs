@@ -12,16 +12,13 @@ use super::meetings::Meetings;
 use super::messages::{Ends, Messages, Place};
 use super::own_time::OwnTime;
 use super::passages::Passages;
-use super::progress::{Due, Progress};
+use super::progress::{Due, Progress, UNKNOWN};
 use super::row::Row;
 use super::runner::Runner;
 use super::setting::World;
 use super::timeline::WorldTimeline;
 use crate::id::PipelineRank;
 use crate::simulate::{Costs, Span, Timeline};
-
-/// A time that is not known yet.
-pub(super) const UNKNOWN: u64 = u64::MAX;
 
 pub(super) struct Play<'a> {
     pub(super) grid: Grid<'a>,
@@ -95,7 +92,7 @@ impl<'a> Play<'a> {
                     self.send_next(lane);
                 }
             },
-            Due::Arrival(message) => self.arrive(message),
+            Due::Arrival(rank) => self.ready.push(rank as usize),
             Due::Meeting(meeting) => self.part(meeting as usize),
         }
     }
@@ -136,29 +133,24 @@ impl<'a> Play<'a> {
     fn leave(&mut self, lane: usize) {
         let number = self.messages.leave(lane);
         let message = self.messages.message(number);
-        if let Ends::Pair { sender, .. } = message.ends {
-            self.end_at(sender);
-        }
-        match message.latency {
-            0 => self.arrive(number),
-            latency => self.progress.after(latency, Due::Arrival(number)),
-        }
-    }
-
-    fn arrive(&mut self, number: u32) {
-        match self.messages.message(number).ends {
+        match message.ends {
             Ends::Group { of, index } => {
-                self.grid.data_ranks(of).for_each(|rank| self.end_at(Place { rank, index }));
+                self.grid
+                    .data_ranks(of)
+                    .for_each(|rank| self.end_after(message.latency, Place { rank, index }));
             }
-            Ends::Pair { receiver, .. } => self.end_at(receiver),
+            Ends::Pair { sender, receiver } => {
+                self.end_after(0, sender);
+                self.end_after(message.latency, receiver);
+            }
         }
     }
 
-    /// A message has ended for a rank, which may have waited for it.
-    fn end_at(&mut self, Place { rank, index }: Place) {
-        self.spans[rank][index].end = self.progress.now();
+    /// A message ends for a rank; that matters from when the rank waits for it.
+    fn end_after(&mut self, latency: u64, Place { rank, index }: Place) {
+        self.spans[rank][index].end = self.progress.now() + latency;
         if self.runners[rank].no_longer_waits_for(index) {
-            self.ready.push(rank);
+            self.progress.after(latency, Due::Arrival(rank as u32));
         }
     }
 

@@ -8,12 +8,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+/// A time that is not known yet.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
 /// What can be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     /// The end of a work, by its number.
     Work(u32),
-    /// A message is there, by its number.
+    /// The message that a rank waits for is there, by the rank.
     Arrival(u32),
     /// The members of a meeting go on, by its number.
     Meeting(u32),
@@ -26,8 +29,8 @@ struct Work {
     since: u64,
     /// Parts a tick; 0 until it is settled for the first time.
     rate: u64,
-    /// Ends that were worked out before the rate last changed have another version.
-    version: u32,
+    /// When it ends at this rate; what the agenda says of other times is out of date.
+    end: u64,
     is_under_way: bool,
     is_touched: bool,
 }
@@ -37,7 +40,7 @@ pub(super) struct Progress {
     scale: u64,
     works: Vec<Work>,
     touched: Vec<u32>,
-    agenda: BinaryHeap<Reverse<(u64, Due, u32)>>,
+    agenda: BinaryHeap<Reverse<(u64, Due)>>,
     now: u64,
 }
 
@@ -61,7 +64,7 @@ impl Progress {
     pub(super) fn begin(&mut self, number: usize, ticks: u64) {
         let work = &mut self.works[number];
         work.remaining = u128::from(ticks) * u128::from(self.scale);
-        (work.since, work.rate, work.is_under_way) = (self.now, 0, true);
+        (work.since, work.rate, work.end, work.is_under_way) = (self.now, 0, UNKNOWN, true);
         self.touch(number);
     }
 
@@ -76,7 +79,7 @@ impl Progress {
 
     /// Notes what is due so many ticks from now, whatever happens until then.
     pub(super) fn after(&mut self, ticks: u64, due: Due) {
-        self.agenda.push(Reverse((self.now + ticks, due, 0)));
+        self.agenda.push(Reverse((self.now + ticks, due)));
     }
 
     /// Gives all that was touched its rate, in parts a tick.
@@ -94,17 +97,19 @@ impl Progress {
             let done = u128::from(self.now - work.since) * u128::from(work.rate);
             work.remaining = work.remaining.saturating_sub(done);
             (work.since, work.rate) = (self.now, rate);
-            work.version = work.version.wrapping_add(1);
-            let ticks = work.remaining.div_ceil(u128::from(rate)) as u64;
-            self.agenda.push(Reverse((self.now + ticks, Due::Work(number), work.version)));
+            let end = self.now + work.remaining.div_ceil(u128::from(rate)) as u64;
+            if end != work.end {
+                work.end = end;
+                self.agenda.push(Reverse((end, Due::Work(number))));
+            }
         }
     }
 
     /// Goes on to the next tick at which something is due, and takes it; `None` when all is done.
     pub(super) fn next(&mut self) -> Option<Due> {
         loop {
-            let Reverse((time, due, version)) = self.agenda.pop()?;
-            if self.is_current(due, version) {
+            let Reverse((time, due)) = self.agenda.pop()?;
+            if self.is_current(time, due) {
                 self.now = time;
                 return Some(due);
             }
@@ -113,9 +118,9 @@ impl Progress {
 
     /// Takes what else is due at this tick.
     pub(super) fn next_now(&mut self) -> Option<Due> {
-        while self.agenda.peek().is_some_and(|Reverse((time, ..))| *time == self.now) {
-            let Reverse((_, due, version)) = self.agenda.pop()?;
-            if self.is_current(due, version) {
+        while self.agenda.peek().is_some_and(|Reverse((time, _))| *time == self.now) {
+            let Reverse((time, due)) = self.agenda.pop()?;
+            if self.is_current(time, due) {
                 return Some(due);
             }
         }
@@ -123,10 +128,10 @@ impl Progress {
     }
 
     /// Whether an end still holds; the work is then no longer under way.
-    fn is_current(&mut self, due: Due, version: u32) -> bool {
+    fn is_current(&mut self, time: u64, due: Due) -> bool {
         let Due::Work(number) = due else { return true };
         let work = &mut self.works[number as usize];
-        let is_current = work.is_under_way && work.version == version;
+        let is_current = work.is_under_way && work.end == time;
         if is_current {
             work.is_under_way = false;
         }

@@ -95,3 +95,44 @@ fn common_multiple(scale: u64, denominator: u64) -> u64 {
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::world::Computes;
+
+    #[test]
+    fn all_rates_are_exact_up_to_42_messages_at_a_port() {
+        for max_lanes in 1..=42 {
+            let rates = Rates::new(max_lanes, Ratio::ONE, None);
+            for num_messages in 1..=max_lanes {
+                assert_eq!(rates.of_message(num_messages) * num_messages as u64, rates.scale);
+            }
+            assert!(rates.scale < SCALE_MAX);
+            assert_eq!(rates.longest(), max_lanes as u64);
+        }
+        let rounded = Rates::new(43, Ratio::ONE, None);
+        assert_eq!(rounded.scale, SCALE_MAX);
+        assert_eq!(rounded.of_message(43), SCALE_MAX.div_ceil(43));
+        assert_eq!(rounded.of_message(1), SCALE_MAX);
+    }
+
+    #[test]
+    fn a_scale_is_the_least_that_says_all_rates() {
+        let cores = |ranks_per_host, num_cores| {
+            Some(Cores { ranks_per_host, num_cores, computes: Computes::OccupyCores })
+        };
+        let rates = |max_lanes, (n, d), cores| Rates::new(max_lanes, Ratio::new(n, d), cores);
+        assert_eq!(rates(1, (1, 1), None).scale, 1);
+        assert_eq!(rates(4, (1, 1), None).scale, 12);
+        // 20/23 of full speed.
+        assert_eq!(rates(1, (23, 20), None).scale, 23);
+        assert_eq!(rates(1, (23, 20), None).of_rank(1, true), 20);
+        // 1, 1, 2/3 and 2/4 of it with two cores for up to four ranks.
+        let crowded = rates(1, (1, 1), cores(4, 2));
+        assert_eq!(crowded.scale, 6);
+        assert_eq!([1, 2, 3, 4].map(|at_work| crowded.of_rank(at_work, false)), [6, 6, 4, 3]);
+        assert_eq!(rates(1, (3, 2), cores(4, 2)).of_rank(4, true) * 3, rates(1, (3, 2), cores(4, 2)).scale);
+        assert_eq!(crowded.longest(), 2);
+    }
+}

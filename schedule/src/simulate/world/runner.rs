@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::load::WorkKind;
 use super::messages::Place;
-use super::play::{Play, UNKNOWN};
-use super::progress::Due;
+use super::play::Play;
+use super::progress::{Due, UNKNOWN};
 use crate::instruction::{Instruction, Lane};
 
 /// What a rank does with its own time.
@@ -49,7 +49,7 @@ pub(super) struct Runner {
     num_landed: Vec<usize>,
     /// What it is at, and since when.
     task: Option<(Task, u64)>,
-    /// The place of the message that it waits for.
+    /// The place of the message that it waits for, while nobody knows when that ends.
     waits_for: Option<usize>,
     /// Whether it waits for the other members of a meeting.
     meets: bool,
@@ -70,13 +70,9 @@ impl Runner {
         }
     }
 
-    /// Whether the rank has waited for the message at a place; it then does so no longer.
+    /// Whether the rank waits for the message at a place, of which it is now known when it ends.
     pub(super) fn no_longer_waits_for(&mut self, index: usize) -> bool {
-        let has_waited = self.waits_for == Some(index);
-        if has_waited {
-            self.waits_for = None;
-        }
-        has_waited
+        self.waits_for.take_if(|waits_for| *waits_for == index).is_some()
     }
 
     /// Ends its meeting: the place of that in the row.
@@ -166,8 +162,13 @@ impl Play<'_> {
     fn landing(&mut self, rank: usize, lane: usize, until: usize) -> Option<Next> {
         let row = &self.rows[self.grid.pipeline_rank(rank).index()];
         let index = row.place(lane, self.runners[rank].num_landed[lane]).filter(|&index| index <= until)?;
-        if self.spans[rank][index].end == UNKNOWN {
+        let end = self.spans[rank][index].end;
+        if end == UNKNOWN {
             self.runners[rank].waits_for = Some(index);
+            return Some(Next::Wait);
+        }
+        if end > self.progress.now() {
+            self.progress.after(end - self.progress.now(), Due::Arrival(rank as u32));
             return Some(Next::Wait);
         }
         let passage = self.passages.of(self.grid.data_rank(rank), row.instructions[index]);

@@ -52,10 +52,7 @@ impl Ports {
                 Sharing::RankPort(duplex) => rank_ports(grid, lane, ranks_per_node, *duplex),
                 Sharing::NodePort(duplex) => node_ports(grid, lane, ranks_per_node, *duplex),
                 Sharing::Ports(named) => {
-                    let ports = named.get(&lane).into_iter().flatten();
-                    ports
-                        .map(|&port| Port { owner: port as usize, reach: Reach::Near, way: Way::Out })
-                        .collect()
+                    named.get(&lane).into_iter().flatten().map(|&number| Port::Named(number)).collect()
                 }
             };
             for port in ports {
@@ -103,11 +100,11 @@ enum Way {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Port {
-    /// A rank or a node.
-    owner: usize,
-    reach: Reach,
-    way: Way,
+enum Port {
+    /// Of a rank or of a node.
+    Of { owner: usize, reach: Reach, way: Way },
+    /// The caller's.
+    Named(u32),
 }
 
 /// Which ways a lane's messages go at each of its ranks.
@@ -129,7 +126,7 @@ fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item =
 
 fn rank_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Duplex) -> BTreeSet<Port> {
     let reach = Reach::of(&grid.members(lane), ranks_per_node);
-    ways(grid, lane, duplex).map(|(owner, way)| Port { owner, reach, way }).collect()
+    ways(grid, lane, duplex).map(|(owner, way)| Port::Of { owner, reach, way }).collect()
 }
 
 /// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it once.
@@ -138,7 +135,6 @@ fn node_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Dupl
     if reach == Reach::Near {
         return BTreeSet::new();
     }
-    ways(grid, lane, duplex)
-        .map(|(rank, way)| Port { owner: node(rank, ranks_per_node), reach, way })
-        .collect()
+    let port = |(rank, way)| Port::Of { owner: node(rank, ranks_per_node), reach, way };
+    ways(grid, lane, duplex).map(port).collect()
 }

@@ -6,3 +6,4 @@ mod draw;
 mod errors;
 mod naive;
 mod sharing;
+mod unlike;

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::check::CheckedProgram;
 use crate::simulate::Timeline;
 
 /// A timeline for each data rank, all on one clock.
@@ -25,6 +26,11 @@ impl WorldTimeline {
     /// When everything had ended on all ranks.
     pub fn makespan(&self) -> u64 {
         self.timelines.iter().map(Timeline::makespan).max().unwrap_or(0)
+    }
+
+    /// The longest [`Timeline::longest_rank_span`].
+    pub fn longest_rank_span(&self, program: &CheckedProgram) -> u64 {
+        self.timelines.iter().map(|timeline| timeline.longest_rank_span(program)).max().unwrap_or(0)
     }
 
     /// The timelines, by data rank.

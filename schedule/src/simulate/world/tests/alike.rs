@@ -46,6 +46,8 @@ fn assert_is_simulated(program: Program, seed: u64) -> usize {
                 assert_eq!(timeline, &expected, "seed {seed}, {world:?}, {costs:?}, {:?}", program.options());
             }
             assert_eq!(played.makespan(), expected.makespan());
+            assert_eq!(played.longest_rank_span(&program), expected.longest_rank_span(&program));
+            assert_eq!(played.clone().into_by_data_rank(), played.by_data_rank());
         }
     }
     program.program().rows.iter().map(Vec::len).sum()

@@ -102,10 +102,14 @@ fn ports_are_of_lanes_that_are_there() {
         assert_eq!(ports(lane), WorldError::UnknownLane(lane));
     }
     check(
-        &ports(WorldLane::Gather(PipelineRank(2))),
+        &ports(edge(Edge::Down(Stage(0)), 2)),
         expect![
-            "ports for Gather(PipelineRank(2)): no message goes there; name lanes between ranks of this world"
+            "ports for the messages over s1>s0 at data rank 2: there are none; name lanes between ranks of this world"
         ],
+    );
+    check(
+        &ports(WorldLane::Gather(PipelineRank(2))),
+        expect!["ports for the gathers of p2: there are none; name lanes between ranks of this world"],
     );
 }
 

@@ -1,0 +1,106 @@
+//! Kind by kind: what instructions were predicted to take, and what they took.
+
+use std::collections::BTreeMap;
+
+use pipezero_schedule::{CheckedProgram, Instruction, InstructionKind};
+use serde::Serialize;
+
+use super::super::members::Site;
+use super::super::moments::Moments;
+use super::super::observed::{Carrier, was_waited_for};
+use super::super::recorded::Recorded;
+use super::{Compared, Prediction};
+
+/// Which part of an instruction is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All of it: computes, and meetings with the wait for the other ranks.
+    Whole,
+    /// Of a message, what its ranks are busy with themselves: to issue it and to take it in.
+    Own,
+    /// Of a message, from when it set out to when it was there; only of those that a rank stood still for, since of the others
+    /// nobody saw the arrival; no sends, which are done when their buffer is free again.
+    Way,
+}
+
+/// The instructions of a kind, on all ranks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedKind {
+    /// The kind, as programs write it: `F`, `UNSHARD`.
+    pub kind: String,
+    /// The part of each.
+    pub part: Part,
+    /// How many there are.
+    pub count: usize,
+    /// The mean over them.
+    pub mean: Compared,
+    /// Their sum.
+    pub total: Compared,
+}
+
+#[derive(Default)]
+struct Sum {
+    word: String,
+    count: usize,
+    predicted_ns: u64,
+    measured_ns: u64,
+}
+
+pub(super) fn compare(
+    program: &CheckedProgram,
+    recorded: &Recorded,
+    prediction: &Prediction,
+) -> Vec<ComparedKind> {
+    let mut sums: BTreeMap<(InstructionKind, Part), Sum> = BTreeMap::new();
+    for site in recorded.sites() {
+        for (part, predicted_ns, measured_ns) in parts(program, recorded, prediction, site) {
+            let instruction = site.instruction(program);
+            let sum = sums.entry((instruction.kind(), part)).or_default();
+            if sum.count == 0 {
+                sum.word = instruction.to_string().split(' ').next().unwrap_or_default().to_owned();
+            }
+            sum.count += 1;
+            sum.predicted_ns = sum.predicted_ns.saturating_add(predicted_ns);
+            sum.measured_ns = sum.measured_ns.saturating_add(measured_ns);
+        }
+    }
+    let compared = sums.into_iter().map(|((_, part), sum)| {
+        let count = sum.count as u64;
+        ComparedKind {
+            kind: sum.word,
+            part,
+            count: sum.count,
+            mean: Compared::new(sum.predicted_ns / count, sum.measured_ns / count),
+            total: Compared::new(sum.predicted_ns, sum.measured_ns),
+        }
+    });
+    compared.collect()
+}
+
+/// The parts of an instruction that were measured, each with its predicted and its measured time.
+fn parts(
+    program: &CheckedProgram,
+    recorded: &Recorded,
+    prediction: &Prediction,
+    site: Site,
+) -> Vec<(Part, u64, u64)> {
+    let span = prediction.timeline.row(site.pipeline_rank)[site.index];
+    let predicted_ns = span.end - span.start;
+    match recorded.moments(site) {
+        Moments::Compute { started_ns, ended_ns } | Moments::Meeting { started_ns, ended_ns, .. } => {
+            vec![(Part::Whole, predicted_ns, ended_ns - started_ns)]
+        }
+        Moments::Message(message) => {
+            let carrier = Carrier::of(site.instruction(program)).expect("a message has a carrier");
+            let passage = carrier.passage(&prediction.costs);
+            let mut parts = vec![(Part::Own, passage.issue + passage.landing, message.own_ns())];
+            let (_, sets_out_ns) = recorded.sets_out(program, site);
+            let is_send = matches!(site.instruction(program), Instruction::Send { .. });
+            if !is_send && was_waited_for(message, sets_out_ns) {
+                parts.push((Part::Way, predicted_ns, message.arrived_ns.saturating_sub(sets_out_ns)));
+            }
+            parts
+        }
+    }
+}

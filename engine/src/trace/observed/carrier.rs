@@ -1,0 +1,82 @@
+//! What carries messages of one size, and so at one price.
+
+use pipezero_schedule::simulate::{Costs, Passage};
+use pipezero_schedule::{Edge, Instruction, Lane, Unit};
+
+use crate::plan::Plan;
+
+/// The messages of a unit, or of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::trace) enum Carrier {
+    Gather(Unit),
+    Reduce(Unit),
+    GatherAfterStep(Unit),
+    Edge(Edge),
+}
+
+impl Carrier {
+    /// Of a message; none of what the compute lane does.
+    pub(in crate::trace) fn of(instruction: Instruction) -> Option<Self> {
+        match instruction {
+            Instruction::Unshard { unit } => Some(Self::Gather(unit)),
+            Instruction::Reduce { unit, .. }
+            | Instruction::ReduceLast { unit }
+            | Instruction::AllReduce { unit } => Some(Self::Reduce(unit)),
+            Instruction::GatherAfterStep { unit } => Some(Self::GatherAfterStep(unit)),
+            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => Some(Self::Edge(edge)),
+            Instruction::Forward { .. }
+            | Instruction::Backward { .. }
+            | Instruction::BackwardInput { .. }
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. }
+            | Instruction::Reshard { .. }
+            | Instruction::AddTied { .. }
+            | Instruction::GradientNorm
+            | Instruction::OptimizerStep { .. } => None,
+        }
+    }
+
+    /// What its messages cost.
+    pub(in crate::trace) fn passage(self, costs: &Costs) -> Passage {
+        match self {
+            Self::Gather(unit) => costs.units[unit.index()].gather,
+            Self::Reduce(unit) => costs.units[unit.index()].reduce,
+            Self::GatherAfterStep(unit) => costs.units[unit.index()].gather_after_step,
+            Self::Edge(edge) => costs.edges[edge.index()],
+        }
+    }
+
+    /// The lane whose link it occupies: gathers and reductions have one link or two.
+    pub(super) fn link(self, plan: &Plan) -> Lane {
+        match self {
+            Self::Gather(_) | Self::GatherAfterStep(_) => Lane::Gather,
+            Self::Reduce(_) if shares_link(plan) => Lane::Gather,
+            Self::Reduce(_) => Lane::Reduce,
+            Self::Edge(edge) => Lane::Edge(edge),
+        }
+    }
+
+    /// The part of a message's way that does not occupy its link, where the run imitates links: between the members on the
+    /// first data rank. Elsewhere nobody can tell the two apart, and all of the way counts as occupied.
+    pub(super) fn latency_ns(self, plan: &Plan) -> u64 {
+        let Some(links) = plan.run().comm.links else { return 0 };
+        let (chain, grid) = (plan.training().chain(), plan.grid());
+        let ranks: Vec<usize> = match self {
+            Self::Gather(unit) | Self::Reduce(unit) | Self::GatherAfterStep(unit) => {
+                grid.data_group(grid.rank(chain.rank(unit).index(), 0)).collect()
+            }
+            Self::Edge(edge) => [edge.sender(), edge.receiver()]
+                .map(|stage| grid.rank(plan.pipeline_rank_of(stage).index(), 0))
+                .to_vec(),
+        };
+        let mut nodes = ranks.iter().map(|rank| rank.checked_div(links.ranks_per_node));
+        let first = nodes.next();
+        let link = if nodes.all(|node| Some(node) == first) { links.near } else { links.far };
+        u64::try_from(link.latency.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether gathers and reductions of a rank wait for each other on one link.
+pub(super) fn shares_link(plan: &Plan) -> bool {
+    plan.run().comm.links.is_some_and(|links| links.shared)
+}

@@ -1,0 +1,226 @@
+//! `train --trace` records what happened, `compare` lays it beside what was predicted.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use crate::command::Home;
+
+/// A folder with a traced run in `out`.
+fn traced() -> Home {
+    let home = Home::new();
+    home.run(&["train", "run.json", "--out", "out", "--trace"]).success();
+    home
+}
+
+fn trace_files(home: &Home) -> Vec<String> {
+    let entries = std::fs::read_dir(home.path("out/trace")).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn steps_after_the_first_are_recorded_and_compared() {
+    let home = traced();
+    assert_eq!(trace_files(&home), ["step-000002.json", "step-000003.json"]);
+    let text = home.run(&["compare", "out"]).success();
+    for table in
+        ["its program", "pipeline rank", "peak memory", "UNSHARD, issue and landing", "on the critical path"]
+    {
+        assert!(text.contains(table), "{text}");
+    }
+    assert!(text.contains("of 2 traced steps: 2, 3"), "{text}");
+
+    let found: Value = serde_json::from_str(&home.run(&["compare", "out", "--json"]).success()).unwrap();
+    let keys: Vec<&str> = found.as_object().unwrap().keys().map(String::as_str).collect();
+    let expected = [
+        "costs",
+        "steps",
+        "typical_step",
+        "step",
+        "program",
+        "outside",
+        "ranks",
+        "kinds",
+        "path_instructions",
+        "partings",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(found["steps"], json!([2, 3]));
+    let step = found["typical_step"].as_u64().unwrap();
+    let file: Value = serde_json::from_str(&home.read(&format!("out/trace/step-00000{step}.json"))).unwrap();
+    // The line of metrics is of the same step, in seconds.
+    let metrics: Vec<Value> =
+        home.read("out/metrics.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let line = metrics.iter().find(|line| line["step"] == step && line["kind"].is_null()).unwrap();
+    let seconds = file["step_ns"].as_f64().unwrap() / 1e9;
+    assert!((line["step_s"].as_f64().unwrap() - seconds).abs() < 1e-9);
+    for (rank, compared) in found["ranks"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(compared["rank"], rank);
+        assert_eq!(compared["peak"]["predicted_bytes"], compared["peak"]["measured_bytes"]);
+        for side in ["predicted_ns", "measured_ns"] {
+            let waits: u64 =
+                compared["bubble"].as_object().unwrap().values().map(|of| of[side].as_u64().unwrap()).sum();
+            let busy = compared["busy"][side].as_u64().unwrap();
+            assert_eq!(busy + waits, found["program"][side].as_u64().unwrap(), "rank {rank}, {side}");
+        }
+    }
+    // Two micro-batches on each of two data ranks, through four layers and both uses of the tied weight.
+    let forward = found["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "F").unwrap();
+    assert_eq!(forward["count"], 2 * 2 * (4 + 2));
+}
+
+#[test]
+fn steps_to_record_are_chosen_or_refused() {
+    let home = Home::new();
+    let train = |steps: &'static str| {
+        ["train", "run.json", "--out", "out", "--overwrite", "--trace", "--trace-steps", steps]
+    };
+    home.run(&train("1..2")).success();
+    assert_eq!(trace_files(&home), ["step-000001.json", "step-000002.json"]);
+    // The old steps go with the old run.
+    home.run(&train("3")).success();
+    assert_eq!(trace_files(&home), ["step-000003.json"]);
+    let last_line = |args: &[&str]| home.run(args).failure(2).lines().last().unwrap().to_owned();
+    expect![
+        "error: steps 2..4 cannot be traced: the run has 3; name steps of it, or leave --trace-steps out"
+    ]
+    .assert_eq(&last_line(&train("2..4")));
+    home.refuses(&train("3..2"), 2, expect![[r#"
+        error: invalid value '3..2' for '--trace-steps <A..B>': write the first and the last step, both from 1 and both traced, as `2..4`; or one step, as `3`
+
+        For more information, try '--help'.
+    "#]]);
+    home.refuses(
+        &["train", "run.json", "--trace-steps", "2..3"],
+        2,
+        expect![[r#"
+        error: the following required arguments were not provided:
+          --trace
+
+        Usage: pipezero train --trace --trace-steps <A..B> <RUN.json>
+
+        For more information, try '--help'.
+    "#]],
+    );
+    // A run of one step has no other.
+    home.run(&["train", "run.json", "--out", "one", "--trace", "--set", "steps=1"]).success();
+    assert!(home.path("one/trace/step-000001.json").is_file());
+}
+
+#[test]
+fn a_folder_of_steps_with_something_else_in_it_is_not_replaced() {
+    let home = traced();
+    home.write("out/trace/thesis.txt", "years of work");
+    let printed = home.run(&["train", "run.json", "--out", "out", "--overwrite"]).failure(1);
+    expect!["error: out is not replaced: it holds `trace/thesis.txt`, which no run wrote; name another folder with --out, or remove it yourself"].assert_eq(printed.lines().last().unwrap());
+    assert!(home.path("out/trace/thesis.txt").exists() && home.path("out/metrics.jsonl").exists());
+    // It does not stand in the way of reading.
+    home.run(&["compare", "out"]).success();
+}
+
+#[track_caller]
+fn refused(home: &Home, expected: Expect) {
+    home.refuses(&["compare", "out"], 1, expected);
+}
+
+#[test]
+fn what_was_not_traced_or_has_not_ended() {
+    let home = Home::trained();
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace: no step was traced; run `pipezero train RUN.json --trace`
+    "#]],
+    );
+    std::fs::create_dir(home.path("out/trace")).unwrap();
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace: no step was traced; run `pipezero train RUN.json --trace`
+    "#]],
+    );
+    let home = traced();
+    std::fs::remove_file(home.path("out/summary.json")).unwrap();
+    refused(
+        &home,
+        expect![[r#"
+        error: out: the run has not ended: it has no summary.json; wait for its end, or run it again
+    "#]],
+    );
+    refused(
+        &Home::new(),
+        expect![[r#"
+        error: out is no run directory: it has no run.json; give the folder that `pipezero train` wrote
+    "#]],
+    );
+}
+
+#[test]
+fn damaged_traces() {
+    let home = traced();
+    let name = "out/trace/step-000002.json";
+    let text = home.read(name);
+    home.write(name, &text[..40]);
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace/step-000002.json: it is damaged or no trace: EOF while parsing a string at line 1 column 40; trace the run again
+    "#]],
+    );
+    home.write(name, text.replace("\"version\":1", "\"version\":7"));
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace/step-000002.json: its version is 7, and 1 is what is read here; trace the run again
+    "#]],
+    );
+    home.write(name, home.read("out/trace/step-000003.json"));
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace/step-000002.json holds step 3: it was renamed, or belongs to another run; trace the run again
+    "#]],
+    );
+    // A rank's columns are cut short.
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    file["ranks"][2]["ended"].as_array_mut().unwrap().truncate(5);
+    home.write(name, file.to_string());
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace/step-000002.json: it is damaged: rank 2 has 5 times `ended`, and 24 instructions; trace the run again
+    "#]],
+    );
+    // An instruction that takes time begins when the one before it does.
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    let started = file["ranks"][1]["started"].as_array_mut().unwrap();
+    let last = started.len() - 1;
+    started[last] = json!(0);
+    home.write(name, file.to_string());
+    let printed = home.run(&["compare", "out"]).failure(1);
+    assert!(
+        printed.starts_with("error: out/trace/step-000002.json: it is damaged: rank 1, instruction "),
+        "{printed}"
+    );
+    home.write("out/summary.json", "{}");
+    home.write(name, &text);
+    refused(
+        &home,
+        expect![[r#"
+        error: out/summary.json: missing field `ranks` at line 1 column 2; it is damaged: train again
+    "#]],
+    );
+}
+
+#[test]
+fn a_trace_of_another_run() {
+    let home = traced();
+    let run = home.read("out/run.json");
+    home.write("out/run.json", run.replace("\"num_layers\": 4", "\"num_layers\": 6"));
+    let printed = home.run(&["compare", "out"]).failure(1);
+    let line = printed.lines().last().unwrap();
+    assert!(line.starts_with("error: out/trace/step-000002.json: it is of program "), "{line}");
+    assert!(line.ends_with("means something else on this host; trace the run again"), "{line}");
+}

@@ -1,0 +1,211 @@
+//! A step as a picture: who does what when, and what memory it takes, as SVG.
+//!
+//! Each rank has a row for its compute lane, thin ones for its gathers, its reductions and the messages it sends and
+//! receives, and below them the memory in use by category. What is bare of colour is the bubble. Colours are the eight of
+//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can tell apart; every bar has a
+//! title, so the picture can be read aloud and asked with a pointer.
+//!
+//! Positions are whole hundredths of a pixel, so a timeline gives the same picture everywhere. A bar that is thinner than
+//! half a pixel is drawn together with its neighbours, and the picture says how many are: a step of 64 ranks and tens of
+//! thousands of instructions stays a file that a browser opens. Written by hand: the plotting crate that we use elsewhere
+//! gives each task of a Gantt chart a line of its own, where a lane has thousands, and `schedule` has no dependency.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::scale::{TimeScale, bytes};
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::simulate::{Activity, MemoryCategory, MemoryCurve, Timeline};
+
+mod bars;
+mod curve;
+mod element;
+mod layout;
+mod palette;
+
+use bars::{Bar, Row};
+use element::{escaped, rectangle, text, titled};
+use layout::{Layout, hundredths};
+
+/// Bars of this width, in hundredths of a pixel, have an edge.
+const EDGED_MIN: u64 = 400;
+
+/// What a picture shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Gantt<'a> {
+    /// What stands above it.
+    pub title: &'a str,
+    /// What was run.
+    pub program: &'a CheckedProgram,
+    /// When.
+    pub timeline: &'a Timeline,
+    /// `[rank]`: what memory that took; empty for a picture without memory.
+    pub memory: &'a [MemoryCurve],
+    /// How times are written.
+    pub scale: TimeScale,
+}
+
+/// A timeline as SVG: a whole document of 1200 pixels' width, on white.
+///
+/// # Panics
+/// If the timeline or a memory curve is not of the program.
+pub fn svg(gantt: &Gantt<'_>) -> String {
+    let rows = Row::used_by(gantt.program);
+    let layout =
+        Layout::new(gantt.program.num_ranks(), &rows, !gantt.memory.is_empty(), gantt.timeline.makespan());
+    let mut body = String::new();
+    push_axis(&mut body, gantt, &layout);
+    let mut drawing =
+        Drawing { gantt, layout: &layout, rows: &rows, body, activities: Vec::new(), num_together: 0 };
+    for rank in (0..gantt.program.num_ranks() as u32).map(PipelineRank) {
+        drawing.push_rank(rank);
+    }
+    let Drawing { mut body, activities, num_together, .. } = drawing;
+    push_legend(&mut body, gantt, &activities);
+    if num_together > 0 {
+        let note = format!(
+            "{num_together} instructions thinner than half a pixel are drawn together with their neighbours"
+        );
+        body.push_str(&text(layout.left, layout.height - 800, "note", &note));
+    }
+    document(gantt, &layout, &body)
+}
+
+/// A picture while ranks are added to it.
+struct Drawing<'a> {
+    gantt: &'a Gantt<'a>,
+    layout: &'a Layout,
+    rows: &'a [Row],
+    body: String,
+    /// What the bars show, for the legend.
+    activities: Vec<Activity>,
+    num_together: usize,
+}
+
+impl Drawing<'_> {
+    fn push_rank(&mut self, rank: PipelineRank) {
+        let top = self.layout.rank_top(rank.index());
+        let label = format!("rank {}", rank.0);
+        let middle = top + self.layout.row_height(Row::Compute) / 2 + 400;
+        self.body.push_str(&text(1000, middle, "rank", &label));
+        for (number, &row) in self.rows.iter().enumerate() {
+            let (y, height) = (top + self.layout.row_offset(number), self.layout.row_height(row));
+            self.body.push_str(&rectangle([self.layout.left, y, self.layout.width, height], "idle"));
+            if row != Row::Compute && self.layout.has_row_labels() {
+                self.body.push_str(&text(6000, y + height, "row", row.name()));
+            }
+            let (bars, num_together) = bars::bars(self.gantt, self.layout, rank, row);
+            self.num_together += num_together;
+            for bar in &bars {
+                self.push_bar(bar, y, height);
+            }
+        }
+        if let Some(curve) = self.gantt.memory.get(rank.index()) {
+            self.push_memory(curve, top + self.layout.memory_offset());
+        }
+    }
+
+    fn push_bar(&mut self, bar: &Bar, y: u64, height: u64) {
+        if !self.activities.contains(&bar.activity) {
+            self.activities.push(bar.activity);
+        }
+        let class = palette::class(bar.activity);
+        let mut shape = rectangle([bar.from, y, bar.to - bar.from, height], class);
+        if bar.to - bar.from >= EDGED_MIN {
+            // Neighbours of one colour are still two.
+            shape = shape.replace("<rect ", "<rect stroke=\"#fff\" stroke-width=\"0.6\" ");
+        }
+        self.body.push_str(&titled(&shape, &bar.title));
+        // About 600 hundredths a digit, and a little room.
+        if let Some(label) = &bar.label
+            && 600 * label.len() as u64 + 200 <= bar.to - bar.from
+        {
+            let middle = (bar.from + bar.to) / 2;
+            self.body.push_str(&text(
+                middle,
+                y + height / 2 + 350,
+                palette::label_class(bar.activity),
+                label,
+            ));
+        }
+    }
+
+    fn push_memory(&mut self, curve: &MemoryCurve, top: u64) {
+        let most = self.gantt.memory.iter().map(|curve| curve.peak().1.total()).max().unwrap_or(0);
+        let height = self.layout.memory_height();
+        for (category, path) in curve::areas(curve, self.layout, top, height, most) {
+            let peak = bytes(curve.peak_of_each()[category]);
+            let title = format!("{}: at most {peak}", category.name());
+            let class = palette::memory_class(category);
+            self.body.push_str(&titled(&format!("<path class=\"{class}\" d=\"{path}\">"), &title));
+        }
+        let (at, held) = curve.peak();
+        let label = format!("{} at {}", bytes(held.total()), self.gantt.scale.format(at));
+        self.body.push_str(&text(1000, top + height, "row", &label));
+    }
+}
+
+/// Ticks with their times, and lines down through all ranks.
+fn push_axis(body: &mut String, gantt: &Gantt<'_>, layout: &Layout) {
+    let bottom = layout.bottom();
+    for tick in gantt.scale.ticks(gantt.timeline.makespan(), 12) {
+        let x = layout.x(tick);
+        let (top, label) = (layout.top - 400, escaped(&gantt.scale.format(tick)));
+        body.push_str(&format!(
+            "<path class=\"tick\" d=\"M{x} {top}V{bottom}\"/>\n<text class=\"time\" x=\"{x}\" y=\"{}\">{label}</text>\n",
+            hundredths(layout.top - 700),
+            x = hundredths(x),
+            top = hundredths(top),
+            bottom = hundredths(bottom),
+        ));
+    }
+}
+
+/// A box and a name for each colour that occurs, in the order of all, then idle time, then memory.
+fn push_legend(body: &mut String, gantt: &Gantt<'_>, activities: &[Activity]) {
+    let shown = Activity::ALL.into_iter().filter(|activity| activities.contains(activity));
+    let mut entries: Vec<_> = shown.map(|activity| (palette::class(activity), activity.name())).collect();
+    entries.push(("idle", "idle"));
+    push_legend_line(body, 4000, &entries);
+    if !gantt.memory.is_empty() {
+        let is_held =
+            |category: &MemoryCategory| gantt.memory.iter().any(|curve| curve.peak_of_each()[*category] > 0);
+        let held = MemoryCategory::ALL.into_iter().filter(is_held);
+        let entries: Vec<_> =
+            held.map(|category| (palette::memory_class(category), category.name())).collect();
+        push_legend_line(body, 5800, &entries);
+    }
+}
+
+fn push_legend_line(body: &mut String, y: u64, entries: &[(&'static str, &'static str)]) {
+    let mut x = 1000;
+    for (class, name) in entries {
+        body.push_str(&rectangle([x, y, 1000, 1000], class));
+        body.push_str(&text(x + 1400, y + 900, "legend", name));
+        x += 2800 + 620 * name.len() as u64;
+    }
+}
+
+fn document(gantt: &Gantt<'_>, layout: &Layout, body: &str) -> String {
+    let (width, height) = (hundredths(layout.full_width()), hundredths(layout.height));
+    let ends = gantt.scale.format(gantt.timeline.makespan());
+    let description = format!(
+        "{} ranks over {ends}: what each computes, gathers, reduces, sends and receives, and the memory that it holds",
+        gantt.program.num_ranks(),
+    );
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         role=\"img\" aria-labelledby=\"title description\">\n<title id=\"title\">{title}</title>\n\
+         <desc id=\"description\">{description}</desc>\n<style>{style}</style>\n\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{heading}{body}</svg>\n",
+        title = escaped(gantt.title),
+        description = escaped(&description),
+        style = palette::STYLE,
+        heading = text(1000, 2400, "heading", gantt.title),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The bars of a row: instructions that are one to the eye made one.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::Gantt;
+use super::layout::Layout;
+use crate::check::CheckedProgram;
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::{Instruction, Lane};
+use crate::render::words::operands;
+use crate::simulate::{Activity, Span};
+
+/// What is thinner, in hundredths of a pixel, is not drawn by itself.
+const THIN: u64 = 50;
+
+/// A row of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Row {
+    Compute,
+    Gather,
+    Reduce,
+    Send,
+    Receive,
+}
+
+impl Row {
+    const ALL: [Self; 5] = [Self::Compute, Self::Gather, Self::Reduce, Self::Send, Self::Receive];
+
+    /// The row of an instruction. The edges of a rank share two: a rank of many stages has dozens of them.
+    fn of(instruction: Instruction) -> Self {
+        match (instruction.lane(), instruction) {
+            (Lane::Compute, _) => Self::Compute,
+            (Lane::Gather, _) => Self::Gather,
+            (Lane::Reduce, _) => Self::Reduce,
+            (Lane::Edge(_), Instruction::Send { .. }) => Self::Send,
+            (Lane::Edge(_), _) => Self::Receive,
+        }
+    }
+
+    /// The rows that some rank of a program uses.
+    pub(super) fn used_by(program: &CheckedProgram) -> Vec<Self> {
+        let is_used = |row: &Self| program.program().rows.iter().flatten().any(|&of| Self::of(of) == *row);
+        Self::ALL.into_iter().filter(is_used).collect()
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Gather => "gather",
+            Self::Reduce => "reduce",
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+/// A bar from left to right, in hundredths of a pixel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bar {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) activity: Activity,
+    /// The micro-batch of a compute.
+    pub(super) label: Option<String>,
+    pub(super) title: String,
+}
+
+/// The bars of a row of a rank, and how many instructions are drawn together because they are thin.
+pub(super) fn bars(gantt: &Gantt<'_>, layout: &Layout, rank: PipelineRank, row: Row) -> (Vec<Bar>, usize) {
+    let (mut bars, mut num_together) = (Vec::new(), 0);
+    let mut thin: Option<Together> = None;
+    for work in works(gantt, rank, row) {
+        let (from, to) = (layout.x(work.span.start), layout.x(work.span.end));
+        if to - from >= THIN {
+            bars.extend(thin.take().map(|together| together.bar(gantt)));
+            bars.push(work.bar(gantt, from, to));
+            continue;
+        }
+        num_together += work.num_instructions;
+        match &mut thin {
+            Some(together) if from < together.to + THIN => together.add(&work, to),
+            _ => bars.extend(thin.replace(Together::new(&work, from, to)).map(|of| of.bar(gantt))),
+        }
+    }
+    bars.extend(thin.map(|together| together.bar(gantt)));
+    (bars, num_together)
+}
+
+/// Instructions of one kind, stage and micro-batch that follow each other without a gap.
+struct Work {
+    span: Span,
+    activity: Activity,
+    of: (Option<Stage>, Option<MicroBatch>),
+    first: Instruction,
+    last_unit: Option<Unit>,
+    num_instructions: usize,
+}
+
+/// What a row shows, by time; what takes no time is not there.
+fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
+    let program = gantt.program;
+    let instructions = program.row(rank).iter().zip(gantt.timeline.row(rank));
+    let mut shown: Vec<(Instruction, Span)> = instructions
+        .filter(|(of, span)| Row::of(**of) == row && span.end > span.start)
+        .map(|(&of, &span)| (of, span))
+        .collect();
+    shown.sort_by_key(|(_, span)| (span.start, span.end));
+    let mut works: Vec<Work> = Vec::new();
+    for (instruction, span) in shown {
+        let (unit, micro_batch) = operands(instruction);
+        let of = (unit.map(|unit| program.chain().stage(unit)), micro_batch);
+        let activity = Activity::of(instruction);
+        match works.last_mut() {
+            // Messages are told apart; the units of a stage are one forward or backward.
+            Some(work)
+                if row == Row::Compute
+                    && (work.activity, work.of, work.span.end) == (activity, of, span.start) =>
+            {
+                work.span.end = span.end;
+                work.last_unit = unit;
+                work.num_instructions += 1;
+            }
+            _ => works.push(Work {
+                span,
+                activity,
+                of,
+                first: instruction,
+                last_unit: None,
+                num_instructions: 1,
+            }),
+        }
+    }
+    works
+}
+
+impl Work {
+    fn bar(&self, gantt: &Gantt<'_>, from: u64, to: u64) -> Bar {
+        let last = self.last_unit.map(|unit| format!(" to {unit}")).unwrap_or_default();
+        let computes = self.first.lane() == Lane::Compute;
+        let (_, micro_batch) = self.of;
+        Bar {
+            from,
+            to,
+            activity: self.activity,
+            label: micro_batch.filter(|_| computes).map(|of| of.0.to_string()),
+            title: format!("{}{last}, {}", self.first, times(gantt, self.span)),
+        }
+    }
+}
+
+/// Thin instructions that are neighbours, drawn in the colour of what takes most of their time.
+struct Together {
+    from: u64,
+    to: u64,
+    span: Span,
+    times: [u64; Activity::ALL.len()],
+    num_instructions: usize,
+}
+
+impl Together {
+    fn new(work: &Work, from: u64, to: u64) -> Self {
+        let times = [0; Activity::ALL.len()];
+        let mut together = Self { from, to, span: work.span, times, num_instructions: 0 };
+        together.add(work, to);
+        together
+    }
+
+    fn add(&mut self, work: &Work, to: u64) {
+        // Messages may overlap, and a later one may end earlier.
+        self.to = self.to.max(to);
+        self.span.end = self.span.end.max(work.span.end);
+        self.times[work.activity as usize] += work.span.end - work.span.start;
+        self.num_instructions += work.num_instructions;
+    }
+
+    fn bar(self, gantt: &Gantt<'_>) -> Bar {
+        let time = |activity: &Activity| self.times[*activity as usize];
+        let most = Activity::ALL.into_iter().rev().max_by_key(time).unwrap_or(Activity::Bookkeeping);
+        Bar {
+            from: self.from,
+            // So that it is seen at all.
+            to: self.to.max(self.from + THIN),
+            activity: most,
+            label: None,
+            title: format!("{} instructions, {}", self.num_instructions, times(gantt, self.span)),
+        }
+    }
+}
+
+fn times(gantt: &Gantt<'_>, span: Span) -> String {
+    format!("{} to {}", gantt.scale.format(span.start), gantt.scale.format(span.end))
+}

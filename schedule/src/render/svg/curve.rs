@@ -1,0 +1,90 @@
+//! Memory in use as areas on top of each other.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::layout::{Layout, hundredths};
+use crate::simulate::{MemoryBytes, MemoryCategory, MemoryCurve};
+
+/// Steps that are closer, in hundredths of a pixel, are drawn as one: the highest of them.
+const CELL: u64 = 50;
+
+/// An outline for each category that is held at some time, the lowest first; `most` bytes fill the height.
+pub(super) fn areas(
+    curve: &MemoryCurve,
+    layout: &Layout,
+    top: u64,
+    height: u64,
+    most: u64,
+) -> Vec<(MemoryCategory, String)> {
+    let steps = steps(curve, layout);
+    let bottom = top + height;
+    let level = |held: MemoryBytes, num_categories: usize| {
+        let categories = &MemoryCategory::ALL[..num_categories];
+        let sum: u128 = categories.iter().map(|&category| u128::from(held[category])).sum();
+        bottom - (sum * u128::from(height) / u128::from(most.max(1))) as u64
+    };
+    let held = MemoryCategory::ALL.into_iter().enumerate();
+    held.filter(|&(_, category)| curve.peak_of_each()[category] > 0)
+        .map(|(below, category)| {
+            let end = layout.left + layout.width;
+            let mut path =
+                format!("M{} {}", hundredths(layout.left), hundredths(level(steps[0].1, below + 1)));
+            for &(x, held) in &steps[1..] {
+                path.push_str(&format!("H{}V{}", hundredths(x), hundredths(level(held, below + 1))));
+            }
+            path.push_str(&format!("H{}", hundredths(end)));
+            // Back along the top of what is below.
+            for (index, &(x, held)) in steps.iter().enumerate().rev() {
+                let y = hundredths(level(held, below));
+                let left = if index == 0 { layout.left } else { x };
+                path.push_str(&format!("V{y}H{}", hundredths(left)));
+            }
+            path.push('Z');
+            (category, path)
+        })
+        .collect()
+}
+
+/// What is held from which place on, ascending by place; the first from the left edge on.
+fn steps(curve: &MemoryCurve, layout: &Layout) -> Vec<(u64, MemoryBytes)> {
+    let mut steps: Vec<(u64, MemoryBytes)> = Vec::new();
+    // What is held now, which the next cell begins with.
+    let mut now = None;
+    for &(time, held) in curve.points() {
+        let cell = (layout.x(time) - layout.left) / CELL;
+        let x = layout.left + cell * CELL;
+        match steps.last_mut() {
+            Some((last, highest)) if *last == x => {
+                if held.total() > highest.total() {
+                    *highest = held;
+                }
+            }
+            last => {
+                // The cell before may show more than was held at its end.
+                if let (Some((before, shown)), Some(now)) = (last, now)
+                    && *shown != now
+                    && *before + CELL < x
+                {
+                    let after = *before + CELL;
+                    steps.push((after, now));
+                }
+                steps.push((x, now.map_or(held, |now: MemoryBytes| larger(now, held))));
+            }
+        }
+        now = Some(held);
+    }
+    if let (Some(&(last, shown)), Some(now)) = (steps.last(), now)
+        && shown != now
+        && last + CELL < layout.left + layout.width
+    {
+        steps.push((last + CELL, now));
+    }
+    steps
+}
+
+/// Whichever is more. A cell that something begins in shows what was held at its beginning or then.
+fn larger(a: MemoryBytes, b: MemoryBytes) -> MemoryBytes {
+    if a.total() > b.total() { a } else { b }
+}
