@@ -235,10 +235,17 @@ pub(crate) const CPU: [Case; 12] = [
 pub(crate) const TIMED: [Case; 12] = [
     Case { pipeline: 8, links: LinkSpeed::Memory, ..Case::TIMED },
     Case { pipeline: 8, data: 2, level: Zero1, links: LinkSpeed::Late, ..Case::TIMED },
-    Case { pipeline: 4, data: 2, schedule: "gpipe", level: Zero2, ..Case::TIMED },
+    Case { pipeline: 4, data: 2, schedule: "gpipe", level: Zero1, ..Case::TIMED },
     Case { pipeline: 4, data: 2, level: Zero3, ..Case::TIMED },
     Case { pipeline: 4, data: 2, level: Zero3, prefetch_units: 0, ..Case::TIMED },
-    Case { pipeline: 4, data: 2, level: Zero3, resident_units: Units(2), links: LinkSpeed::Shared, ..Case::TIMED },
+    Case {
+        pipeline: 4,
+        data: 2,
+        level: Zero3,
+        resident_units: Units(2),
+        links: LinkSpeed::Shared,
+        ..Case::TIMED
+    },
     Case {
         pipeline: 4,
         data: 4,
@@ -248,9 +255,16 @@ pub(crate) const TIMED: [Case; 12] = [
         resident_units: All,
         ..Case::TIMED
     },
-    Case { pipeline: 4, data: 4, schedule: "bfs", virtual_stages: 2, level: Zero2, ..Case::TIMED },
+    Case { pipeline: 4, data: 4, schedule: "bfs", virtual_stages: 2, level: Zero3, ..Case::TIMED },
     Case { pipeline: 8, data: 2, schedule: "zb-h1", level: Zero3, unit_layers: Layers(2), ..Case::TIMED },
-    Case { pipeline: 8, data: 2, schedule: "zb-v", virtual_stages: 2, level: Zero2, ..Case::TIMED },
-    Case { pipeline: 4, data: 8, level: Zero3, unit_layers: Stage, recomputes: Recomputes::Units, ..Case::TIMED },
+    Case { pipeline: 8, data: 2, schedule: "zb-v", virtual_stages: 2, level: Zero1, ..Case::TIMED },
+    Case {
+        pipeline: 4,
+        data: 8,
+        level: Zero3,
+        unit_layers: Stage,
+        recomputes: Recomputes::Units,
+        ..Case::TIMED
+    },
     Case { pipeline: 16, data: 4, schedule: "1f1b", level: Zero3, ..Case::TIMED },
 ];

@@ -84,7 +84,8 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let out = Out::create(&args.out, args.overwrite)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
-    let profile = profile(plan, source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
+    let profile =
+        profile(plan, source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
     progress.finish();
     out.write(&profile.costs.to_json())?;
     print(report(&profile))?;
@@ -130,7 +131,8 @@ impl<'a> Out<'a> {
     }
 
     fn write(mut self, text: &str) -> Result<(), OutError> {
-        let written = self.file.write_all(text.as_bytes()).and_then(|()| fs::rename(&self.partial, self.path));
+        let written =
+            self.file.write_all(text.as_bytes()).and_then(|()| fs::rename(&self.partial, self.path));
         written.map_err(|source| OutError::Io { path: self.path.to_owned(), source })
     }
 }
@@ -155,7 +157,9 @@ fn report(profile: &Profile) -> String {
 fn units(costs: &CostsFile) -> Table {
     let mut table = Table::new(["unit", "F", "B", "I", "W", "R", "optimizer"]);
     for unit in &costs.units {
-        let UnitTimes { forward_ns, backward_ns, backward_input_ns, backward_weight_ns, recompute_ns, .. } = *unit;
+        let UnitTimes {
+            forward_ns, backward_ns, backward_input_ns, backward_weight_ns, recompute_ns, ..
+        } = *unit;
         let measured = [backward_ns, backward_input_ns, backward_weight_ns, recompute_ns]
             .map(|ns| ns.map_or_else(|| "-".to_owned(), nanoseconds));
         let times = std::iter::once(nanoseconds(forward_ns)).chain(measured);

@@ -187,8 +187,11 @@ impl Round {
         let operation = || self.operation.to_string();
         match &self.state {
             State::Exchanged { carried } => {
-                let until =
-                    if self.operation.is_sent_by(position) { Carried::until_sent } else { Carried::until_there };
+                let until = if self.operation.is_sent_by(position) {
+                    Carried::until_sent
+                } else {
+                    Carried::until_there
+                };
                 let delay = carried.map_or(Duration::ZERO, until);
                 if delay.is_zero() || is_stopped {
                     return Ok(None);

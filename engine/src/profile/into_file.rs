@@ -51,7 +51,8 @@ fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
 /// One entry for each kind and number of ranks, with its sizes ascending.
 fn message_times(totals: &Totals) -> Vec<MessageTimes> {
     let mut entries: Vec<MessageTimes> = Vec::new();
-    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, landing }) in totals.messages.iter() {
+    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, landing }) in totals.messages.iter()
+    {
         if entries.last().is_none_or(|last| (last.kind, last.ranks) != (kind, ranks)) {
             entries.push(MessageTimes { kind, ranks, sizes: Vec::new() });
         }

@@ -74,12 +74,7 @@ pub(super) fn add_tied(facts: &Facts<'_>, step: &RecordedStep, messages: &mut Me
 }
 
 /// From when the last of them came to when the last went on.
-fn add(
-    facts: &Facts<'_>,
-    members: &[Member],
-    came: impl Fn(&Member) -> u64,
-    messages: &mut MessageTotals,
-) {
+fn add(facts: &Facts<'_>, members: &[Member], came: impl Fn(&Member) -> u64, messages: &mut MessageTotals) {
     let Some(&Member { instruction, .. }) = members.first() else { return };
     let joined = members.iter().map(came).max().unwrap_or(0);
     let ended = members.iter().map(|member| member.at.ended).max().unwrap_or(0);

@@ -29,7 +29,10 @@ impl RecordedStep {
             let pipeline_rank = PipelineRank(grid.pipeline_rank(rank) as u32);
             instants::of_row(report.events(rank), plan.training().row(pipeline_rank).len())
         };
-        Self { rows: (0..grid.world_size()).map(row).collect(), step_ns: (report.step_s * 1e9).round() as u64 }
+        Self {
+            rows: (0..grid.world_size()).map(row).collect(),
+            step_ns: (report.step_s * 1e9).round() as u64,
+        }
     }
 
     /// From the first rank's first instruction to the last rank's last.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use pipezero_schedule::{Instruction, PipelineRank};
 
+use super::arrivals;
 use super::facts::{Facts, MessageKey};
 use super::instants::Instants;
 use super::mean::Mean;
 use super::meetings::{self, OwnNorms};
 use super::recording::RecordedStep;
-use super::arrivals;
 
 /// What a kind of unit took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,12 +103,24 @@ impl Totals {
         for (index, &instruction) in facts.program().row(rank).iter().enumerate() {
             let of_members = || facts.members(rank).map(|member| step.rows[member][index]);
             match instruction {
-                Instruction::Forward { unit: of, .. } => add(&mut units[facts.key_of(of)].forward, of_members()),
-                Instruction::Backward { unit: of, .. } => add(&mut units[facts.key_of(of)].backward, of_members()),
-                Instruction::BackwardInput { unit: of, .. } => add(&mut units[facts.key_of(of)].backward_input, of_members()),
-                Instruction::BackwardWeight { unit: of, .. } => add(&mut units[facts.key_of(of)].backward_weight, of_members()),
-                Instruction::Recompute { unit: of, .. } => add(&mut units[facts.key_of(of)].recompute, of_members()),
-                Instruction::OptimizerStep { unit: of } => add(&mut units[facts.key_of(of)].optimizer_step, of_members()),
+                Instruction::Forward { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].forward, of_members())
+                }
+                Instruction::Backward { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].backward, of_members())
+                }
+                Instruction::BackwardInput { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].backward_input, of_members())
+                }
+                Instruction::BackwardWeight { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].backward_weight, of_members())
+                }
+                Instruction::Recompute { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].recompute, of_members())
+                }
+                Instruction::OptimizerStep { unit: of } => {
+                    add(&mut units[facts.key_of(of)].optimizer_step, of_members())
+                }
                 Instruction::Send { .. } | Instruction::Receive { .. } => {
                     let total = messages.of(facts.key(instruction));
                     for of in of_members() {

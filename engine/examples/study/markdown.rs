@@ -1,0 +1,48 @@
+//! A table as pages have it.
+
+/// Rows of cells below a heading.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    text: String,
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+        let mut table = Self { text: String::new() };
+        table.push(heading.map(str::to_owned));
+        table.text.push('|');
+        table.text.push_str(&"---|".repeat(N));
+        table.text.push('\n');
+        table
+    }
+
+    pub(crate) fn push<const N: usize>(&mut self, cells: [String; N]) {
+        self.text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Bytes of memory in GiB.
+pub(crate) fn gib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// Bytes that are sent in GB, as link rates are.
+pub(crate) fn gb(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e9)
+}
+
+/// A share in percent; what is none is empty, so that a reader sees what is there.
+pub(crate) fn percent(share: f64) -> String {
+    let written = signed_percent(share);
+    if written == "0.0" { String::new() } else { written }
+}
+
+/// A difference in percent, without a sign where it is none.
+pub(crate) fn signed_percent(share: f64) -> String {
+    let written = format!("{:.1}", 100.0 * share);
+    if written == "-0.0" { "0.0".to_owned() } else { written }
+}
