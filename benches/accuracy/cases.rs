@@ -212,7 +212,7 @@ impl fmt::Display for Case {
 }
 
 use ResidencyConfig::{All, Units};
-use UnitLayersConfig::{Half, Layers, Stage};
+use UnitLayersConfig::{Half, Layers};
 use ZeroLevel::{Zero1, Zero2, Zero3};
 
 /// Runs of one or two ranks that compute.
@@ -231,7 +231,8 @@ pub(crate) const CPU: [Case; 12] = [
     Case { data: 2, level: Zero3, unit_layers: Layers(2), resident_units: Units(2), ..Case::CPU },
 ];
 
-/// Runs of 8 to 64 ranks that wait.
+/// Runs of 8 to 64 ranks that wait. None is one that a run file may not ask for: ZeRO-2 in a pipeline, or ZeRO-3 with one
+/// unit for all layers of a rank.
 pub(crate) const TIMED: [Case; 12] = [
     Case { pipeline: 8, links: LinkSpeed::Memory, ..Case::TIMED },
     Case { pipeline: 8, data: 2, level: Zero1, links: LinkSpeed::Late, ..Case::TIMED },
@@ -256,15 +257,15 @@ pub(crate) const TIMED: [Case; 12] = [
         ..Case::TIMED
     },
     Case { pipeline: 4, data: 4, schedule: "bfs", virtual_stages: 2, level: Zero3, ..Case::TIMED },
-    Case { pipeline: 8, data: 2, schedule: "zb-h1", level: Zero3, unit_layers: Layers(2), ..Case::TIMED },
+    Case { pipeline: 8, data: 2, schedule: "zb-h1", level: Zero3, ..Case::TIMED },
     Case { pipeline: 8, data: 2, schedule: "zb-v", virtual_stages: 2, level: Zero1, ..Case::TIMED },
     Case {
         pipeline: 4,
         data: 8,
         level: Zero3,
-        unit_layers: Stage,
+        unit_layers: Layers(2),
         recomputes: Recomputes::Units,
         ..Case::TIMED
     },
-    Case { pipeline: 16, data: 4, schedule: "1f1b", level: Zero3, ..Case::TIMED },
+    Case { pipeline: 8, data: 8, level: Zero3, ..Case::TIMED },
 ];

@@ -11,6 +11,10 @@ use super::facts::Facts;
 use super::recording::RecordedStep;
 use super::totals::MessageTotals;
 
+/// A wait that begins so soon after a message could be there began with it: whoever issues last and waits at once finds it
+/// there, and counts among those who waited.
+const AT_ONCE_NS: u64 = 2_000;
+
 /// A collective under way.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
@@ -49,7 +53,7 @@ pub(super) fn add_collectives(
             free = joined.max(free) + imitated.occupied;
             let key = facts.key(instruction);
             let known = messages.issue(key) + free - joined + imitated.latency;
-            for of in of_members(index).filter(|of| of.awaited < free + imitated.latency) {
+            for of in of_members(index).filter(|of| of.awaited <= free + imitated.latency + AT_ONCE_NS) {
                 messages.add_delay(key, i128::from(of.arrived - of.started) - i128::from(known));
             }
         }
@@ -74,7 +78,7 @@ pub(super) fn add_transfers(
             let imitated = facts.imitated(instruction);
             let free = free.entry(edge).or_default();
             *free = sent.issued.max(received.issued).max(*free) + imitated.occupied;
-            if received.awaited < *free + imitated.latency {
+            if received.awaited <= *free + imitated.latency + AT_ONCE_NS {
                 let delay = i128::from(received.arrived) - i128::from(*free + imitated.latency);
                 messages.add_delay(facts.key(instruction), delay);
             }

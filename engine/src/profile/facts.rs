@@ -104,10 +104,11 @@ impl<'a> Facts<'a> {
         self.plan.shaping().is_some_and(|links| links.shared)
     }
 
-    /// What the message of an instruction costs on its link.
+    /// What the message of an instruction costs on its link; there is none within a rank.
     pub(super) fn imitated(&self, instruction: Instruction) -> Imitated {
-        let over = |links| self.message(instruction).over(&links);
-        let [occupied, latency] = self.plan.shaping().map_or([0, 0], over);
+        let message = self.message(instruction);
+        let links = self.plan.shaping().filter(|_| message.num_ranks() > 1);
+        let [occupied, latency] = links.map_or([0, 0], |links| message.over(&links));
         Imitated { occupied, latency }
     }
 }

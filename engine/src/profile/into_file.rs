@@ -44,7 +44,10 @@ fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
         backward_weight_ns: measured(backward_weight),
         recompute_ns: measured(recompute),
         gradient_norm: PerElement { elements: counted, ns: totals.own_norms.of_elements(counted) },
-        optimizer_step: PerElement { elements: owned, ns: optimizer_step.or_zero() },
+        // The second use of a tied weight has no step of its own where both lie on one rank.
+        optimizer_step: optimizer_step
+            .get()
+            .map_or(PerElement::default(), |ns| PerElement { elements: owned, ns }),
     }
 }
 

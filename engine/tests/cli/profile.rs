@@ -21,10 +21,12 @@ fn a_profile_is_what_simulate_reads() {
     }
     let costs: Value = serde_json::from_str(&home.read("costs.json")).unwrap();
     assert_eq!((&costs["version"], &costs["host"]["ranks"]), (&1.into(), &4.into()));
-    // Four blocks of attention and MLP, the first with both embeddings before it, the last with norm and head behind it.
-    assert_eq!(costs["units"].as_array().unwrap().len(), 3);
+    // The tied embedding and head, and of four blocks the first, which embeds positions, the last, which has a norm, and
+    // the two between, which are alike.
+    assert_eq!(costs["units"].as_array().unwrap().len(), 5);
     let kinds = costs["messages"].as_array().unwrap().iter().map(|of| of["kind"].as_str().unwrap());
-    assert_eq!(kinds.collect::<Vec<_>>(), ["unshard", "reduce", "activation", "gradient", "gradient_norm"]);
+    let expected = ["unshard", "reduce", "activation", "gradient", "add_tied", "gradient_norm"];
+    assert_eq!(kinds.collect::<Vec<_>>(), expected);
     assert!(!home.path("costs.json.partial").exists());
     // Nothing of the run has to be assumed.
     let simulated = home.run(&["simulate", "run.json", "--costs", "costs.json", "--json"]);
