@@ -84,7 +84,7 @@ mod unit_facts;
 
 pub use chain::{Chain, ChainError};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};
-pub use csv::{CsvError, CsvPlace, CsvRule, CsvSite, csv_place};
+pub use csv::{CsvError, CsvPlace, CsvRule, CsvSite, CsvWait, csv_place};
 pub use dependencies::Dependencies;
 pub use id::{MicroBatch, PipelineRank, Stage, Unit};
 pub use instruction::{Edge, Instruction, InstructionKind, Lane};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p pipezero --example study             prints the tables
-//! cargo run --release -p pipezero --example study -- --write  writes them into the page
+//! cargo run --release -p pipezero --example study -- --write  writes them into the page, and its pictures
 //! ```
 //!
 //! Nothing is trained, sent or allocated: a plan says what every rank does and holds, the analytic model of an H100 what
@@ -12,6 +12,7 @@ mod case;
 mod markdown;
 mod outcome;
 mod page;
+mod pictures;
 mod schedules;
 mod sweep;
 mod tables;
@@ -31,6 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let path = page::folder().join("simulator.md");
         let page = std::fs::read_to_string(&path)?;
         std::fs::write(&path, page::with_tables(&page, &tables)?)?;
+        for picture in pictures::all()? {
+            std::fs::write(&picture.path, picture.svg)?;
+        }
         return Ok(());
     }
     for Titled { title, table } in tables {

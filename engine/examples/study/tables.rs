@@ -182,12 +182,12 @@ fn bubbles(grid: &GridRows, placed: usize) -> Table {
         "step, s",
         "tokens/s and GPU",
         "computes",
-        "dependency",
-        "transfer",
-        "gather",
-        "reduce",
-        "overhead",
-        "tail",
+        "other stages",
+        "transfers",
+        "gathers",
+        "reductions",
+        "issue, landing",
+        "end of step",
         "exposed",
     ]);
     let num_ranks = (PIPELINE * grid.data) as f64;

@@ -2,6 +2,7 @@
 
 use crate::case::{DATA_DEGREES, HIDDEN, LAYERS, MICRO_BATCHES, Placed, SEQ_LENGTH, STAGE_LAYERS};
 use crate::outcome;
+use crate::pictures::{self, Picture};
 use crate::tables::{self, GridRows};
 use crate::tensor_parallel::tensor_parallel;
 use crate::threshold::{Phase, Rates};
@@ -17,6 +18,17 @@ fn the_page_has_these_tables() {
         page, expected,
         "first: {differs:?}; write them with `-- --write`, and read what the page says of them"
     );
+}
+
+#[test]
+fn the_pictures_are_these_and_small() {
+    let pictures = pictures::all().unwrap();
+    assert_eq!(pictures.len(), 4);
+    for Picture { path, svg } in pictures {
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == svg, "{} is another picture; write it with `-- --write`", path.display());
+        assert!(svg.len() < 150 << 10, "{} has {} bytes", path.display(), svg.len());
+    }
 }
 
 /// A transformer layer of GPT-2 has `12 h^2 + 13 h` parameters; embedding and positions come before the first, a norm and

@@ -82,6 +82,7 @@ other!(
     simulate::CostsError,
     CostsError,
     CostsFileError,
+    simulate::MemoryError,
     NotWritten,
     PlanError,
     EngineError,

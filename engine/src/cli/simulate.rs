@@ -13,7 +13,7 @@ pub(super) use self::error::SimulateError;
 pub(super) use self::picture::NotWritten;
 use self::picture::{Format, deliver};
 use self::schedule::{Schedule, ScheduleRequest};
-use self::step::StepRequest;
+use self::step::{Explain, StepRequest};
 use super::decimal::Decimal;
 use super::failure::Failure;
 use super::run_args::RunArgs;
@@ -24,6 +24,8 @@ Examples:
   pipezero simulate run.json --costs costs.json            with times that `pipezero profile` measured
   pipezero simulate run.json --device h100 --set parallel.schedule=zb-h1
   pipezero simulate run.json --json | jq '.step_s'
+  pipezero simulate run.json --explain                     the critical path: what the time is made of
+  pipezero simulate run.json --format svg --out step.svg
   pipezero simulate run.json --format chrome --out step.json        open it in ui.perfetto.dev
   pipezero simulate --schedule 1f1b --ranks 8 --micro-batches 24 --forward 18.522 --backward-input 18.086 \\
                     --backward-weight 9.337 --latency 0.601
@@ -79,10 +81,13 @@ pub(super) struct SimulateArgs {
     /// Time of a message between ranks, 0 by default; it occupies neither.
     #[arg(long, value_name = "T")]
     latency: Option<Decimal>,
-    /// Columns that a schedule's grid may take, 160 by default.
+    /// Columns that the grid may take, 160 by default.
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
-    /// How to print it: tables, JSON or, of a run, a trace.
+    /// Of a run, what its time is made of: the critical path.
+    #[arg(long)]
+    explain: bool,
+    /// How to print it: tables, JSON or, of a run, a picture or a trace.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// Print JSON: `--format json`.
@@ -100,7 +105,12 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
             args.refuse_schedule()?;
             let run = RunArgs { run: run.clone(), set: args.set.clone() };
             let (costs, device) = (args.costs.as_deref(), args.device.as_deref());
-            step::run(&StepRequest { run, costs, device, format })?
+            if args.explain && !matches!(format, Format::Text | Format::Json) {
+                return Err(SimulateError::Unexplained.into());
+            }
+            let explain = if args.explain { Explain::CriticalPath } else { Explain::Nothing };
+            let width = args.width.unwrap_or(WIDTH);
+            step::run(&StepRequest { run, costs, device, format, explain, width })?
         }
         None => schedule::run(&args.schedule()?, format)?,
     };
@@ -120,7 +130,6 @@ impl SimulateArgs {
             ("--backward-input", self.backward_input.is_some()),
             ("--backward-weight", self.backward_weight.is_some()),
             ("--latency", self.latency.is_some()),
-            ("--width", self.width.is_some()),
         ];
         match given.into_iter().find(|&(_, is_given)| is_given) {
             Some((flag, _)) => Err(SimulateError::BothForms { flag }),
@@ -134,6 +143,7 @@ impl SimulateArgs {
             ("--costs", self.costs.is_some()),
             ("--device", self.device.is_some()),
             ("--set", !self.set.is_empty()),
+            ("--explain", self.explain),
         ];
         let schedule = self.schedule.ok_or(SimulateError::Nothing)?;
         if let Some((flag, _)) = of_run.into_iter().find(|&(_, is_given)| is_given) {

@@ -117,6 +117,10 @@ fn text_names_where_the_times_come_from() {
         pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
         0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 us  2.00 ms    25.15 KiB
         1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
+
+        rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
+        rank 1  ....................F0----------------B0---------------------------F1---------------B1---------------------------.................................S-----
+                |0 ms          |5 ms         |10 ms         |15 ms        |20 ms         |25 ms        |30 ms         |35 ms        |40 ms         |45 ms        |50 ms
     "#]].assert_eq(&home.run(&arguments).success());
     let text = home.run(&["simulate", "run.json", "--device", "h100"]).success();
     let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
@@ -164,6 +168,58 @@ fn a_step_becomes_a_trace() {
     // A file that is there is somebody's.
     let error = home.run(&with(&arguments, &["--out", "run.json"])).failure(1);
     expect!["error: cannot write run.json: File exists (os error 17); name a file that is not there yet with --out"].assert_eq(error.lines().last().unwrap());
+}
+
+/// The critical path's parts lie end to end, from the beginning of the step to its end.
+#[test]
+fn a_step_is_explained() {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    let arguments = with(&["simulate", "run.json", "--costs", "costs.json", "--explain"], &TIMED);
+    let found = json(&home, &arguments);
+    let parts = found["critical_path"].as_array().unwrap();
+    assert_eq!(parts[0]["start"], 0.0);
+    assert!(parts.windows(2).all(|pair| pair[0]["end"] == pair[1]["start"]));
+    assert_eq!(parts.last().unwrap()["end"], found["makespan"]);
+    let text = home.run(&with(&arguments, &["--width", "100"])).success();
+    let (_, below) = text.split_once("peak memory\n").unwrap();
+    expect![[r#"
+        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 us  2.00 ms    25.15 KiB
+        1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
+
+        rank 0  F0---------F1--------.....................B0----------------..........B1----------------S---
+        rank 1  ............F0---------B0---------------F1---------B1----------------...................S---
+                |0 ms             |10 ms           |20 ms            |30 ms           |40 ms
+
+        critical path, 52.298 ms: backward 57.4 %, forward 34.4 %, optimizer 3.9 %, transfer 3.8 %, norm and tied weights 0.5 %
+               0 ms  +6 ms      rank 0  F u0..u1 m0    the step begins
+               6 ms  +1 ms      rank 1  RECV s0>s1 m0  the other end was ready
+               7 ms  +6 ms      rank 1  F u2..u3 m0    its message was there
+              13 ms  +10 ms     rank 1  B u3..u2 m0    the compute lane was free
+              23 ms  +6 ms      rank 1  F u2..u3 m1    the compute lane was free
+              29 ms  +10 ms     rank 1  B u3..u2 m1    the compute lane was free
+              39 ms  +1 ms      rank 0  RECV s1>s0 m1  the other end was ready
+              40 ms  +10 ms     rank 0  B u1..u0 m1    its message was there
+              50 ms  +0.25 ms   rank 0  GRAD_NORM      the compute lane was free
+           50.25 ms  +1.024 ms  rank 0  STEP u0        the compute lane was free
+          51.274 ms  +1.024 ms  rank 0  STEP u1        the compute lane was free
+    "#]].assert_eq(below);
+}
+
+#[test]
+fn a_step_becomes_a_picture() {
+    let home = Home::new();
+    let picture = home.run(&["simulate", "run.json", "--device", "h100", "--format", "svg"]).success();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(picture.contains("run.json") && picture.contains("activations"), "{picture}");
+    refuses(
+        &home,
+        &["run.json", "--format", "svg", "--explain"],
+        2,
+        expect![[r#"
+        error: --explain is told in text and JSON: leave it out, or use --format text or json
+    "#]],
+    );
 }
 
 #[track_caller]

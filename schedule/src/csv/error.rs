@@ -1,9 +1,11 @@
 //! Why a text is not the CSV of a compute order.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::id::{PipelineRank, Stage};
+use crate::lower::Lack;
 use crate::order::StageAction;
 
 /// The place of a cell.
@@ -66,8 +68,19 @@ impl CsvError {
     }
 }
 
-/// What a CSV can break.
+/// An action of a circle of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CsvWait {
+    /// The action that cannot start, and where it stands.
+    pub action: (StageAction, CsvPlace),
+    /// What it lacks.
+    pub lack: Lack,
+    /// The action that it waits for, and where that stands: the next of the circle, or behind it in its row.
+    pub awaited: (StageAction, CsvPlace),
+}
+
+/// What a CSV can break.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CsvRule {
     /// The text has no row.
@@ -113,12 +126,14 @@ pub enum CsvRule {
         /// Where that stands.
         place: CsvPlace,
     },
-    /// No rank can go on, and this is the action with which the lowest of them would.
+    /// No rank can go on, and this is an action with which one of them would.
     Stuck {
-        /// What it waits for, on another rank.
+        /// What it waits for.
         awaited: StageAction,
         /// Where that stands.
         place: CsvPlace,
+        /// The circle that it is the first of: each waits for the next, and the last for the first.
+        circle: Vec<CsvWait>,
     },
 }
 
@@ -170,12 +185,29 @@ impl fmt::Display for CsvRule {
             Self::RunsBefore { needed, place } => {
                 write!(f, "it needs `{needed}`, which comes later, at {place}; move it behind")
             }
-            Self::Stuck { awaited, place } => write!(
-                f,
-                "no rank can go on: it waits for `{awaited}` at {place}, which is never reached, or whose message finds \
-                 both receive buffers taken; run first what others wait for, and use messages in the order of their \
-                 sending"
-            ),
+            Self::Stuck { circle, .. } => {
+                f.write_str(
+                    "no rank can go on: these wait in a circle; run first what others wait for, and use messages in order:",
+                )?;
+                fmt_circle(f, circle)
+            }
         }
     }
+}
+
+/// A line for each action of a circle.
+fn fmt_circle(f: &mut fmt::Formatter<'_>, circle: &[CsvWait]) -> fmt::Result {
+    for (of, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+        let CsvWait { action: (action, place), lack, awaited: (awaited, awaited_place) } = of;
+        let until = match lack {
+            Lack::Message => "for",
+            Lack::Buffer => "for a receive buffer, until",
+        };
+        write!(f, "\n  `{action}` ({place}) waits {until} `{awaited}` ({awaited_place})")?;
+        let (blocks, blocks_place) = next.action;
+        if *awaited != blocks {
+            write!(f, ", which comes after `{blocks}` ({blocks_place})")?;
+        }
+    }
+    Ok(())
 }

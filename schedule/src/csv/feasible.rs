@@ -6,11 +6,11 @@
 use alloc::vec::Vec;
 
 use super::cells::csv_place;
-use super::error::{CsvError, CsvPlace, CsvRule};
+use super::error::{CsvError, CsvPlace, CsvRule, CsvWait};
 use crate::check::{CheckedProgram, Rule};
-use crate::id::{Stage, Unit};
-use crate::instruction::{Edge, Instruction};
-use crate::lower::{LowerError, lower};
+use crate::id::Stage;
+use crate::instruction::Instruction;
+use crate::lower::{LowerError, StuckRank, lower};
 use crate::options::LowerOptions;
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::unit_facts::UnitFacts;
@@ -20,9 +20,7 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
     let stages = 0..order.placement.num_stages() as u32;
     let units: Vec<UnitFacts> = stages.map(|stage| UnitFacts::new(Stage(stage), 1)).collect();
     let program = match lower(order, &units, &LowerOptions::ZERO_0) {
-        Err(LowerError::Stuck { instruction, edge, .. }) => {
-            return Err(stuck(text, instruction, edge));
-        }
+        Err(LowerError::Stuck { circle, .. }) => return Err(stuck(text, &circle)),
         program => program.expect("the order is complete, and one unit in each stage a chain"),
     };
     match CheckedProgram::new(program).map_err(|violation| violation.rule) {
@@ -35,16 +33,19 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
     }
 }
 
-/// The error of the compute that waits for a message of `edge`.
-fn stuck(text: &str, instruction: Instruction, edge: Edge) -> CsvError {
-    let (action, at) = cell(text, instruction);
-    let (unit, micro_batch) = (Unit(edge.sender().0), action.micro_batch);
-    let awaited = match edge {
-        Edge::Up(_) => Instruction::Forward { unit, micro_batch },
-        Edge::Down(_) => Instruction::Backward { unit, micro_batch },
-    };
-    let (awaited, place) = cell(text, awaited);
-    CsvError::at(at, action, CsvRule::Stuck { awaited, place })
+/// The error of ranks that wait for each other, at the cell of the first.
+fn stuck(text: &str, circle: &[StuckRank]) -> CsvError {
+    let waits = circle.iter().map(|of| CsvWait {
+        action: cell(text, of.instruction),
+        lack: of.lack,
+        awaited: cell(text, of.awaited),
+    });
+    let circle: Vec<CsvWait> = waits.collect();
+    let first = circle
+        .first()
+        .expect("a complete order has all that its computes wait for, so they wait in a circle");
+    let ((action, at), (awaited, place)) = (first.action, first.awaited);
+    CsvError::at(at, action, CsvRule::Stuck { awaited, place, circle })
 }
 
 /// The action whose only instruction this is, and its cell. A rule speaks of a full backward where the order may have an

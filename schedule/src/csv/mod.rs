@@ -19,7 +19,7 @@ mod parse;
 mod write;
 
 pub use cells::csv_place;
-pub use error::{CsvError, CsvPlace, CsvRule, CsvSite};
+pub use error::{CsvError, CsvPlace, CsvRule, CsvSite, CsvWait};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! Why a compute order cannot be lowered.
 
+use alloc::vec::Vec;
 use core::fmt;
 
+use super::stuck::{Lack, StuckRank};
 use crate::chain::ChainError;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Edge, Instruction};
@@ -9,7 +11,7 @@ use crate::options::OptionsError;
 use crate::order::StageAction;
 
 /// Why a compute order cannot be lowered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LowerError {
     /// The units are not a chain over the order's stages.
@@ -52,6 +54,9 @@ pub enum LowerError {
         instruction: Instruction,
         /// The edge of the message.
         edge: Edge,
+        /// Ranks that wait for each other, each for the next and the last for the first. Empty where a compute waits for
+        /// one that the order does not have.
+        circle: Vec<StuckRank>,
     },
 }
 
@@ -90,14 +95,35 @@ impl fmt::Display for LowerError {
                 f,
                 "the order has {num_forwards} forwards: every stage runs every micro-batch once, which makes {expected}"
             ),
-            Self::Stuck { rank, instruction, edge } => write!(
-                f,
-                "no rank can go on: rank {} waits at `{instruction}` for {edge}, where a message is never sent or \
-                 finds both receive buffers taken; run producers before consumers and consume in the order of sending",
-                rank.0
-            ),
+            Self::Stuck { rank, instruction, edge, circle } => {
+                write!(
+                    f,
+                    "no rank can go on: rank {} waits at `{instruction}` for {edge}, where a message is never sent or \
+                     finds both receive buffers taken; run producers before consumers and consume in the order of sending",
+                    rank.0
+                )?;
+                fmt_circle(f, circle)
+            }
         }
     }
+}
+
+/// A line for each rank of a circle.
+fn fmt_circle(f: &mut fmt::Formatter<'_>, circle: &[StuckRank]) -> fmt::Result {
+    for (of, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+        let StuckRank { rank, instruction, lack, awaited } = of;
+        let until = match lack {
+            Lack::Message => "for",
+            Lack::Buffer => "for a receive buffer, until",
+        };
+        write!(f, "\n  rank {} waits at `{instruction}` {until} `{awaited}`", rank.0)?;
+        if *awaited == next.instruction {
+            write!(f, " on rank {}", next.rank.0)?;
+        } else {
+            write!(f, ", which rank {} runs after `{}`", next.rank.0, next.instruction)?;
+        }
+    }
+    Ok(())
 }
 
 impl core::error::Error for LowerError {}

@@ -8,6 +8,7 @@ mod error;
 mod receives;
 mod reduction;
 mod residency;
+mod stuck;
 mod tail;
 mod transfers;
 mod units;
@@ -21,6 +22,7 @@ use crate::program::{Program, Purpose};
 use crate::unit_facts::UnitFacts;
 
 pub use error::LowerError;
+pub use stuck::{Lack, StuckRank};
 pub(crate) use tail::tail;
 
 /// Turns a compute order into a program for these units.

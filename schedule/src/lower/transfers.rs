@@ -13,6 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::stuck::{self, Lack, StuckRank};
 use super::{LowerError, receives};
 use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank};
@@ -37,8 +38,8 @@ pub(super) fn insert(
         let (mut lacks_message, mut is_full) = (None, None);
         for (rank, row) in rows.iter().enumerate() {
             let Some(&instruction) = row.get(next[rank]) else { continue };
-            let stuck = |edge| LowerError::Stuck { rank: PipelineRank(rank as u32), instruction, edge };
-            if let Some(edge) = play.missing_message(instruction) {
+            let stuck = |edge| (PipelineRank(rank as u32), instruction, edge);
+            if let Some((edge, _)) = play.missing_message(instruction) {
                 lacks_message.get_or_insert(stuck(edge));
             } else if let Some(edge) = play.full_edge(instruction) {
                 is_full.get_or_insert(stuck(edge));
@@ -50,7 +51,11 @@ pub(super) fn insert(
         }
         match lacks_message.or(is_full) {
             _ if progressed => {}
-            Some(error) => return Err(error),
+            Some((rank, instruction, edge)) => {
+                let left: Vec<_> = rows.iter().zip(&next).map(|(row, &next)| &row[next..]).collect();
+                let circle = stuck::circle(&play.stuck(&left), &left);
+                return Err(LowerError::Stuck { rank, instruction, edge, circle });
+            }
             None => return Ok(play.with_receives()),
         }
     }
@@ -88,10 +93,10 @@ impl<'a> Play<'a> {
         Self { chain, purpose, edges, played: vec![Vec::new(); num_rows] }
     }
 
-    /// The edge whose message this compute awaits and has not got.
-    fn missing_message(&self, compute: Instruction) -> Option<Edge> {
+    /// The message that this compute awaits and has not got.
+    fn missing_message(&self, compute: Instruction) -> Option<(Edge, MicroBatch)> {
         let (edge, micro_batch) = awaited_message(self.chain, compute)?;
-        (!self.edges[edge.index()].received[micro_batch.index()]).then_some(edge)
+        (!self.edges[edge.index()].received[micro_batch.index()]).then_some((edge, micro_batch))
     }
 
     /// The edge over which the message in the slot that an evaluating forward fills has not been sent.
@@ -103,6 +108,37 @@ impl<'a> Play<'a> {
             && unit == self.chain.first_unit(stage)
             && self.chain.crosses_ranks(edge);
         (fills && self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS).then_some(edge)
+    }
+
+    /// `[rank]`: what each rank cannot start, and the rank that it waits for, when none can go on with what it has left.
+    fn stuck(&self, left: &[&[Instruction]]) -> Vec<Option<(StuckRank, PipelineRank)>> {
+        let of_rank = |(rank, left_here): (usize, &&[Instruction])| {
+            let &instruction = left_here.first()?;
+            let (edge, made) = match self.missing_message(instruction) {
+                Some((edge, micro_batch)) if !self.edges[edge.index()].waiting.contains(&micro_batch) => {
+                    (edge, Some(micro_batch))
+                }
+                Some((edge, _)) => (edge, None),
+                None => (self.full_edge(instruction)?, None),
+            };
+            let (unit, stage, micro_batch, lack) = match made {
+                Some(micro_batch) => (self.chain.producer(edge), edge.sender(), micro_batch, Lack::Message),
+                None => {
+                    let arrivals = &self.edges[edge.index()].arrivals;
+                    let holds = arrivals[arrivals.len().checked_sub(RECEIVE_BUFFERS)?];
+                    (self.chain.consumer(edge), edge.receiver(), holds, Lack::Buffer)
+                }
+            };
+            let holder = self.chain.placement().rank(stage);
+            let input_gradient = Instruction::BackwardInput { unit, micro_batch };
+            let awaited = match edge {
+                Edge::Up(_) => Instruction::Forward { unit, micro_batch },
+                Edge::Down(_) if left[holder.index()].contains(&input_gradient) => input_gradient,
+                Edge::Down(_) => Instruction::Backward { unit, micro_batch },
+            };
+            Some((StuckRank { rank: PipelineRank(rank as u32), instruction, lack, awaited }, holder))
+        };
+        left.iter().enumerate().map(of_rank).collect()
     }
 
     fn play(&mut self, rank: usize, compute: Instruction) {

@@ -40,8 +40,10 @@ pub struct Track<'a> {
 /// # Panics
 /// If a timeline is not of its program.
 pub fn chrome(tracks: &[Track<'_>]) -> String {
-    let mut trace = Trace { events: Vec::new(), next_id: 0 };
-    let mut next_pid = 0;
+    let num_processes: usize = tracks.iter().map(|track| track.program.num_ranks()).sum();
+    // A thread that has its process's number would be its main thread, and 0 the idle one.
+    let mut trace = Trace { events: Vec::new(), next_id: 0, next_tid: num_processes + 1 };
+    let mut next_pid = 1;
     for (index, track) in tracks.iter().enumerate() {
         let ids = trace.number(track);
         for rank in (0..track.program.num_ranks() as u32).map(PipelineRank) {
@@ -116,6 +118,8 @@ fn last_moment(span: Span) -> u64 {
 struct Trace {
     events: Vec<String>,
     next_id: usize,
+    /// Numbers of threads are of the whole trace, for viewers that do not ask for the process too.
+    next_tid: usize,
 }
 
 impl Trace {
@@ -130,19 +134,21 @@ impl Trace {
 
     fn push_rank(&mut self, rank: &RankTrack<'_>, sort_index: usize) {
         let pid = rank.pid;
+        let first_tid = self.next_tid;
         let mut metadata = |tid: usize, name: &str, args: String| {
             self.events
                 .push(format!(r#"{{"ph":"M","pid":{pid},"tid":{tid},"name":"{name}","args":{{{args}}}}}"#));
         };
-        metadata(0, "process_name", format!(r#""name":{}"#, quoted(&rank.name())));
-        metadata(0, "process_sort_index", format!(r#""sort_index":{sort_index}"#));
+        metadata(first_tid, "process_name", format!(r#""name":{}"#, quoted(&rank.name())));
+        metadata(first_tid, "process_sort_index", format!(r#""sort_index":{sort_index}"#));
         let rows = lane_rows(rank.track.program, rank.track.timeline, rank.rank);
-        for (tid, row) in rows.iter().enumerate() {
+        for (tid, row) in (first_tid..).zip(&rows) {
             metadata(tid, "thread_name", format!(r#""name":{}"#, quoted(&lane_name(row.lane, row.number))));
             metadata(tid, "thread_sort_index", format!(r#""sort_index":{tid}"#));
         }
+        self.next_tid += rows.len();
         let first_reads = rank.first_reads();
-        for (tid, row) in rows.iter().enumerate() {
+        for (tid, row) in (first_tid..).zip(&rows) {
             self.push_lane(rank, tid, row, &first_reads);
         }
     }

@@ -42,7 +42,7 @@ pub fn explain(program: &CheckedProgram, path: &CriticalPath, scale: TimeScale) 
             text.push_str(&format!("{times} times until {until}, {how}:\n"));
         }
         for part in &parts[next..next + length] {
-            text.push_str(&widths.line(part, scale, if times > 1 { "  | " } else { "  " }));
+            text.push_str(&widths.line(part, scale, if times > 1 { "  | " } else { "    " }));
         }
         next += length * times;
     }

@@ -62,7 +62,7 @@ pub(super) fn bytes(num_bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.into_iter().find(|&(bits, _)| num_bytes >> bits > 0) {
         Some((bits, unit)) => {
-            let tenths = u128::from(num_bytes) * 10 >> bits;
+            let tenths = (u128::from(num_bytes) * 10) >> bits;
             format!("{}.{} {unit}", tenths / 10, tenths % 10)
         }
         None => format!("{num_bytes} B"),

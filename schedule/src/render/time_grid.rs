@@ -15,6 +15,9 @@ use crate::simulate::{Span, Timeline};
 /// Columns that a tick of the axis takes at least.
 const TICK_COLUMNS: usize = 10;
 
+/// Columns at most, whatever width is asked for: a grid that nobody could look at.
+const COLUMNS_MAX: usize = 100_000;
+
 /// A timeline as a grid of `width` characters at most (and at least a few): `F0--` is a forward of micro-batch 0 that takes
 /// four columns, `B`, `I` and `W` are backwards and their halves, `R` is a recompute, `S` the optimizer's step, a dot idle
 /// time. Where ranks hold several stages, a stage stands before the letter if it fits. What is thinner than half a column
@@ -24,7 +27,10 @@ const TICK_COLUMNS: usize = 10;
 /// If the timeline is not of this program.
 pub fn time_grid(program: &CheckedProgram, timeline: &Timeline, width: usize, scale: TimeScale) -> String {
     let title_width = format!("rank {}  ", program.num_ranks().saturating_sub(1)).len();
-    let columns = Columns { num: width.saturating_sub(title_width).max(1), makespan: timeline.makespan() };
+    let columns = Columns {
+        num: width.saturating_sub(title_width).clamp(1, COLUMNS_MAX),
+        makespan: timeline.makespan(),
+    };
     let mut text = String::new();
     for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
         let mut line = vec![b'.'; columns.num];

@@ -224,6 +224,15 @@ impl Costs {
         of_units.chain(self.edges.iter().copied()).any(|passage| passage.issue > 0 || passage.landing > 0)
     }
 
+    /// Whether it matters that the messages of a lane are taken in one after the other: not where that takes no time and
+    /// they arrive in that order.
+    pub(super) fn land_in_turn(&self) -> bool {
+        let same = |latency: fn(&UnitCosts) -> u64| {
+            self.units.windows(2).all(|pair| latency(&pair[0]) == latency(&pair[1]))
+        };
+        self.hold_ranks() || !same(|unit| unit.gather.latency) || !same(|unit| unit.reduce.latency)
+    }
+
     /// Whether these are costs of a program, and no time of it can overflow: no end is later than all instructions one
     /// after the other.
     pub(super) fn check(&self, program: &CheckedProgram) -> Result<(), CostsError> {

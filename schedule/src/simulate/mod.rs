@@ -1,7 +1,7 @@
 //! The simulator: when each instruction of a checked program starts and ends, given what each costs.
 //!
 //! ```text
-//! CheckedProgram + Costs -> simulate -> Timeline -> makespan, spans, bubble by cause
+//! CheckedProgram + Costs -> simulate -> Timeline -> makespan, spans, bubble by cause, memory over time, critical path
 //! ```
 //!
 //! It follows the dependency graph that the executor follows ([`crate::Dependencies`]), and adds only time:
@@ -12,6 +12,9 @@
 //! - a link is occupied for a message's bytes; a latency delays the message and occupies nothing.
 //!
 //! Nothing is random and nothing is rounded: times are whole numbers, so that closed forms hold exactly.
+//!
+//! One data rank stands for all here. [`world`] plays each of them: ranks that are not alike, and messages that slow each
+//! other down.
 //!
 //! # Example
 //!
@@ -35,6 +38,7 @@ mod costs;
 mod critical_path;
 mod memory;
 mod play;
+mod steady;
 mod study;
 mod timeline;
 pub mod world;
@@ -44,7 +48,8 @@ pub use bubble::Bubble;
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
 pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
-pub use study::{RankTimes, Study, study};
+pub use steady::{LongStep, Played, Steady, simulate_long};
+pub use study::{RankTimes, Study, study, study_long};
 pub use timeline::{Span, Timeline};
 
 use crate::check::CheckedProgram;

@@ -3,12 +3,14 @@
 //! The time of an instruction follows from the ends of what it waits for alone, so the order in which ranks take their
 //! turns does not matter and no queue of events is needed. A checked program never gets stuck.
 
+mod edges;
 mod lanes;
 mod meetings;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use self::edges::Edges;
 use self::lanes::{Lanes, Slot};
 use self::meetings::Meetings;
 use super::costs::{Costs, Links, Passage};
@@ -23,13 +25,7 @@ const UNKNOWN: u64 = u64::MAX;
 const NOT_YET: Span = Span { start: UNKNOWN, end: UNKNOWN };
 
 pub(super) fn play(program: &CheckedProgram, costs: &Costs) -> Timeline {
-    let mut play = Play::new(program, costs);
-    let mut to_run: Vec<usize> = (0..program.num_ranks()).rev().collect();
-    while let Some(rank) = to_run.pop() {
-        play.run(rank, &mut to_run);
-    }
-    let ends = play.cursors.iter().map(|cursor| cursor.free).collect();
-    Timeline::new(play.spans, ends, play.held)
+    Play::new(program, costs).played()
 }
 
 /// Where a rank is in its row.
@@ -45,19 +41,33 @@ struct Cursor {
     /// When its links for gathers and reductions are free.
     gather_free: u64,
     reduce_free: u64,
+    /// When its last gather or reduction ends.
+    collective_end: u64,
+}
+
+impl Cursor {
+    /// Waits for a message of the rank that ends then; `false` if that is not known yet.
+    fn arrive(&mut self, index: usize, end: u64) -> bool {
+        if end == UNKNOWN {
+            self.waits_for = Some(index);
+            return false;
+        }
+        self.free = self.free.max(end);
+        true
+    }
 }
 
 struct Play<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cursors: Vec<Cursor>,
-    lanes: Lanes,
-    /// `[rank][index]`; a transfer whose other end has not come has only a start: when it was issued.
+    /// Which messages have been taken in, where that matters.
+    lanes: Option<Lanes>,
+    /// `[rank][index]`
     spans: Vec<Vec<Span>>,
     /// `[rank][index]`: what messages took of the rank's own time at an instruction; empty if they take none.
     held: Vec<Vec<u64>>,
-    /// `[edge]`
-    edge_free: Vec<u64>,
+    edges: Edges,
     meetings: Meetings,
 }
 
@@ -69,12 +79,21 @@ impl<'a> Play<'a> {
             program,
             costs,
             cursors: vec![Cursor::default(); rows.len()],
-            lanes: Lanes::new(program),
+            lanes: costs.land_in_turn().then(|| Lanes::new(program)),
             spans: rows.iter().map(|row| vec![NOT_YET; row.len()]).collect(),
             held: if costs.hold_ranks() { rows.iter().map(held).collect() } else { Vec::new() },
-            edge_free: vec![0; costs.edges.len()],
+            edges: Edges::new(program),
             meetings: Meetings::new(program),
         }
+    }
+
+    fn played(mut self) -> Timeline {
+        let mut to_run: Vec<usize> = (0..self.program.num_ranks()).rev().collect();
+        while let Some(rank) = to_run.pop() {
+            self.run(rank, &mut to_run);
+        }
+        let ends = self.ends();
+        Timeline::new(self.spans, ends, self.held)
     }
 
     /// Runs a rank until it waits for another; whoever waited for it goes to `to_run`.
@@ -119,41 +138,58 @@ impl<'a> Play<'a> {
     /// What nothing waited for is waited for in the end, lane after lane.
     fn finish(&mut self, rank: usize) {
         let last = self.spans[rank].len() - 1;
-        for number in 0..self.lanes.num_used(rank) {
-            if self.cursors[rank].meets || !self.land(rank, self.lanes.used(rank, number), usize::MAX, last) {
+        for number in 0.. {
+            let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.used(rank, number)) else { return };
+            if self.cursors[rank].meets || !self.land(rank, lane, usize::MAX, last) {
                 return;
             }
         }
     }
 
+    /// When each rank has ended its row and taken in what was still under way.
+    fn ends(&self) -> Vec<u64> {
+        let of_rows = self.cursors.iter().map(|cursor| cursor.free.max(cursor.collective_end));
+        let mut ends: Vec<u64> = of_rows.collect();
+        for (rank, end) in self.edges.ends() {
+            ends[rank] = ends[rank].max(end);
+        }
+        ends
+    }
+
     /// Whether all is known that the instruction waits for; the rank is then free when it may start. If not, it waits for
     /// another rank.
     fn is_ready(&mut self, rank: usize, index: usize) -> bool {
-        let here = PipelineRank(rank as u32);
+        if self.cursors[rank].meets {
+            return false;
+        }
         let program = self.program;
-        !self.cursors[rank].meets
-            && program.waits(here, index).iter().all(|&wait| {
-                let waited = program.row(here)[wait];
-                // A compute was done before the row went on.
-                waited.lane() == Lane::Compute || self.land(rank, self.lanes.slot(rank, waited), wait, index)
-            })
+        let waits = program.waits(PipelineRank(rank as u32), index);
+        if self.lanes.is_none() {
+            // Computes too: they were done before the row went on.
+            let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
+            return waits.iter().all(|&wait| cursor.arrive(wait, spans[wait].end));
+        }
+        let row = program.row(PipelineRank(rank as u32));
+        let mut messages = waits.iter().filter(|&&wait| row[wait].lane() != Lane::Compute);
+        messages.all(|&wait| self.land(rank, Slot::of(program, rank, row[wait]), wait, index))
     }
 
     /// Waits for the message that was issued at `until`, and those of its lane before it, and takes them in; `false` if
     /// the end of one is not known yet.
     fn land(&mut self, rank: usize, lane: Slot, until: usize, at: usize) -> bool {
+        let Some(lanes) = &mut self.lanes else { return true };
         let row = self.program.row(PipelineRank(rank as u32));
-        while let Some(index) = self.lanes.first(lane).filter(|&first| first <= until) {
-            let cursor = &mut self.cursors[rank];
-            let end = self.spans[rank][index].end;
-            if end == UNKNOWN {
-                cursor.waits_for = Some(index);
+        let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
+        while let Some(index) = lanes.first(lane).filter(|&first| first <= until) {
+            if !cursor.arrive(index, spans[index].end) {
                 return false;
             }
             let landing = self.costs.passage(row[index]).landing;
-            cursor.free = cursor.free.max(end) + landing;
-            self.hold(rank, at, landing);
-            self.lanes.land(lane);
+            cursor.free += landing;
+            if let Some(held) = self.held.get_mut(rank) {
+                held[at] += landing;
+            }
+            lanes.land(lane);
         }
         true
     }
@@ -181,30 +217,19 @@ impl<'a> Play<'a> {
         let free = if has_own_link { &mut cursor.reduce_free } else { &mut cursor.gather_free };
         let start = issued.max(*free);
         *free = start + passage.occupied;
-        self.spans[rank][index] = Span { start, end: *free + passage.latency };
+        let end = *free + passage.latency;
+        cursor.collective_end = cursor.collective_end.max(end);
+        self.spans[rank][index] = Span { start, end };
     }
 
     /// A transfer starts when both of its ends have come.
     fn join_transfer(&mut self, rank: usize, index: usize, edge: Edge, to_run: &mut Vec<usize>) {
-        let here = PipelineRank(rank as u32);
         let passage = self.costs.edges[edge.index()];
         let issued = self.issue(rank, index, passage);
-        let (peer, peer_index) = self.program.peer(here, index).expect("a checked transfer has two ends");
-        let peer_issued = self.spans[peer.index()][peer_index].start;
-        self.spans[rank][index].start = issued;
-        if peer_issued == UNKNOWN {
-            return;
-        }
-        let free = &mut self.edge_free[edge.index()];
-        let start = issued.max(peer_issued).max(*free);
-        *free = start + passage.occupied;
-        let sent = Span { start, end: *free };
-        let received = Span { start, end: *free + passage.latency };
-        let is_send = matches!(self.program.row(here)[index], Instruction::Send { .. });
-        let (own, other) = if is_send { (sent, received) } else { (received, sent) };
-        self.spans[rank][index] = own;
-        self.spans[peer.index()][peer_index] = other;
-        self.wake(peer.index(), peer_index, to_run);
+        let Some(met) = self.edges.join(edge, rank, index, issued, passage) else { return };
+        self.spans[rank][index] = met.own;
+        self.spans[met.rank][met.place] = met.span;
+        self.wake(met.rank, met.place, to_run);
     }
 
     /// A norm or tied addition holds the rows of all its members until the last has come; they end together.
@@ -235,5 +260,54 @@ impl<'a> Play<'a> {
             self.cursors[rank].waits_for = None;
             to_run.push(rank);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::costs::UnitCosts;
+    use crate::testing::all_programs;
+
+    /// Where messages arrive in turn and cost their ranks nothing, it does not matter in which order they are taken in.
+    #[test]
+    fn taking_messages_in_by_lanes_changes_nothing_where_it_is_left_out() {
+        let mut num_programs = 0;
+        for program in all_programs(3, 4, 2) {
+            let program = CheckedProgram::new(program).unwrap();
+            let unit = UnitCosts {
+                gather: Passage::of_link(4, 9),
+                reduce: Passage::of_link(7, 2),
+                gather_after_step: Passage::of_link(1, 0),
+                ..UnitCosts::of_compute(5, 3, 4)
+            };
+            let costs = Costs::uniform(&program, unit, Passage::of_link(2, 3));
+            assert!(!costs.land_in_turn());
+            let plain = play(&program, &costs);
+            let mut in_turn = Play::new(&program, &costs);
+            in_turn.lanes = Some(Lanes::new(&program));
+            assert_eq!(in_turn.played(), plain);
+            num_programs += 1;
+        }
+        assert!(num_programs > 1000, "{num_programs}");
+    }
+
+    /// A slow reduction ahead of a quick one: who waits for the second, as the norm does, waits for the first.
+    #[test]
+    fn what_arrives_out_of_turn_is_taken_in_in_turn() {
+        let mut num_unlike = 0;
+        for program in all_programs(1, 2, 2) {
+            let program = CheckedProgram::new(program).unwrap();
+            let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+            for (unit, latency) in costs.units.iter_mut().zip([0, 50]) {
+                unit.reduce = Passage::of_link(1, latency);
+            }
+            assert_eq!(costs.land_in_turn(), costs.units.len() > 1);
+            let in_turn = play(&program, &costs);
+            let mut plain = Play::new(&program, &costs);
+            plain.lanes = None;
+            num_unlike += u32::from(plain.played() != in_turn);
+        }
+        assert!(num_unlike > 0);
     }
 }

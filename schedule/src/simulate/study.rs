@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::costs::{Costs, CostsError, Passage, UnitCosts};
 use super::simulate;
+use super::steady::simulate_long;
 use crate::check::CheckedProgram;
 use crate::id::{PipelineRank, Stage};
 use crate::lower::lower;
@@ -65,31 +66,93 @@ fn rate(ideal: u64, of: u64) -> f64 {
 /// # Panics
 /// If the order is none that a generator or [`ComputeOrder::from_csv`] makes.
 pub fn study(order: &ComputeOrder, times: RankTimes) -> Result<Study, CostsError> {
-    let num_ranks = order.placement.num_ranks() as u64;
-    let num_stages = order.placement.num_stages() as u64;
-    let parts = num_stages.div_ceil(num_ranks);
-    let units: Vec<UnitFacts> = (0..num_stages as u32).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
-    let program =
-        lower(order, &units, &LowerOptions::ZERO_0).expect("a complete order with a unit in each stage");
-    let program = CheckedProgram::new(program).expect("a complete order that can run");
-    let too_long = |of: u128| CostsError::TooLong { total: of };
-    let backward = u128::from(times.backward_input) + u128::from(times.backward_weight);
-    let latency = u128::from(times.latency) * u128::from(parts);
-    let ideal = u128::from(order.num_micro_batches)
-        .saturating_mul(u128::from(parts))
-        .saturating_mul(u128::from(times.forward) + backward);
-    let fits = |of: u128| u64::try_from(of).map_err(|_| too_long(of));
-    fits(backward)?;
-    let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
-    let hop = Passage::of_link(0, fits(latency)?);
-    let timeline = simulate(&program, &Costs::uniform(&program, unit, hop))?;
+    let parts = Parts::of(order, times, order.num_micro_batches)?;
+    let program = program(order);
+    let timeline = simulate(&program, &parts.costs(&program))?;
     Ok(Study {
-        parts,
+        parts: parts.num_parts,
         makespan: timeline.makespan(),
         longest_rank_span: timeline.longest_rank_span(&program),
-        ideal: fits(ideal)?,
-        peak_in_flight: (0..num_ranks as u32)
-            .map(|rank| order.in_flight_until_input(PipelineRank(rank)) as u64)
-            .collect(),
+        ideal: parts.ideal,
+        peak_in_flight: peak_in_flight(order),
     })
+}
+
+/// The same for a schedule by its generator, of steps of any length: where a steady state is found, at about the cost of
+/// a step of a few times as many micro-batches as ranks ([`simulate_long`]).
+///
+/// `generate` gives the order of so many micro-batches, on as many ranks and stages whatever their number.
+///
+/// # Errors
+/// What `generate` returns, and as [`study`].
+///
+/// # Panics
+/// As [`study`].
+pub fn study_long<E: From<CostsError>>(
+    generate: impl Fn(u32) -> Result<ComputeOrder, E>,
+    num_micro_batches: u32,
+    times: RankTimes,
+) -> Result<Study, E> {
+    let shortest = generate(1)?;
+    let parts = Parts::of(&shortest, times, num_micro_batches)?;
+    let costs = parts.costs(&program(&shortest));
+    let step = simulate_long(|of| generate(of).map(|order| program(&order)), &costs, num_micro_batches)?;
+    let of_short = peak_in_flight(&generate(step.played.program.num_micro_batches())?);
+    let peak_in_flight = match &step.steady {
+        None => of_short,
+        Some(steady) => {
+            let of_next = peak_in_flight(&generate(step.played.program.num_micro_batches() + steady.period)?);
+            let num_periods = u64::from(steady.num_periods);
+            of_short.iter().zip(&of_next).map(|(short, next)| short + num_periods * (next - short)).collect()
+        }
+    };
+    Ok(Study {
+        parts: parts.num_parts,
+        makespan: step.makespan(),
+        longest_rank_span: step.longest_rank_span(),
+        ideal: parts.ideal,
+        peak_in_flight,
+    })
+}
+
+/// A rank's times in parts of their unit, so that a stage's share is whole.
+struct Parts {
+    num_parts: u64,
+    unit: UnitCosts,
+    hop: Passage,
+    ideal: u64,
+}
+
+impl Parts {
+    fn of(order: &ComputeOrder, times: RankTimes, num_micro_batches: u32) -> Result<Self, CostsError> {
+        let num_parts = (order.placement.num_stages() as u64).div_ceil(order.placement.num_ranks() as u64);
+        let backward = u128::from(times.backward_input) + u128::from(times.backward_weight);
+        let latency = u128::from(times.latency) * u128::from(num_parts);
+        let ideal = u128::from(num_micro_batches)
+            .saturating_mul(u128::from(num_parts))
+            .saturating_mul(u128::from(times.forward) + backward);
+        let fits = |of: u128| u64::try_from(of).map_err(|_| CostsError::TooLong { total: of });
+        fits(backward)?;
+        let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
+        let hop = Passage::of_link(0, fits(latency)?);
+        Ok(Self { num_parts, unit, hop, ideal: fits(ideal)? })
+    }
+
+    fn costs(&self, program: &CheckedProgram) -> Costs {
+        Costs::uniform(program, self.unit, self.hop)
+    }
+}
+
+/// One unit in each stage, nothing sharded.
+fn program(order: &ComputeOrder) -> CheckedProgram {
+    let num_stages = order.placement.num_stages() as u32;
+    let units: Vec<UnitFacts> = (0..num_stages).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
+    let program =
+        lower(order, &units, &LowerOptions::ZERO_0).expect("a complete order with a unit in each stage");
+    CheckedProgram::new(program).expect("a complete order that can run")
+}
+
+fn peak_in_flight(order: &ComputeOrder) -> Vec<u64> {
+    let ranks = (0..order.placement.num_ranks() as u32).map(PipelineRank);
+    ranks.map(|rank| order.in_flight_until_input(rank) as u64).collect()
 }

@@ -36,6 +36,9 @@ pub(in crate::cli) enum SimulateError {
         /// The argument.
         flag: &'static str,
     },
+    /// A picture has no place for words.
+    #[error("--explain is told in text and JSON: leave it out, or use --format text or json")]
+    Unexplained,
     /// A device that nobody knows.
     #[error("--device {name}: known are {}; measure any other with `pipezero profile` and use --costs", Device::NAMES.join(", "))]
     Device {

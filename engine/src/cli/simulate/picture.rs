@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pipezero_schedule::render::{Track, chrome};
+use pipezero_schedule::render::{Gantt, TimeScale, Track, chrome, svg};
+use pipezero_schedule::simulate::{MemoryCurve, MemoryError, memory};
 
 use crate::cli::failure::Failure;
 use crate::cli::output::{note, print};
-use crate::costs::Step;
+use crate::costs::{Step, memory_costs};
 use crate::plan::Plan;
 
 /// How a step is printed.
@@ -20,6 +21,8 @@ pub(super) enum Format {
     Text,
     /// All figures, for programs.
     Json,
+    /// A picture of who does what when, with the memory in use.
+    Svg,
     /// A trace for ui.perfetto.dev or chrome://tracing.
     Chrome,
 }
@@ -37,6 +40,22 @@ pub(super) fn trace(plan: &Plan, step: &Step) -> String {
     let track =
         Track { name: "predicted", data_rank: None, program: plan.training(), timeline: &step.timeline };
     chrome(&[track])
+}
+
+/// The step as a picture.
+pub(super) fn picture(plan: &Plan, step: &Step, title: &str) -> Result<String, MemoryError> {
+    Ok(svg(&Gantt {
+        title,
+        program: plan.training(),
+        timeline: &step.timeline,
+        memory: &curves(plan, step)?,
+        scale: TimeScale::nanoseconds(step.makespan_ns),
+    }))
+}
+
+/// What each pipeline rank holds over the step.
+pub(super) fn curves(plan: &Plan, step: &Step) -> Result<Vec<MemoryCurve>, MemoryError> {
+    memory(plan.training(), &step.timeline, &memory_costs(plan))
 }
 
 /// Writes to a new file, or to stdout where none is named.

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
-use pipezero_schedule::simulate::{RankTimes, Study, study};
+use pipezero_schedule::simulate::{RankTimes, Study, study_long};
 use pipezero_schedule::{ComputeOrder, render};
 use serde_json::json;
 
@@ -12,8 +12,11 @@ use crate::cli::decimal::Decimal;
 use crate::cli::table::Table;
 use crate::cli::units::percent;
 
-/// Forwards of a step at most: some gigabytes of program.
+/// Forwards of a step that is played at most: some gigabytes of program. Longer steps are told by shorter ones.
 pub(super) const MAX_FORWARDS: u128 = 1 << 23;
+
+/// Forwards of a step that is drawn at most; of a longer one hardly anything would fit.
+const MAX_DRAWN: u128 = 1 << 16;
 
 /// The arguments of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -47,45 +50,60 @@ pub(super) enum Schedule {
 
 /// Plays the schedule and says what came out.
 pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, SimulateError> {
-    let order = order(request)?;
     let times = [request.forward, request.backward_input, request.backward_weight, request.latency];
     let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
     let [forward, backward_input, backward_weight, latency] = times.map(|time| time.in_parts(num_behind));
-    let study = study(&order, RankTimes { forward, backward_input, backward_weight, latency })?;
+    let times = RankTimes { forward, backward_input, backward_weight, latency };
+    let study = study_long(|micro_batches| request.order(micro_batches), request.micro_batches, times)?;
     // Parts of a part of the unit; divided once, at the end.
     let per_unit = study.parts as f64 * 10f64.powi(num_behind as i32);
     match format {
         Format::Json => Ok(format!("{:#}\n", as_json(&study, per_unit))),
-        Format::Text => Ok(as_text(&study, per_unit, &order, request.width)),
+        Format::Text => Ok(as_text(&study, per_unit, &request.drawn()?)),
+        Format::Svg => Err(SimulateError::OnlyOfRun { flag: "--format svg" }),
         Format::Chrome => Err(SimulateError::OnlyOfRun { flag: "--format chrome" }),
     }
 }
 
-fn order(request: &ScheduleRequest) -> Result<ComputeOrder, SimulateError> {
-    let (p, m) = (request.ranks, request.micro_batches);
-    let fixed = |expected| match request.virtual_stages {
-        Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
-        _ => Ok(()),
-    };
-    let several = || request.virtual_stages.ok_or(SimulateError::NoVirtualStages);
-    if let Some(size) = request.group_size.filter(|_| request.schedule != Schedule::Interleaved) {
-        return Err(SimulateError::GroupSize(size));
+impl ScheduleRequest {
+    /// Over all stages.
+    fn num_forwards(&self, micro_batches: u32) -> u128 {
+        u128::from(self.ranks) * u128::from(self.virtual_stages.unwrap_or(2)) * u128::from(micro_batches)
     }
-    let num_stages = u128::from(p) * u128::from(request.virtual_stages.unwrap_or(2));
-    let num_forwards = num_stages * u128::from(m);
-    if num_forwards > MAX_FORWARDS {
-        return Err(SimulateError::TooLarge { num_forwards });
+
+    /// The grid, where it is not too long.
+    fn drawn(&self) -> Result<String, SimulateError> {
+        if self.num_forwards(self.micro_batches) > MAX_DRAWN {
+            return Ok("left out, it is too long\n".to_owned());
+        }
+        Ok(render::order(&self.order(self.micro_batches)?, self.width))
     }
-    Ok(match request.schedule {
-        Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
-        Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,
-        Schedule::EagerOneFOneB => fixed(1).and(Ok(eager_1f1b(p, m)?))?,
-        Schedule::Interleaved => interleaved(p, several()?, m, request.group_size.unwrap_or(p))?,
-        Schedule::Bfs => bfs(p, several()?, m)?,
-        Schedule::ZbH1 => fixed(1).and(Ok(zb_h1(p, m)?))?,
-        Schedule::ZbH2 => fixed(1).and(Ok(zb_h2(p, m)?))?,
-        Schedule::ZbV => fixed(2).and(Ok(zb_v(p, m)?))?,
-    })
+
+    /// The order of a step of so many micro-batches, those asked for or fewer.
+    fn order(&self, micro_batches: u32) -> Result<ComputeOrder, SimulateError> {
+        let (p, m) = (self.ranks, micro_batches);
+        let fixed = |expected| match self.virtual_stages {
+            Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
+            _ => Ok(()),
+        };
+        let several = || self.virtual_stages.ok_or(SimulateError::NoVirtualStages);
+        if let Some(size) = self.group_size.filter(|_| self.schedule != Schedule::Interleaved) {
+            return Err(SimulateError::GroupSize(size));
+        }
+        if self.num_forwards(m) > MAX_FORWARDS {
+            return Err(SimulateError::TooLarge { num_forwards: self.num_forwards(self.micro_batches) });
+        }
+        Ok(match self.schedule {
+            Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
+            Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,
+            Schedule::EagerOneFOneB => fixed(1).and(Ok(eager_1f1b(p, m)?))?,
+            Schedule::Interleaved => interleaved(p, several()?, m, self.group_size.unwrap_or(p))?,
+            Schedule::Bfs => bfs(p, several()?, m)?,
+            Schedule::ZbH1 => fixed(1).and(Ok(zb_h1(p, m)?))?,
+            Schedule::ZbH2 => fixed(1).and(Ok(zb_h2(p, m)?))?,
+            Schedule::ZbV => fixed(2).and(Ok(zb_v(p, m)?))?,
+        })
+    }
 }
 
 fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
@@ -100,7 +118,7 @@ fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
     })
 }
 
-fn as_text(study: &Study, per_unit: f64, order: &ComputeOrder, width: usize) -> String {
+fn as_text(study: &Study, per_unit: f64, drawn: &str) -> String {
     let mut times = Table::new(["", "time", "bubble"]);
     let time = |of: u64| format!("{}", of as f64 / per_unit);
     times.row(["a rank's computes".to_owned(), time(study.ideal)]);
@@ -113,7 +131,6 @@ fn as_text(study: &Study, per_unit: f64, order: &ComputeOrder, width: usize) -> 
     let in_flight = study.peak_in_flight.iter().map(|&of| format!("{}", of as f64 / study.parts as f64));
     let in_flight = in_flight.collect::<Vec<_>>().join(", ");
     format!(
-        "{times}\nmicro-batches in flight at most, by rank: {in_flight}\n\norder of work (F, I and W one column, B two):\n{}",
-        render::order(order, width)
+        "{times}\nmicro-batches in flight at most, by rank: {in_flight}\n\norder of work (F, I and W one column, B two):\n{drawn}"
     )
 }

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use pipezero_schedule::PipelineRank;
+use pipezero_schedule::render::{TimeScale, explain, time_grid};
+use pipezero_schedule::simulate::{CriticalPath, MemoryCurve, MemoryError, PathStep, Why, critical_path};
 use serde_json::{Value, json};
 
 use super::SimulateError;
-use super::picture::{Format, trace};
+use super::picture::{Format, curves, picture, trace};
 use crate::cli::describe::print_remarks;
 use crate::cli::failure::Failure;
 use crate::cli::output::note;
@@ -24,6 +26,19 @@ pub(super) struct StepRequest<'a> {
     /// A device's name; this host's CPU where there is neither a name nor a file.
     pub(super) device: Option<&'a str>,
     pub(super) format: Format,
+    /// Whether to say what the step's time is made of.
+    pub(super) explain: Explain,
+    /// Columns that the grid may take.
+    pub(super) width: usize,
+}
+
+/// Whether the critical path is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Explain {
+    /// It is.
+    CriticalPath,
+    /// It is not.
+    Nothing,
 }
 
 /// Plays the run's program and says what came out.
@@ -45,39 +60,119 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
             note(format_args!("assumed: {assumption}"));
         }
     }
+    let found = Found { plan: &plan, predicted: &predicted, step: &step };
     Ok(match request.format {
-        Format::Text => as_text(&predicted, &step),
-        Format::Json => format!("{:#}\n", as_json(&plan, &predicted, &step)),
+        Format::Text => found.as_text(request),
+        Format::Json => format!("{:#}\n", found.as_json(request.explain)?),
+        Format::Svg => {
+            let title = request.run.run.display().to_string();
+            picture(&plan, &step, &title)?
+        }
         Format::Chrome => trace(&plan, &step),
     })
+}
+
+/// What came out, and of what.
+struct Found<'a> {
+    plan: &'a Plan,
+    predicted: &'a Predicted,
+    step: &'a Step,
 }
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn as_json(plan: &Plan, predicted: &Predicted, step: &Step) -> Value {
-    let assumptions: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
-    let virtual_stages = plan.run().parallel.virtual_stages as f64;
-    let in_flight =
-        |rank: usize| plan.order().in_flight_until_input(PipelineRank(rank as u32)) as f64 / virtual_stages;
-    json!({
-        "unit": "s",
-        "makespan": seconds(step.makespan_ns),
-        "longest_rank_span": seconds(step.longest_rank_span_ns),
-        "bubble_rate": step.bubble_rate(),
-        "bubble_rate_longest_rank": step.bubble_rate_longest_rank(),
-        "peak_in_flight": (0..step.ranks.len()).map(in_flight).collect::<Vec<_>>(),
-        "step_overhead": seconds(step.overhead_ns),
-        "step_s": step.step_s(),
-        "tokens_per_s": step.tokens_per_s(),
-        "costs": predicted.description,
-        "assumptions": assumptions,
-        "ranks": step.ranks.iter().enumerate().map(|(index, rank)| rank_json(index, rank)).collect::<Vec<_>>(),
-    })
+impl Found<'_> {
+    fn critical_path(&self) -> CriticalPath {
+        critical_path(self.plan.training(), &self.predicted.costs, &self.step.timeline)
+    }
+
+    fn as_json(&self, explain: Explain) -> Result<Value, MemoryError> {
+        let &Self { plan, predicted, step } = self;
+        let assumptions: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
+        let virtual_stages = plan.run().parallel.virtual_stages as f64;
+        let in_flight = |rank: usize| {
+            plan.order().in_flight_until_input(PipelineRank(rank as u32)) as f64 / virtual_stages
+        };
+        let curves = curves(plan, step)?;
+        let ranks = step.ranks.iter().zip(&curves).enumerate();
+        let mut found = json!({
+            "unit": "s",
+            "makespan": seconds(step.makespan_ns),
+            "longest_rank_span": seconds(step.longest_rank_span_ns),
+            "bubble_rate": step.bubble_rate(),
+            "bubble_rate_longest_rank": step.bubble_rate_longest_rank(),
+            "peak_in_flight": (0..step.ranks.len()).map(in_flight).collect::<Vec<_>>(),
+            "step_overhead": seconds(step.overhead_ns),
+            "step_s": step.step_s(),
+            "tokens_per_s": step.tokens_per_s(),
+            "costs": predicted.description,
+            "assumptions": assumptions,
+            "ranks": ranks.map(|(index, (rank, curve))| rank_json(index, rank, curve)).collect::<Vec<_>>(),
+        });
+        if explain == Explain::CriticalPath {
+            found["critical_path"] = self.path_json();
+        }
+        Ok(found)
+    }
+
+    /// What the makespan is made of: parts end to end.
+    fn path_json(&self) -> Value {
+        let program = self.plan.training();
+        let part = |step: &PathStep| {
+            json!({
+                "pipeline_rank": step.rank.index(),
+                "index": step.index,
+                "instruction": program.row(step.rank)[step.index].to_string(),
+                "start": seconds(step.start),
+                "end": seconds(step.end),
+                "waited_for": waited_for(step.why),
+            })
+        };
+        self.critical_path().steps().iter().map(part).collect()
+    }
+
+    fn as_text(&self, request: &StepRequest<'_>) -> String {
+        let &Self { plan, predicted, step } = self;
+        let mut times = Table::new(["", "time", "bubble"]);
+        times.row(["all ranks".to_owned(), nanoseconds(step.makespan_ns), percent(step.bubble_rate())]);
+        times.row([
+            "the longest rank alone".to_owned(),
+            nanoseconds(step.longest_rank_span_ns),
+            percent(step.bubble_rate_longest_rank()),
+        ]);
+        let (program, scale) = (plan.training(), TimeScale::nanoseconds(step.makespan_ns));
+        let mut text = format!(
+            "{times}\npredicted step {}, {:.0} tokens/s\ntimes: {}\n\n{}\n{}",
+            nanoseconds(step.makespan_ns.saturating_add(step.overhead_ns)),
+            step.tokens_per_s(),
+            predicted.description,
+            ranks(step),
+            time_grid(program, &step.timeline, request.width, scale),
+        );
+        if request.explain == Explain::CriticalPath {
+            text += &format!("\n{}", explain(program, &self.critical_path(), scale));
+        }
+        text
+    }
 }
 
-fn rank_json(index: usize, rank: &RankStep) -> Value {
+/// What a part of the critical path waited for, in a word.
+fn waited_for(why: Why) -> &'static str {
+    match why {
+        Why::Beginning => "nothing",
+        Why::ComputeLane => "compute lane",
+        Why::Dependency => "dependency",
+        Why::Message => "message",
+        Why::OtherEnd => "other end",
+        Why::LinkBusy => "link",
+        Why::Meeting => "last rank",
+        Why::Overhead => "own time for messages",
+    }
+}
+
+fn rank_json(index: usize, rank: &RankStep, curve: &MemoryCurve) -> Value {
     let bubble = rank.bubble;
     json!({
         "pipeline_rank": index,
@@ -93,25 +188,8 @@ fn rank_json(index: usize, rank: &RankStep) -> Value {
         },
         "exposed_comm": seconds(rank.exposed_comm_ns()),
         "peak_bytes": rank.peak_bytes,
+        "peak_used_bytes": curve.peak().1.total(),
     })
-}
-
-fn as_text(predicted: &Predicted, step: &Step) -> String {
-    let mut times = Table::new(["", "time", "bubble"]);
-    times.row(["all ranks".to_owned(), nanoseconds(step.makespan_ns), percent(step.bubble_rate())]);
-    times.row([
-        "the longest rank alone".to_owned(),
-        nanoseconds(step.longest_rank_span_ns),
-        percent(step.bubble_rate_longest_rank()),
-    ]);
-    let total_ns = step.makespan_ns.saturating_add(step.overhead_ns);
-    format!(
-        "{times}\npredicted step {}, {:.0} tokens/s\ntimes: {}\n\n{}",
-        nanoseconds(total_ns),
-        step.tokens_per_s(),
-        predicted.description,
-        ranks(step)
-    )
 }
 
 /// What each rank does: computing and the causes of its bubble add up to the makespan.

@@ -191,5 +191,6 @@ fn every_circle_over_random_broken_programs_is_one() {
         }
     }
     assert!(num_deadlocks > 200, "{num_deadlocks}");
-    assert_eq!(waits.len(), 3, "{waits:?}");
+    // Here messages are read in the order of their coming, so none is stuck behind another on its lane.
+    assert!(waits.iter().eq(["Issue", "Need", "Partner"]), "{waits:?}");
 }

@@ -8,6 +8,7 @@ use std::{format, vec};
 use super::*;
 use crate::csv::CsvSite;
 use crate::id::{MicroBatch, PipelineRank};
+use crate::lower::Lack;
 use crate::options::Residency;
 use crate::placement::Placement;
 use crate::testing::units;
@@ -62,9 +63,9 @@ fn played(rows: &[Vec<String>], num_stages: usize, is_split: bool) -> BTreeSet<S
 /// The cell that an error is about and the one that it names, each with its text.
 fn named(error: &CsvError) -> [(CsvPlace, String); 2] {
     let CsvSite::Cell { place: at, text } = &error.site else { panic!("{error}") };
-    match error.rule {
-        CsvRule::RunsBefore { needed: other, place } | CsvRule::Stuck { awaited: other, place } => {
-            [(*at, text.clone()), (place, other.to_string())]
+    match &error.rule {
+        CsvRule::RunsBefore { needed: other, place } | CsvRule::Stuck { awaited: other, place, .. } => {
+            [(*at, text.clone()), (*place, other.to_string())]
         }
         _ => panic!("{error}"),
     }
@@ -185,9 +186,17 @@ fn each_kind_of_mistake_in_words() {
         ),
         (
             "0F0,0B0,0F1,0B1\n1F1,,1B1,1F0,1B0\n",
-            "row 1, column 2, `0B0`: no rank can go on: it waits for `1B0` at row 2, column 5, which is never reached, or \
-             whose message finds both receive buffers taken; run first what others wait for, and use messages in the \
-             order of their sending",
+            "row 1, column 2, `0B0`: no rank can go on: these wait in a circle; run first what others wait for, and use \
+             messages in order:\n  \
+             `0B0` (row 1, column 2) waits for `1B0` (row 2, column 5), which comes after `1F1` (row 2, column 1)\n  \
+             `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)",
+        ),
+        (
+            "0F0,0F1,0F2\n1F2,1F0,1F1\n",
+            "row 2, column 1, `1F2`: no rank can go on: these wait in a circle; run first what others wait for, and use \
+             messages in order:\n  \
+             `1F2` (row 2, column 1) waits for a receive buffer, until `1F0` (row 2, column 2), which comes after `1F2` \
+             (row 2, column 1)",
         ),
     ] {
         assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
@@ -202,4 +211,42 @@ fn an_evaluation_that_stops_names_who_lacks_a_message() {
     let [(at, cell), (other, needed)] = named(&error);
     assert_eq!((at, cell.as_str()), (CsvPlace { row: 2, column: 1 }, "1F7"));
     assert_eq!((other, needed.as_str()), (CsvPlace { row: 1, column: 8 }, "0F7"));
+}
+
+/// Every wait of a circle is for what comes with or after the next one of it, and is one that a stage has or that a
+/// buffer makes.
+#[test]
+fn circles_close() {
+    let grids: [&[&[&str]]; 3] = [
+        &[&["0F0", "0B0", "0F1", "0B1"], &["1F0", "1B0", "1F1", "1B1"]],
+        &[&["0F0", "0B0", "2F0", "2B0"], &["1F0", "1B0"]],
+        &[&["0F0", "0F1", "0F2", "0F3"], &["1F0", "1F1", "1F2", "1F3"]],
+    ];
+    let mut num_of_lack = [0; 2];
+    for (grid, num_stages) in grids.into_iter().zip([2, 3, 2]) {
+        for rows in every_order(grid) {
+            let Err(CsvError { rule: CsvRule::Stuck { awaited, place, circle }, site }) =
+                ComputeOrder::from_csv(&text(&rows))
+            else {
+                continue;
+            };
+            let CsvSite::Cell { place: at, .. } = site else { panic!("{site}") };
+            assert_eq!((at, (awaited, place)), (circle[0].action.1, circle[0].awaited));
+            for (of, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+                let ((action, _), (awaited, awaited_place)) = (of.action, of.awaited);
+                for (action, place) in [of.action, of.awaited] {
+                    assert_eq!(rows[place.row - 1][place.column - 1], action.to_string());
+                }
+                let (_, blocks) = next.action;
+                assert!(blocks.row == awaited_place.row && blocks.column <= awaited_place.column);
+                let is_needed = needs(&action.to_string(), num_stages, false).contains(&awaited.to_string());
+                match of.lack {
+                    Lack::Message => assert!(is_needed, "{action} does not read what {awaited} makes"),
+                    Lack::Buffer => assert!(!is_needed, "{action} reads what {awaited} makes"),
+                }
+                num_of_lack[usize::from(of.lack == Lack::Buffer)] += 1;
+            }
+        }
+    }
+    assert!(num_of_lack.iter().all(|&found| found > 20), "{num_of_lack:?}");
 }

@@ -65,44 +65,44 @@ fn a_small_trace_in_full() {
     let timeline = simulate(&program, &costs).unwrap();
     expect![[r#"
         {"displayTimeUnit":"ns","traceEvents":[
-        {"ph":"M","pid":0,"tid":0,"name":"process_name","args":{"name":"predicted rank 0"}},
-        {"ph":"M","pid":0,"tid":0,"name":"process_sort_index","args":{"sort_index":0}},
-        {"ph":"M","pid":0,"tid":0,"name":"thread_name","args":{"name":"compute"}},
-        {"ph":"M","pid":0,"tid":0,"name":"thread_sort_index","args":{"sort_index":0}},
-        {"ph":"M","pid":0,"tid":1,"name":"thread_name","args":{"name":"reduce"}},
-        {"ph":"M","pid":0,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
-        {"ph":"M","pid":0,"tid":2,"name":"thread_name","args":{"name":"s0>s1"}},
-        {"ph":"M","pid":0,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
-        {"ph":"M","pid":0,"tid":3,"name":"thread_name","args":{"name":"s1>s0"}},
-        {"ph":"M","pid":0,"tid":3,"name":"thread_sort_index","args":{"sort_index":3}},
-        {"ph":"X","pid":0,"tid":0,"ts":0.000,"dur":1.000,"name":"F u0 m0","cat":"forward","cname":"thread_state_runnable","args":{"instruction":"F u0 m0","index":1,"unit":0,"micro_batch":0}},
-        {"ph":"X","pid":0,"tid":0,"ts":3.047,"dur":1.001,"name":"B u0 m0","cat":"backward","cname":"thread_state_running","args":{"instruction":"B u0 m0","index":3,"unit":0,"micro_batch":0}},
-        {"ph":"X","pid":0,"tid":0,"ts":4.048,"dur":0.000,"name":"GRAD_NORM","cat":"norm and tied weights","cname":"grey","args":{"instruction":"GRAD_NORM","index":5}},
-        {"ph":"X","pid":0,"tid":0,"ts":4.048,"dur":0.000,"name":"STEP u0","cat":"optimizer","cname":"black","args":{"instruction":"STEP u0","index":6,"unit":0}},
-        {"ph":"X","pid":0,"tid":1,"ts":4.048,"dur":0.000,"name":"ALL_REDUCE u0","cat":"reduce","cname":"bad","args":{"instruction":"ALL_REDUCE u0","index":4,"unit":0}},
-        {"ph":"X","pid":0,"tid":2,"ts":1.000,"dur":0.020,"name":"SEND s0>s1 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s0>s1 m0","index":2,"micro_batch":0}},
-        {"ph":"s","pid":0,"tid":2,"ts":1.000,"id":2,"name":"data","cat":"data"},
-        {"ph":"X","pid":0,"tid":3,"ts":3.024,"dur":0.023,"name":"RECV s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"RECV s1>s0 m0","index":0,"micro_batch":0}},
-        {"ph":"f","pid":0,"tid":3,"ts":3.046,"id":10,"name":"data","cat":"data","bp":"e"},
-        {"ph":"M","pid":1,"tid":0,"name":"process_name","args":{"name":"predicted rank 1"}},
-        {"ph":"M","pid":1,"tid":0,"name":"process_sort_index","args":{"sort_index":1}},
-        {"ph":"M","pid":1,"tid":0,"name":"thread_name","args":{"name":"compute"}},
-        {"ph":"M","pid":1,"tid":0,"name":"thread_sort_index","args":{"sort_index":0}},
-        {"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"reduce"}},
-        {"ph":"M","pid":1,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
-        {"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"s0>s1"}},
-        {"ph":"M","pid":1,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
-        {"ph":"M","pid":1,"tid":3,"name":"thread_name","args":{"name":"s1>s0"}},
+        {"ph":"M","pid":1,"tid":3,"name":"process_name","args":{"name":"predicted rank 0"}},
+        {"ph":"M","pid":1,"tid":3,"name":"process_sort_index","args":{"sort_index":0}},
+        {"ph":"M","pid":1,"tid":3,"name":"thread_name","args":{"name":"compute"}},
         {"ph":"M","pid":1,"tid":3,"name":"thread_sort_index","args":{"sort_index":3}},
-        {"ph":"X","pid":1,"tid":0,"ts":1.023,"dur":1.000,"name":"F u1 m0","cat":"forward","cname":"thread_state_runnable","args":{"instruction":"F u1 m0","index":1,"unit":1,"micro_batch":0}},
-        {"ph":"X","pid":1,"tid":0,"ts":2.023,"dur":1.001,"name":"B u1 m0","cat":"backward","cname":"thread_state_running","args":{"instruction":"B u1 m0","index":2,"unit":1,"micro_batch":0}},
-        {"ph":"X","pid":1,"tid":0,"ts":3.024,"dur":1.024,"name":"GRAD_NORM","cat":"norm and tied weights","cname":"grey","args":{"instruction":"GRAD_NORM","index":5}},
-        {"ph":"X","pid":1,"tid":0,"ts":4.048,"dur":0.000,"name":"STEP u1","cat":"optimizer","cname":"black","args":{"instruction":"STEP u1","index":6,"unit":1}},
-        {"ph":"X","pid":1,"tid":1,"ts":3.024,"dur":0.000,"name":"ALL_REDUCE u1","cat":"reduce","cname":"bad","args":{"instruction":"ALL_REDUCE u1","index":4,"unit":1}},
-        {"ph":"X","pid":1,"tid":2,"ts":1.000,"dur":0.023,"name":"RECV s0>s1 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"RECV s0>s1 m0","index":0,"micro_batch":0}},
-        {"ph":"f","pid":1,"tid":2,"ts":1.022,"id":2,"name":"data","cat":"data","bp":"e"},
-        {"ph":"X","pid":1,"tid":3,"ts":3.024,"dur":0.020,"name":"SEND s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s1>s0 m0","index":3,"micro_batch":0}},
-        {"ph":"s","pid":1,"tid":3,"ts":3.024,"id":10,"name":"data","cat":"data"}
+        {"ph":"M","pid":1,"tid":4,"name":"thread_name","args":{"name":"reduce"}},
+        {"ph":"M","pid":1,"tid":4,"name":"thread_sort_index","args":{"sort_index":4}},
+        {"ph":"M","pid":1,"tid":5,"name":"thread_name","args":{"name":"s0>s1"}},
+        {"ph":"M","pid":1,"tid":5,"name":"thread_sort_index","args":{"sort_index":5}},
+        {"ph":"M","pid":1,"tid":6,"name":"thread_name","args":{"name":"s1>s0"}},
+        {"ph":"M","pid":1,"tid":6,"name":"thread_sort_index","args":{"sort_index":6}},
+        {"ph":"X","pid":1,"tid":3,"ts":0.000,"dur":1.000,"name":"F u0 m0","cat":"forward","cname":"thread_state_runnable","args":{"instruction":"F u0 m0","index":1,"unit":0,"micro_batch":0}},
+        {"ph":"X","pid":1,"tid":3,"ts":3.047,"dur":1.001,"name":"B u0 m0","cat":"backward","cname":"thread_state_running","args":{"instruction":"B u0 m0","index":3,"unit":0,"micro_batch":0}},
+        {"ph":"X","pid":1,"tid":3,"ts":4.048,"dur":0.000,"name":"GRAD_NORM","cat":"norm and tied weights","cname":"grey","args":{"instruction":"GRAD_NORM","index":5}},
+        {"ph":"X","pid":1,"tid":3,"ts":4.048,"dur":0.000,"name":"STEP u0","cat":"optimizer","cname":"black","args":{"instruction":"STEP u0","index":6,"unit":0}},
+        {"ph":"X","pid":1,"tid":4,"ts":4.048,"dur":0.000,"name":"ALL_REDUCE u0","cat":"reduce","cname":"bad","args":{"instruction":"ALL_REDUCE u0","index":4,"unit":0}},
+        {"ph":"X","pid":1,"tid":5,"ts":1.000,"dur":0.020,"name":"SEND s0>s1 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s0>s1 m0","index":2,"micro_batch":0}},
+        {"ph":"s","pid":1,"tid":5,"ts":1.000,"id":2,"name":"data","cat":"data"},
+        {"ph":"X","pid":1,"tid":6,"ts":3.024,"dur":0.023,"name":"RECV s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"RECV s1>s0 m0","index":0,"micro_batch":0}},
+        {"ph":"f","pid":1,"tid":6,"ts":3.046,"id":10,"name":"data","cat":"data","bp":"e"},
+        {"ph":"M","pid":2,"tid":7,"name":"process_name","args":{"name":"predicted rank 1"}},
+        {"ph":"M","pid":2,"tid":7,"name":"process_sort_index","args":{"sort_index":1}},
+        {"ph":"M","pid":2,"tid":7,"name":"thread_name","args":{"name":"compute"}},
+        {"ph":"M","pid":2,"tid":7,"name":"thread_sort_index","args":{"sort_index":7}},
+        {"ph":"M","pid":2,"tid":8,"name":"thread_name","args":{"name":"reduce"}},
+        {"ph":"M","pid":2,"tid":8,"name":"thread_sort_index","args":{"sort_index":8}},
+        {"ph":"M","pid":2,"tid":9,"name":"thread_name","args":{"name":"s0>s1"}},
+        {"ph":"M","pid":2,"tid":9,"name":"thread_sort_index","args":{"sort_index":9}},
+        {"ph":"M","pid":2,"tid":10,"name":"thread_name","args":{"name":"s1>s0"}},
+        {"ph":"M","pid":2,"tid":10,"name":"thread_sort_index","args":{"sort_index":10}},
+        {"ph":"X","pid":2,"tid":7,"ts":1.023,"dur":1.000,"name":"F u1 m0","cat":"forward","cname":"thread_state_runnable","args":{"instruction":"F u1 m0","index":1,"unit":1,"micro_batch":0}},
+        {"ph":"X","pid":2,"tid":7,"ts":2.023,"dur":1.001,"name":"B u1 m0","cat":"backward","cname":"thread_state_running","args":{"instruction":"B u1 m0","index":2,"unit":1,"micro_batch":0}},
+        {"ph":"X","pid":2,"tid":7,"ts":3.024,"dur":1.024,"name":"GRAD_NORM","cat":"norm and tied weights","cname":"grey","args":{"instruction":"GRAD_NORM","index":5}},
+        {"ph":"X","pid":2,"tid":7,"ts":4.048,"dur":0.000,"name":"STEP u1","cat":"optimizer","cname":"black","args":{"instruction":"STEP u1","index":6,"unit":1}},
+        {"ph":"X","pid":2,"tid":8,"ts":3.024,"dur":0.000,"name":"ALL_REDUCE u1","cat":"reduce","cname":"bad","args":{"instruction":"ALL_REDUCE u1","index":4,"unit":1}},
+        {"ph":"X","pid":2,"tid":9,"ts":1.000,"dur":0.023,"name":"RECV s0>s1 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"RECV s0>s1 m0","index":0,"micro_batch":0}},
+        {"ph":"f","pid":2,"tid":9,"ts":1.022,"id":2,"name":"data","cat":"data","bp":"e"},
+        {"ph":"X","pid":2,"tid":10,"ts":3.024,"dur":0.020,"name":"SEND s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s1>s0 m0","index":3,"micro_batch":0}},
+        {"ph":"s","pid":2,"tid":10,"ts":3.024,"id":10,"name":"data","cat":"data"}
         ]}
     "#]].assert_eq(&chrome(&[predicted(&program, &timeline)]));
 }
@@ -124,7 +124,7 @@ fn every_instruction_is_a_slice_and_slices_of_a_thread_never_overlap() {
         for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
             for (index, span) in timeline.row(rank).iter().enumerate() {
                 let text = program.row(rank)[index].to_string();
-                expected.push((u64::from(rank.0), index as u64, text, span.start, span.end));
+                expected.push((u64::from(rank.0) + 1, index as u64, text, span.start, span.end));
             }
         }
         let mut found: Vec<_> = of_phase(&events, "X")

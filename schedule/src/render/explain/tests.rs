@@ -31,23 +31,23 @@ fn a_short_path_has_a_line_for_each_part() {
     let costs = Costs::uniform(&program, unit, Passage { issue: 1, occupied: 2, latency: 3, landing: 1 });
     expect![[r#"
         critical path, 113: backward 35.4 %, reduce 22.1 %, forward 17.7 %, transfer 8.8 %, own time for messages 8.0 %, gather 5.3 %, optimizer 2.7 %
-            0  +1   rank 0  before F u0 m0         the rank issued messages and took them in
-            1  +10  rank 0  F u0 m0                the step begins
-           11  +1   rank 0  before SEND s0>s1 m0   the rank issued messages and took them in
-           12  +5   rank 1  RECV s0>s1 m0          the other end was ready
-           17  +1   rank 1  before F u1 m0         the rank issued messages and took them in
-           18  +10  rank 1  F u1 m0                its message was there
-           28  +20  rank 1  B u1 m0                the compute lane was free
-           48  +1   rank 1  before SEND s1>s0 m0   the rank issued messages and took them in
-           49  +5   rank 0  RECV s1>s0 m0          the other end was ready
-           54  +1   rank 0  before B u0 m0         the rank issued messages and took them in
-           55  +20  rank 0  B u0 m0                its message was there
-           75  +1   rank 0  before REDUCE_LAST u0  the rank issued messages and took them in
-           76  +25  rank 0  REDUCE_LAST u0         what it needs had ended
-          101  +2   rank 0  before GRAD_NORM       the rank issued messages and took them in
-          103  +3   rank 0  STEP u0                the compute lane was free
-          106  +6   rank 0  GATHER_STEP u0         what it needs had ended
-          112  +1   rank 0  at the end             the rank issued messages and took them in
+              0  +1   rank 0  before F u0 m0         the rank issued messages and took them in
+              1  +10  rank 0  F u0 m0                the step begins
+             11  +1   rank 0  before SEND s0>s1 m0   the rank issued messages and took them in
+             12  +5   rank 1  RECV s0>s1 m0          the other end was ready
+             17  +1   rank 1  before F u1 m0         the rank issued messages and took them in
+             18  +10  rank 1  F u1 m0                its message was there
+             28  +20  rank 1  B u1 m0                the compute lane was free
+             48  +1   rank 1  before SEND s1>s0 m0   the rank issued messages and took them in
+             49  +5   rank 0  RECV s1>s0 m0          the other end was ready
+             54  +1   rank 0  before B u0 m0         the rank issued messages and took them in
+             55  +20  rank 0  B u0 m0                its message was there
+             75  +1   rank 0  before REDUCE_LAST u0  the rank issued messages and took them in
+             76  +25  rank 0  REDUCE_LAST u0         what it needs had ended
+            101  +2   rank 0  before GRAD_NORM       the rank issued messages and took them in
+            103  +3   rank 0  STEP u0                the compute lane was free
+            106  +6   rank 0  GATHER_STEP u0         what it needs had ended
+            112  +1   rank 0  at the end             the rank issued messages and took them in
     "#]].assert_eq(&text(&program, &costs));
 }
 
@@ -60,14 +60,14 @@ fn what_repeats_is_written_once() {
     let printed = text(&program, &Costs::uniform(&program, unit, Passage::of_link(2, 3)));
     expect![[r#"
         critical path, 520: backward 50.0 %, forward 25.0 %, gather 13.5 %, transfer 11.5 %
-            0  +5   rank 0  UNSHARD u0      the step begins
-            5  +10  rank 0  F u0 m0         what it needs had ended
-           15  +5   rank 1  RECV s0>s1 m0   the other end was ready
-           20  +10  rank 1  F u1 m0         its message was there
-           30  +5   rank 1  UNSHARD u1      what it needs had ended
-           35  +20  rank 1  B u1 m0         what it needs had ended
-           55  +5   rank 1  UNSHARD u1      what it needs had ended
-           60  +10  rank 1  F u1 m1         what it needs had ended
+              0  +5   rank 0  UNSHARD u0      the step begins
+              5  +10  rank 0  F u0 m0         what it needs had ended
+             15  +5   rank 1  RECV s0>s1 m0   the other end was ready
+             20  +10  rank 1  F u1 m0         its message was there
+             30  +5   rank 1  UNSHARD u1      what it needs had ended
+             35  +20  rank 1  B u1 m0         what it needs had ended
+             55  +5   rank 1  UNSHARD u1      what it needs had ended
+             60  +10  rank 1  F u1 m1         what it needs had ended
         5 times until 470, with other micro-batches:
           |  70  +5   rank 1  UNSHARD u1      what it needs had ended
           |  75  +20  rank 1  B u1 m1         what it needs had ended
@@ -77,10 +77,10 @@ fn what_repeats_is_written_once() {
           | 125  +10  rank 0  F u0 m3         what it needs had ended
           | 135  +5   rank 1  RECV s0>s1 m3   the other end was ready
           | 140  +10  rank 1  F u1 m3         its message was there
-          470  +5   rank 1  UNSHARD u1      what it needs had ended
-          475  +20  rank 1  B u1 m11        what it needs had ended
-          495  +5   rank 0  RECV s1>s0 m11  the other end was ready
-          500  +20  rank 0  B u0 m11        its message was there
+            470  +5   rank 1  UNSHARD u1      what it needs had ended
+            475  +20  rank 1  B u1 m11        what it needs had ended
+            495  +5   rank 0  RECV s1>s0 m11  the other end was ready
+            500  +20  rank 0  B u0 m11        its message was there
     "#]]
     .assert_eq(&printed);
 }
@@ -92,16 +92,16 @@ fn a_ramp_up_the_ranks_is_written_once() {
     let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), Passage::of_link(2, 3));
     expect![[r#"
         critical path, 610: backward 59.0 %, forward 29.5 %, transfer 11.5 %
-            0  +20  rank 0  F u0..u1 m0    the step begins
+              0  +20  rank 0  F u0..u1 m0    the step begins
         7 times until 195, up the ranks:
           |  20  +5   rank 1  RECV s0>s1 m0  the other end was ready
           |  25  +20  rank 1  F u2..u3 m0    its message was there
-          195  +20  rank 7  F u14..u15 m1  the compute lane was free
-          215  +40  rank 7  B u15..u14 m0  the compute lane was free
+            195  +20  rank 7  F u14..u15 m1  the compute lane was free
+            215  +40  rank 7  B u15..u14 m0  the compute lane was free
         7 times until 570, down the ranks:
           | 255  +5   rank 6  RECV s7>s6 m0  the other end was ready
           | 260  +40  rank 6  B u13..u12 m0  its message was there
-          570  +40  rank 0  B u1..u0 m1    the compute lane was free
+            570  +40  rank 0  B u1..u0 m1    the compute lane was free
     "#]]
     .assert_eq(&text(&program, &costs));
 }

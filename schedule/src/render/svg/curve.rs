@@ -25,26 +25,32 @@ pub(super) fn areas(
         let sum: u128 = categories.iter().map(|&category| u128::from(held[category])).sum();
         bottom - (sum * u128::from(height) / u128::from(most.max(1))) as u64
     };
+    let end = hundredths(layout.left + layout.width);
     let held = MemoryCategory::ALL.into_iter().enumerate();
     held.filter(|&(_, category)| curve.peak_of_each()[category] > 0)
         .map(|(below, category)| {
-            let end = layout.left + layout.width;
-            let mut path =
-                format!("M{} {}", hundredths(layout.left), hundredths(level(steps[0].1, below + 1)));
-            for &(x, held) in &steps[1..] {
-                path.push_str(&format!("H{}V{}", hundredths(x), hundredths(level(held, below + 1))));
+            let above = corners(&steps, |held| level(held, below + 1));
+            let mut path = format!("M{} {}", hundredths(layout.left), hundredths(above[0].1));
+            for &(x, y) in &above[1..] {
+                path.push_str(&format!("H{}V{}", hundredths(x), hundredths(y)));
             }
-            path.push_str(&format!("H{}", hundredths(end)));
+            path.push_str(&format!("H{end}"));
             // Back along the top of what is below.
-            for (index, &(x, held)) in steps.iter().enumerate().rev() {
-                let y = hundredths(level(held, below));
+            for (index, (x, y)) in corners(&steps, |held| level(held, below)).into_iter().enumerate().rev() {
                 let left = if index == 0 { layout.left } else { x };
-                path.push_str(&format!("V{y}H{}", hundredths(left)));
+                path.push_str(&format!("V{}H{}", hundredths(y), hundredths(left)));
             }
             path.push('Z');
             (category, path)
         })
         .collect()
+}
+
+/// Where an outline changes its height: the steps of one category are level in all others.
+fn corners(steps: &[(u64, MemoryBytes)], level: impl Fn(MemoryBytes) -> u64) -> Vec<(u64, u64)> {
+    let mut corners: Vec<(u64, u64)> = steps.iter().map(|&(x, held)| (x, level(held))).collect();
+    corners.dedup_by_key(|&mut (_, y)| y);
+    corners
 }
 
 /// What is held from which place on, ascending by place; the first from the left edge on.

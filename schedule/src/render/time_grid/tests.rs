@@ -84,6 +84,16 @@ fn narrow_grids_keep_letters_and_lose_what_is_thin() {
     );
 }
 
+#[test]
+fn a_width_beyond_all_screens_is_cut() {
+    let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
+    let printed = time_grid(&program, &timeline, usize::MAX, TimeScale::parts(1));
+    assert!(printed.lines().all(|line| line.len() <= 100_000 + "rank 0  ".len()));
+    assert_eq!(printed.lines().count(), 3);
+}
+
 /// A column is idle or busy as most of it is, so no line is off by more than a column for each of its gaps.
 #[test]
 fn idle_columns_are_idle_time() {

@@ -10,6 +10,19 @@ use crate::instruction::{Instruction, Lane};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(usize);
 
+impl Slot {
+    /// The lane of a message. An edge has two: the sender's and the receiver's.
+    pub(super) fn of(program: &CheckedProgram, rank: usize, message: Instruction) -> Self {
+        let edges = 2 * program.num_ranks();
+        Self(match (message.lane(), message) {
+            (Lane::Edge(edge), Instruction::Send { .. }) => edges + 2 * edge.index(),
+            (Lane::Edge(edge), _) => edges + 2 * edge.index() + 1,
+            (Lane::Reduce, _) => 2 * rank + 1,
+            (Lane::Gather | Lane::Compute, _) => 2 * rank,
+        })
+    }
+}
+
 /// For each lane the places of its messages in the row, and how many of them have been taken in.
 pub(super) struct Lanes {
     /// `[slot]`: ascending, as they are issued.
@@ -18,19 +31,14 @@ pub(super) struct Lanes {
     num_landed: Vec<usize>,
     /// `[rank]`: the lanes that it uses, ascending.
     used: Vec<Vec<Slot>>,
-    num_ranks: usize,
 }
 
 impl Lanes {
     pub(super) fn new(program: &CheckedProgram) -> Self {
         let rows = &program.program().rows;
         let num_slots = 2 * rows.len() + 4 * (program.chain().num_stages() - 1);
-        let mut lanes = Self {
-            places: vec![Vec::new(); num_slots],
-            num_landed: vec![0; num_slots],
-            used: Vec::new(),
-            num_ranks: rows.len(),
-        };
+        let mut lanes =
+            Self { places: vec![Vec::new(); num_slots], num_landed: vec![0; num_slots], used: Vec::new() };
         for (rank, row) in rows.iter().enumerate() {
             let mut used = Vec::new();
             for (index, &instruction) in row.iter().enumerate() {
@@ -38,7 +46,7 @@ impl Lanes {
                 if lane == Lane::Compute {
                     continue;
                 }
-                let slot = lanes.slot(rank, instruction);
+                let slot = Slot::of(program, rank, instruction);
                 if lanes.places[slot.0].is_empty() {
                     used.push((lane, slot));
                 }
@@ -50,25 +58,9 @@ impl Lanes {
         lanes
     }
 
-    /// The lane of a message. An edge has two: the sender's and the receiver's.
-    pub(super) fn slot(&self, rank: usize, message: Instruction) -> Slot {
-        let edges = 2 * self.num_ranks;
-        Slot(match (message.lane(), message) {
-            (Lane::Edge(edge), Instruction::Send { .. }) => edges + 2 * edge.index(),
-            (Lane::Edge(edge), _) => edges + 2 * edge.index() + 1,
-            (Lane::Reduce, _) => 2 * rank + 1,
-            (Lane::Gather | Lane::Compute, _) => 2 * rank,
-        })
-    }
-
-    /// The number of lanes that a rank uses.
-    pub(super) fn num_used(&self, rank: usize) -> usize {
-        self.used[rank].len()
-    }
-
     /// The lanes that a rank uses, ascending.
-    pub(super) fn used(&self, rank: usize, number: usize) -> Slot {
-        self.used[rank][number]
+    pub(super) fn used(&self, rank: usize, number: usize) -> Option<Slot> {
+        self.used[rank].get(number).copied()
     }
 
     /// The place of the first message that has not been taken in.

@@ -7,6 +7,9 @@ use super::sharing::Sharing;
 use crate::instruction::Instruction;
 use crate::simulate::{Costs, Passage};
 
+/// The most instructions that are played: each takes some hundred bytes.
+pub(super) const INSTRUCTIONS_MAX: u128 = 1 << 28;
+
 /// Everything but whether times fit, for which rates have to be known.
 pub(super) fn check(grid: Grid<'_>, costs: &Costs, world: &World) -> Result<(), WorldError> {
     costs.check(grid.program)?;
@@ -16,8 +19,8 @@ pub(super) fn check(grid: Grid<'_>, costs: &Costs, world: &World) -> Result<(), 
     let rows = &grid.program.program().rows;
     let num_instructions: u128 = rows.iter().map(|row| row.len() as u128).sum();
     let num_instructions = num_instructions * u128::from(world.data_degree);
-    // Numbers of messages, ranks and lanes are below this one.
-    if num_instructions >= u128::from(u32::MAX) {
+    // The numbers of ranks, lanes and messages then fit a `u32`, with room to spare.
+    if num_instructions > INSTRUCTIONS_MAX {
         return Err(WorldError::TooManyInstructions { num_instructions });
     }
     if let Some(edges) = &world.far_edges {
@@ -63,40 +66,41 @@ fn check_ranks(grid: Grid<'_>, world: &World) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// No end is later than all instructions of one data rank after the other, each on the slowest rank, with the longest delay,
-/// while as much is under way as can be: whatever waits for whom, a chain of waits has each instruction once.
+/// No end is later than all instructions of one data rank after the other, each on the slowest rank, with the longest
+/// delay, while as much is under way as can be: whatever waits for whom, a chain of waits has each instruction once.
 pub(super) fn check_times(
     grid: Grid<'_>,
     costs: &Costs,
     world: &World,
     longest: u64,
 ) -> Result<(), WorldError> {
-    let far = |instruction: Instruction| match instruction {
-        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
-            world.far_edges.as_ref().map_or(Passage::default(), |edges| edges[edge.index()])
-        }
-        _ => Passage::default(),
-    };
-    let by_itself = |&instruction: &Instruction| {
-        let message = total(costs.passage(instruction)).max(total(far(instruction)));
+    let by_itself = |instruction: Instruction| {
+        let message = total(costs.passage(instruction)).max(total(far(world, instruction)));
         u128::from(costs.compute(instruction)) + message
     };
-    let rows = grid.program.program().rows.iter().enumerate();
-    let of_row = |(rank, row): (usize, &alloc::vec::Vec<Instruction>)| {
-        let own_norm = u128::from(costs.own_norm(grid.program, rank));
-        row.iter().map(by_itself).fold(own_norm, u128::saturating_add)
-    };
-    let alone = rows.map(of_row).fold(0, u128::saturating_add);
-    // Four ends of an instruction at most are rounded to the next tick.
-    let rounded: u128 = 4 * grid.program.program().rows.iter().map(|row| row.len() as u128).sum::<u128>();
+    let mut alone: u128 = 0;
+    for (rank, row) in grid.program.program().rows.iter().enumerate() {
+        alone = alone.saturating_add(u128::from(costs.own_norm(grid.program, rank)));
+        for &instruction in row {
+            // Four ends of an instruction at most are rounded to the next tick.
+            alone = alone.saturating_add(by_itself(instruction) + 4);
+        }
+    }
     let slowest = world.speeds.values().map(|speed| speed.denominator.div_ceil(speed.numerator)).max();
-    let delayed = world
-        .jitter
-        .map_or(1, |jitter| 1 + u128::from(jitter.share.numerator.div_ceil(jitter.share.denominator)));
-    let longest_alone =
-        [u128::from(slowest.unwrap_or(1).max(1)), delayed].into_iter().fold(alone, u128::saturating_mul);
-    let total = longest_alone.saturating_add(rounded).saturating_mul(u128::from(longest));
+    let delay = world.jitter.map_or(0, |jitter| jitter.share.numerator.div_ceil(jitter.share.denominator));
+    let factors = [u128::from(slowest.unwrap_or(1)), 1 + u128::from(delay), u128::from(longest)];
+    let total = factors.into_iter().fold(alone, u128::saturating_mul);
     if total < u128::from(u64::MAX) { Ok(()) } else { Err(WorldError::TooLong { total }) }
+}
+
+/// What a message costs where it is far and that is told apart.
+fn far(world: &World, message: Instruction) -> Passage {
+    match (message, &world.far_edges) {
+        (Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }, Some(edges)) => {
+            edges[edge.index()]
+        }
+        _ => Passage::default(),
+    }
 }
 
 fn total(of: Passage) -> u128 {

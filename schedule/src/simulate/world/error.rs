@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::check::INSTRUCTIONS_MAX;
 use super::grid::WorldLane;
 use super::setting::Ratio;
 use crate::simulate::CostsError;
@@ -14,7 +15,7 @@ pub enum WorldError {
     Costs(CostsError),
     /// A pipeline rank has no data rank.
     NoDataRanks,
-    /// A step has more instructions than can be numbered.
+    /// A step has more instructions than are played.
     TooManyInstructions {
         /// Instructions of all world ranks.
         num_instructions: u128,
@@ -53,8 +54,8 @@ pub enum WorldError {
     },
     /// There are ports for a lane that is not there.
     UnknownLane(WorldLane),
-    /// One instruction after the other, and all as slow as sharing can make them, the step takes longer than a `u64` can
-    /// say.
+    /// One instruction after the other, and all as slow as sharing can make them, the step takes longer than a `u64`
+    /// can say.
     TooLong {
         /// What all instructions take together; the largest `u128` if that cannot say it either.
         total: u128,
@@ -76,9 +77,8 @@ impl fmt::Display for WorldError {
             }
             Self::TooManyInstructions { num_instructions } => write!(
                 f,
-                "{num_instructions} instructions of all ranks: at most {} can be numbered; simulate fewer data ranks or \
-                 micro-batches",
-                u32::MAX
+                "{num_instructions} instructions of all ranks: at most {INSTRUCTIONS_MAX} are played; give fewer data ranks or \
+                 micro-batches"
             ),
             Self::NumFarEdges { num_edges, expected } => write!(
                 f,

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use super::grid::{Grid, WorldLane};
 use super::passages::Passages;
 use crate::id::PipelineRank;
-use crate::instruction::Instruction;
-use crate::simulate::Links;
+use crate::instruction::{Edge, Instruction, Lane};
+use crate::simulate::{Links, Passage};
 
 /// What stands for no message: that of an instruction of the compute lane.
 const NONE: u32 = u32::MAX;
@@ -79,6 +79,7 @@ impl Messages {
         messages
     }
 
+    /// A collective is noted once for all its ranks, a transfer with its send.
     fn push_instruction(
         &mut self,
         grid: Grid<'_>,
@@ -87,36 +88,30 @@ impl Messages {
         index: usize,
         instruction: Instruction,
     ) {
-        let number = self.messages.len() as u32;
-        let lane = match instruction {
-            Instruction::Unshard { .. } | Instruction::GatherAfterStep { .. } => WorldLane::Gather(of),
-            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
-                WorldLane::Reduce(of)
+        match (instruction.lane(), instruction) {
+            (Lane::Gather, _) => {
+                self.push_collective(grid, passages.of(0, instruction), WorldLane::Gather(of), of, index);
             }
-            Instruction::Send { edge, .. } => {
-                let (to, receive) = grid.program.peer(of, index).expect("a checked transfer has two ends");
-                self.numbers[of.index()][index] = number;
-                self.numbers[to.index()][receive] = number;
-                for data_rank in 0..grid.data_degree {
-                    let sender = Place { rank: grid.rank(of, data_rank), index };
-                    let receiver = Place { rank: grid.rank(to, data_rank), index: receive };
-                    let lane = WorldLane::Edge { edge, data_rank: data_rank as u32 };
-                    let passage = passages.of(data_rank, instruction);
-                    self.push(Message {
-                        ends: Ends::Pair { sender, receiver },
-                        lane: grid.lane_index(lane),
-                        occupied: passage.occupied,
-                        latency: passage.latency,
-                        num_missing: 2,
-                    });
-                }
-                return;
+            (Lane::Reduce, _) => {
+                self.push_collective(grid, passages.of(0, instruction), WorldLane::Reduce(of), of, index);
             }
-            // Noted with its send, or none.
-            _ => return,
-        };
-        self.numbers[of.index()][index] = number;
-        let passage = passages.of(0, instruction);
+            (Lane::Edge(edge), Instruction::Send { .. }) => {
+                let passage = |data_rank| passages.of(data_rank, instruction);
+                self.push_transfers(grid, passage, edge, of, index);
+            }
+            (Lane::Edge(_) | Lane::Compute, _) => {}
+        }
+    }
+
+    fn push_collective(
+        &mut self,
+        grid: Grid<'_>,
+        passage: Passage,
+        lane: WorldLane,
+        of: PipelineRank,
+        index: usize,
+    ) {
+        self.numbers[of.index()][index] = self.messages.len() as u32;
         self.push(Message {
             ends: Ends::Group { of, index },
             lane: grid.lane_index(lane),
@@ -124,6 +119,32 @@ impl Messages {
             latency: passage.latency,
             num_missing: grid.data_degree,
         });
+    }
+
+    fn push_transfers(
+        &mut self,
+        grid: Grid<'_>,
+        passage: impl Fn(usize) -> Passage,
+        edge: Edge,
+        of: PipelineRank,
+        index: usize,
+    ) {
+        let (to, receive) = grid.program.peer(of, index).expect("a checked transfer has two ends");
+        self.numbers[of.index()][index] = self.messages.len() as u32;
+        self.numbers[to.index()][receive] = self.messages.len() as u32;
+        for data_rank in 0..grid.data_degree {
+            let Passage { occupied, latency, .. } = passage(data_rank);
+            self.push(Message {
+                ends: Ends::Pair {
+                    sender: Place { rank: grid.rank(of, data_rank), index },
+                    receiver: Place { rank: grid.rank(to, data_rank), index: receive },
+                },
+                lane: grid.lane_index(WorldLane::Edge { edge, data_rank: data_rank as u32 }),
+                occupied,
+                latency,
+                num_missing: 2,
+            });
+        }
     }
 
     fn push(&mut self, message: Message) {

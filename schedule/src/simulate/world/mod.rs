@@ -4,25 +4,26 @@
 //! CheckedProgram + Costs + World -> world::simulate -> WorldTimeline: a Timeline for each data rank
 //! ```
 //!
-//! [`simulate`](crate::simulate::simulate) plays one data rank for all, by longest paths. Here every world rank is played, in
-//! the order of time, since what shares something depends on what else is under way:
+//! [`simulate`](crate::simulate::simulate) plays one data rank for all, by longest paths. Here every world rank is
+//! played, in the order of time, since what shares something depends on what else is under way:
 //!
 //! - messages at one port share it ([`Sharing`]), and each gets on at the least of its shares;
-//! - a gather or reduction starts when *all* data ranks have issued it, so one straggler holds up its group, and the norm
-//!   everybody;
-//! - computes are slower while a message of their rank occupies a link, on slower ranks, with jitter, and where more ranks
-//!   are at work on a host than it has cores ([`World`]).
+//! - a gather or reduction starts when *all* data ranks have issued it, so one straggler holds up its group, and the
+//!   norm everybody;
+//! - computes are slower while a message of their rank occupies a link, on slower ranks, with jitter, and where more
+//!   ranks are at work on a host than it has cores ([`World`]).
 //!
-//! The rest is as there: rows, waits, issue and landing, lanes in order, latencies that occupy nothing. In a world whose ranks
-//! are alike and share nothing, every data rank's timeline is that of `simulate`, bit for bit.
+//! The rest is as there: rows, waits, issue and landing, lanes in order, latencies that occupy nothing. In a world
+//! whose ranks are alike and share nothing, every data rank's timeline is that of `simulate`, bit for bit.
 //!
 //! # Exactness
 //!
-//! Times are whole ticks, and what is left of a work is a whole number of parts of a tick, so results are the same on every
-//! machine. Three things are rounded. An end is the first tick at which a work is done: where rates change or divide nothing
-//! evenly, it is late by less than a tick. A rank's speed gives its work to the nearest tick, and a delay is rounded down.
-//! And rates are exact only if the least common multiple of their denominators is below 2^62, as it is for up to 42 lanes at a
-//! port; beyond that they are rounded up by less than 2^-62 (`rates.rs` has what that makes of ends).
+//! Times are whole ticks, and what is left of a work is a whole number of parts of a tick, so results are the same on
+//! every machine. Three things are rounded. An end is the first tick at which a work is done: where rates change or
+//! divide nothing evenly, it is late by less than a tick. A rank's speed gives its work to the nearest tick, and a
+//! delay is rounded down. And rates are exact only if the least common multiple of their denominators is below 2^62,
+//! as it is for up to 42 lanes at a port; beyond that they are rounded up by less than 2^-62 (`rates.rs` has what that
+//! makes of ends).
 //!
 //! # Example
 //!

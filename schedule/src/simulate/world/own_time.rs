@@ -36,8 +36,8 @@ fn delay(Jitter { seed, share }: Jitter, rank: usize, index: usize, time: u64) -
     ((parts >> 32) / u128::from(share.denominator)) as u64
 }
 
-/// 32 random bits that depend on nothing else: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with a place for a counter,
-/// once for the rank and once for the row.
+/// 32 random bits that depend on nothing else: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with a place for a
+/// counter, once for the rank and once for the row.
 fn draw(seed: u64, rank: usize, index: usize) -> u32 {
     let of_rank = split_mix(seed, rank as u64);
     (split_mix(of_rank, index as u64) >> 32) as u32
@@ -85,8 +85,8 @@ mod tests {
         let delays: Vec<u64> =
             (0..100).flat_map(|rank| (0..100).map(move |index| delay(jitter, rank, index, time))).collect();
         assert!(delays.iter().all(|&delay| delay < 300_000));
-        // Of 10^4 uniform draws the mean strays by share * time / sqrt(12 * 10^4), and each tenth holds a thousand, give or
-        // take 30; five times that is not seen.
+        // Of 10^4 uniform draws the mean strays by share * time / sqrt(12 * 10^4), and each tenth holds a thousand,
+        // give or take 30; five times that is not seen.
         let mean = delays.iter().sum::<u64>() / 10_000;
         assert!(mean.abs_diff(150_000) < 5 * 866, "{mean}");
         for tenth in 0..10 {

@@ -1,7 +1,7 @@
 //! Work that gets on at rates which change: what is left of it, and when the next of it ends.
 //!
-//! Rates change only between ticks: what begins and ends at one tick is noted, and [`Progress::settle`] then works out the
-//! rates of what that touched. So nothing depends on the order in which a tick's events are taken.
+//! Rates change only between ticks: what begins and ends at one tick is noted, and [`Progress::settle`] then works out
+//! the rates of what that touched. So nothing depends on the order in which a tick's events are taken.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;

@@ -1,9 +1,10 @@
 //! How fast things get on, as whole numbers of parts of a tick.
 //!
-//! A tick has `scale` parts. At a rate of `r` parts a tick, work of `t` ticks takes the ticks until `t * scale` parts are
-//! done. The scale is the least common multiple of the denominators of all rates that the world knows, if that is below
-//! 2^62: then nothing is rounded but ends, up to the next tick. Otherwise it is 2^62 and rates are rounded up, so that work of
-//! `t` ticks at the rate `x` ends early by less than `t / (2^62 x^2)` ticks: by less than a tick in 2^46 ticks at 1/256.
+//! A tick has `scale` parts. At a rate of `r` parts a tick, work of `t` ticks takes the ticks until `t * scale` parts
+//! are done. The scale is the least common multiple of the denominators of all rates that the world knows, if that is
+//! below 2^62: then nothing is rounded but ends, up to the next tick. Otherwise it is 2^62 and rates are rounded up,
+//! so that work of `t` ticks at the rate `x` ends early by less than `t / (2^62 x^2)` ticks: by less than a tick in
+//! 2^46 ticks at 1/256.
 
 use alloc::vec;
 use alloc::vec::Vec;

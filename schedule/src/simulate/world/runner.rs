@@ -157,8 +157,8 @@ impl Play<'_> {
         }
     }
 
-    /// Takes in the first message of a lane that was issued up to a place of the row, or waits for it; `None` if all have
-    /// been taken in.
+    /// Takes in the first message of a lane that was issued up to a place of the row, or waits for it; `None` if all
+    /// have been taken in.
     fn landing(&mut self, rank: usize, lane: usize, until: usize) -> Option<Next> {
         let row = &self.rows[self.grid.pipeline_rank(rank).index()];
         let index = row.place(lane, self.runners[rank].num_landed[lane]).filter(|&index| index <= until)?;

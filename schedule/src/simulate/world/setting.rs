@@ -33,8 +33,9 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// Random delays of computes: each takes `1 + share * u` times as long, `u` uniform in `[0, 1)` and drawn from seed, world
-/// rank and place in the row alone. So a step is longer by `share / 2` on average before anybody waits for anybody.
+/// Random delays of computes: each takes `1 + share * u` times as long, `u` uniform in `[0, 1)` and drawn from seed,
+/// world rank and place in the row alone. So a step is longer by `share / 2` on average before anybody waits for
+/// anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter {
     /// Another seed, another step.
@@ -72,8 +73,8 @@ pub struct World {
     /// World ranks `n k` to `n k + n - 1` share a node; 0 puts all ranks on one. Messages between ranks of one node are
     /// near, others far.
     pub ranks_per_node: u32,
-    /// `[edge]`, by [`Edge::index`]: far messages over it, where the costs say what near ones cost; `None`: as near ones.
-    /// Gathers and reductions need no second cost: all of a unit are between the same ranks.
+    /// `[edge]`, by [`Edge::index`]: far messages over it, where the costs say what near ones cost; `None`: as near
+    /// ones. Gathers and reductions need no second cost: all of a unit are between the same ranks.
     ///
     /// [`Edge::index`]: crate::Edge::index
     pub far_edges: Option<Vec<Passage>>,
@@ -81,7 +82,8 @@ pub struct World {
     pub sharing: Sharing,
     /// How many times as long a rank's computes take while a message of the rank occupies a link; at least 1.
     pub slowdown: Ratio,
-    /// By world rank, how fast it is: 1/2 takes twice the time for its computes and messages. Those not named run at 1.
+    /// By world rank, how fast it is: at 1/2 its computes, and its own time for messages, are twice as long. Those not
+    /// named run at 1.
     pub speeds: BTreeMap<u32, Ratio>,
     /// Random delays of computes.
     pub jitter: Option<Jitter>,

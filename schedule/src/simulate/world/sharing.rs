@@ -1,9 +1,10 @@
 //! Ports: what messages under way at once share.
 //!
-//! Every lane occupies some ports while one of its messages is on its way. `n` messages at a port get on at `1/n` each,
-//! and a message gets on as fast as its slowest port lets it. What it cannot use of its share elsewhere is left unused:
-//! the max-min fair division, which gives that to others, needs all rates of the world for each of them, and differs only
-//! where a message has two crowded ports.
+//! Every lane occupies some ports while one of its messages is on its way. `n` messages at a port get on at `1/n`
+//! each, and a message gets on as fast as its slowest port lets it. What it cannot use of its share elsewhere is left
+//! unused: the max-min fair division, which gives that to others, needs all rates of the world for each of them, and
+//! differs only where a message has two crowded ports. Norm and tied additions share nothing: they come when all else
+//! is done.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -26,10 +27,11 @@ pub enum Duplex {
 pub enum Sharing {
     /// None: a link for each lane.
     Own,
-    /// Each rank has a port to its node and one to others. All that it sends and receives near goes over the one, all far
-    /// over the other.
+    /// Each rank has a port to its node and one to others. All that it sends and receives near goes over the one, all
+    /// far over the other.
     RankPort(Duplex),
-    /// Each node has one port to the others, the network interface that its ranks share; near lanes have their own links.
+    /// Each node has one port to the others, the network interface that its ranks share; near lanes have their own
+    /// links.
     NodePort(Duplex),
     /// These ports, by any numbers; lanes that are not named have their own links.
     Ports(BTreeMap<WorldLane, Vec<u32>>),
@@ -129,7 +131,8 @@ fn rank_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Dupl
     ways(grid, lane, duplex).map(|(owner, way)| Port::Of { owner, reach, way }).collect()
 }
 
-/// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it once.
+/// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it
+/// once.
 fn node_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Duplex) -> BTreeSet<Port> {
     let reach = Reach::of(&grid.members(lane), ranks_per_node);
     if reach == Reach::Near {

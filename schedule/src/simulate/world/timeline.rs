@@ -17,8 +17,8 @@ impl WorldTimeline {
         Self { timelines }
     }
 
-    /// One timeline for each data rank, ascending: as many as the data degree. Each spans the data rank's pipeline ranks
-    /// alone, so its makespan may be earlier than the world's.
+    /// One timeline for each data rank, ascending: as many as the data degree. Each spans the data rank's pipeline
+    /// ranks alone, so its makespan may be earlier than the world's.
     pub fn by_data_rank(&self) -> &[Timeline] {
         &self.timelines
     }

@@ -1,11 +1,13 @@
 //! Everything at once, against the reference that steps tick by tick.
 
+use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use super::draw::Draw;
 use super::naive::Naive;
 use crate::id::PipelineRank;
-use crate::simulate::world::{self, WorldTimeline};
+use crate::simulate::critical_path;
+use crate::simulate::world::{self, Ratio, Sharing, World, WorldTimeline};
 
 /// `[rank]`: spans, and when the row had ended.
 fn by_rank(played: &WorldTimeline, num_pipeline_ranks: usize) -> super::naive::Played {
@@ -18,7 +20,7 @@ fn by_rank(played: &WorldTimeline, num_pipeline_ranks: usize) -> super::naive::P
 
 #[test]
 fn small_worlds_take_what_they_take_tick_by_tick() {
-    let mut num_ticks = 0;
+    let mut num_changed = [0; 4];
     for seed in 0..1500 {
         let mut draw = Draw::new(seed);
         let program = draw.program();
@@ -26,7 +28,26 @@ fn small_worlds_take_what_they_take_tick_by_tick() {
         let played = world::simulate(&program, &costs, &world).unwrap();
         let expected = Naive::play(&program, &costs, &world);
         assert!(by_rank(&played, program.num_ranks()) == expected, "seed {seed}: {world:?}, {costs:?}");
-        num_ticks += played.makespan();
+        for timeline in played.by_data_rank() {
+            for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+                let (busy, bubble) = (timeline.busy(&program, rank), timeline.bubble(&program, rank));
+                assert_eq!(busy + bubble.total(), timeline.makespan(), "seed {seed}: {bubble:?}");
+            }
+            let path = critical_path(&program, &costs, timeline);
+            let parts = path.steps().iter().map(|step| step.end - step.start);
+            assert_eq!(parts.sum::<u64>(), timeline.makespan(), "seed {seed}: {path:?}");
+        }
+        // Each rule must have mattered often enough to be held to anything.
+        let without = [
+            World { sharing: Sharing::Own, ..world.clone() },
+            World { slowdown: Ratio::ONE, ..world.clone() },
+            World { cores: None, ..world.clone() },
+            World { speeds: BTreeMap::new(), jitter: None, ..world },
+        ];
+        for (num_changed, without) in num_changed.iter_mut().zip(without) {
+            let is_changed = world::simulate(&program, &costs, &without).unwrap() != played;
+            *num_changed += usize::from(is_changed);
+        }
     }
-    assert!(num_ticks > 100_000, "{num_ticks}");
+    assert!(num_changed.iter().all(|&num_changed| num_changed > 250), "{num_changed:?}");
 }

@@ -1,5 +1,5 @@
-//! The reference: every row unrolled into what the rank does, then played tick by tick. At each tick all that can happen
-//! does, rates are worked out from nothing, as quotients, and everything under way gets on by one tick.
+//! The reference: every row unrolled into what the rank does, then played tick by tick. At each tick all that can
+//! happen does, rates are worked out from nothing, as quotients, and everything under way gets on by one tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;

@@ -127,22 +127,20 @@ fn the_most_crowded_port_decides() {
     assert_eq!(ends(&flows[..4], &[&[0, 1], &[0], &[1], &[1]]), [180, 120, 180, 180]);
 }
 
+/// 43 and more at a port: the multiple of all denominators is beyond the scale, and rates are rounded up. Nobody is
+/// late for that, and nobody is early by a tick.
 #[test]
-fn what_a_crowd_cannot_say_exactly_is_late_by_less_than_a_tick() {
-    // 43 and more at a port: the multiple of all denominators is beyond the scale.
+fn a_larger_crowd_is_as_good_as_exact() {
     for n in [43, 64, 100] {
-        let flows: Vec<Flow> = (1..=n).map(|k| flow(0, 1000 * k)).collect();
-        let ends = ends_at_one_port(&flows);
-        for (k, end) in (1..=n).zip(ends) {
-            let exact = 1000 * (k * n - k * (k - 1) / 2);
-            assert!((exact..=exact + 1).contains(&end), "{k} of {n}: {end}, not {exact}");
-        }
+        let flows: Vec<Flow> = (1..=n).map(|k| flow(0, 1_000_000 * k)).collect();
+        let expected: Vec<u64> = (1..=n).map(|k| 1_000_000 * (k * n - k * (k - 1) / 2)).collect();
+        assert_eq!(ends_at_one_port(&flows), expected);
     }
 }
 
 proptest! {
-    /// A port passes on a tick's worth each tick as long as it is given anything: whatever the order, a busy stretch ends
-    /// when the sum of its works is done, or later by what ends lose to the next tick, less than one each.
+    /// A port passes on a tick's worth each tick as long as it is given anything: whatever the order, a busy stretch
+    /// ends when the sum of its works is done, or later by what ends lose to the next tick, less than one each.
     #[test]
     fn a_port_delivers_what_it_is_given(flows in prop::collection::vec((0_u64..200, 1_u64..60), 1..20)) {
         let flows: Vec<Flow> = flows.into_iter().map(|(start, ticks)| flow(start, ticks)).collect();

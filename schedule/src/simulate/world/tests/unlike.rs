@@ -27,8 +27,8 @@ fn makespan(program: &CheckedProgram, costs: &Costs, world: &World) -> u64 {
     world::simulate(program, costs, world).unwrap().makespan()
 }
 
-/// The last rank has no warm-up to hide anything in: its `m` micro-batches, and the way there and back over the others. For a
-/// slow rank before it that is the most there can be.
+/// The last rank has no warm-up to hide anything in: its `m` micro-batches, and the way there and back over the
+/// others. For a slow rank before it that is the most there can be.
 #[test]
 fn a_straggler_sets_the_pace_of_its_pipeline() {
     for (p, m, straggler) in
@@ -213,9 +213,9 @@ proptest! {
     }
 }
 
-/// Where messages share ports, a slower rank can send at a better time: the step ends sooner, and no rounding is at work,
-/// for it does so in any unit of time. (Graham's anomalies, SIAM J. Appl. Math. 17(2), 1969, have the same cause: what comes
-/// later is out of the way.)
+/// Where messages share ports, a slower rank can send at a better time: the step ends sooner, and no rounding is at
+/// work, for it does so in any unit of time. (Graham's anomalies, SIAM J. Appl. Math. 17(2), 1969, have the same
+/// cause: what comes later is out of the way.)
 #[test]
 fn sharing_has_anomalies() {
     let program = program(&one_f_one_b(3, 4).unwrap(), 1, &LowerOptions::ZERO_1);
@@ -227,6 +227,34 @@ fn sharing_has_anomalies() {
         world.speeds.insert(1, Ratio::new(1, 2));
         assert_eq!(makespan(&program, &costs, &world), 50 * unit);
     }
+}
+
+/// Two pipeline ranks, each with all its data ranks on a node of its own: what one of them sends, all send, so every
+/// message takes as many times as long as there are data ranks. Activations and gradients go opposite ways.
+#[test]
+fn data_ranks_of_a_node_share_its_port_evenly() {
+    let mut num_longer = 0;
+    for (seed, (data_degree, m)) in (1..=6).flat_map(|d| (1..=6).map(move |m| (d, m))).enumerate() {
+        for options in crate::testing::all_options() {
+            let program = program(&one_f_one_b(2, m).unwrap(), 2, &options);
+            let costs = Draw::new(seed as u64).costs(&program);
+            let world = World {
+                ranks_per_node: data_degree,
+                sharing: Sharing::NodePort(Duplex::Full),
+                ..World::alike(data_degree)
+            };
+            let mut slower = costs.clone();
+            slower.edges.iter_mut().for_each(|edge| edge.occupied *= u64::from(data_degree));
+            let expected = simulate(&program, &slower).unwrap();
+            let played = world::simulate(&program, &costs, &world).unwrap();
+            assert!(
+                played.by_data_rank().iter().all(|timeline| timeline == &expected),
+                "{world:?}, {costs:?}"
+            );
+            num_longer += usize::from(expected != simulate(&program, &costs).unwrap());
+        }
+    }
+    assert!(num_longer > 100, "{num_longer}");
 }
 
 /// Both data ranks' gathers go over both nodes' ports: two pipeline ranks at once take twice as long.

@@ -1,0 +1,181 @@
+//! How fast is a step simulated? Instructions a second on one core, of computes and transfers alone and with gathers,
+//! reductions and memory; the largest pipelines that are planned; and what a step of many micro-batches costs beside one of
+//! a few.
+//!
+//! ```text
+//! cargo bench -p benches --bench simulate
+//! ```
+//!
+//! Programs are made before the clock starts, but for the last table, where making them is most of the work. Each figure is
+//! of the fastest of several runs: it is work without a device or a network, and all that slows it down is other work on the
+//! machine. The exit status is 1 if a target is missed.
+
+use std::error::Error;
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pipezero_schedule::simulate::{
+    Costs, MemoryCosts, Passage, RankTimes, UnitCosts, UnitMemory, memory, simulate, study, study_long,
+};
+use pipezero_schedule::{
+    CheckedProgram, ComputeOrder, LowerOptions, Residency, Stage, UnitFacts, generate, lower,
+};
+
+/// Runs of which the fastest counts.
+const NUM_RUNS: usize = 25;
+
+/// Instructions a second.
+const COMPUTES_AND_TRANSFERS: f64 = 20e6;
+const WITH_COLLECTIVES_AND_MEMORY: f64 = 5e6;
+
+/// Of 16 ranks with 8 stages each and 128 micro-batches.
+const LARGE_STEP_MAX: Duration = Duration::from_millis(10);
+
+/// A step of 32,768 micro-batches is told by two of some 6 times as many as ranks, 12 together; it may cost so many of
+/// 4 times as many.
+const LONG_STEP_MAX: f64 = 5.0;
+
+type Outcome = Result<bool, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    match measure() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> Outcome {
+    println!("{:<44}{:>14}{:>12}{:>12}", "computes and transfers", "instructions", "time", "M/s");
+    let mut all_met = true;
+    for (name, order) in [
+        ("1f1b, p 8, m 1024", generate::one_f_one_b(8, 1024)?),
+        ("gpipe, p 8, m 1024", generate::gpipe(8, 1024)?),
+        ("zb-h1, p 8, m 1024", generate::zb_h1(8, 1024)?),
+        ("1f1b, p 64, m 256", generate::one_f_one_b(64, 256)?),
+        ("interleaved, p 16, v 8, m 128", generate::interleaved(16, 8, 128, 16)?),
+    ] {
+        let program = program(&order, 1, &LowerOptions::ZERO_0)?;
+        all_met &= report(name, &program, false, COMPUTES_AND_TRANSFERS)?;
+    }
+    println!(
+        "\n{:<44}{:>14}{:>12}{:>12}",
+        "with gathers, reductions and memory", "instructions", "time", "M/s"
+    );
+    let two_resident = Residency::Units(NonZeroU32::new(2).ok_or("2 is not 0")?);
+    for (name, order, residency) in [
+        ("1f1b, p 8, m 128, 8 units, strict", generate::one_f_one_b(8, 128)?, Residency::Strict),
+        ("1f1b, p 8, m 128, 8 units, 2 resident", generate::one_f_one_b(8, 128)?, two_resident),
+        ("interleaved, p 16, v 8, m 64, 2 units", generate::interleaved(16, 8, 64, 16)?, Residency::Strict),
+    ] {
+        let units_per_stage = if order.placement.num_stages() > 8 { 2 } else { 8 };
+        let program = program(&order, units_per_stage, &LowerOptions::zero_3(residency, 1))?;
+        all_met &= report(name, &program, true, WITH_COLLECTIVES_AND_MEMORY)?;
+    }
+    println!();
+    all_met &= large_step()?;
+    all_met &= long_steps()?;
+    Ok(all_met)
+}
+
+fn program(
+    order: &ComputeOrder,
+    units_per_stage: u32,
+    options: &LowerOptions,
+) -> Result<CheckedProgram, Box<dyn Error>> {
+    let num_units = order.placement.num_stages() as u32 * units_per_stage;
+    let units: Vec<UnitFacts> =
+        (0..num_units).map(|unit| UnitFacts::new(Stage(unit / units_per_stage), 1 << 20)).collect();
+    Ok(CheckedProgram::new(lower(order, &units, options)?)?)
+}
+
+/// Times of different length, so that ranks wait.
+fn costs(program: &CheckedProgram) -> Costs {
+    let unit = UnitCosts {
+        gather: Passage::of_link(700, 10),
+        reduce: Passage::of_link(1300, 10),
+        ..UnitCosts::of_compute(1000, 1100, 900)
+    };
+    Costs::uniform(program, unit, Passage::of_link(50, 100))
+}
+
+fn report(name: &str, program: &CheckedProgram, with_memory: bool, target: f64) -> Outcome {
+    let costs = costs(program);
+    let of_unit = UnitMemory { saved_bytes: 1 << 22, stash_bytes: 1 << 20, gradient_bytes: 1 << 21 };
+    let memory_costs = MemoryCosts::uniform(program, of_unit, 1 << 16);
+    let time = fastest(|| {
+        let timeline = simulate(program, &costs)?;
+        if with_memory {
+            memory(program, &timeline, &memory_costs)?;
+        }
+        Ok(())
+    })?;
+    let num_instructions: usize = program.program().rows.iter().map(Vec::len).sum();
+    let rate = num_instructions as f64 / time.as_secs_f64();
+    println!("{name:<44}{num_instructions:>14}{:>12}{:>12.1}", in_ms(time), rate / 1e6);
+    Ok(met(rate >= target, &format!("{} M/s", target / 1e6)))
+}
+
+fn large_step() -> Outcome {
+    let program = program(&generate::interleaved(16, 8, 128, 16)?, 1, &LowerOptions::ZERO_0)?;
+    let costs = costs(&program);
+    let time = fastest(|| {
+        simulate(&program, &costs)?;
+        Ok(())
+    })?;
+    println!("{:<44}{:>26}", "16 ranks of 8 stages, 128 micro-batches", in_ms(time));
+    Ok(met(time < LARGE_STEP_MAX, &in_ms(LARGE_STEP_MAX)))
+}
+
+fn long_steps() -> Outcome {
+    println!("\n{:<44}{:>14}{:>12}{:>12}", "programs made and played", "m 4 p", "m 32,768", "ratio");
+    let schedules: [(&str, u32, &dyn Fn(u32) -> Result<ComputeOrder, generate::SizeError>); 5] = [
+        ("1f1b, p 8", 8, &|m| generate::one_f_one_b(8, m)),
+        ("1f1b, p 64", 64, &|m| generate::one_f_one_b(64, m)),
+        ("interleaved, p 16, v 8", 16, &|m| generate::interleaved(16, 8, m, 16)),
+        ("bfs, p 16, v 4", 16, &|m| generate::bfs(16, 4, m)),
+        ("zb-v, p 16", 16, &|m| generate::zb_v(16, m)),
+    ];
+    let times = RankTimes { forward: 1000, backward_input: 1100, backward_weight: 900, latency: 100 };
+    let mut all_met = true;
+    for (name, num_ranks, generate) in schedules {
+        let few = fastest(|| {
+            study(&generate(4 * num_ranks)?, times)?;
+            Ok(())
+        })?;
+        let many = fastest(|| {
+            study_long(|m| generate(m).map_err(Box::<dyn Error>::from), 32_768, times)?;
+            Ok(())
+        })?;
+        let ratio = many.as_secs_f64() / few.as_secs_f64();
+        println!("{name:<44}{:>14}{:>12}{ratio:>12.1}", in_ms(few), in_ms(many));
+        all_met &= met(ratio <= LONG_STEP_MAX, &format!("ratio {LONG_STEP_MAX}"));
+    }
+    Ok(all_met)
+}
+
+fn fastest(mut run: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<Duration, Box<dyn Error>> {
+    let mut fastest = Duration::MAX;
+    for _ in 0..NUM_RUNS {
+        let start = Instant::now();
+        run()?;
+        fastest = fastest.min(start.elapsed());
+    }
+    Ok(fastest)
+}
+
+fn in_ms(time: Duration) -> String {
+    format!("{:.3} ms", time.as_secs_f64() * 1e3)
+}
+
+/// Says so if a target is missed.
+fn met(is_met: bool, target: &str) -> bool {
+    if !is_met {
+        println!("  missed: the target is {target}");
+    }
+    is_met
+}

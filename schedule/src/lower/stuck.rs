@@ -1,0 +1,51 @@
+//! Who waits for whom when no rank of an order can go on.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::id::PipelineRank;
+use crate::instruction::Instruction;
+
+/// What a compute that cannot start lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lack {
+    /// The message that it reads, which the awaited compute makes.
+    Message,
+    /// A receive buffer for a message that was made, which the awaited compute empties.
+    Buffer,
+}
+
+/// A rank of a circle: each waits for a compute that the next one runs only after its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StuckRank {
+    /// The rank.
+    pub rank: PipelineRank,
+    /// What it cannot start.
+    pub instruction: Instruction,
+    /// What it lacks for that.
+    pub lack: Lack,
+    /// The compute that it waits for, of the next rank: the one which that cannot start, or one that comes later.
+    pub awaited: Instruction,
+}
+
+/// The circle into which the lowest stuck rank leads; nothing if somebody waits for what no rank would run.
+///
+/// `stuck[rank]` is what a rank cannot start, with the rank that it waits for, `None` if it has ended; `left[rank]` is what
+/// it has not run.
+pub(super) fn circle(stuck: &[Option<(StuckRank, PipelineRank)>], left: &[&[Instruction]]) -> Vec<StuckRank> {
+    let mut seen_at = vec![None; stuck.len()];
+    let mut path: Vec<StuckRank> = Vec::new();
+    let mut next = stuck.iter().copied().flatten().next();
+    while let Some((of, holder)) = next {
+        if let Some(start) = seen_at[of.rank.index()].replace(path.len()) {
+            let mut circle = path.split_off(start);
+            // A message that nobody has made is more to the point than one that finds no room.
+            let begin = circle.iter().position(|of| of.lack == Lack::Message).unwrap_or(0);
+            circle.rotate_left(begin);
+            return circle;
+        }
+        path.push(of);
+        next = stuck[holder.index()].filter(|_| left[holder.index()].contains(&of.awaited));
+    }
+    Vec::new()
+}

@@ -1,0 +1,92 @@
+//! The messages over each stage edge: who waits at it for the other end, and until when it is taken.
+//!
+//! Messages pass an edge in one order, so the first that waits at it is the next one's other end: nothing is looked up.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::check::CheckedProgram;
+use crate::id::Stage;
+use crate::instruction::Edge;
+use crate::simulate::costs::Passage;
+use crate::simulate::timeline::Span;
+
+/// One end of a message that has come before the other.
+struct Issued {
+    place: usize,
+    issued: u64,
+}
+
+/// An edge between two ranks.
+struct State {
+    sender: usize,
+    receiver: usize,
+    /// Ends that wait for the other, all of the same rank.
+    waiting: VecDeque<Issued>,
+    waiting_rank: usize,
+    /// When the last message that has passed was sent, and when it was there.
+    sent: u64,
+    arrived: u64,
+}
+
+/// All edges of a program.
+pub(super) struct Edges {
+    /// `[edge]`
+    edges: Vec<State>,
+}
+
+/// A message both of whose ends have come.
+pub(super) struct Met {
+    /// The end that came first.
+    pub(super) rank: usize,
+    pub(super) place: usize,
+    pub(super) span: Span,
+    /// The span of the end that came last.
+    pub(super) own: Span,
+}
+
+impl Edges {
+    pub(super) fn new(program: &CheckedProgram) -> Self {
+        let rank = |stage| program.placement().rank(stage).index();
+        let low_stages = (0..program.chain().num_stages() as u32 - 1).map(Stage);
+        let edges = low_stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]).map(|edge| State {
+            sender: rank(edge.sender()),
+            receiver: rank(edge.receiver()),
+            waiting: VecDeque::new(),
+            waiting_rank: 0,
+            sent: 0,
+            arrived: 0,
+        });
+        Self { edges: edges.collect() }
+    }
+
+    /// A rank has issued its end of the next message: the message's times, if the other end had come.
+    pub(super) fn join(
+        &mut self,
+        edge: Edge,
+        rank: usize,
+        place: usize,
+        issued: u64,
+        passage: Passage,
+    ) -> Option<Met> {
+        let state = &mut self.edges[edge.index()];
+        if state.waiting_rank == rank || state.waiting.is_empty() {
+            state.waiting_rank = rank;
+            state.waiting.push_back(Issued { place, issued });
+            return None;
+        }
+        let other = state.waiting.pop_front()?;
+        let start = issued.max(other.issued).max(state.sent);
+        state.sent = start + passage.occupied;
+        state.arrived = state.sent + passage.latency;
+        let sent = Span { start, end: state.sent };
+        let received = Span { start, end: state.arrived };
+        let (own, span) = if rank == state.sender { (sent, received) } else { (received, sent) };
+        Some(Met { rank: state.waiting_rank, place: other.place, span, own })
+    }
+
+    /// When the last messages of each rank were sent and received.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.edges.iter().flat_map(|state| [(state.sender, state.sent), (state.receiver, state.arrived)])
+    }
+}

@@ -1,0 +1,183 @@
+//! Steps of many micro-batches, told by steps of few: a steady state is found, proved and extended.
+//!
+//! A generated step of many micro-batches is a start, a pattern that repeats every few micro-batches, and an end. Two
+//! steps are played, the second longer by one repetition. If each instruction of the second ends when its counterpart in
+//! the first does, later by what the repetition takes if it comes after it, then every further repetition does the same,
+//! and the longest step takes what the first takes plus so many times the difference. Nothing is rounded or fitted: what
+//! is extended is equal to what playing the whole step gives.
+//!
+//! Why two steps prove it for all. An instruction starts when the last of what it waits for has ended: the instruction
+//! before it on its lane, its operands, its buffers. What lies near, within the window that both steps are compared on,
+//! is the same in every repetition, and all of it is later by the same time, so that the start is too. What lies far, in
+//! the start or in an earlier turn of the ranks (a breadth-first step turns to its next stage when all micro-batches are
+//! through), gets farther by a whole repetition each time, and what waited for none of it in both steps never will.
+//!
+//! A step that finds no steady state, be it that its times repeat too rarely or never, is played in full.
+
+mod series;
+
+use crate::check::CheckedProgram;
+use crate::id::PipelineRank;
+use crate::protocol::RECEIVE_BUFFERS;
+
+use super::bubble::Bubble;
+use super::costs::{Costs, CostsError};
+use super::simulate;
+use super::timeline::Timeline;
+use series::{Series, period, repeated};
+
+/// Micro-batches of the first attempt, for each rank and one more: a warm-up and a cool-down take up to two, the window one.
+const FIRST_ATTEMPT: u32 = 6;
+
+/// The last attempt is at a step so many times shorter than the whole, so that a vain search costs less than playing.
+const LAST_ATTEMPT: u32 = 8;
+
+/// A program and its timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// The program.
+    pub program: CheckedProgram,
+    /// When its instructions run.
+    pub timeline: Timeline,
+}
+
+impl Played {
+    fn new(program: CheckedProgram, costs: &Costs) -> Result<Self, CostsError> {
+        let timeline = simulate(&program, costs)?;
+        Ok(Self { program, timeline })
+    }
+}
+
+/// A step, played in full or extended from shorter ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongStep {
+    /// The step itself, or a shorter one that is like it but for repetitions of its steady state.
+    pub played: Played,
+    /// What is left out of it, if anything.
+    pub steady: Option<Steady>,
+}
+
+/// The steady state of a step that was not played in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steady {
+    /// Micro-batches after which everything repeats.
+    pub period: u32,
+    /// How much longer each repetition makes the step.
+    pub period_time: u64,
+    /// Repetitions that the whole step has beyond those of the played one.
+    pub num_periods: u32,
+    /// The step with one repetition more.
+    next: Played,
+}
+
+impl LongStep {
+    /// When everything has ended.
+    pub fn makespan(&self) -> u64 {
+        self.extended(|of| of.timeline.makespan())
+    }
+
+    /// From a rank's first compute of a micro-batch to its last: see [`Timeline::rank_span`].
+    ///
+    /// # Panics
+    /// If there is no such rank; so do the other methods that take one.
+    pub fn rank_span(&self, rank: PipelineRank) -> u64 {
+        self.extended(|of| of.timeline.rank_span(&of.program, rank))
+    }
+
+    /// The longest [`LongStep::rank_span`].
+    pub fn longest_rank_span(&self) -> u64 {
+        let ranks = (0..self.played.program.num_ranks() as u32).map(PipelineRank);
+        ranks.map(|rank| self.rank_span(rank)).max().unwrap_or(0)
+    }
+
+    /// How long a rank computes.
+    pub fn busy(&self, rank: PipelineRank) -> u64 {
+        self.extended(|of| of.timeline.busy(&of.program, rank))
+    }
+
+    /// Why a rank does not compute: with [`LongStep::busy`], the parts add up to the makespan.
+    pub fn bubble(&self, rank: PipelineRank) -> Bubble {
+        let part =
+            |of: fn(Bubble) -> u64| self.extended(|played| of(played.timeline.bubble(&played.program, rank)));
+        Bubble {
+            dependency: part(|of| of.dependency),
+            transfer: part(|of| of.transfer),
+            gather: part(|of| of.gather),
+            reduce: part(|of| of.reduce),
+            overhead: part(|of| of.overhead),
+            tail: part(|of| of.tail),
+        }
+    }
+
+    /// A figure of the whole step that grows by the same with every repetition: times and counts of what is in it, and
+    /// the most of something that is held, if each repetition adds to it or none does.
+    pub fn extended(&self, figure: impl Fn(&Played) -> u64) -> u64 {
+        let Some(steady) = &self.steady else { return figure(&self.played) };
+        let (short, next) = (figure(&self.played), figure(&steady.next));
+        // No repetition takes away from what was there before it; the search has checked that the makespan, the largest
+        // time of all, fits.
+        short + u64::from(steady.num_periods) * (next - short)
+    }
+}
+
+/// Plays a step of so many micro-batches, at the cost of two with some six times as many micro-batches as ranks where it has
+/// a steady state.
+///
+/// `make` gives the program of a step by its micro-batches: from one generator, with the same units and options whatever
+/// their number. Costs are of units and edges, of which every such program has the same.
+///
+/// # Errors
+/// What `make` returns, and [`CostsError`] as [`simulate`]; also if the whole step takes longer than a `u64` can say.
+pub fn simulate_long<E: From<CostsError>>(
+    make: impl Fn(u32) -> Result<CheckedProgram, E>,
+    costs: &Costs,
+    num_micro_batches: u32,
+) -> Result<LongStep, E> {
+    let num_ranks = make(1)?.num_ranks() as u32;
+    let mut size = FIRST_ATTEMPT.saturating_mul(num_ranks.saturating_add(1));
+    while size <= num_micro_batches / LAST_ATTEMPT {
+        if let Some(step) = extend(&make, costs, num_micro_batches, size, num_ranks)? {
+            return Ok(step);
+        }
+        size = size.saturating_mul(2);
+    }
+    Ok(LongStep { played: Played::new(make(num_micro_batches)?, costs)?, steady: None })
+}
+
+/// Looks for the steady state in a step of about `size` micro-batches.
+fn extend<E: From<CostsError>>(
+    make: &impl Fn(u32) -> Result<CheckedProgram, E>,
+    costs: &Costs,
+    num_micro_batches: u32,
+    size: u32,
+    num_ranks: u32,
+) -> Result<Option<LongStep>, E> {
+    // Most patterns repeat after as many micro-batches as ranks, or a part of that: then this step is the first already.
+    let size = size + (num_micro_batches - size) % num_ranks;
+    let mut short = Played::new(make(size)?, costs)?;
+    let mut series = Series::of(&short);
+    let Some(period) = period(&series, size) else { return Ok(None) };
+    let left_over = (num_micro_batches - size) % period;
+    let size = size + left_over;
+    if left_over > 0 {
+        short = Played::new(make(size)?, costs)?;
+        series = Series::of(&short);
+    }
+    let next = Played::new(make(size + period)?, costs)?;
+    // What one rank has to do with another lies at most so far back: a message waits for a buffer, and a rank for the
+    // answer to what it sent.
+    let window = period.max(num_ranks + RECEIVE_BUFFERS as u32);
+    let longer = next.timeline.makespan().checked_sub(short.timeline.makespan());
+    let period_time = repeated(&series, &Series::of(&next), period, window);
+    let Some(period_time) = period_time.filter(|&time| longer == Some(time)) else { return Ok(None) };
+    let num_periods = (num_micro_batches - size) / period;
+    let total = u128::from(short.timeline.makespan()) + u128::from(num_periods) * u128::from(period_time);
+    if total >= u128::from(u64::MAX) {
+        return Err(CostsError::TooLong { total }.into());
+    }
+    let steady = Steady { period, period_time, num_periods, next };
+    Ok(Some(LongStep { played: short, steady: Some(steady) }))
+}
+
+#[cfg(test)]
+mod tests;
