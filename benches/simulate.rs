@@ -38,6 +38,9 @@ const LONG_STEP_MAX: f64 = 5.0;
 
 type Outcome = Result<bool, Box<dyn Error>>;
 
+/// An order of so many micro-batches.
+type Generator = dyn Fn(u32) -> Result<ComputeOrder, generate::SizeError>;
+
 fn main() -> ExitCode {
     match measure() {
         Ok(true) => ExitCode::SUCCESS,
@@ -133,7 +136,7 @@ fn large_step() -> Outcome {
 
 fn long_steps() -> Outcome {
     println!("\n{:<44}{:>14}{:>12}{:>12}", "programs made and played", "m 4 p", "m 32,768", "ratio");
-    let schedules: [(&str, u32, &dyn Fn(u32) -> Result<ComputeOrder, generate::SizeError>); 5] = [
+    let schedules: [(&str, u32, &Generator); 5] = [
         ("1f1b, p 8", 8, &|m| generate::one_f_one_b(8, m)),
         ("1f1b, p 64", 64, &|m| generate::one_f_one_b(64, m)),
         ("interleaved, p 16, v 8", 16, &|m| generate::interleaved(16, 8, m, 16)),

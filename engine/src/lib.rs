@@ -35,6 +35,7 @@ pub mod generation;
 pub mod memory;
 pub mod optimizer;
 pub mod plan;
+pub mod profile;
 mod shard;
 mod topology;
 pub mod trace;

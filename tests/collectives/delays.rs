@@ -69,17 +69,28 @@ fn every_operation_is_delayed() {
         let group = both();
         let other = 1 - comm.rank();
         let (here, there) = (comm.rank() as u32, other as u32);
+        let sent = comm.start_send(other, here, elements(4)).unwrap();
         for pending in [
             comm.start_all_gather(&group, elements(4), 0..4).unwrap(),
             comm.start_reduce_scatter(&group, elements(4), 0..4).unwrap(),
             comm.start_all_reduce(&group, Channel::Reduce, elements(4), 0..4).unwrap(),
             comm.start_all_reduce(&group, Channel::Tied, elements(4), 0..4).unwrap(),
-            comm.start_send(other, here, elements(4)).unwrap(),
             comm.start_receive(other, there, elements(4)).unwrap(),
         ] {
             assert!(is_late(pending));
         }
+        drop(sent);
     });
+}
+
+#[test]
+fn a_sender_waits_for_the_link_and_not_for_the_latency() {
+    for (link, waits) in [(DISTANT, false), (CROWDED, true)] {
+        on(links(link, INSTANT), 2, |mut comm| match comm.rank() {
+            0 => assert_eq!(is_late(comm.start_send(1, 0, elements(4)).unwrap()), waits),
+            _ => assert!(is_late(comm.start_receive(0, 0, elements(4)).unwrap())),
+        });
+    }
 }
 
 #[test]

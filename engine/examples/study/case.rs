@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use pipezero::config::*;
-use pipezero::costs::{Device, Network, NetworkLink};
+use pipezero::costs::{Device, Network};
 
 /// Stages, and the pipeline ranks that they are placed on.
 pub(crate) const PIPELINE: usize = 4;
@@ -41,31 +41,14 @@ pub(crate) enum Placed {
 impl Placed {
     pub(crate) const ALL: [Self; 2] = [Self::NodesOfEight, Self::Apart];
 
-    /// The device, with the links that the ranks of a grid have when they are so placed.
-    ///
-    /// The analytic model gives every rank a far link of its own. That is what stages and data ranks that are apart have;
-    /// but a collective over whole nodes enters and leaves each through all its NICs at once (NCCL makes channels for
-    /// them), so without a pipeline far links are as fast as all of a node's together, or as near ones if those are slower.
-    pub(crate) fn device(self, pipeline: usize, data: usize) -> Device {
+    /// The device: apart, every rank is a node.
+    pub(crate) fn device(self) -> Device {
         let device = Device::by_name("h100").expect("the table of devices has an H100");
-        let Network { near, far, .. } = device.network;
-        let (ranks_per_node, far) = match self {
-            Self::NodesOfEight if pipeline == 1 => (NODE_RANKS, over_nodes(near, far, data)),
-            Self::NodesOfEight => (NODE_RANKS, far),
-            Self::Apart => (1, far),
+        let ranks_per_node = match self {
+            Self::NodesOfEight => NODE_RANKS,
+            Self::Apart => 1,
         };
-        Device { network: Network { ranks_per_node, far, ..device.network }, ..device }
-    }
-}
-
-/// A ring over whole nodes: each NIC carries its part, and one step for each node but the first is far.
-fn over_nodes(near: NetworkLink, far: NetworkLink, num_ranks: usize) -> NetworkLink {
-    let num_steps = (num_ranks - 1) as f64;
-    let num_far = (num_ranks / NODE_RANKS - 1) as f64;
-    NetworkLink {
-        bytes_per_s: near.bytes_per_s.min(NODE_RANKS as f64 * far.bytes_per_s),
-        base_ns: far.base_ns,
-        step_ns: ((num_steps - num_far) * near.step_ns + num_far * far.step_ns) / num_steps,
+        Device { network: Network { ranks_per_node, ..device.network }, ..device }
     }
 }
 

@@ -79,8 +79,7 @@ pub(crate) fn needs(plan: &Plan) -> Needs {
 
 /// A simulated step of a plan, on H100s so placed.
 pub(crate) fn step(plan: &Plan, placed: Placed) -> Result<Step, Box<dyn Error>> {
-    let grid = plan.grid();
-    let device = placed.device(grid.pipeline_degree, grid.data_degree);
+    let device = placed.device();
     let predicted = for_plan(plan, Source::Analytic(&device))?;
     Ok(Step::new(plan, &predicted)?)
 }

@@ -222,9 +222,11 @@ fn thresholds() -> Result<Table, Box<dyn Error>> {
         "1F1B: simulated",
         "1F1B, recomputed: simulated",
     ]);
+    let gflops_per_s = (Placed::Apart.device().half_flops_per_s / 1e9).round() as u64;
+    // Near and far links of an H100, one between them and one below.
     for gb_per_s in [360, 100, 45, 20] {
         for data_degree in DATA_DEGREES {
-            let rates = Rates { data_degree: data_degree as u64, gflops_per_s: 494_700, gb_per_s };
+            let rates = Rates { data_degree: data_degree as u64, gflops_per_s, gb_per_s };
             let formula = rates.formula();
             table.push([
                 gb_per_s.to_string(),

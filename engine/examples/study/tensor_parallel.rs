@@ -39,7 +39,7 @@ pub(crate) fn tensor_parallel(plan: &Plan, zero_1: &Step, placed: Placed) -> Ten
     let sent_bytes = STAGE_LAYERS as f64
         * (8.0 * (SEQ_LENGTH * HIDDEN) as f64 * (parts - 1.0) / parts)
         * ELEMENT_BYTES as f64;
-    let Device { network, .. } = placed.device(PIPELINE, plan.grid().data_degree);
+    let Device { network, .. } = placed.device();
     // The parts of a stage lie where its data ranks lie.
     let NetworkLink { bytes_per_s, base_ns, step_ns } = match placed {
         Placed::NodesOfEight => network.near,

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use miette::GraphicalReportHandler;
 use pipezero_schedule::simulate;
 
+use super::profile::OutError;
 use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
 use crate::costs::{CostsError, CostsFileError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
+use crate::profile::ProfileError;
 use crate::trace::{TraceError, TracedStepsError};
 use crate::training::{RunDirError, TrainingError};
 
@@ -88,7 +90,9 @@ other!(
     TraceError,
     RunDirError,
     DataError,
-    NothingLearnt
+    NothingLearnt,
+    OutError,
+    ProfileError
 );
 
 impl From<SimulateError> for Failure {

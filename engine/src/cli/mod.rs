@@ -9,6 +9,7 @@ mod failure;
 mod generate;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 #[cfg(test)]
 mod readme;
@@ -59,6 +60,9 @@ enum Command {
     /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(Box<simulate::SimulateArgs>),
+    /// Measure what the parts of a run take on this machine, for `simulate` to predict runs from.
+    #[command(after_help = profile::EXAMPLES)]
+    Profile(profile::ProfileArgs),
     /// A traced run beside its prediction: step, ranks, instructions, and where the two part.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareArgs),
@@ -78,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Compare(args) => compare::run(&args),
     };
     match result {

@@ -42,6 +42,29 @@ impl Progress {
         }
     }
 
+    /// A step of which nothing but its time is told.
+    pub(super) fn timed_step(&mut self, step: u64, step_s: f64) {
+        self.tell(step, step_s, |_| milliseconds(step_s));
+    }
+
+    /// Tells of a step by its figures, which are short beside a bar.
+    fn tell(&mut self, step: u64, step_s: f64, figures: impl Fn(bool) -> String) {
+        let num_steps = self.num_steps;
+        match &mut self.form {
+            Form::Bar(bar) => {
+                bar.set_position(step);
+                bar.set_message(figures(true));
+            }
+            Form::Lines { next } => {
+                if Instant::now() >= *next || step == num_steps {
+                    *next = Instant::now() + LINE_EVERY;
+                    let left = step_s * (num_steps - step) as f64;
+                    note(format_args!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false)));
+                }
+            }
+        }
+    }
+
     pub(super) fn finish(&self) {
         if let Form::Bar(bar) = &self.form {
             bar.finish();
@@ -65,22 +88,12 @@ impl Observer for Progress {
         if line.skipped {
             self.say(skipped(line));
         }
-        let num_steps = self.num_steps;
-        match &mut self.form {
-            Form::Bar(bar) => {
-                bar.set_position(line.step);
-                bar.set_message(figures(line, self.learns, ""));
-            }
-            Form::Lines { next } => {
-                if Instant::now() >= *next || line.step == num_steps {
-                    *next = Instant::now() + LINE_EVERY;
-                    let left = line.step_s * (num_steps - line.step) as f64;
-                    let norm = line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}"));
-                    let figures = figures(line, self.learns, &format!("  grad norm {norm}"));
-                    note(format_args!("step {}/{num_steps}  {figures}  ETA {left:.0} s", line.step));
-                }
-            }
-        }
+        let norm = line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}"));
+        let learns = self.learns;
+        self.tell(line.step, line.step_s, |is_short| {
+            let norm = if is_short { String::new() } else { format!("  grad norm {norm}") };
+            figures(line, learns, &norm)
+        });
     }
 
     fn evaluation(&mut self, line: &EvalLine) {
@@ -91,10 +104,14 @@ impl Observer for Progress {
 /// What a step came to: its loss, what is to stand beside it, and its speed; where nothing is learned, its time alone.
 fn figures(line: &StepLine, learns: bool, beside_loss: &str) -> String {
     if !learns {
-        return format!("{:.1} ms", 1000.0 * line.step_s);
+        return milliseconds(line.step_s);
     }
     let scale = line.loss_scale.map_or_else(String::new, |scale| format!("  loss scale {scale}"));
     format!("loss {}{beside_loss}{scale}  {:.0} tokens/s", loss(line.loss), line.tokens_per_s)
+}
+
+fn milliseconds(step_s: f64) -> String {
+    format!("{:.1} ms", 1000.0 * step_s)
 }
 
 /// Why a step has left the weights as they were.

@@ -39,6 +39,11 @@ pub(super) enum Operation {
 const F32_BYTES: usize = ElementType::F32.num_bytes();
 
 impl Operation {
+    /// Whether the member at `position` only gives: it need not wait until what it gave is there.
+    pub(super) fn is_sent_by(&self, position: usize) -> bool {
+        matches!(self, Self::Transfer { .. }) && position == 0
+    }
+
     /// Bytes that one member of `group_size` sends; in a transfer, the sender.
     pub(super) fn sent_bytes(&self, group_size: usize) -> u64 {
         match self {

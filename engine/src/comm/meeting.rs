@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::error::CommError;
 use super::exchange::{Operation, Payload, exchange};
-use super::shaping::{Arrival, Link};
+use super::shaping::{Carried, Link};
 
 #[derive(Debug)]
 struct Round {
@@ -29,8 +29,8 @@ struct Round {
 enum State {
     /// Somebody has not joined, or the exchange runs.
     Open,
-    /// Everybody can collect, once it has arrived where that takes time.
-    Exchanged { arrival: Option<Arrival> },
+    /// Everybody can collect, once it has arrived where that takes time; a sender, once its link is free.
+    Exchanged { carried: Option<Carried> },
     /// The members do not agree; all of them are told.
     Broken(CommError),
 }
@@ -38,6 +38,8 @@ enum State {
 /// A wait under way.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
+    /// Who waits.
+    position: usize,
     waited: Duration,
     timeout: Duration,
     is_stopped: bool,
@@ -88,7 +90,7 @@ impl Meeting {
             return Ok(());
         }
         // With the lock held, so that the rounds occupy the link in order.
-        let arrival = self.link.as_ref().map(|link| link.carry(operation.sent_bytes(self.members.len())));
+        let carried = self.link.as_ref().map(|link| link.carry(operation.sent_bytes(self.members.len())));
         let mut payloads: Vec<Payload> = std::mem::take(&mut round.payloads).into_iter().flatten().collect();
         drop(rounds);
         exchange(&operation, &mut payloads);
@@ -97,7 +99,7 @@ impl Meeting {
         // A member that has left takes nothing home.
         let taken = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
         round.payloads = taken.collect();
-        round.state = State::Exchanged { arrival };
+        round.state = State::Exchanged { carried };
         drop(rounds);
         self.changed.notify_all();
         Ok(())
@@ -116,7 +118,7 @@ impl Meeting {
         let mut rounds = self.lock();
         loop {
             let round = rounds.get(number);
-            let wait = Wait { waited: start.elapsed(), timeout, is_stopped: is_stopped() };
+            let wait = Wait { position, waited: start.elapsed(), timeout, is_stopped: is_stopped() };
             let Some(left) = round.outlook(wait, &self.members)? else {
                 return Ok(round.payloads[position].take().expect("a member collects a round once"));
             };
@@ -181,11 +183,16 @@ impl Round {
 
     /// How much longer a wait may have to last; `None` when its member can collect.
     fn outlook(&self, wait: Wait, members: &[usize]) -> Result<Option<Duration>, CommError> {
-        let Wait { waited, timeout, is_stopped } = wait;
+        let Wait { position, waited, timeout, is_stopped } = wait;
         let operation = || self.operation.to_string();
         match &self.state {
-            State::Exchanged { arrival } => {
-                let delay = arrival.map_or(Duration::ZERO, Arrival::remaining);
+            State::Exchanged { carried } => {
+                let until = if self.operation.is_sent_by(position) {
+                    Carried::until_sent
+                } else {
+                    Carried::until_there
+                };
+                let delay = carried.map_or(Duration::ZERO, until);
                 if delay.is_zero() || is_stopped {
                     return Ok(None);
                 }

@@ -128,27 +128,37 @@ pub(super) struct Link {
 
 impl Link {
     /// Sends a message whose last member has joined just now.
-    pub(super) fn carry(&self, num_bytes: u64) -> Arrival {
+    pub(super) fn carry(&self, num_bytes: u64) -> Carried {
         let mut free_ns = self.free_ns.lock().unwrap_or_else(PoisonError::into_inner);
         // Read with the lock held, so that messages occupy the link in the order in which they came.
         let joined_ns = nanoseconds(self.epoch.elapsed());
         let passage = self.shape.passage(joined_ns, *free_ns, num_bytes);
         *free_ns = passage.frees_ns;
-        Arrival { epoch: self.epoch, arrives_ns: passage.arrives_ns }
+        Carried { epoch: self.epoch, passage }
     }
 }
 
-/// When a message is there.
+/// A message on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(super) struct Carried {
     epoch: Instant,
-    arrives_ns: u64,
+    passage: Passage,
 }
 
-impl Arrival {
-    /// How long it takes from now on; zero once it is there.
-    pub(super) fn remaining(self) -> Duration {
-        Duration::from_nanos(self.arrives_ns).saturating_sub(self.epoch.elapsed())
+impl Carried {
+    /// How long it takes from now on until it is there; zero once it is.
+    pub(super) fn until_there(self) -> Duration {
+        self.until(self.passage.arrives_ns)
+    }
+
+    /// How long it takes from now on until the link has taken it, so that its sender's buffer is free: the latency is none
+    /// of the sender's.
+    pub(super) fn until_sent(self) -> Duration {
+        self.until(self.passage.frees_ns)
+    }
+
+    fn until(self, at_ns: u64) -> Duration {
+        Duration::from_nanos(at_ns).saturating_sub(self.epoch.elapsed())
     }
 }
 

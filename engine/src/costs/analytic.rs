@@ -17,7 +17,7 @@ use pipezero_models::{ElementType, Layer};
 use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
 
-use super::device::{Device, NetworkLink};
+use super::device::Device;
 use super::error::CostsError;
 use super::file::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
@@ -127,12 +127,9 @@ impl<'a> Analytic<'a> {
 
     /// Over the device's links: how long a message occupies one, and how much later it is there.
     fn over_network(&self, message: &Message) -> [u64; 2] {
-        let network = &self.device.network;
-        let is_near = |ranks: &Vec<usize>| {
-            let node = |rank: &usize| rank / network.ranks_per_node;
-            ranks.iter().all(|rank| node(rank) == node(&ranks[0]))
-        };
-        let link: NetworkLink = if message.groups.iter().all(is_near) { network.near } else { network.far };
+        let link = message.groups.iter().map(|group| self.device.network.ring(group));
+        let slowest = link.min_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s));
+        let link = slowest.expect("a message has ranks");
         let num_others = (message.num_ranks() - 1) as f64;
         let steps = match message.kind {
             MessageKind::Activation | MessageKind::Gradient => 1.0,

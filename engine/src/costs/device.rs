@@ -16,6 +16,8 @@
 //! - A collective's latency is NCCL's own model (`src/graph/tuning.cc`, ring, simple protocol): 8.4 us, and 3.4 us for each
 //!   step over NVLink or 14 us over a network.
 
+use std::collections::BTreeMap;
+
 use pipezero_models::ElementType;
 
 /// What an analytic model knows of a device. Rates are those that are achieved.
@@ -46,6 +48,31 @@ pub struct Network {
     pub far: NetworkLink,
     /// Whether gathers and reductions of a rank share its link.
     pub shared: bool,
+}
+
+impl Network {
+    /// The link that a message of these ranks goes over, as one rank sees it.
+    ///
+    /// A ring enters and leaves each of its nodes once, through the interfaces of all its ranks there (NCCL makes channels
+    /// for them); of its steps only those from node to node are far.
+    pub(super) fn ring(&self, ranks: &[usize]) -> NetworkLink {
+        let mut on_node: BTreeMap<usize, usize> = BTreeMap::new();
+        for rank in ranks {
+            *on_node.entry(rank / self.ranks_per_node).or_default() += 1;
+        }
+        let (num_nodes, num_steps) = (on_node.len(), ranks.len().saturating_sub(1));
+        if num_nodes < 2 {
+            return self.near;
+        }
+        let fewest = on_node.into_values().min().unwrap_or(1);
+        let num_far = num_nodes - 1;
+        let steps_ns = num_far as f64 * self.far.step_ns + (num_steps - num_far) as f64 * self.near.step_ns;
+        NetworkLink {
+            bytes_per_s: self.near.bytes_per_s.min(fewest as f64 * self.far.bytes_per_s),
+            base_ns: self.far.base_ns,
+            step_ns: steps_ns / num_steps as f64,
+        }
+    }
 }
 
 /// One class of links.
@@ -215,6 +242,26 @@ mod tests {
         for name in ["", "h1000", "gpu", "h100 sxm"] {
             assert_eq!(Device::by_name(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_ring_uses_the_interfaces_of_all_its_ranks_on_a_node() {
+        let network = Device::by_name("h100").unwrap().network;
+        let (near, far) = (network.near, network.far);
+        let ring = |ranks: &[usize]| network.ring(ranks);
+        assert_eq!(ring(&[3]), near);
+        assert_eq!(ring(&[0, 1, 7]), near);
+        assert_eq!(ring(&[7, 8]), far, "two ranks, two nodes");
+        assert_eq!(ring(&[0, 8, 16, 24]), far, "one rank on each node");
+        // Two on each of two nodes: two interfaces; of three steps one is far.
+        let two = ring(&[0, 1, 8, 9]);
+        assert_eq!((two.bytes_per_s, two.base_ns), (2.0 * far.bytes_per_s, far.base_ns));
+        assert_eq!(two.step_ns, (far.step_ns + 2.0 * near.step_ns) / 3.0);
+        // The node with the fewest decides.
+        assert_eq!(ring(&[0, 1, 8]).bytes_per_s, far.bytes_per_s);
+        // All eight of each: no faster than the links within.
+        let whole: Vec<usize> = (0..16).collect();
+        assert_eq!(ring(&whole).bytes_per_s, near.bytes_per_s.min(8.0 * far.bytes_per_s));
     }
 
     /// What the model's readers expect of an H100: half of 989 TFLOP/s, and 8.4 us + 3.4 us a step over NVLink.

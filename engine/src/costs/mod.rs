@@ -54,6 +54,7 @@ pub use file::{
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use measured::Assumption;
 pub use memory::memory_costs;
+pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use ns::TIME_NS_MAX;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;

@@ -10,6 +10,7 @@ mod interrupt; // Ctrl-C.
 mod memory; // What does not fit.
 mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
+mod profile; // `profile`.
 mod residency; // What stays gathered.
 mod schedules; // Several stages per rank, and schedule files.
 mod simulate; // `simulate --schedule`.

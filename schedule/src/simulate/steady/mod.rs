@@ -10,7 +10,9 @@
 //! before it on its lane, its operands, its buffers. What lies near, within the window that both steps are compared on,
 //! is the same in every repetition, and all of it is later by the same time, so that the start is too. What lies far, in
 //! the start or in an earlier turn of the ranks (a breadth-first step turns to its next stage when all micro-batches are
-//! through), gets farther by a whole repetition each time, and what waited for none of it in both steps never will.
+//! through), gets farther by a whole repetition each time, and what waited for none of it in both steps never will. That a
+//! longer program goes on as the second went on from the first is the doing of generators and lowering, and the tests hold
+//! every one of them to it, by playing the whole step too.
 //!
 //! A step that finds no steady state, be it that its times repeat too rarely or never, is played in full.
 

@@ -1,0 +1,271 @@
+//! The runs that are predicted and measured: on cores that they do not exceed, and far beyond them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use benches::{FixedTokens, run};
+use pipezero::config::*;
+use pipezero::data::{BatchSource, Zeros};
+
+/// Whether units compute or wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// GPT-2 on two cores: two ranks of one thread, or one of two.
+    Cpu,
+    /// Timed units: 8 to 64 ranks on as many cores as there are.
+    Timed,
+}
+
+/// The links of a run of timed units. A unit of one layer is gathered by two ranks in about half of its forward over the
+/// near one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkSpeed {
+    /// As fast as memory.
+    Memory,
+    /// Near links within nodes of four ranks, far ones between.
+    NearAndFar,
+    /// The same, and gathers and reductions of a rank take turns.
+    Shared,
+    /// Far links alone, which are late.
+    Late,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) family: Family,
+    pub(crate) pipeline: usize,
+    pub(crate) data: usize,
+    pub(crate) schedule: &'static str,
+    pub(crate) virtual_stages: usize,
+    pub(crate) level: ZeroLevel,
+    pub(crate) unit_layers: UnitLayersConfig,
+    pub(crate) resident_units: ResidencyConfig,
+    pub(crate) prefetch_units: usize,
+    pub(crate) recomputes: Recomputes,
+    pub(crate) links: LinkSpeed,
+}
+
+/// Whether activations are recomputed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recomputes {
+    Nothing,
+    Units,
+}
+
+/// Sequences of a step, in every run.
+const TRAIN_BATCH_SIZE: usize = 16;
+
+/// Of a timed unit of one layer: forward, and each half of its backward.
+const FORWARD: Duration = Duration::from_millis(6);
+const PARAMETERS_PER_LAYER: usize = 1 << 14;
+
+impl Case {
+    const CPU: Self = Self {
+        family: Family::Cpu,
+        pipeline: 1,
+        data: 1,
+        schedule: "1f1b",
+        virtual_stages: 1,
+        level: ZeroLevel::Zero0,
+        unit_layers: UnitLayersConfig::Layers(1),
+        resident_units: ResidencyConfig::Strict,
+        prefetch_units: 1,
+        recomputes: Recomputes::Nothing,
+        links: LinkSpeed::Memory,
+    };
+
+    const TIMED: Self = Self { family: Family::Timed, links: LinkSpeed::NearAndFar, ..Self::CPU };
+
+    /// The run.
+    pub(crate) fn run(self) -> Run {
+        let mut run = run();
+        let cpu = self.family == Family::Cpu;
+        run.model = if cpu { gpt2() } else { timed() };
+        run.parallel.pipeline = self.pipeline;
+        run.parallel.data = self.data;
+        run.parallel.schedule = self.schedule();
+        run.parallel.virtual_stages = self.virtual_stages;
+        let micro_batch_size = if cpu { 2 } else { 1 };
+        run.batch = BatchConfig {
+            train_batch_size: TRAIN_BATCH_SIZE,
+            micro_batch_size,
+            num_micro_batches: TRAIN_BATCH_SIZE / (micro_batch_size * self.data),
+        };
+        run.zero.level = self.level;
+        run.zero.unit_layers = self.unit_layers;
+        run.zero.resident_units = self.resident_units;
+        run.zero.prefetch_units = self.prefetch_units;
+        run.zero.reduce = match self.level {
+            ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
+            ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
+        };
+        run.checkpointing = match self.recomputes {
+            Recomputes::Nothing => Checkpointing::Off,
+            Recomputes::Units => Checkpointing::Unit,
+        };
+        run.comm.links = self.links();
+        run.threads = if cpu { 2 / (self.pipeline * self.data) } else { 1 };
+        run
+    }
+
+    /// Batches that are alike.
+    pub(crate) fn source(self) -> Arc<dyn BatchSource> {
+        match self.family {
+            Family::Cpu => Arc::new(FixedTokens { vocab_size: VOCAB_SIZE }),
+            Family::Timed => Arc::new(Zeros),
+        }
+    }
+
+    fn schedule(self) -> ScheduleConfig {
+        match self.schedule {
+            "gpipe" => ScheduleConfig::GPipe,
+            "1f1b" => ScheduleConfig::OneFOneB,
+            "eager-1f1b" => ScheduleConfig::EagerOneFOneB,
+            "interleaved" => ScheduleConfig::Interleaved { group_size: self.pipeline },
+            "bfs" => ScheduleConfig::Bfs,
+            "zb-h1" => ScheduleConfig::ZbH1,
+            "zb-h2" => ScheduleConfig::ZbH2,
+            "zb-v" => ScheduleConfig::ZbV,
+            other => unreachable!("no case has the schedule {other}"),
+        }
+    }
+
+    fn links(self) -> Option<Links> {
+        let (near, far, late) = (link(20, 9e6), link(50, 6e6), link(2000, 6e6));
+        let links = Links { ranks_per_node: 4, near, far, shared: false };
+        match self.links {
+            LinkSpeed::Memory => None,
+            LinkSpeed::NearAndFar => Some(links),
+            LinkSpeed::Shared => Some(Links { shared: true, ..links }),
+            LinkSpeed::Late => Some(Links { ranks_per_node: 1, near: late, far: late, shared: false }),
+        }
+    }
+}
+
+fn link(latency_us: u64, bytes_per_s: f64) -> Link {
+    Link { latency: Duration::from_micros(latency_us), bytes_per_s }
+}
+
+const VOCAB_SIZE: usize = 512;
+
+fn gpt2() -> ModelConfig {
+    ModelConfig::Gpt2(GptConfig {
+        num_layers: 8,
+        hidden_size: 192,
+        num_attention_heads: 6,
+        seq_length: 64,
+        vocab_size: VOCAB_SIZE,
+        tie_embeddings: false,
+        init_std: 0.02,
+        dropout: 0.0,
+    })
+}
+
+fn timed() -> ModelConfig {
+    ModelConfig::Timed(TimedConfig {
+        num_layers: 16,
+        seq_length: 16,
+        parameters_per_layer: PARAMETERS_PER_LAYER,
+        activation_elements: 2048,
+        forward: FORWARD,
+        backward_input: FORWARD,
+        backward_weight: FORWARD,
+        recompute: FORWARD,
+    })
+}
+
+/// As a row of the table begins.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            ZeroLevel::Zero0 => 0,
+            ZeroLevel::Zero1 => 1,
+            ZeroLevel::Zero2 => 2,
+            ZeroLevel::Zero3 => 3,
+        };
+        write!(f, "{}x{} {}", self.pipeline, self.data, self.schedule)?;
+        if self.virtual_stages > 1 {
+            write!(f, " v{}", self.virtual_stages)?;
+        }
+        write!(f, " ZeRO-{level}")?;
+        match self.unit_layers {
+            UnitLayersConfig::Layers(1) => {}
+            UnitLayersConfig::Layers(layers) => write!(f, " units of {layers}")?,
+            UnitLayersConfig::Half => f.write_str(" half units")?,
+            UnitLayersConfig::Stage => f.write_str(" units of a stage")?,
+        }
+        if self.level == ZeroLevel::Zero3 {
+            write!(f, " resident {} prefetch {}", self.resident_units, self.prefetch_units)?;
+        }
+        if self.recomputes == Recomputes::Units {
+            f.write_str(" recomputing")?;
+        }
+        match (self.family, self.links) {
+            (Family::Cpu, _) | (Family::Timed, LinkSpeed::NearAndFar) => Ok(()),
+            (Family::Timed, LinkSpeed::Memory) => f.write_str(" no links"),
+            (Family::Timed, LinkSpeed::Shared) => f.write_str(" shared links"),
+            (Family::Timed, LinkSpeed::Late) => f.write_str(" late links"),
+        }
+    }
+}
+
+use ResidencyConfig::{All, Units};
+use UnitLayersConfig::{Half, Layers};
+use ZeroLevel::{Zero1, Zero2, Zero3};
+
+/// Runs of one or two ranks that compute.
+pub(crate) const CPU: [Case; 12] = [
+    Case::CPU,
+    Case { pipeline: 2, schedule: "gpipe", ..Case::CPU },
+    Case { pipeline: 2, ..Case::CPU },
+    Case { pipeline: 2, recomputes: Recomputes::Units, unit_layers: Layers(2), ..Case::CPU },
+    Case { pipeline: 2, schedule: "interleaved", virtual_stages: 2, ..Case::CPU },
+    Case { pipeline: 2, schedule: "zb-h1", ..Case::CPU },
+    Case { pipeline: 2, schedule: "zb-v", virtual_stages: 2, ..Case::CPU },
+    Case { data: 2, level: Zero1, ..Case::CPU },
+    Case { data: 2, level: Zero2, unit_layers: Layers(2), ..Case::CPU },
+    Case { data: 2, level: Zero3, ..Case::CPU },
+    Case { data: 2, level: Zero3, unit_layers: Half, prefetch_units: 0, ..Case::CPU },
+    Case { data: 2, level: Zero3, unit_layers: Layers(2), resident_units: Units(2), ..Case::CPU },
+];
+
+/// Runs of 8 to 64 ranks that wait. None is one that a run file may not ask for: ZeRO-2 in a pipeline, or ZeRO-3 with one
+/// unit for all layers of a rank.
+pub(crate) const TIMED: [Case; 12] = [
+    Case { pipeline: 8, links: LinkSpeed::Memory, ..Case::TIMED },
+    Case { pipeline: 8, data: 2, level: Zero1, links: LinkSpeed::Late, ..Case::TIMED },
+    Case { pipeline: 4, data: 2, schedule: "gpipe", level: Zero1, ..Case::TIMED },
+    Case { pipeline: 4, data: 2, level: Zero3, ..Case::TIMED },
+    Case { pipeline: 4, data: 2, level: Zero3, prefetch_units: 0, ..Case::TIMED },
+    Case {
+        pipeline: 4,
+        data: 2,
+        level: Zero3,
+        resident_units: Units(2),
+        links: LinkSpeed::Shared,
+        ..Case::TIMED
+    },
+    Case {
+        pipeline: 4,
+        data: 4,
+        schedule: "interleaved",
+        virtual_stages: 2,
+        level: Zero3,
+        resident_units: All,
+        ..Case::TIMED
+    },
+    Case { pipeline: 4, data: 4, schedule: "bfs", virtual_stages: 2, level: Zero3, ..Case::TIMED },
+    Case { pipeline: 8, data: 2, schedule: "zb-h1", level: Zero3, ..Case::TIMED },
+    Case { pipeline: 8, data: 2, schedule: "zb-v", virtual_stages: 2, level: Zero1, ..Case::TIMED },
+    Case {
+        pipeline: 4,
+        data: 8,
+        level: Zero3,
+        unit_layers: Layers(2),
+        recomputes: Recomputes::Units,
+        ..Case::TIMED
+    },
+    Case { pipeline: 8, data: 8, level: Zero3, ..Case::TIMED },
+];

@@ -1,0 +1,129 @@
+//! How well does the simulator predict a step, from costs that `profile` measured?
+//!
+//! ```text
+//! cargo bench -p benches --bench accuracy                 all 24 runs, about ten minutes
+//! cargo bench -p benches --bench accuracy -- cpu          or timed: one half; a number: one run of it
+//! ```
+//!
+//! Twelve runs of GPT-2 on one or two ranks, and twelve of 8 to 64 ranks whose units are timed (they sleep) and whose links
+//! are imitated: over schedules, degrees, ZeRO levels, units, residencies and links. For each run costs are profiled, steps
+//! are measured, and costs are profiled again; nothing else is known of it, and nothing is tuned. Where the predictions from
+//! both profiles lie more than 2 % apart the machine has changed in between, and the run is repeated.
+//!
+//! The run passes if errors are at most 3 % in the mean and 6 % at worst, planned peak memory is off by at most 2 %, and of any
+//! two runs of a half whose predictions differ by more than 3 % the one that was predicted to be faster is. The exit status
+//! is 1 if it does not, or the profiles of a run never agree.
+
+mod cases;
+mod measure;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use cases::{CPU, Case, TIMED};
+use measure::Measured;
+
+/// Bounds on the error of a step's time, as shares of it.
+const MEAN_ERROR_MAX: f64 = 0.03;
+const WORST_ERROR_MAX: f64 = 0.06;
+
+/// Bound on the error of peak memory.
+const MEMORY_ERROR_MAX: f64 = 0.02;
+
+/// Of two runs whose predictions differ by more, the faster one is known.
+const RANKED_ABOVE: f64 = 0.03;
+
+fn main() -> ExitCode {
+    // Cargo adds `--bench`.
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match measure_all(&chosen) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything that was chosen passes.
+fn measure_all(chosen: &[String]) -> Result<bool, Box<dyn Error>> {
+    let mut all = Vec::new();
+    let mut passes = true;
+    for (name, cases) in [("cpu", CPU), ("timed", TIMED)] {
+        let chosen = choose(chosen, name, &cases)?;
+        if chosen.is_empty() {
+            continue;
+        }
+        println!(
+            "{name:<58}{:>12}{:>12}{:>9}{:>9}{:>9}{:>14}{:>9}{:>9}",
+            "predicted", "measured", "error", "apart", "spread", "peak memory", "error", "repeats"
+        );
+        let mut measured = Vec::new();
+        for case in chosen {
+            let run = Measured::of(case)?;
+            print(case, &run);
+            measured.push(run);
+        }
+        let num_misplaced = misplaced(&measured);
+        println!("pairs more than 3 % apart that were measured the other way round: {num_misplaced}\n");
+        passes &= num_misplaced == 0;
+        all.extend(measured);
+    }
+    Ok(passes & verdict(&all))
+}
+
+/// The cases of a half that were asked for: all of them if nothing was.
+fn choose(chosen: &[String], name: &str, cases: &[Case]) -> Result<Vec<Case>, Box<dyn Error>> {
+    let Some(half) = chosen.first() else { return Ok(cases.to_vec()) };
+    if !["cpu", "timed"].contains(&half.as_str()) {
+        return Err(format!("`{half}`: name a half, `cpu` or `timed`, or nothing for both").into());
+    }
+    if half != name {
+        return Ok(Vec::new());
+    }
+    let Some(number) = chosen.get(1) else { return Ok(cases.to_vec()) };
+    let case = number.parse().ok().and_then(|number: usize| cases.get(number.checked_sub(1)?));
+    let case = case.ok_or_else(|| format!("`{number}`: runs are numbered from 1 to {}", cases.len()))?;
+    Ok(vec![*case])
+}
+
+fn print(case: Case, run: &Measured) {
+    println!(
+        "{:<58}{:>9.1} ms{:>9.1} ms{:>+7.2} %{:>7.2} %{:>7.2} %{:>10.2} MiB{:>+7.2} %{:>9}",
+        case.to_string(),
+        1e3 * run.predicted_s(),
+        1e3 * run.step_s(),
+        100.0 * run.error(),
+        100.0 * run.distance(),
+        100.0 * run.step.spread(),
+        run.peak_bytes[1] as f64 / (1 << 20) as f64,
+        100.0 * run.memory_error(),
+        run.num_repeats,
+    );
+}
+
+/// Pairs of which the run that was clearly predicted to be faster is not.
+fn misplaced(runs: &[Measured]) -> usize {
+    let is_misplaced = |a: &Measured, b: &Measured| {
+        a.predicted_s() * (1.0 + RANKED_ABOVE) < b.predicted_s() && a.step_s() >= b.step_s()
+    };
+    runs.iter().map(|a| runs.iter().filter(|b| is_misplaced(a, b)).count()).sum()
+}
+
+/// Whether the bounds are kept.
+fn verdict(runs: &[Measured]) -> bool {
+    let errors = runs.iter().map(|run| run.error().abs());
+    let mean = errors.clone().sum::<f64>() / runs.len() as f64;
+    let worst = errors.fold(0.0, f64::max);
+    let memory = runs.iter().map(|run| run.memory_error().abs()).fold(0.0, f64::max);
+    let num_apart = runs.iter().filter(|run| !run.agrees()).count();
+    println!(
+        "{} runs: error {:.2} % in the mean, {:.2} % at worst; peak memory {:.2} % at worst; {num_apart} whose profiles never agreed",
+        runs.len(),
+        100.0 * mean,
+        100.0 * worst,
+        100.0 * memory,
+    );
+    mean <= MEAN_ERROR_MAX && worst <= WORST_ERROR_MAX && memory <= MEMORY_ERROR_MAX && num_apart == 0
+}

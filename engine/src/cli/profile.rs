@@ -1,0 +1,187 @@
+//! `pipezero profile`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::describe::print_remarks;
+use super::failure::Failure;
+use super::output::{note, print};
+use super::progress::Progress;
+use super::run_args::{RunArgs, print_notices};
+use super::table::Table;
+use super::units::{bytes, nanoseconds};
+use crate::costs::{CostsFile, UnitTimes};
+use crate::data::{BatchSource, Corpus, Zeros};
+use crate::plan::Plan;
+use crate::profile::{Profile, ProfileError, ProfileOptions, profile};
+use crate::training::{TrainingError, batch_layout};
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero profile run.json --out costs.json
+  pipezero simulate run.json --costs costs.json                predict a step of the run
+  pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
+  pipezero profile run.json --out costs.json --overwrite --steps 40
+
+The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Let nothing else run meanwhile.";
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+pub(super) struct ProfileArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Where the costs go.
+    #[arg(long, value_name = "COSTS.json")]
+    out: PathBuf,
+    /// Replace the costs file if it exists.
+    #[arg(long)]
+    overwrite: bool,
+    /// Steps to record, after two that warm up; the middle half of them by their time counts.
+    #[arg(long, value_name = "N", default_value_t = ProfileOptions::default().num_steps)]
+    steps: u64,
+}
+
+/// Why the costs cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OutError {
+    /// There is a file already.
+    #[error("{} already exists: name another file with --out, or replace it with --overwrite", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is something that is no file.
+    #[error("{} is a folder: name a file with --out, such as {}", path.display(), path.join("costs.json").display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
+    if args.steps == 0 {
+        return Err(Failure::Arguments(Box::new(ProfileError::NoSteps)));
+    }
+    let (run, notices) = args.run.resolve()?;
+    print_notices(&notices);
+    let plan = Plan::new(run)?;
+    print_remarks(&plan);
+    let source = batches(&plan)?;
+    // Before minutes are spent on costs that cannot be kept.
+    let out = Out::create(&args.out, args.overwrite)?;
+    let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
+    let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
+    let profile =
+        profile(plan, source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
+    progress.finish();
+    out.write(&profile.costs.to_json())?;
+    print(report(&profile))?;
+    note(format_args!("\ncosts: {}", args.out.display()));
+    Ok(())
+}
+
+/// What the run trains on.
+fn batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
+    let run = plan.run();
+    if run.model.gpt().is_none() {
+        return Ok(Arc::new(Zeros));
+    }
+    let corpus = Corpus::load(&run.data, plan.micro_batch_shape().seq_length)?;
+    corpus.check_vocabulary(plan.vocab_size())?;
+    Ok(Arc::new(corpus.training_batches(batch_layout(plan), run.seed)?))
+}
+
+/// A file that appears under its name only when it is whole.
+#[derive(Debug)]
+struct Out<'a> {
+    path: &'a Path,
+    partial: PathBuf,
+    file: File,
+}
+
+impl<'a> Out<'a> {
+    fn create(path: &'a Path, overwrite: bool) -> Result<Self, OutError> {
+        if path.is_dir() {
+            return Err(OutError::Folder { path: path.to_owned() });
+        }
+        // Not `exists`, which calls a link free whose target is gone.
+        if !overwrite && fs::symlink_metadata(path).is_ok() {
+            return Err(OutError::Exists { path: path.to_owned() });
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".partial");
+        let partial = path.with_file_name(name);
+        match File::create(&partial) {
+            Ok(file) => Ok(Self { path, partial, file }),
+            Err(source) => Err(OutError::Io { path: path.to_owned(), source }),
+        }
+    }
+
+    fn write(mut self, text: &str) -> Result<(), OutError> {
+        let written =
+            self.file.write_all(text.as_bytes()).and_then(|()| fs::rename(&self.partial, self.path));
+        written.map_err(|source| OutError::Io { path: self.path.to_owned(), source })
+    }
+}
+
+impl Drop for Out<'_> {
+    /// What was moved to its place is not here any more.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+fn report(profile: &Profile) -> String {
+    let Profile { costs, step_s, num_steps } = profile;
+    format!(
+        "{}\n{}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
+        units(costs),
+        messages(costs),
+        1e3 * step_s
+    )
+}
+
+fn units(costs: &CostsFile) -> Table {
+    let mut table = Table::new(["unit", "F", "B", "I", "W", "R", "optimizer"]);
+    for unit in &costs.units {
+        let UnitTimes {
+            forward_ns, backward_ns, backward_input_ns, backward_weight_ns, recompute_ns, ..
+        } = *unit;
+        let measured = [backward_ns, backward_input_ns, backward_weight_ns, recompute_ns]
+            .map(|ns| ns.map_or_else(|| "-".to_owned(), nanoseconds));
+        let times = std::iter::once(nanoseconds(forward_ns)).chain(measured);
+        let row = std::iter::once(unit.layers.join(", ")).chain(times);
+        table.row(row.chain([nanoseconds(unit.optimizer_step.ns)]));
+    }
+    table
+}
+
+fn messages(costs: &CostsFile) -> Table {
+    let mut table = Table::new(["message", "ranks", "size", "issue", "latency", "landing"]);
+    for of in &costs.messages {
+        for size in &of.sizes {
+            table.row([
+                of.kind.to_string(),
+                of.ranks.to_string(),
+                bytes(size.bytes),
+                nanoseconds(size.issue_ns),
+                nanoseconds(size.latency_ns),
+                nanoseconds(size.landing_ns),
+            ]);
+        }
+    }
+    table
+}

@@ -1,0 +1,87 @@
+//! How much later than its link makes it each message was there, as those saw who waited for it.
+//!
+//! Links are followed in the order in which messages set out, since a message may wait for those before it. Only a rank that
+//! began to wait before its link would have brought it can tell when a message came; one that came later finds it there.
+
+use std::collections::BTreeMap;
+
+use pipezero_schedule::{Edge, Instruction, Lane, PipelineRank};
+
+use super::facts::Facts;
+use super::recording::RecordedStep;
+use super::totals::MessageTotals;
+
+/// A wait that begins so soon after a message could be there began with it: whoever issues last and waits at once finds it
+/// there, and counts among those who waited.
+const AT_ONCE_NS: u64 = 2_000;
+
+/// A collective under way.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    index: usize,
+    instruction: Instruction,
+    /// When its last rank had issued it.
+    joined: u64,
+}
+
+/// Adds the delays of a pipeline rank's gathers and reductions.
+///
+/// A delay counts from each rank's own issue, so that in the mean it contains what data ranks wait for each other: the
+/// simulator has one for all of them.
+pub(super) fn add_collectives(
+    facts: &Facts<'_>,
+    step: &RecordedStep,
+    rank: PipelineRank,
+    messages: &mut MessageTotals,
+) {
+    let of_members = |index: usize| facts.members(rank).map(move |member| step.rows[member][index]);
+    let mut links: [Vec<Sent>; 2] = Default::default();
+    for (index, &instruction) in facts.program().row(rank).iter().enumerate() {
+        let link = match instruction.lane() {
+            Lane::Gather => 0,
+            Lane::Reduce => usize::from(!facts.collectives_share_a_link()),
+            Lane::Compute | Lane::Edge(_) => continue,
+        };
+        let joined = of_members(index).map(|of| of.issued).max().unwrap_or(0);
+        links[link].push(Sent { index, instruction, joined });
+    }
+    for mut link in links {
+        link.sort_by_key(|sent| sent.joined);
+        let mut free = 0;
+        for Sent { index, instruction, joined } in link {
+            let imitated = facts.imitated(instruction);
+            free = joined.max(free) + imitated.occupied;
+            let key = facts.key(instruction);
+            let known = messages.issue(key) + free - joined + imitated.latency;
+            for of in of_members(index).filter(|of| of.awaited <= free + imitated.latency + AT_ONCE_NS) {
+                messages.add_delay(key, i128::from(of.arrived - of.started) - i128::from(known));
+            }
+        }
+    }
+}
+
+/// Adds the delays of what a pipeline rank sends to others.
+pub(super) fn add_transfers(
+    facts: &Facts<'_>,
+    step: &RecordedStep,
+    rank: PipelineRank,
+    messages: &mut MessageTotals,
+) {
+    let program = facts.program();
+    for (data_rank, from) in facts.members(rank).enumerate() {
+        let mut free = BTreeMap::<Edge, u64>::new();
+        for (index, &instruction) in program.row(rank).iter().enumerate() {
+            let Instruction::Send { edge, .. } = instruction else { continue };
+            let (receiver, receive) = program.peer(rank, index).expect("a checked send has a receive");
+            let [sent, received] =
+                [step.rows[from][index], step.rows[facts.members(receiver).start + data_rank][receive]];
+            let imitated = facts.imitated(instruction);
+            let free = free.entry(edge).or_default();
+            *free = sent.issued.max(received.issued).max(*free) + imitated.occupied;
+            if received.awaited <= *free + imitated.latency + AT_ONCE_NS {
+                let delay = i128::from(received.arrived) - i128::from(*free + imitated.latency);
+                messages.add_delay(facts.key(instruction), delay);
+            }
+        }
+    }
+}

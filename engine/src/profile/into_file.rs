@@ -1,0 +1,79 @@
+//! Sums as a costs file.
+
+use std::thread::available_parallelism;
+
+use super::facts::{Facts, MessageKey};
+use super::mean::Mean;
+use super::totals::{MessageTotal, Totals, UnitTotals};
+use crate::costs::{
+    COSTS_VERSION, CostsFile, Host, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload,
+    counted_elements, owned_elements,
+};
+
+/// The costs file of what was measured on this host.
+pub(super) fn costs_file(facts: &Facts<'_>, totals: &Totals) -> CostsFile {
+    let run = facts.plan.run();
+    CostsFile {
+        version: COSTS_VERSION,
+        host: Host {
+            name: host_name(),
+            cores: available_parallelism().map_or(1, |cores| cores.get() as u64),
+            ranks: facts.plan.grid().world_size() as u64,
+        },
+        workload: Workload::of(run),
+        step_overhead_ns: totals.step_overhead.or_zero(),
+        units: (0..facts.keys.len()).map(|key| unit_times(facts, totals, key)).collect(),
+        messages: message_times(totals),
+    }
+}
+
+fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
+    let &UnitTotals { forward, backward, backward_input, backward_weight, recompute, optimizer_step } =
+        &totals.units[key];
+    // Units of one kind are sharded alike.
+    let unit = facts.first_of(key);
+    let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
+    // No clock is finer than a nanosecond, and what runs takes time.
+    let measured = |mean: Mean| mean.get().map(|ns| ns.max(1));
+    UnitTimes {
+        layers: facts.keys[key].layers(),
+        parameters: facts.keys[key].parameters(),
+        forward_ns: measured(forward).expect("a step runs every unit forward"),
+        backward_ns: measured(backward),
+        backward_input_ns: measured(backward_input),
+        backward_weight_ns: measured(backward_weight),
+        recompute_ns: measured(recompute),
+        gradient_norm: PerElement { elements: counted, ns: totals.own_norms.of_elements(counted) },
+        // The second use of a tied weight has no step of its own where both lie on one rank.
+        optimizer_step: optimizer_step
+            .get()
+            .map_or(PerElement::default(), |ns| PerElement { elements: owned, ns }),
+    }
+}
+
+/// One entry for each kind and number of ranks, with its sizes ascending.
+fn message_times(totals: &Totals) -> Vec<MessageTimes> {
+    let mut entries: Vec<MessageTimes> = Vec::new();
+    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, landing }) in totals.messages.iter()
+    {
+        if entries.last().is_none_or(|last| (last.kind, last.ranks) != (kind, ranks)) {
+            entries.push(MessageTimes { kind, ranks, sizes: Vec::new() });
+        }
+        let entry = entries.last_mut().expect("one was pushed if there was none");
+        entry.sizes.push(SizedTimes {
+            bytes,
+            issue_ns: issue.or_zero(),
+            // Threads carry a message out within its issue; what an imitated link takes, the run file says.
+            occupied_ns: 0,
+            latency_ns: delay.or_zero(),
+            landing_ns: landing.or_zero(),
+        });
+    }
+    entries
+}
+
+/// What the system calls itself.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "unknown".to_owned() } else { name.trim().to_owned() }
+}

@@ -1,0 +1,95 @@
+//! Costs measured on this machine: a run is recorded for some steps and reduced to what its parts take.
+//!
+//! ```text
+//! Engine::recording -> events -> instants -> typical steps -> sums by unit and by message -> CostsFile
+//! ```
+//!
+//! It is the run itself that is measured, with all its ranks, threads and links: what a unit takes depends on what runs
+//! beside it, and no benchmark of a part alone would tell. Nothing is fitted to the time of a step: each figure is the mean
+//! of what it names, over the typical steps, the micro-batches and the data ranks, so that figures add up to what was
+//! measured, and a program of the same parts can be predicted from them.
+
+mod arrivals;
+mod error;
+mod facts;
+mod instants;
+mod into_file;
+mod mean;
+mod meetings;
+mod recording;
+mod totals;
+
+use std::sync::Arc;
+
+use crate::costs::CostsFile;
+use crate::data::BatchSource;
+use crate::plan::Plan;
+
+pub use error::ProfileError;
+
+use self::facts::Facts;
+use self::totals::Totals;
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileOptions {
+    /// Steps that are not recorded: the first touch memory for the first time.
+    pub num_warm_up_steps: u64,
+    /// Steps that are recorded, of which the middle half by their time counts.
+    pub num_steps: u64,
+}
+
+impl Default for ProfileOptions {
+    fn default() -> Self {
+        Self { num_warm_up_steps: 2, num_steps: 12 }
+    }
+}
+
+/// A step of a profile that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watched {
+    /// Steps that have ended.
+    pub num_done: u64,
+    /// Steps to run, those before the recording included.
+    pub num_steps: u64,
+    /// What the last took, seconds.
+    pub step_s: f64,
+}
+
+/// Measured costs, and what a step took that they were taken from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The costs.
+    pub costs: CostsFile,
+    /// Mean of the typical steps, seconds.
+    pub step_s: f64,
+    /// Steps that count.
+    pub num_steps: usize,
+}
+
+/// Runs a plan on batches of `source` and measures what its parts take. `watch` is told of every step.
+///
+/// The events of all recorded steps are kept until the last has ended: 24 bytes each, five for a message and two for a
+/// compute.
+///
+/// # Errors
+/// [`ProfileError::NoSteps`] before anything starts; when the ranks cannot be started or stop; when fp16 leaves out step after
+/// step.
+pub fn profile(
+    plan: Plan,
+    source: Arc<dyn BatchSource>,
+    options: ProfileOptions,
+    watch: &mut dyn FnMut(Watched),
+) -> Result<Profile, ProfileError> {
+    if options.num_steps == 0 {
+        return Err(ProfileError::NoSteps);
+    }
+    let facts = Facts::new(&plan);
+    let steps = recording::record(&plan, source, options, watch)?;
+    let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
+    let costs = into_file::costs_file(&facts, &Totals::of(&facts, &steps));
+    Ok(Profile { costs, step_s, num_steps: steps.len() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Sums over all that was recorded, by what a costs file tells apart.
+
+use std::collections::BTreeMap;
+
+use pipezero_schedule::{Instruction, PipelineRank};
+
+use super::arrivals;
+use super::facts::{Facts, MessageKey};
+use super::instants::Instants;
+use super::mean::Mean;
+use super::meetings::{self, OwnNorms};
+use super::recording::RecordedStep;
+
+/// What a kind of unit took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnitTotals {
+    pub(super) forward: Mean,
+    pub(super) backward: Mean,
+    pub(super) backward_input: Mean,
+    pub(super) backward_weight: Mean,
+    pub(super) recompute: Mean,
+    pub(super) optimizer_step: Mean,
+}
+
+/// What a kind of message took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MessageTotal {
+    pub(super) issue: Mean,
+    pub(super) delay: Mean,
+    pub(super) landing: Mean,
+}
+
+/// What messages took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MessageTotals(BTreeMap<MessageKey, MessageTotal>);
+
+impl MessageTotals {
+    /// The ranks' own time to issue such a message, as far as it is known.
+    pub(super) fn issue(&self, key: MessageKey) -> u64 {
+        self.0.get(&key).map_or(0, |total| total.issue.or_zero())
+    }
+
+    /// Adds how much later than its issue and its link make it a message was there.
+    pub(super) fn add_delay(&mut self, key: MessageKey, delay: i128) {
+        self.of(key).delay.add_difference(delay);
+    }
+
+    /// Adds what a meeting took: a delay where ranks meet, and the rank's own time where it is alone.
+    pub(super) fn add_meeting(&mut self, key: MessageKey, took: i128) {
+        let total = self.of(key);
+        let mean = if key.ranks > 1 { &mut total.delay } else { &mut total.issue };
+        mean.add_difference(took);
+    }
+
+    /// By kind, ranks and bytes, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MessageKey, MessageTotal)> {
+        self.0.iter().map(|(&key, &total)| (key, total))
+    }
+
+    fn of(&mut self, key: MessageKey) -> &mut MessageTotal {
+        self.0.entry(key).or_default()
+    }
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Totals {
+    /// By [`Facts::keys`].
+    pub(super) units: Vec<UnitTotals>,
+    pub(super) messages: MessageTotals,
+    pub(super) own_norms: OwnNorms,
+    pub(super) step_overhead: Mean,
+}
+
+impl Totals {
+    pub(super) fn of(facts: &Facts<'_>, steps: &[RecordedStep]) -> Self {
+        let mut totals = Self {
+            units: vec![UnitTotals::default(); facts.keys.len()],
+            messages: MessageTotals::default(),
+            own_norms: OwnNorms::of(facts, steps),
+            step_overhead: Mean::default(),
+        };
+        for step in steps {
+            facts.pipeline_ranks().for_each(|rank| totals.add_row(facts, step, rank));
+            totals.step_overhead.add_difference(i128::from(step.step_ns) - i128::from(step.makespan()));
+        }
+        // Delays are counted from issues, so all of these come first.
+        let messages = &mut totals.messages;
+        for step in steps {
+            for rank in facts.pipeline_ranks() {
+                arrivals::add_collectives(facts, step, rank, messages);
+                arrivals::add_transfers(facts, step, rank, messages);
+            }
+            meetings::add_norm(facts, step, totals.own_norms, messages);
+            meetings::add_tied(facts, step, messages);
+        }
+        totals
+    }
+
+    /// Adds the ranks' own time at each instruction of a row, over the data ranks.
+    fn add_row(&mut self, facts: &Facts<'_>, step: &RecordedStep, rank: PipelineRank) {
+        let Self { units, messages, .. } = self;
+        for (index, &instruction) in facts.program().row(rank).iter().enumerate() {
+            let of_members = || facts.members(rank).map(|member| step.rows[member][index]);
+            match instruction {
+                Instruction::Forward { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].forward, of_members())
+                }
+                Instruction::Backward { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].backward, of_members())
+                }
+                Instruction::BackwardInput { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].backward_input, of_members())
+                }
+                Instruction::BackwardWeight { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].backward_weight, of_members())
+                }
+                Instruction::Recompute { unit: of, .. } => {
+                    add(&mut units[facts.key_of(of)].recompute, of_members())
+                }
+                Instruction::OptimizerStep { unit: of } => {
+                    add(&mut units[facts.key_of(of)].optimizer_step, of_members())
+                }
+                Instruction::Send { .. } | Instruction::Receive { .. } => {
+                    let total = messages.of(facts.key(instruction));
+                    for of in of_members() {
+                        total.issue.add(of.issue());
+                        total.landing.add(of.landing());
+                    }
+                }
+                Instruction::Unshard { .. }
+                | Instruction::GatherAfterStep { .. }
+                | Instruction::Reduce { .. }
+                | Instruction::ReduceLast { .. }
+                | Instruction::AllReduce { .. } => {
+                    let total = messages.of(facts.key(instruction));
+                    // On threads whoever comes last carries the exchange out, which makes it the last again next time.
+                    total.issue.add(of_members().map(Instants::issue).max().unwrap_or(0));
+                    of_members().for_each(|of| total.landing.add(of.landing()));
+                }
+                // Bookkeeping, and what ranks do together.
+                Instruction::Reshard { .. } | Instruction::AddTied { .. } | Instruction::GradientNorm => {}
+            }
+        }
+    }
+}
+
+fn add(mean: &mut Mean, computes: impl Iterator<Item = Instants>) {
+    computes.for_each(|of| mean.add(of.duration()));
+}

@@ -1,0 +1,86 @@
+//! `profile`: a costs file that `simulate` reads, and what cannot be measured or kept.
+
+use serde_json::Value;
+
+use crate::command::{Home, Printed};
+
+const PROFILE: [&str; 6] = ["profile", "run.json", "--out", "costs.json", "--steps", "3"];
+
+/// The last line of stderr, which is the error: lines before it say what is to be known of the run.
+#[track_caller]
+fn error(printed: Printed, status: i32) -> String {
+    printed.failure(status).lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_profile_is_what_simulate_reads() {
+    let home = Home::new();
+    let told = home.run(&PROFILE).success();
+    for expected in ["unit ", "h.*.attn, h.*.mlp", "unshard", "activation", "step: ", "3 typical"] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    let costs: Value = serde_json::from_str(&home.read("costs.json")).unwrap();
+    assert_eq!((&costs["version"], &costs["host"]["ranks"]), (&1.into(), &4.into()));
+    // The tied embedding and head, and of four blocks the first, which embeds positions, the last, which has a norm, and
+    // the two between, which are alike.
+    assert_eq!(costs["units"].as_array().unwrap().len(), 5);
+    let kinds = costs["messages"].as_array().unwrap().iter().map(|of| of["kind"].as_str().unwrap());
+    let expected = ["unshard", "reduce", "activation", "gradient", "add_tied", "gradient_norm"];
+    assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    assert!(!home.path("costs.json.partial").exists());
+    // Nothing of the run has to be assumed.
+    let simulated = home.run(&["simulate", "run.json", "--costs", "costs.json", "--json"]);
+    let (stdout, stderr) = (simulated.stdout.clone(), simulated.stderr.clone());
+    let json: Value =
+        serde_json::from_str(&simulated.success()).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
+    assert_eq!(json["assumptions"].as_array().map(Vec::len), Some(0), "{stdout}");
+}
+
+#[test]
+fn a_costs_file_is_not_overwritten_unasked() {
+    let home = Home::new();
+    home.write("costs.json", "mine");
+    let expected =
+        "error: costs.json already exists: name another file with --out, or replace it with --overwrite";
+    assert_eq!(error(home.run(&PROFILE), 1), expected);
+    assert_eq!(home.read("costs.json"), "mine");
+    home.run(&[&PROFILE[..], &["--overwrite"]].concat()).success();
+    assert!(home.read("costs.json").contains("\"workload\""));
+}
+
+#[test]
+fn costs_that_cannot_be_kept_are_not_measured() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("folder")).unwrap();
+    for (out, expected) in [
+        ("folder", "error: folder is a folder: name a file with --out, such as folder/costs.json"),
+        ("none/costs.json", "error: none/costs.json: No such file or directory (os error 2)"),
+        ("text.txt/costs.json", "error: text.txt/costs.json: Not a directory (os error 20)"),
+    ] {
+        let printed = home.run(&["profile", "run.json", "--overwrite", "--out", out]);
+        assert!(!printed.stderr.contains("step 1/"), "{}", printed.stderr);
+        assert_eq!(error(printed, 1), expected);
+    }
+}
+
+#[test]
+fn no_steps_are_no_profile() {
+    let home = Home::new();
+    let printed = home.run(&["profile", "run.json", "--out", "costs.json", "--steps", "0"]);
+    let expected = "error: 0 steps to record: costs are means over recorded steps; record at least 1";
+    assert_eq!(error(printed, 2), expected);
+    let printed = home.run(&["profile", "run.json", "--out", "costs.json", "--steps", "-1"]);
+    assert!(printed.failure(2).contains("'-1'"));
+    assert!(home.run(&["profile", "run.json"]).failure(2).contains("--out <COSTS.json>"));
+    assert!(!home.path("costs.json").exists());
+}
+
+#[test]
+fn what_cannot_be_trained_cannot_be_profiled() {
+    let home = Home::with(&[("\"num_layers\": 4", "\"num_layers\": 1")]);
+    assert!(home.run(&PROFILE).failure(2).contains("not a valid run"));
+    let home = Home::new();
+    std::fs::remove_file(home.path("text.txt")).unwrap();
+    assert!(error(home.run(&PROFILE), 1).starts_with("error: `data.text`"));
+    assert!(!home.path("costs.json").exists() && !home.path("costs.json.partial").exists());
+}
