@@ -59,7 +59,7 @@ enum Command {
     Show(show::ShowArgs),
     /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
     #[command(after_help = simulate::EXAMPLES)]
-    Simulate(simulate::SimulateArgs),
+    Simulate(Box<simulate::SimulateArgs>),
     /// Measure what the parts of a run take on this machine, for `simulate` to predict runs from.
     #[command(after_help = profile::EXAMPLES)]
     Profile(profile::ProfileArgs),

@@ -1,9 +1,13 @@
 //! `pipezero simulate`: how long a step takes, of a whole run or of a schedule by itself.
 
 mod error;
+mod factor;
 mod picture;
+mod ranks;
 mod schedule;
 mod step;
+mod what_if;
+mod world;
 
 use std::path::PathBuf;
 
@@ -14,6 +18,7 @@ pub(super) use self::picture::NotWritten;
 use self::picture::{Format, deliver};
 use self::schedule::{Schedule, ScheduleRequest};
 use self::step::{Explain, StepRequest};
+use self::what_if::WhatIf;
 use super::decimal::Decimal;
 use super::failure::Failure;
 use super::run_args::RunArgs;
@@ -27,12 +32,14 @@ Examples:
   pipezero simulate run.json --explain                     the critical path: what the time is made of
   pipezero simulate run.json --format svg --out step.svg
   pipezero simulate run.json --format chrome --out step.json        open it in ui.perfetto.dev
+  pipezero simulate run.json --speed 5=0.8 --jitter 0.1               what if rank 5 were slow, and computes uneven
+  pipezero simulate run.json --sharing rank-port --slowdown 1.15      what if messages were in each other's way
   pipezero simulate --schedule 1f1b --ranks 8 --micro-batches 24 --forward 18.522 --backward-input 18.086 \\
                     --backward-weight 9.337 --latency 0.601
   pipezero simulate --schedule interleaved --virtual-stages 2 --ranks 4 --micro-batches 8 --forward 1 \\
                     --backward-input 1 --backward-weight 1 --json
 
-Of a run, the program that `train` would execute is played: computes, gathers, reductions, messages between stages and the end of the step. Times are measured (--costs) or, without that, calculated from a device's rates, which the result names.
+Of a run, the program that `train` would execute is played: computes, gathers, reductions, messages between stages and the end of the step. Times are measured (--costs) or, without that, calculated from a device's rates, which the result names. Where ranks differ or share something, every data rank is played by itself, and the result says how many times as long the step takes.
 
 Of a schedule, times are of a whole rank, all its stages together, and one micro-batch, in any one unit; results are in the same. The makespan is that of all ranks: a step with a gradient norm over all of them takes it. The longest rank's span, from its first start to its last end, is what the zero-bubble papers count.";
 
@@ -96,6 +103,8 @@ pub(super) struct SimulateArgs {
     /// Write to a file, which must not be there yet, instead of stdout.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    what_if: WhatIf,
 }
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
@@ -110,7 +119,7 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
             }
             let explain = if args.explain { Explain::CriticalPath } else { Explain::Nothing };
             let width = args.width.unwrap_or(WIDTH);
-            step::run(&StepRequest { run, costs, device, format, explain, width })?
+            step::run(&StepRequest { run, costs, device, what_if: &args.what_if, format, explain, width })?
         }
         None => schedule::run(&args.schedule()?, format)?,
     };
@@ -146,7 +155,8 @@ impl SimulateArgs {
             ("--explain", self.explain),
         ];
         let schedule = self.schedule.ok_or(SimulateError::Nothing)?;
-        if let Some((flag, _)) = of_run.into_iter().find(|&(_, is_given)| is_given) {
+        let of_run = of_run.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag));
+        if let Some(flag) = of_run.or(self.what_if.first()) {
             return Err(SimulateError::OnlyOfRun { flag });
         }
         Ok(ScheduleRequest {

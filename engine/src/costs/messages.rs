@@ -32,6 +32,16 @@ impl Message {
         self.groups[0].len()
     }
 
+    /// What it is between near ranks, and what between far ones, where it has groups of both.
+    pub(super) fn by_reach(&self, ranks_per_node: u32) -> Option<[Self; 2]> {
+        let node = |rank: &usize| rank.checked_div(ranks_per_node as usize).unwrap_or(0);
+        let is_near = |ranks: &&Vec<usize>| ranks.iter().all(|rank| node(rank) == node(&ranks[0]));
+        let (near, far): (Vec<_>, Vec<_>) = self.groups.iter().partition(is_near);
+        let of =
+            |groups: Vec<&Vec<usize>>| Self { groups: groups.into_iter().cloned().collect(), ..self.clone() };
+        (!near.is_empty() && !far.is_empty()).then(|| [of(near), of(far)])
+    }
+
     /// Over imitated links: how long it occupies the slowest of its groups' links, and how much later it is there,
     /// nanoseconds.
     pub(crate) fn over(&self, links: &Shaping) -> [u64; 2] {

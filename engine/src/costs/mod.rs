@@ -43,6 +43,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod unit_key;
+mod world;
 
 pub use device::{Device, Network, NetworkLink};
 pub use error::{CostsError, Difference};
@@ -56,5 +57,7 @@ pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use ns::TIME_NS_MAX;
 pub use predicted::{Predicted, Source, for_plan};
+pub use prices::EdgeCosts;
 pub use step::{RankStep, Step};
 pub use unit_key::UnitKey;
+pub use world::WorldStep;

@@ -7,7 +7,7 @@ use super::device::Device;
 use super::error::CostsError;
 use super::file::CostsFile;
 use super::measured::{Assumption, Measured};
-use super::prices;
+use super::prices::{self, EdgeCosts};
 use crate::config::ModelConfig;
 use crate::plan::Plan;
 
@@ -25,6 +25,11 @@ pub enum Source<'a> {
 pub struct Predicted {
     /// What every instruction of the plan's training program costs, nanoseconds.
     pub costs: Costs,
+    /// World ranks `n k` to `n k + n - 1` share a node: the run's links say so, else the device; 0 where all share one.
+    pub ranks_per_node: u32,
+    /// Edges of which some data ranks' messages stay in a node and others' do not: what both cost. In `costs` all cost
+    /// what the slowest does.
+    pub edges_by_reach: Option<EdgeCosts>,
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
     /// Where the costs come from, in a line.
@@ -42,9 +47,13 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError
         Source::Measured(file) => {
             let mut prices = Measured::new(plan, file)?;
             let costs = prices::costs(plan, &mut prices)?;
+            let ranks_per_node = ranks_per_node(plan, None);
+            let edges_by_reach = prices::edges_by_reach(plan, &mut prices, ranks_per_node)?;
             let host = &file.host;
             Ok(Predicted {
                 costs,
+                ranks_per_node,
+                edges_by_reach,
                 step_overhead_ns: file.step_overhead_ns,
                 description: format!(
                     "measured on {} ({} cores, {} ranks at work)",
@@ -55,15 +64,27 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError
         }
         Source::Analytic(device) => {
             let rates = rates_of_rank(plan, device);
-            let costs = prices::costs(plan, &mut Analytic::new(plan, device, rates))?;
+            let mut prices = Analytic::new(plan, device, rates);
+            let costs = prices::costs(plan, &mut prices)?;
+            let ranks_per_node = ranks_per_node(plan, Some(device));
+            let edges_by_reach = prices::edges_by_reach(plan, &mut prices, ranks_per_node)?;
             Ok(Predicted {
                 costs,
+                ranks_per_node,
+                edges_by_reach,
                 step_overhead_ns: 0,
                 description: describe(plan, device, rates),
                 assumptions: Vec::new(),
             })
         }
     }
+}
+
+/// Ranks of a node; 0 if it has all, or more than can be counted.
+fn ranks_per_node(plan: &Plan, device: Option<&Device>) -> u32 {
+    let of_links = plan.shaping().map(|links| links.ranks_per_node);
+    let ranks_per_node = of_links.or(device.map(|device| device.network.ranks_per_node));
+    ranks_per_node.and_then(|ranks| u32::try_from(ranks).ok()).unwrap_or(0)
 }
 
 /// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Timed layers

@@ -20,6 +20,38 @@ pub(super) trait Prices {
     fn links(&self) -> Links;
 }
 
+/// What messages over edges cost where both of their ranks are on one node, and where they are on two: `[edge]`, by
+/// [`pipezero_schedule::Edge::index`]. An edge that has only messages of one sort costs the same in both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeCosts {
+    /// Within a node.
+    pub near: Vec<Passage>,
+    /// Between nodes.
+    pub far: Vec<Passage>,
+}
+
+/// What edges cost near and far, where some edge is near for one data rank and far for another.
+pub(super) fn edges_by_reach<P: Prices>(
+    plan: &Plan,
+    prices: &mut P,
+    ranks_per_node: u32,
+) -> Result<Option<EdgeCosts>, CostsError> {
+    let messages = Messages::of(plan);
+    let (mut edges, mut differ) = (EdgeCosts { near: Vec::new(), far: Vec::new() }, false);
+    for send in Needs::of(plan.training()).edges {
+        let message = send.and_then(|send| messages.get(send));
+        let [near, far] = match message.map(|message| (message, message.by_reach(ranks_per_node))) {
+            None => [Passage::default(); 2],
+            Some((message, None)) => [prices.message(message)?; 2],
+            Some((_, Some([near, far]))) => [prices.message(&near)?, prices.message(&far)?],
+        };
+        differ |= near != far;
+        edges.near.push(near);
+        edges.far.push(far);
+    }
+    Ok(differ.then_some(edges))
+}
+
 /// What every instruction of a plan's program costs. What does not occur in it costs nothing, and is not asked for.
 pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, CostsError> {
     let needs = Needs::of(plan.training());

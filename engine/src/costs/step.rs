@@ -10,7 +10,8 @@ use crate::plan::Plan;
 /// A predicted step of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// When each instruction starts and ends, for one data rank of every pipeline rank: all data ranks are alike.
+    /// When each instruction starts and ends, for one data rank of every pipeline rank: all data ranks are alike, but in
+    /// a [`super::WorldStep`].
     pub timeline: Timeline,
     /// From the first start to the last end of all ranks, nanoseconds. A step ends with a norm over all ranks, so no rank
     /// is done earlier than the others.
@@ -54,29 +55,43 @@ impl Step {
     /// # Errors
     /// [`CostsError::TooLong`] where times add up to more than a `u64` holds.
     pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, CostsError> {
+        let timeline = simulate(plan.training(), &predicted.costs)?;
+        let makespan_ns = timeline.makespan();
+        Ok(Self::of_data_rank(plan, predicted, 0, timeline, makespan_ns))
+    }
+
+    /// One data rank's part of a step that ends with its slowest rank, at `makespan_ns`.
+    pub(super) fn of_data_rank(
+        plan: &Plan,
+        predicted: &Predicted,
+        data_rank: usize,
+        timeline: Timeline,
+        makespan_ns: u64,
+    ) -> Self {
         let program = plan.training();
-        let timeline = simulate(program, &predicted.costs)?;
         let grid = plan.grid();
         let forecast = plan.forecast();
+        let others_ns = makespan_ns - timeline.makespan();
         let rank = |index: usize| {
             let rank = PipelineRank(index as u32);
+            let bubble = timeline.bubble(program, rank);
             RankStep {
                 span_ns: timeline.rank_span(program, rank),
                 computed_ns: computed_ns(program, &timeline, rank),
                 busy_ns: timeline.busy(program, rank),
-                bubble: timeline.bubble(program, rank),
-                peak_bytes: forecast[grid.rank(index, 0)].memory.peak,
+                bubble: Bubble { tail: bubble.tail + others_ns, ..bubble },
+                peak_bytes: forecast[grid.rank(index, data_rank)].memory.peak,
             }
         };
         let run = plan.run();
-        Ok(Self {
-            makespan_ns: timeline.makespan(),
+        Self {
+            makespan_ns,
             overhead_ns: predicted.step_overhead_ns,
             longest_rank_span_ns: timeline.longest_rank_span(program),
             tokens: (run.batch.train_batch_size as u64).saturating_mul(run.model.seq_length() as u64),
             ranks: (0..grid.pipeline_degree).map(rank).collect(),
             timeline,
-        })
+        }
     }
 
     /// How long the step takes, seconds.
@@ -92,8 +107,7 @@ impl Step {
 
     /// The share of the makespan in which ranks do not compute, mean over the ranks; 0 for a step that takes no time.
     pub fn bubble_rate(&self) -> f64 {
-        let busy: f64 = self.ranks.iter().map(|rank| rank.busy_ns as f64).sum();
-        idle(busy, self.makespan_ns as f64 * self.ranks.len() as f64)
+        bubble_rate(&self.ranks, self.makespan_ns)
     }
 
     /// The share of its span in which the longest rank does not compute.
@@ -102,6 +116,16 @@ impl Step {
             self.ranks.iter().max_by_key(|rank| rank.span_ns).expect("a grid has at least one rank");
         idle(longest.computed_ns as f64, longest.span_ns as f64)
     }
+}
+
+/// The share of the makespan in which these ranks do not compute.
+pub(super) fn bubble_rate<'a>(ranks: impl IntoIterator<Item = &'a RankStep>, makespan_ns: u64) -> f64 {
+    let (mut busy, mut num_ranks) = (0.0, 0.0);
+    for rank in ranks {
+        busy += rank.busy_ns as f64;
+        num_ranks += 1.0;
+    }
+    idle(busy, makespan_ns as f64 * num_ranks)
 }
 
 fn idle(busy: f64, of: f64) -> f64 {

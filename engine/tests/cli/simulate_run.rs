@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::command::Home;
 
 /// What changes the run of every [`Home`] into one of timed layers: 2 x 2 ranks, four layers of 2 + 2 + 2 ms.
-const TIMED: [&str; 14] = [
+pub(crate) const TIMED: [&str; 14] = [
     "--set",
     "model.family=timed",
     "--set",
@@ -24,7 +24,7 @@ const TIMED: [&str; 14] = [
 ];
 
 /// A costs file of the timed run: a unit is a layer.
-const COSTS: &str = r#"{
+pub(crate) const COSTS: &str = r#"{
   "version": 1,
   "host": { "name": "a machine", "cores": 2, "ranks": 4 },
   "workload": {
@@ -53,11 +53,11 @@ const COSTS: &str = r#"{
 }
 "#;
 
-fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [arguments, more].concat()
 }
 
-fn json(home: &Home, arguments: &[&str]) -> Value {
+pub(crate) fn json(home: &Home, arguments: &[&str]) -> Value {
     serde_json::from_str(&home.run(&with(arguments, &["--json"])).success()).unwrap()
 }
 

@@ -39,6 +39,27 @@ pub(in crate::cli) enum SimulateError {
     /// A picture has no place for words.
     #[error("--explain is told in text and JSON: leave it out, or use --format text or json")]
     Unexplained,
+    /// Two speeds of one rank.
+    #[error("--speed is there twice for rank {rank}: a rank has one speed; leave one of them out")]
+    SpeedTwice {
+        /// The world rank.
+        rank: u32,
+    },
+    /// Both ways of a port that is not there.
+    #[error("--half-duplex is of ports that messages share: add --sharing rank-port or node-port")]
+    HalfDuplex,
+    /// Ports to other nodes, and there are none.
+    #[error(
+        "--sharing node-port: all {world_size} ranks are on one node, and it is messages to other nodes that share a \
+         port; set comm.links.ranks_per_node to fewer, name a device with smaller nodes, or use rank-port"
+    )]
+    OneNode {
+        /// Ranks of the run.
+        world_size: usize,
+    },
+    /// A world that is none of this run.
+    #[error("{0}")]
+    World(#[from] pipezero_schedule::simulate::world::WorldError),
     /// A device that nobody knows.
     #[error("--device {name}: known are {}; measure any other with `pipezero profile` and use --costs", Device::NAMES.join(", "))]
     Device {

@@ -1,21 +1,27 @@
 //! `pipezero simulate RUN.json`: a step of the run's own program, with measured or calculated times.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use pipezero_schedule::PipelineRank;
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
-use pipezero_schedule::simulate::{CriticalPath, MemoryCurve, MemoryError, PathStep, Why, critical_path};
+use pipezero_schedule::simulate::world::Computes;
+use pipezero_schedule::simulate::{CriticalPath, MemoryError, PathStep, Why, critical_path};
 use serde_json::{Value, json};
 
 use super::SimulateError;
 use super::picture::{Format, curves, picture, trace};
+use super::ranks::{pipeline_ranks, rank_json, world_ranks};
+use super::what_if::WhatIf;
+use super::world::Played;
 use crate::cli::describe::print_remarks;
 use crate::cli::failure::Failure;
 use crate::cli::output::note;
 use crate::cli::run_args::{RunArgs, print_notices};
 use crate::cli::table::Table;
-use crate::cli::units::{bytes, nanoseconds, percent};
-use crate::costs::{CostsFile, Device, Predicted, RankStep, Source, Step, for_plan};
+use crate::cli::units::{nanoseconds, percent};
+use crate::config::ModelConfig;
+use crate::costs::{CostsFile, Device, Predicted, Source, Step, for_plan};
 use crate::plan::Plan;
 
 /// A run, and where its times come from.
@@ -25,6 +31,8 @@ pub(super) struct StepRequest<'a> {
     pub(super) costs: Option<&'a Path>,
     /// A device's name; this host's CPU where there is neither a name nor a file.
     pub(super) device: Option<&'a str>,
+    /// How ranks differ and what they share; they are alike where nothing of it was given.
+    pub(super) what_if: &'a WhatIf,
     pub(super) format: Format,
     /// Whether to say what the step's time is made of.
     pub(super) explain: Explain,
@@ -43,32 +51,48 @@ pub(super) enum Explain {
 
 /// Plays the run's program and says what came out.
 pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
-    let device = match request.device {
+    let mut device = match request.device {
         None => Device::this_cpu(),
         Some(name) => Device::by_name(name).ok_or_else(|| SimulateError::Device { name: name.to_owned() })?,
     };
     let file = request.costs.map(CostsFile::load).transpose()?;
+    // Timed layers imitate a device, and a GPU is one: computes are no work of the host's cores.
+    let is_gpu = file.is_none() && device.cores.is_none();
+    if request.what_if.shares_cores() {
+        // The world shares them out by the moment; these are the rates of a core that nobody shares.
+        device.cores = None;
+    }
     let (run, notices) = request.run.resolve()?;
     print_notices(&notices);
     let plan = Plan::new(run)?;
     print_remarks(&plan);
     let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);
     let predicted = for_plan(&plan, source)?;
-    let step = Step::new(&plan, &predicted)?;
+    let is_timed = matches!(plan.run().model, ModelConfig::Timed(_));
+    let computes = if is_gpu || is_timed { Computes::Elsewhere } else { Computes::OccupyCores };
+    let played = match request.what_if.first() {
+        None => None,
+        Some(_) => Some(Played::new(&plan, &predicted, request.what_if, computes)?),
+    };
+    let step = match &played {
+        None => Cow::Owned(Step::new(&plan, &predicted)?),
+        Some(played) => Cow::Borrowed(played.step.slowest()),
+    };
     if request.format != Format::Json {
         for assumption in &predicted.assumptions {
             note(format_args!("assumed: {assumption}"));
         }
     }
-    let found = Found { plan: &plan, predicted: &predicted, step: &step };
+    let found = Found { plan: &plan, predicted: &predicted, step: &step, played: played.as_ref() };
     Ok(match request.format {
         Format::Text => found.as_text(request),
         Format::Json => format!("{:#}\n", found.as_json(request.explain)?),
         Format::Svg => {
-            let title = request.run.run.display().to_string();
+            let run = request.run.run.display();
+            let title = played.as_ref().map_or(run.to_string(), |of| format!("{run}, {}", of.shown()));
             picture(&plan, &step, &title)?
         }
-        Format::Chrome => trace(&plan, &step),
+        Format::Chrome => played.as_ref().map_or_else(|| trace(&plan, &step), |of| of.trace(&plan)),
     })
 }
 
@@ -76,20 +100,27 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
 struct Found<'a> {
     plan: &'a Plan,
     predicted: &'a Predicted,
+    /// Under "what if", of the slowest data rank.
     step: &'a Step,
+    played: Option<&'a Played>,
 }
 
-fn seconds(ns: u64) -> f64 {
+pub(super) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
 impl Found<'_> {
+    /// The share of the makespan in which ranks do not compute, mean over all of them.
+    fn bubble_rate(&self) -> f64 {
+        self.played.map_or_else(|| self.step.bubble_rate(), |played| played.step.bubble_rate())
+    }
+
     fn critical_path(&self) -> CriticalPath {
         critical_path(self.plan.training(), &self.predicted.costs, &self.step.timeline)
     }
 
     fn as_json(&self, explain: Explain) -> Result<Value, MemoryError> {
-        let &Self { plan, predicted, step } = self;
+        let &Self { plan, predicted, step, played } = self;
         let assumptions: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
         let virtual_stages = plan.run().parallel.virtual_stages as f64;
         let in_flight = |rank: usize| {
@@ -101,7 +132,7 @@ impl Found<'_> {
             "unit": "s",
             "makespan": seconds(step.makespan_ns),
             "longest_rank_span": seconds(step.longest_rank_span_ns),
-            "bubble_rate": step.bubble_rate(),
+            "bubble_rate": self.bubble_rate(),
             "bubble_rate_longest_rank": step.bubble_rate_longest_rank(),
             "peak_in_flight": (0..step.ranks.len()).map(in_flight).collect::<Vec<_>>(),
             "step_overhead": seconds(step.overhead_ns),
@@ -113,6 +144,10 @@ impl Found<'_> {
         });
         if explain == Explain::CriticalPath {
             found["critical_path"] = self.path_json();
+        }
+        if let Some(played) = played {
+            found["what_if"] = played.what_if_json();
+            found["world_ranks"] = played.ranks_json(plan)?;
         }
         Ok(found)
     }
@@ -134,9 +169,9 @@ impl Found<'_> {
     }
 
     fn as_text(&self, request: &StepRequest<'_>) -> String {
-        let &Self { plan, predicted, step } = self;
+        let &Self { plan, predicted, step, played } = self;
         let mut times = Table::new(["", "time", "bubble"]);
-        times.row(["all ranks".to_owned(), nanoseconds(step.makespan_ns), percent(step.bubble_rate())]);
+        times.row(["all ranks".to_owned(), nanoseconds(step.makespan_ns), percent(self.bubble_rate())]);
         times.row([
             "the longest rank alone".to_owned(),
             nanoseconds(step.longest_rank_span_ns),
@@ -144,11 +179,13 @@ impl Found<'_> {
         ]);
         let (program, scale) = (plan.training(), TimeScale::nanoseconds(step.makespan_ns));
         let mut text = format!(
-            "{times}\npredicted step {}, {:.0} tokens/s\ntimes: {}\n\n{}\n{}",
+            "{times}\npredicted step {}, {:.0} tokens/s\ntimes: {}\n{}\n{}\n{}{}",
             nanoseconds(step.makespan_ns.saturating_add(step.overhead_ns)),
             step.tokens_per_s(),
             predicted.description,
-            ranks(step),
+            played.map_or_else(String::new, Played::summary),
+            played.map_or_else(|| pipeline_ranks(step).to_string(), |played| world_ranks(&played.step)),
+            played.map_or_else(String::new, |played| format!("{}:\n", played.shown())),
             time_grid(program, &step.timeline, request.width, scale),
         );
         if request.explain == Explain::CriticalPath {
@@ -170,57 +207,4 @@ fn waited_for(why: Why) -> &'static str {
         Why::Meeting => "last rank",
         Why::Overhead => "own time for messages",
     }
-}
-
-fn rank_json(index: usize, rank: &RankStep, curve: &MemoryCurve) -> Value {
-    let bubble = rank.bubble;
-    json!({
-        "pipeline_rank": index,
-        "span": seconds(rank.span_ns),
-        "busy": seconds(rank.busy_ns),
-        "bubble": {
-            "dependency": seconds(bubble.dependency),
-            "transfer": seconds(bubble.transfer),
-            "gather": seconds(bubble.gather),
-            "reduce": seconds(bubble.reduce),
-            "overhead": seconds(bubble.overhead),
-            "tail": seconds(bubble.tail),
-        },
-        "exposed_comm": seconds(rank.exposed_comm_ns()),
-        "peak_bytes": rank.peak_bytes,
-        "peak_used_bytes": curve.peak().1.total(),
-    })
-}
-
-/// What each rank does: computing and the causes of its bubble add up to the makespan.
-fn ranks(step: &Step) -> Table {
-    let header = [
-        "pipeline rank",
-        "computes",
-        "other stages",
-        "transfers",
-        "gathers",
-        "reductions",
-        "issue, landing",
-        "end of step",
-        "exposed",
-        "peak memory",
-    ];
-    let mut table = Table::new(header);
-    for (index, rank) in step.ranks.iter().enumerate() {
-        let bubble = rank.bubble;
-        let times = [
-            rank.busy_ns,
-            bubble.dependency,
-            bubble.transfer,
-            bubble.gather,
-            bubble.reduce,
-            bubble.overhead,
-            bubble.tail,
-            rank.exposed_comm_ns(),
-        ];
-        let cells = std::iter::once(index.to_string()).chain(times.map(nanoseconds));
-        table.row(cells.chain([bytes(rank.peak_bytes)]));
-    }
-    table
 }

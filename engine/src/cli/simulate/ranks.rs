@@ -1,0 +1,104 @@
+//! What each rank does in a step, as a table and for programs.
+
+use pipezero_schedule::simulate::MemoryCurve;
+use serde_json::{Value, json};
+
+use super::step::seconds;
+use crate::cli::table::Table;
+use crate::cli::units::{bytes, nanoseconds};
+use crate::costs::{RankStep, Step, WorldStep};
+
+/// World ranks that are listed; of more, one data rank of each pipeline rank is shown.
+const LISTED_MAX: usize = 32;
+
+const COLUMNS: [&str; 9] = [
+    "computes",
+    "other stages",
+    "transfers",
+    "gathers",
+    "reductions",
+    "issue, landing",
+    "end of step",
+    "exposed",
+    "peak memory",
+];
+
+/// A rank for programs.
+pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCurve) -> Value {
+    let bubble = rank.bubble;
+    json!({
+        "pipeline_rank": pipeline_rank,
+        "span": seconds(rank.span_ns),
+        "busy": seconds(rank.busy_ns),
+        "bubble": {
+            "dependency": seconds(bubble.dependency),
+            "transfer": seconds(bubble.transfer),
+            "gather": seconds(bubble.gather),
+            "reduce": seconds(bubble.reduce),
+            "overhead": seconds(bubble.overhead),
+            "tail": seconds(bubble.tail),
+        },
+        "exposed_comm": seconds(rank.exposed_comm_ns()),
+        "peak_bytes": rank.peak_bytes,
+        "peak_used_bytes": curve.peak().1.total(),
+    })
+}
+
+/// What each pipeline rank does, of data ranks that are alike: computing and the causes of its bubble add up to the
+/// makespan.
+pub(super) fn pipeline_ranks(step: &Step) -> Table {
+    let mut table = Table::new(["pipeline rank"].into_iter().chain(COLUMNS));
+    for (index, rank) in step.ranks.iter().enumerate() {
+        table.row(std::iter::once(index.to_string()).chain(cells(rank)));
+    }
+    table
+}
+
+/// What each world rank does or, where they are too many, each pipeline rank on its slowest data rank, and a line that
+/// says so.
+pub(super) fn world_ranks(step: &WorldStep) -> String {
+    if step.is_alike() {
+        return pipeline_ranks(step.slowest()).to_string();
+    }
+    let (data_degree, pipeline_degree) = (step.by_data_rank().len(), step.slowest().ranks.len());
+    let all = (0..pipeline_degree).flat_map(|pipeline_rank| {
+        step.by_data_rank()
+            .iter()
+            .enumerate()
+            .map(move |(data_rank, of)| (pipeline_rank, data_rank, &of.ranks[pipeline_rank]))
+    });
+    let slowest = (0..pipeline_degree).map(|pipeline_rank| {
+        let (data_rank, rank) = step.slowest_of_pipeline_rank(pipeline_rank);
+        (pipeline_rank, data_rank, rank)
+    });
+    let world_size = data_degree * pipeline_degree;
+    let (shown, left_out): (Vec<_>, _) = if world_size <= LISTED_MAX {
+        (all.collect(), String::new())
+    } else {
+        (
+            slowest.collect(),
+            format!("of {world_size} ranks, each pipeline rank's slowest data rank; --json has all\n"),
+        )
+    };
+    let mut table = Table::new(["rank", "pipeline rank", "data rank"].into_iter().chain(COLUMNS));
+    for (pipeline_rank, data_rank, rank) in shown {
+        let numbers = [pipeline_rank * data_degree + data_rank, pipeline_rank, data_rank];
+        table.row(numbers.map(|number| number.to_string()).into_iter().chain(cells(rank)));
+    }
+    format!("{left_out}{table}")
+}
+
+fn cells(rank: &RankStep) -> impl Iterator<Item = String> {
+    let bubble = rank.bubble;
+    let times = [
+        rank.busy_ns,
+        bubble.dependency,
+        bubble.transfer,
+        bubble.gather,
+        bubble.reduce,
+        bubble.overhead,
+        bubble.tail,
+        rank.exposed_comm_ns(),
+    ];
+    times.map(nanoseconds).into_iter().chain([bytes(rank.peak_bytes)])
+}
