@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Twelve runs of GPT-2 on one or two ranks, and twelve of 8 to 64 ranks whose units are timed (they sleep) and whose links
-//! are imitated: over schedules, degrees, ZeRO levels, units, residencies and links. For each run costs are profiled, steps
-//! are measured, and costs are profiled again; nothing else is known of it, and nothing is tuned. Where the predictions from
-//! both profiles lie more than 2 % apart the machine has changed in between, and the run is repeated.
+//! are imitated: over schedules, degrees, ZeRO levels, units, residencies and links. Of each run steps that are recorded and
+//! steps that are measured take turns; the recorded ones before and after each measured one make a profile each. Nothing else
+//! is known of the run, and nothing is tuned. Where the predictions from both profiles lie more than 2 % apart the machine was
+//! not the same for them, and the run is repeated.
 //!
 //! The run passes if errors are at most 3 % in the mean and 6 % at worst, planned peak memory is off by at most 2 %, and of any
 //! two runs of a half whose predictions differ by more than 3 % the one that was predicted to be faster is. The exit status

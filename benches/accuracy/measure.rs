@@ -1,21 +1,28 @@
-//! One run: its costs before and after, what they predict, and what a step really takes.
+//! One run: its costs, what they predict, and what a step really takes.
 
 use std::error::Error;
 use std::time::Duration;
 
 use benches::Samples;
 use pipezero::costs::{CostsFile, Source, for_plan};
-use pipezero::engine::Engine;
+use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
-use pipezero::profile::{ProfileOptions, profile};
+use pipezero::profile::Profiler;
 use pipezero::schedule::simulate::simulate;
 
-use crate::cases::Case;
+use crate::cases::{Case, Family};
 
-/// Steps that are recorded for costs, and steps whose median is what was measured; before each, two that warm up.
-const OPTIONS: ProfileOptions = ProfileOptions { num_warm_up_steps: 2, num_steps: 8 };
-const NUM_STEPS: usize = 11;
+/// Steps that warm up.
 const NUM_WARM_UP_STEPS: usize = 2;
+
+/// Steps whose median is what was measured. Computing steps differ by a tenth from one to the next on a machine that is
+/// shared, waiting ones hardly.
+fn num_steps(family: Family) -> usize {
+    match family {
+        Family::Cpu => 40,
+        Family::Timed => 11,
+    }
+}
 
 /// How far the predictions from both profiles may lie apart, of their mean.
 const DISTANCE_MAX: f64 = 0.02;
@@ -26,7 +33,7 @@ const NUM_ATTEMPTS_MAX: usize = 4;
 /// What a run was predicted to take and hold, and what it took and held.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// Steps, seconds: by the costs from before and from after.
+    /// Steps, seconds: by the costs from one half of the recorded steps and from the other.
     pub(crate) predictions_s: [f64; 2],
     /// The median step.
     pub(crate) step: Samples,
@@ -42,10 +49,7 @@ impl Measured {
         let plan = Plan::new(case.run())?;
         let mut num_repeats = 0;
         loop {
-            let before = predict(case, &plan)?;
-            let (step, peak_bytes) = steps(case, &plan)?;
-            let after = predict(case, &plan)?;
-            let measured = Self { predictions_s: [before, after], step, peak_bytes, num_repeats };
+            let measured = Self { num_repeats, ..in_turn(case, &plan)? };
             if measured.agrees() || num_repeats + 1 == NUM_ATTEMPTS_MAX {
                 return Ok(measured);
             }
@@ -53,7 +57,7 @@ impl Measured {
         }
     }
 
-    /// Seconds that a step is predicted to take: between both profiles, since it was measured between them.
+    /// Seconds that a step is predicted to take: between both profiles, since each step was measured between them.
     pub(crate) fn predicted_s(&self) -> f64 {
         (self.predictions_s[0] + self.predictions_s[1]) / 2.0
     }
@@ -73,7 +77,7 @@ impl Measured {
         (self.predictions_s[0] - self.predictions_s[1]).abs() / self.predicted_s()
     }
 
-    /// Whether the machine was the same before and after.
+    /// Whether the machine was the same for both.
     pub(crate) fn agrees(&self) -> bool {
         self.distance() <= DISTANCE_MAX
     }
@@ -85,32 +89,45 @@ impl Measured {
     }
 }
 
-/// Seconds of a step, by the costs of a profile that is taken now and goes through its file.
-fn predict(case: Case, plan: &Plan) -> Result<f64, Box<dyn Error>> {
-    let profile = profile(plan.clone(), case.source(), OPTIONS, &mut |_| {})?;
+/// Runs recorded steps and steps that are measured in turn: before each measured step one is recorded for one profile,
+/// after it one for the other. The speed of a shared machine drifts within seconds; so it does for all three.
+fn in_turn(case: Case, plan: &Plan) -> Result<Measured, Box<dyn Error>> {
+    let mut engine = Engine::new(plan.clone(), case.source())?;
+    let mut last = engine.train_batch()?;
+    for _ in 1..NUM_WARM_UP_STEPS {
+        last = engine.train_batch()?;
+    }
+    let mut profilers = [Profiler::new(plan), Profiler::new(plan)];
+    let mut times = Vec::new();
+    profilers[0].add(&engine.train_batch_recorded()?);
+    for num_measured in 1..=num_steps(case.family) {
+        last = engine.train_batch()?;
+        times.push(Duration::from_secs_f64(last.step_s));
+        profilers[num_measured % 2].add(&engine.train_batch_recorded()?);
+    }
+    let [before, after] = profilers.map(|profiler| predict(profiler, plan));
+    Ok(Measured {
+        predictions_s: [before?, after?],
+        step: Samples::new(times),
+        peak_bytes: peak_bytes(&engine, &last, plan)?,
+        num_repeats: 0,
+    })
+}
+
+/// Seconds of a step, by the costs of a profile that goes through its file.
+fn predict(profiler: Profiler<'_>, plan: &Plan) -> Result<f64, Box<dyn Error>> {
+    let profile = profiler.finish()?;
     let file = CostsFile::parse("costs", &profile.costs.to_json())?;
     let predicted = for_plan(plan, Source::Measured(&file))?;
     let timeline = simulate(plan.training(), &predicted.costs)?;
     Ok((timeline.makespan() + predicted.step_overhead_ns) as f64 / 1e9)
 }
 
-/// Steps of the run, and the peak memory that was planned and measured.
-fn steps(case: Case, plan: &Plan) -> Result<(Samples, [u64; 2]), Box<dyn Error>> {
-    let mut engine = Engine::new(plan.clone(), case.source())?;
-    for _ in 0..NUM_WARM_UP_STEPS {
-        engine.train_batch()?;
-    }
-    let mut times = Vec::new();
-    let mut last = None;
-    for _ in 0..NUM_STEPS {
-        let report = engine.train_batch()?;
-        times.push(Duration::from_secs_f64(report.step_s));
-        last = Some(report);
-    }
-    let last = last.ok_or("no step was measured")?;
+/// Planned and measured, of the rank that differs most.
+fn peak_bytes(engine: &Engine, last: &StepReport, plan: &Plan) -> Result<[u64; 2], Box<dyn Error>> {
     let planned = plan.forecast();
-    let peaks = engine.measured(&last).into_iter().zip(&planned);
+    let peaks = engine.measured(last).into_iter().zip(&planned);
     let peaks = peaks.map(|(measured, planned)| [planned.memory.peak, measured.memory.peak]);
     let distance = |[planned, measured]: &[u64; 2]| planned.abs_diff(*measured);
-    Ok((Samples::new(times), peaks.max_by_key(distance).ok_or("a grid has a rank")?))
+    Ok(peaks.max_by_key(distance).ok_or("a grid has a rank")?)
 }

@@ -23,11 +23,13 @@ use std::sync::Arc;
 
 use crate::costs::CostsFile;
 use crate::data::BatchSource;
+use crate::engine::StepReport;
 use crate::plan::Plan;
 
 pub use error::ProfileError;
 
 use self::facts::Facts;
+use self::recording::RecordedStep;
 use self::totals::Totals;
 
 /// How much is recorded.
@@ -84,11 +86,49 @@ pub fn profile(
     if options.num_steps == 0 {
         return Err(ProfileError::NoSteps);
     }
-    let facts = Facts::new(&plan);
-    let steps = recording::record(&plan, source, options, watch)?;
-    let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
-    let costs = into_file::costs_file(&facts, &Totals::of(&facts, &steps));
-    Ok(Profile { costs, step_s, num_steps: steps.len() })
+    let mut profiler = Profiler::new(&plan);
+    recording::record(&mut profiler, source, options, watch)?;
+    profiler.finish()
+}
+
+/// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can whoever runs the engine for
+/// other ends and records some of its steps ([`Engine::train_batch_recorded`]).
+///
+/// [`Engine::train_batch_recorded`]: crate::Engine::train_batch_recorded
+#[derive(Clone, Debug)]
+pub struct Profiler<'a> {
+    plan: &'a Plan,
+    recorded: Vec<RecordedStep>,
+}
+
+impl<'a> Profiler<'a> {
+    /// One without steps.
+    pub fn new(plan: &'a Plan) -> Self {
+        Self { plan, recorded: Vec::new() }
+    }
+
+    /// Adds a recorded step of the plan.
+    ///
+    /// # Panics
+    /// If the step was not recorded, or is of another plan.
+    pub fn add(&mut self, report: &StepReport) {
+        self.recorded.push(RecordedStep::new(self.plan, report));
+    }
+
+    /// The costs of its typical steps.
+    ///
+    /// # Errors
+    /// [`ProfileError::NoSteps`] if none was added.
+    pub fn finish(self) -> Result<Profile, ProfileError> {
+        if self.recorded.is_empty() {
+            return Err(ProfileError::NoSteps);
+        }
+        let facts = Facts::new(self.plan);
+        let steps = recording::typical(self.recorded);
+        let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
+        let costs = into_file::costs_file(&facts, &Totals::of(&facts, &steps));
+        Ok(Profile { costs, step_s, num_steps: steps.len() })
+    }
 }
 
 #[cfg(test)]

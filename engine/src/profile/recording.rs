@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pipezero_schedule::PipelineRank;
 
 use super::instants::{self, Instants};
-use super::{ProfileError, ProfileOptions, Watched};
+use super::{ProfileError, ProfileOptions, Profiler, Watched};
 use crate::data::BatchSource;
 use crate::engine::{Engine, StepReport};
 use crate::plan::Plan;
@@ -23,7 +23,7 @@ pub(super) struct RecordedStep {
 }
 
 impl RecordedStep {
-    fn new(plan: &Plan, report: &StepReport) -> Self {
+    pub(super) fn new(plan: &Plan, report: &StepReport) -> Self {
         let grid = plan.grid();
         let row = |rank| {
             let pipeline_rank = PipelineRank(grid.pipeline_rank(rank) as u32);
@@ -44,16 +44,16 @@ impl RecordedStep {
     }
 }
 
-/// Runs a plan and records its steps, after some that warm caches and memory up.
+/// Runs the profiler's plan and records its steps, after some that warm caches and memory up.
 pub(super) fn record(
-    plan: &Plan,
+    profiler: &mut Profiler<'_>,
     source: Arc<dyn BatchSource>,
     options: ProfileOptions,
     watch: &mut dyn FnMut(Watched),
-) -> Result<Vec<RecordedStep>, ProfileError> {
-    let mut engine = Engine::recording(plan.clone(), source)?;
+) -> Result<(), ProfileError> {
+    let mut engine = Engine::recording(profiler.plan.clone(), source)?;
     let num_steps = options.num_warm_up_steps.saturating_add(options.num_steps);
-    let (mut recorded, mut num_done, mut num_skipped) = (Vec::new(), 0, 0);
+    let (mut num_done, mut num_skipped) = (0, 0);
     while num_done < num_steps {
         let report = engine.train_batch()?;
         if report.skipped {
@@ -66,11 +66,11 @@ pub(super) fn record(
         }
         num_done += 1;
         if num_done > options.num_warm_up_steps {
-            recorded.push(RecordedStep::new(engine.plan(), &report));
+            profiler.add(&report);
         }
         watch(Watched { num_done, num_steps, step_s: report.step_s });
     }
-    Ok(typical(recorded))
+    Ok(())
 }
 
 /// The middle half of the steps by what they took, none of fewer than four left out.
@@ -78,7 +78,7 @@ pub(super) fn record(
 /// A machine now and then does something else; the steps that it hits say nothing of the run. Of the steps that remain,
 /// means are taken, not medians: what a step takes is a *sum* of what its instructions take, and only means add up to it.
 /// The median of delays that are mostly short and sometimes long (a thread that is woken late) is well below their mean.
-fn typical(mut steps: Vec<RecordedStep>) -> Vec<RecordedStep> {
+pub(super) fn typical(mut steps: Vec<RecordedStep>) -> Vec<RecordedStep> {
     steps.sort_by_key(|step| step.step_ns);
     let num_left_out = steps.len() / 4;
     steps.drain(steps.len() - num_left_out..);
