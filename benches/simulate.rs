@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pipezero_schedule::simulate::{
-    Costs, MemoryCosts, Passage, RankTimes, UnitCosts, UnitMemory, memory, simulate, study, study_long,
+    Costs, Links, MemoryCosts, Passage, RankTimes, UnitCosts, UnitMemory, memory, simulate, study, study_long,
 };
 use pipezero_schedule::{
     CheckedProgram, ComputeOrder, LowerOptions, Residency, Stage, UnitFacts, generate, lower,
@@ -96,14 +96,15 @@ fn program(
     Ok(CheckedProgram::new(lower(order, &units, options)?)?)
 }
 
-/// Times of different length, so that ranks wait.
+/// Times of different length, so that ranks wait; messages take of their ranks' own time, as all that was measured do.
 fn costs(program: &CheckedProgram) -> Costs {
+    let message = |occupied, latency| Passage { issue: 3, occupied, latency, landing: 2 };
     let unit = UnitCosts {
-        gather: Passage::of_link(700, 10),
-        reduce: Passage::of_link(1300, 10),
+        gather: message(700, 10),
+        reduce: message(1300, 20),
         ..UnitCosts::of_compute(1000, 1100, 900)
     };
-    Costs::uniform(program, unit, Passage::of_link(50, 100))
+    Costs { links: Links::SharedByCollectives, ..Costs::uniform(program, unit, message(50, 100)) }
 }
 
 fn report(name: &str, program: &CheckedProgram, with_memory: bool, target: f64) -> Outcome {

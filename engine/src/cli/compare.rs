@@ -6,12 +6,15 @@ use clap::Args;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::output::print;
+use super::output::{note, print};
 use super::table::Table;
-use super::units::{bytes, counted};
+use super::units::{bytes, counted, nanoseconds};
 use crate::config::{RunFile, World};
+use crate::costs::{CostsError, CostsFile, Source, for_plan};
 use crate::plan::Plan;
-use crate::trace::{Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder};
+use crate::trace::{
+    Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, picture, typical,
+};
 use crate::training::RunDir;
 
 /// What `--help` ends with.
@@ -19,9 +22,10 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero train run.json --out runs/traced --trace
   pipezero compare runs/traced
+  pipezero compare runs/traced --costs costs.json          with times that `pipezero profile` measured
   pipezero compare runs/traced --json
 
-What was measured is the traced step of middle length. The prediction plays the same program; its costs are those of the traced steps themselves, so that what is wrong with it is its structure alone: what waits for what, what overlaps.";
+What was measured is the traced step of middle length. The prediction plays the same program; without --costs its times are read off the traced steps themselves, so that what is wrong with it is its structure alone: what waits for what, what overlaps. Both go to compare.json in DIR, to be laid over each other in ui.perfetto.dev or chrome://tracing.";
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
@@ -29,13 +33,16 @@ pub(super) struct CompareArgs {
     /// The run directory that `train --trace` wrote.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Predict with times that `pipezero profile` measured.
+    #[arg(long, value_name = "COSTS.json")]
+    costs: Option<PathBuf>,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
 }
 
-/// What the prediction was made from.
-const FROM_TRACE: &str = "the traced steps";
+/// What a prediction is made from where nobody says what else.
+const FROM_TRACE: &str = "times of the traced steps themselves";
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let directory = RunDir::of_run_file(&args.directory)?;
@@ -46,16 +53,35 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let folder = TraceFolder::of_run(directory.path());
     let steps: Vec<Recorded> =
         folder.steps()?.into_iter().map(|step| folder.read(&plan, step)).collect::<Result<_, _>>()?;
-    let prediction = Prediction::from_steps(&plan, &steps)?;
+    let (prediction, costs) = args.predict(&plan, &steps)?;
     let comparison = Comparison::new(&plan, &steps, &prediction, &peaks);
+    let picture = picture(plan.training(), typical(&steps), Some(&prediction.timeline));
+    directory.write(RunDir::COMPARISON, &picture)?;
     if args.json {
-        let printed = Printed { costs: FROM_TRACE, comparison: &comparison };
+        let printed = Printed { costs: &costs, comparison: &comparison };
         let text = serde_json::to_string_pretty(&printed);
         print(text.expect("a comparison has string keys and finite depth") + "\n")?;
     } else {
-        print(as_text(&comparison))?;
+        print(as_text(&comparison, &costs))?;
+        note(format_args!("\nto look at: {}", directory.file(RunDir::COMPARISON).display()));
     }
     Ok(())
+}
+
+impl CompareArgs {
+    /// The prediction, and where its costs come from.
+    fn predict(&self, plan: &Plan, steps: &[Recorded]) -> Result<(Prediction, String), Failure> {
+        let Some(path) = &self.costs else {
+            let prediction = Prediction::from_steps(plan, steps).map_err(CostsError::from)?;
+            return Ok((prediction, FROM_TRACE.to_owned()));
+        };
+        let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))?;
+        for assumption in &predicted.assumptions {
+            note(format_args!("assumed: {assumption}"));
+        }
+        let prediction = Prediction::new(plan, predicted.costs, predicted.step_overhead_ns);
+        Ok((prediction.map_err(CostsError::from)?, format!("times {}", predicted.description)))
+    }
 }
 
 /// What `--json` prints.
@@ -66,10 +92,10 @@ struct Printed<'a> {
     comparison: &'a Comparison,
 }
 
-fn as_text(comparison: &Comparison) -> String {
+fn as_text(comparison: &Comparison, costs: &str) -> String {
     let steps: Vec<String> = comparison.steps.iter().map(u64::to_string).collect();
     format!(
-        "{}\npredicted from {FROM_TRACE}; measured in step {} of {}: {}\n\n{}\n{}\n{}",
+        "{}\npredicted from {costs}; measured in step {} of {}: {}\n\n{}\n{}\n{}",
         step_table(comparison),
         comparison.typical_step,
         counted(comparison.steps.len(), "traced step"),
@@ -95,12 +121,12 @@ fn rank_table(ranks: &[ComparedRank]) -> Table {
     let mut table = Table::new([
         "pipeline rank",
         "computes",
-        "waits: dependency",
-        "transfer",
-        "gather",
-        "reduce",
-        "overhead",
-        "tail",
+        "other stages",
+        "transfers",
+        "gathers",
+        "reductions",
+        "issue, landing",
+        "end of step",
         "peak memory",
     ]);
     for group in ranks.chunk_by(|one, next| one.pipeline_rank == next.pipeline_rank) {
@@ -111,7 +137,7 @@ fn rank_table(ranks: &[ComparedRank]) -> Table {
             });
             let sums =
                 times.reduce(|sums, times| sums.iter().zip(times).map(|(sum, time)| sum + time).collect());
-            let means = sums.unwrap_or_default().into_iter().map(|sum| time(sum / group.len() as u64));
+            let means = sums.unwrap_or_default().into_iter().map(|sum| nanoseconds(sum / group.len() as u64));
             std::iter::once(name).chain(means).chain([bytes(peak)]).collect::<Vec<String>>()
         };
         let predicted = group.iter().map(|rank| rank.peak.predicted_bytes).max().unwrap_or(0);
@@ -133,7 +159,7 @@ fn kind_table(comparison: &Comparison) -> Table {
             Part::Own => ", issue and landing",
             Part::Way => ", way of those waited for",
         };
-        let mean = [kind.mean.predicted_ns, kind.mean.measured_ns].map(time);
+        let mean = [kind.mean.predicted_ns, kind.mean.measured_ns].map(nanoseconds);
         let name = [format!("{}{part}", kind.kind), kind.count.to_string()];
         table.row(name.into_iter().chain(mean).chain(cells(kind.total)));
     }
@@ -148,8 +174,8 @@ fn path_table(comparison: &Comparison) -> Table {
     );
     let mut table = Table::new([first.as_str(), "rank", "ended: predicted", "measured", "took longer by"]);
     for parting in &comparison.partings {
-        let ends = [parting.predicted_end_ns, parting.measured_end_ns].map(time);
-        let later = time(parting.later_ns.unsigned_abs());
+        let ends = [parting.predicted_end_ns, parting.measured_end_ns].map(nanoseconds);
+        let later = nanoseconds(parting.later_ns.unsigned_abs());
         let sign = if parting.later_ns < 0 { "-" } else { "+" };
         let name = [parting.instruction.clone(), parting.rank.to_string()];
         table.row(name.into_iter().chain(ends).chain([format!("{sign}{later}")]));
@@ -160,16 +186,5 @@ fn path_table(comparison: &Comparison) -> Table {
 /// Predicted, measured, error.
 fn cells(compared: Compared) -> [String; 3] {
     let error = compared.error.map_or_else(|| "-".to_owned(), |error| format!("{:+.1}%", 100.0 * error));
-    [time(compared.predicted_ns), time(compared.measured_ns), error]
-}
-
-/// Nanoseconds with the largest unit that keeps the figure above one.
-fn time(time_ns: u64) -> String {
-    let ns = time_ns as f64;
-    match time_ns {
-        0..1_000 => format!("{time_ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", ns / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.3} s", ns / 1e9),
-    }
+    [nanoseconds(compared.predicted_ns), nanoseconds(compared.measured_ns), error]
 }

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
-use pipezero_schedule::simulate;
 
 use super::profile::OutError;
 use super::simulate::{NotWritten, SimulateError};
@@ -79,10 +78,9 @@ macro_rules! other {
 }
 
 other!(
-    simulate::CostsError,
     CostsError,
     CostsFileError,
-    simulate::MemoryError,
+    pipezero_schedule::simulate::MemoryError,
     NotWritten,
     PlanError,
     EngineError,

@@ -28,7 +28,7 @@ Examples:
   pipezero train run.json --trace --out runs/traced      then: pipezero compare runs/traced
   pipezero train run.json --set bf16.enabled=true --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step. Ctrl-C ends after the step and saves all of them.";
+The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. Ctrl-C ends after the step and saves all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ pub(super) fn count(count: u64) -> String {
 
 /// A time in the largest unit that keeps it above one: `18.52 ms`, `0` where it is none.
 pub(super) fn nanoseconds(ns: u64) -> String {
-    const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
+    const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)];
     let value = ns as f64;
     match UNITS.into_iter().find(|(_, unit)| value >= *unit) {
         None => "0".to_owned(),
@@ -53,7 +53,7 @@ mod tests {
         for (ns, expected) in [
             (0, "0"),
             (999, "999 ns"),
-            (1500, "1.50 us"),
+            (1500, "1.50 µs"),
             (18_522_000, "18.52 ms"),
             (61_000_000_000, "61.00 s"),
         ] {

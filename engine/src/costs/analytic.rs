@@ -125,11 +125,8 @@ impl<'a> Analytic<'a> {
         }
     }
 
-    /// Over the device's links: how long a message occupies one, and how much later it is there.
+    /// Over the device's links: how long a message occupies the slowest of its groups', and how much later it is there.
     fn over_network(&self, message: &Message) -> [u64; 2] {
-        let link = message.groups.iter().map(|group| self.device.network.ring(group));
-        let slowest = link.min_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s));
-        let link = slowest.expect("a message has ranks");
         let num_others = (message.num_ranks() - 1) as f64;
         let steps = match message.kind {
             MessageKind::Activation | MessageKind::Gradient => 1.0,
@@ -141,8 +138,13 @@ impl<'a> Analytic<'a> {
             // A few words go up a tree and down again.
             MessageKind::GradientNorm => 2.0 * (message.num_ranks() as f64).log2().ceil(),
         };
-        let occupied = message.sent_bytes as f64 / link.bytes_per_s * 1e9;
-        [nanoseconds(occupied), nanoseconds(link.base_ns + steps * link.step_ns)]
+        let over = |group: &Vec<usize>| {
+            let link = self.device.network.ring(group);
+            let occupied = message.sent_bytes as f64 / link.bytes_per_s * 1e9;
+            [nanoseconds(occupied), nanoseconds(link.base_ns + steps * link.step_ns)]
+        };
+        let total = |time: &[u64; 2]| time[0].saturating_add(time[1]);
+        message.groups.iter().map(over).max_by_key(total).expect("a message has ranks")
     }
 }
 

@@ -1,4 +1,4 @@
-//! When one rank started and ended its instructions.
+//! What happened to the instructions of one rank, and when.
 
 use std::time::Instant;
 

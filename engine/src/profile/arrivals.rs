@@ -26,8 +26,8 @@ struct Sent {
 
 /// Adds the delays of a pipeline rank's gathers and reductions.
 ///
-/// A delay counts from each rank's own issue, so that in the mean it contains what data ranks wait for each other: the
-/// simulator has one for all of them.
+/// A delay counts from when the last data rank had issued it. The others' wait for that one is in the time of issue
+/// already, which is the longest of them: the simulator has one rank for all.
 pub(super) fn add_collectives(
     facts: &Facts<'_>,
     step: &RecordedStep,
@@ -51,10 +51,9 @@ pub(super) fn add_collectives(
         for Sent { index, instruction, joined } in link {
             let imitated = facts.imitated(instruction);
             free = joined.max(free) + imitated.occupied;
-            let key = facts.key(instruction);
-            let known = messages.issue(key) + free - joined + imitated.latency;
-            for of in of_members(index).filter(|of| of.awaited <= free + imitated.latency + AT_ONCE_NS) {
-                messages.add_delay(key, i128::from(of.arrived - of.started) - i128::from(known));
+            let known = free + imitated.latency;
+            for of in of_members(index).filter(|of| of.awaited <= known + AT_ONCE_NS) {
+                messages.add_delay(facts.key(instruction), i128::from(of.arrived) - i128::from(known));
             }
         }
     }

@@ -35,11 +35,6 @@ pub(super) struct MessageTotal {
 pub(super) struct MessageTotals(BTreeMap<MessageKey, MessageTotal>);
 
 impl MessageTotals {
-    /// The ranks' own time to issue such a message, as far as it is known.
-    pub(super) fn issue(&self, key: MessageKey) -> u64 {
-        self.0.get(&key).map_or(0, |total| total.issue.or_zero())
-    }
-
     /// Adds how much later than its issue and its link make it a message was there.
     pub(super) fn add_delay(&mut self, key: MessageKey, delay: i128) {
         self.of(key).delay.add_difference(delay);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Engine::recording -> StepReport::events -> Recorded -> DIR/trace/step-000002.json
-//!                                               |
+//!                                               |          DIR/trace.json, to look at
 //! Costs -> simulate -> Prediction ---------> Comparison: step, ranks, kinds, critical path
 //! ```
 //!
@@ -20,6 +20,7 @@ mod folder;
 mod members;
 mod moments;
 mod observed;
+mod picture;
 mod recorded;
 mod steps;
 #[cfg(test)]
@@ -34,5 +35,6 @@ pub use file::ParseError;
 pub use folder::{TraceError, TraceFolder};
 pub use moments::{Message, Moments};
 pub use observed::observed_costs;
+pub use picture::picture;
 pub use recorded::Recorded;
 pub use steps::{TracedSteps, TracedStepsError};

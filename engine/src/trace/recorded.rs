@@ -69,6 +69,11 @@ impl Recorded {
         self.step_ns
     }
 
+    /// By what steps are put in order: how long each took and, where that is the same, which it was.
+    pub(crate) fn length(&self) -> (u64, u64) {
+        (self.step_ns, self.step)
+    }
+
     /// The ranks that ran it.
     pub fn grid(&self) -> Grid {
         self.grid

@@ -98,9 +98,9 @@ impl Training {
         let mut metrics = directory.metrics()?;
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
         let mut progress = Progress::default();
-        let tracer = self.traced.take().map(|steps| Tracer::new(steps, directory));
+        let mut tracer = self.traced.take().map(|steps| Tracer::new(steps, directory));
         while progress.num_steps() < steps && !interrupted.load(Ordering::Relaxed) {
-            let report = match self.step(tracer.as_ref(), progress.num_steps() + 1) {
+            let report = match self.step(tracer.as_mut(), progress.num_steps() + 1) {
                 Err(
                     error @ (TrainingError::Engine(EngineError::LossScale { .. }) | TrainingError::Trace(_)),
                 ) => {
@@ -127,11 +127,14 @@ impl Training {
         let text =
             serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
         directory.write(RunDir::SUMMARY, &text)?;
+        if let Some(tracer) = &mut tracer {
+            tracer.finish(self.plan(), directory)?;
+        }
         Ok(summary)
     }
 
     /// One step, recorded and written if it is to be traced.
-    fn step(&mut self, tracer: Option<&Tracer>, step: u64) -> Result<StepReport, TrainingError> {
+    fn step(&mut self, tracer: Option<&mut Tracer>, step: u64) -> Result<StepReport, TrainingError> {
         let Some(tracer) = tracer.filter(|tracer| tracer.wants(step)) else {
             return Ok(self.engine.train_batch()?);
         };

@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use crate::command::Home;
+use crate::simulate_run::{COSTS, TIMED};
 
 /// A folder with a traced run in `out`.
 fn traced() -> Home {
@@ -69,6 +70,73 @@ fn steps_after_the_first_are_recorded_and_compared() {
     // Two micro-batches on each of two data ranks, through four layers and both uses of the tied weight.
     let forward = found["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "F").unwrap();
     assert_eq!(forward["count"], 2 * 2 * (4 + 2));
+}
+
+/// `train` leaves the step for viewers of traces, `compare` its prediction beside it.
+#[test]
+fn both_can_be_looked_at() {
+    let home = traced();
+    let processes = |name: &str| {
+        let trace: Value = serde_json::from_str(&home.read(name)).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap().clone();
+        let named = events.iter().filter(|event| event["name"] == "process_name");
+        let names: Vec<String> =
+            named.map(|event| event["args"]["name"].as_str().unwrap().to_owned()).collect();
+        let slices = events.iter().filter(|event| event["ph"] == "X").count();
+        let arrows = events.iter().filter(|event| event["ph"] == "s").count();
+        (names, slices, arrows)
+    };
+    let (names, slices, arrows) = processes("out/trace.json");
+    let step = if names[0].starts_with("step 2 ") { 2 } else { 3 };
+    assert_eq!(names, ["0.0", "1.0", "0.1", "1.1"].map(|rank| format!("step {step} rank {rank}")));
+    let printed = home.run(&["compare", "out"]);
+    assert!(printed.stderr.contains("to look at: out/compare.json"), "{}", printed.stderr);
+    let (names, more_slices, more_arrows) = processes("out/compare.json");
+    assert_eq!(names[..2], ["predicted rank 0", "predicted rank 1"]);
+    assert_eq!(names[2..], ["0.0", "1.0", "0.1", "1.1"].map(|rank| format!("measured rank {rank}")));
+    // Two data ranks run what one prediction stands for.
+    assert_eq!((2 * more_slices, 2 * more_arrows), (3 * slices, 3 * arrows));
+    // A compared run is a run still.
+    home.run(&["compare", "out"]).success();
+    home.run(&["train", "run.json", "--out", "out", "--overwrite"]).success();
+    assert!(!home.path("out/trace").exists() && !home.path("out/compare.json").exists());
+}
+
+#[test]
+fn measured_costs_are_held_against_the_run() {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    home.run(&[&["train", "run.json", "--out", "out", "--trace"], &TIMED[..]].concat()).success();
+    let compare = ["compare", "out", "--costs", "costs.json"];
+    let found: Value =
+        serde_json::from_str(&home.run(&[&compare[..], &["--json"]].concat()).success()).unwrap();
+    assert_eq!(found["costs"], "times measured on a machine (2 cores, 4 ranks at work)");
+    // The same that `simulate` says.
+    let simulate = ["simulate", "run.json", "--costs", "costs.json", "--json"];
+    let predicted: Value =
+        serde_json::from_str(&home.run(&[&simulate[..], &TIMED].concat()).success()).unwrap();
+    assert_eq!(
+        found["step"]["predicted_ns"].as_f64().unwrap(),
+        (predicted["step_s"].as_f64().unwrap() * 1e9).round()
+    );
+    assert_eq!(found["outside"]["predicted_ns"], 500_000);
+    // A layer waits for 2 ms, on however fast a machine.
+    let forward = found["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "F").unwrap();
+    assert_eq!(forward["mean"]["predicted_ns"], 3_000_000);
+    assert!(forward["mean"]["measured_ns"].as_u64().unwrap() >= 2_000_000);
+
+    home.write(
+        "costs.json",
+        COSTS.replace("\"parameters_per_layer\": 1000", "\"parameters_per_layer\": 1001"),
+    );
+    let printed = home.run(&compare).failure(1);
+    expect!["error: the costs are of another model: `model.timed.parameters_per_layer` is 1001 there and 1000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(printed.lines().last().unwrap());
+    home.write("costs.json", &COSTS[..COSTS.len() / 2]);
+    let printed = home.run(&compare).failure(1);
+    expect!["error: costs.json:16:13: this is not JSON: EOF while parsing a value; costs files are what `pipezero profile` writes"].assert_eq(printed.lines().last().unwrap());
+    let printed = home.run(&["compare", "out", "--costs", "nowhere.json"]).failure(1);
+    expect!["error: nowhere.json: cannot read the costs file: No such file or directory (os error 2)"]
+        .assert_eq(printed.lines().last().unwrap());
 }
 
 #[test]

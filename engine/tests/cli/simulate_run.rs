@@ -115,7 +115,7 @@ fn text_names_where_the_times_come_from() {
         times: measured on a machine (2 cores, 4 ranks at work)
 
         pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
-        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 us  2.00 ms    25.15 KiB
+        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
         1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
 
         rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
@@ -167,7 +167,24 @@ fn a_step_becomes_a_trace() {
     assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
     // A file that is there is somebody's.
     let error = home.run(&with(&arguments, &["--out", "run.json"])).failure(1);
-    expect!["error: cannot write run.json: File exists (os error 17); name a file that is not there yet with --out"].assert_eq(error.lines().last().unwrap());
+    expect!["error: cannot write run.json: File exists (os error 17); name a new file in a folder that can be written to, with --out"].assert_eq(error.lines().last().unwrap());
+}
+
+/// What nothing waited for is taken in when a row has ended: a part of the path without an instruction.
+#[test]
+fn landings_at_the_end_of_a_row_are_explained() {
+    let home = Home::new();
+    let landing = r#"{ "bytes": 4096, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 0, "landing_ns": 0 }"#;
+    let zero_1 = r#""kind": "gather_after_step", "ranks": 2,"#;
+    let (before, after) = COSTS.split_once(zero_1).unwrap();
+    let after = after.replacen(landing, &landing.replace("\"landing_ns\": 0", "\"landing_ns\": 7000"), 1);
+    home.write("costs.json", format!("{before}{zero_1}{after}"));
+    let arguments = with(&["simulate", "run.json", "--costs", "costs.json", "--explain"], &TIMED);
+    let arguments = with(&arguments, &["--set", "zero_optimization.stage=1"]);
+    let found = json(&home, &arguments);
+    let last = found["critical_path"].as_array().unwrap().last().unwrap();
+    assert!(last["instruction"].is_null() && last["waited_for"] == "own time for messages", "{last}");
+    assert_eq!(last["end"], found["makespan"]);
 }
 
 /// The critical path's parts lie end to end, from the beginning of the step to its end.
@@ -184,7 +201,7 @@ fn a_step_is_explained() {
     let text = home.run(&with(&arguments, &["--width", "100"])).success();
     let (_, below) = text.split_once("peak memory\n").unwrap();
     expect![[r#"
-        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 us  2.00 ms    25.15 KiB
+        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
         1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
 
         rank 0  F0---------F1--------.....................B0----------------..........B1----------------S---

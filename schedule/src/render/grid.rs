@@ -72,7 +72,7 @@ pub fn program(program: &CheckedProgram, max_width: usize) -> String {
     layout(&lines, max_width)
 }
 
-/// One stage's work on one micro-batch, with what is issued up to the next.
+/// One stage's work on one micro-batch, with what is issued with its computes.
 struct Work {
     action: StageAction,
     num_gathers: usize,
@@ -81,24 +81,30 @@ struct Work {
 
 fn works_of_row(program: &CheckedProgram, rank: PipelineRank) -> Vec<Work> {
     let mut works: Vec<Work> = Vec::new();
-    let mut gathers_ahead = 0;
+    let (mut gathers_ahead, mut reductions_ahead) = (0, 0);
     for &instruction in program.row(rank) {
         match instruction {
-            // Gathers stand before the compute that they are issued ahead of.
+            // Both stand before the compute that they are issued with.
             Instruction::Unshard { .. } => gathers_ahead += 1,
             Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
-                if let Some(work) = works.last_mut() {
-                    work.num_reductions += 1;
-                }
+                reductions_ahead += 1;
             }
             _ => {}
         }
         let Some(action) = stage_action(program, instruction) else { continue };
         let num_gathers = core::mem::take(&mut gathers_ahead);
+        let num_reductions = core::mem::take(&mut reductions_ahead);
         match works.last_mut() {
-            Some(work) if work.action == action => work.num_gathers += num_gathers,
-            _ => works.push(Work { action, num_gathers, num_reductions: 0 }),
+            Some(work) if work.action == action => {
+                work.num_gathers += num_gathers;
+                work.num_reductions += num_reductions;
+            }
+            _ => works.push(Work { action, num_gathers, num_reductions }),
         }
+    }
+    // What no compute follows.
+    if let Some(work) = works.last_mut() {
+        work.num_reductions += reductions_ahead;
     }
     works
 }

@@ -27,10 +27,10 @@ fn a_program_shows_its_gathers_and_reductions() {
     expect![[r#"
         rank 0    F0 F1 .. .. B0 B0 F2 B1 B1 .. B2 B2
           gather  4  2        1     1  2        2
-          reduce              2     1  3        3
+          reduce              2        3        4
         rank 1    .. F0 B0 B0 F1 B1 B1 F2 B2 B2 .. ..
           gather     3  1     1  1     1  1
-          reduce        2     1  2     1  3
+          reduce        2        3        4
     "#]]
     .assert_eq(&program(&small(), 100));
 }

@@ -29,7 +29,7 @@ pub(super) enum Format {
 
 /// A file that could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {reason}; name a file that is not there yet with --out", path.display())]
+#[error("cannot write {}: {reason}; name a new file in a folder that can be written to, with --out", path.display())]
 pub(in crate::cli) struct NotWritten {
     path: PathBuf,
     reason: String,

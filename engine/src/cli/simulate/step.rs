@@ -159,7 +159,8 @@ impl Found<'_> {
             json!({
                 "pipeline_rank": step.rank.index(),
                 "index": step.index,
-                "instruction": program.row(step.rank)[step.index].to_string(),
+                // What is taken in at the end of a row is of no instruction.
+                "instruction": program.row(step.rank).get(step.index).map(ToString::to_string),
                 "start": seconds(step.start),
                 "end": seconds(step.end),
                 "waited_for": waited_for(step.why),

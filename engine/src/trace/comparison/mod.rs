@@ -133,7 +133,7 @@ impl Comparison {
 /// If there is none.
 pub fn typical(steps: &[Recorded]) -> &Recorded {
     let mut sorted: Vec<&Recorded> = steps.iter().collect();
-    sorted.sort_by_key(|recorded| recorded.step_ns());
+    sorted.sort_by_key(|recorded| recorded.length());
     sorted[sorted.len() / 2]
 }
 

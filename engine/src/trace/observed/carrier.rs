@@ -59,7 +59,7 @@ impl Carrier {
     /// The part of a message's way that does not occupy its link, where the run imitates links: between the members on the
     /// first data rank. Elsewhere nobody can tell the two apart, and all of the way counts as occupied.
     pub(super) fn latency_ns(self, plan: &Plan) -> u64 {
-        let Some(links) = plan.run().comm.links else { return 0 };
+        let Some(links) = plan.shaping() else { return 0 };
         let (chain, grid) = (plan.training().chain(), plan.grid());
         let ranks: Vec<usize> = match self {
             Self::Gather(unit) | Self::Reduce(unit) | Self::GatherAfterStep(unit) => {
@@ -69,10 +69,7 @@ impl Carrier {
                 .map(|stage| grid.rank(plan.pipeline_rank_of(stage).index(), 0))
                 .to_vec(),
         };
-        let mut nodes = ranks.iter().map(|rank| rank.checked_div(links.ranks_per_node));
-        let first = nodes.next();
-        let link = if nodes.all(|node| Some(node) == first) { links.near } else { links.far };
-        u64::try_from(link.latency.as_nanos()).unwrap_or(u64::MAX)
+        links.shape(&ranks).latency_ns()
     }
 }
 
