@@ -1,7 +1,7 @@
 //! A step as it is predicted: how long it takes, and what each rank does meanwhile.
 
 use pipezero_schedule::simulate::{Bubble, Timeline, simulate};
-use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank};
+use pipezero_schedule::{CheckedProgram, PipelineRank};
 
 use super::error::CostsError;
 use super::predicted::Predicted;
@@ -134,15 +134,6 @@ fn idle(busy: f64, of: f64) -> f64 {
 
 fn computed_ns(program: &CheckedProgram, timeline: &Timeline, rank: PipelineRank) -> u64 {
     let row = program.row(rank).iter().zip(timeline.row(rank));
-    let computes = row.filter(|(instruction, _)| {
-        matches!(
-            instruction,
-            Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. }
-                | Instruction::Recompute { .. }
-        )
-    });
+    let computes = row.filter(|(of, _)| of.is_micro_batch_compute());
     computes.map(|(_, span)| span.end - span.start).sum()
 }

@@ -5,7 +5,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::scale::TimeScale;
-use super::words::operands;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
@@ -99,11 +98,10 @@ fn parts(program: &CheckedProgram, path: &CriticalPath) -> Vec<Part> {
 
 /// What a stage does with a micro-batch from one unit to another: `F u0..u2 m4`; `None` for what is not one.
 fn together(program: &CheckedProgram, first: Instruction, last: Instruction) -> Option<String> {
-    let ((from, of), (to, also)) = (operands(first), operands(last));
-    let (from, to) = (from?, to?);
+    let (from, to) = (first.unit()?, last.unit()?);
     let is_one = first.kind() == last.kind()
         && first.lane() == Lane::Compute
-        && of? == also?
+        && first.micro_batch()? == last.micro_batch()?
         && program.chain().stage(from) == program.chain().stage(to);
     is_one.then(|| first.to_string().replacen(&from.to_string(), &format!("{from}..{to}"), 1))
 }
@@ -114,7 +112,7 @@ impl Part {
         let place = |part: &Self| {
             let (first, last) = part.instructions?;
             // On another rank it is another unit, and another edge.
-            let here = (first.lane(), operands(first).0, operands(last).0);
+            let here = (first.lane(), first.unit(), last.unit());
             Some((first.kind(), (rank_step == 0).then_some(here)))
         };
         let time = |part: &Self| part.end - part.start;

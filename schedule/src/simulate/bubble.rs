@@ -1,6 +1,6 @@
 //! Why a rank idles: each gap between two computes is laid to what the second one waited for last.
 
-use super::timeline::{Span, Timeline, computes, is_meeting};
+use super::timeline::{Span, Timeline, is_meeting};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
@@ -36,7 +36,7 @@ impl Timeline {
     /// If there is no such rank.
     pub fn bubble(&self, program: &CheckedProgram, rank: PipelineRank) -> Bubble {
         let row = program.row(rank);
-        let last_work = row.iter().rposition(|&of| computes(of)).map_or(0, |last| last + 1);
+        let last_work = row.iter().rposition(|of| of.is_micro_batch_compute()).map_or(0, |last| last + 1);
         let mut bubble = Bubble::default();
         let (mut free, mut next) = (0, 0);
         for (index, (&instruction, span)) in row.iter().zip(self.row(rank)).enumerate() {

@@ -1,7 +1,7 @@
 //! Rank by rank: what it computed, why it did not, what it held.
 
 use pipezero_schedule::simulate::Bubble;
-use pipezero_schedule::{CheckedProgram, Instruction, InstructionKind, Lane, PipelineRank};
+use pipezero_schedule::{CheckedProgram, InstructionKind, Lane, PipelineRank};
 use serde::Serialize;
 
 use super::super::members::Site;
@@ -101,8 +101,8 @@ pub(super) fn compare(
 fn measured(program: &CheckedProgram, recorded: &Recorded, rank: usize) -> (u64, Bubble) {
     let row = recorded.row(rank);
     let first = Site::new(recorded.grid(), rank, 0);
-    let last_work =
-        row.iter().enumerate().rev().find(|&(index, _)| is_work(first.at(index).instruction(program)));
+    let is_work = |index: usize| first.at(index).instruction(program).is_micro_batch_compute();
+    let last_work = row.iter().enumerate().rev().find(|&(index, _)| is_work(index));
     let work_ends_ns = last_work.map_or(0, |(_, moments)| moments.ended_ns());
     let (mut busy_ns, mut bubble, mut noted_ns) = (0, Bubble::default(), 0);
     for (index, moments) in row.iter().enumerate() {
@@ -160,16 +160,4 @@ fn made_ns(program: &CheckedProgram, recorded: &Recorded, receive: Site) -> u64 
     let rank = grid.rank(peer.index(), grid.data_rank(receive.rank));
     let waits = program.waits(peer, send).iter();
     waits.map(|&wait| recorded.row(rank)[wait].ended_ns()).max().unwrap_or(0)
-}
-
-/// Whether an instruction is the work of a micro-batch.
-fn is_work(instruction: Instruction) -> bool {
-    matches!(
-        instruction,
-        Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-    )
 }
