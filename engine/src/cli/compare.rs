@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use pipezero_schedule::simulate::IdleCause;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -108,9 +109,11 @@ fn as_text(comparison: &Comparison, costs: &str) -> String {
 
 fn step_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(["", "predicted", "measured", "error"]);
-    for (name, compared) in
-        [("step", comparison.step), ("its program", comparison.program), ("beside it", comparison.outside)]
-    {
+    for (name, compared) in [
+        ("step", comparison.step),
+        ("its program", comparison.program),
+        ("beside it", comparison.step_overhead),
+    ] {
         table.row(std::iter::once(name.to_owned()).chain(cells(compared)));
     }
     table
@@ -118,17 +121,9 @@ fn step_table(comparison: &Comparison) -> Table {
 
 /// A pipeline rank's data ranks run the same row: what was measured of them is their mean, of memory the most.
 fn rank_table(ranks: &[ComparedRank]) -> Table {
-    let mut table = Table::new([
-        "pipeline rank",
-        "computes",
-        "other stages",
-        "transfers",
-        "gathers",
-        "reductions",
-        "issue, landing",
-        "end of step",
-        "peak memory",
-    ]);
+    let causes = IdleCause::ALL.map(IdleCause::name);
+    let mut table =
+        Table::new(["pipeline rank", "computes"].into_iter().chain(causes).chain(["peak memory"]));
     for group in ranks.chunk_by(|one, next| one.pipeline_rank == next.pipeline_rank) {
         let row = |name: String, of: fn(Compared) -> u64, peak: u64| {
             let times = group.iter().map(|rank| {

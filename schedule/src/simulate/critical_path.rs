@@ -38,7 +38,7 @@ pub enum Why {
     /// Another rank, which was the last to come to a norm or tied addition.
     Meeting,
     /// The rank's own time for messages, in which it could not start.
-    Overhead,
+    Handling,
 }
 
 /// A part of the critical path.
@@ -46,8 +46,8 @@ pub enum Why {
 pub struct PathStep {
     /// The rank.
     pub rank: PipelineRank,
-    /// The position of the instruction in the rank's row; for an overhead, of the one that had to wait for it, which at the
-    /// end of the row is the row's length.
+    /// The position of the instruction in the rank's row; of own time for messages, that of the one that had to wait for
+    /// it, which at the end of the row is the row's length.
     pub index: usize,
     /// When its part begins: with the end of the part before.
     pub start: u64,
@@ -63,7 +63,7 @@ pub enum Spent {
     /// An instruction ran.
     On(Activity),
     /// The rank's own time for messages.
-    Overhead,
+    Handling,
 }
 
 impl Spent {
@@ -71,7 +71,7 @@ impl Spent {
     pub fn name(self) -> &'static str {
         match self {
             Self::On(activity) => activity.name(),
-            Self::Overhead => "own time for messages",
+            Self::Handling => "own time for messages",
         }
     }
 }
@@ -96,7 +96,7 @@ impl CriticalPath {
         let mut summary: Vec<(Spent, u64)> = Vec::new();
         for step in &self.steps {
             let spent = match step.why {
-                Why::Overhead => Spent::Overhead,
+                Why::Handling => Spent::Handling,
                 _ => Spent::On(Activity::of(program.row(step.rank)[step.index])),
             };
             let time = step.end - step.start;
@@ -124,9 +124,9 @@ pub fn critical_path(program: &CheckedProgram, costs: &Costs, timeline: &Timelin
     let mut until = timeline.makespan();
     let mut next = causes.of_end();
     while let Some(cause) = next {
-        let Node { rank, index } = cause.overhead_at;
+        let Node { rank, index } = cause.handled_at;
         let since = cause.time.min(until);
-        push(&mut steps, PathStep { rank, index, start: since, end: until, why: Why::Overhead });
+        push(&mut steps, PathStep { rank, index, start: since, end: until, why: Why::Handling });
         until = since;
         next = cause.node.map(|node| {
             let Node { rank, index } = node;

@@ -206,6 +206,6 @@ fn waited_for(why: Why) -> &'static str {
         Why::OtherEnd => "other end",
         Why::LinkBusy => "link",
         Why::Meeting => "last rank",
-        Why::Overhead => "own time for messages",
+        Why::Handling => "own time for messages",
     }
 }

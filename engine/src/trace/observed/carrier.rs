@@ -1,6 +1,5 @@
 //! What carries messages of one size, and so at one price.
 
-use pipezero_schedule::simulate::{Costs, Passage};
 use pipezero_schedule::{Edge, Instruction, Lane, Unit};
 
 use crate::plan::Plan;
@@ -33,16 +32,6 @@ impl Carrier {
             | Instruction::AddTied { .. }
             | Instruction::GradientNorm
             | Instruction::OptimizerStep { .. } => None,
-        }
-    }
-
-    /// What its messages cost.
-    pub(in crate::trace) fn passage(self, costs: &Costs) -> Passage {
-        match self {
-            Self::Gather(unit) => costs.units[unit.index()].gather,
-            Self::Reduce(unit) => costs.units[unit.index()].reduce,
-            Self::GatherAfterStep(unit) => costs.units[unit.index()].gather_after_step,
-            Self::Edge(edge) => costs.edges[edge.index()],
         }
     }
 

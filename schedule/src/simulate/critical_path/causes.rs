@@ -27,7 +27,7 @@ pub(super) struct Cause {
     pub(super) time: u64,
     pub(super) why: Why,
     /// The instruction at which a rank spent what came between on messages.
-    pub(super) overhead_at: Node,
+    pub(super) handled_at: Node,
     /// When the instruction could start for it, that included.
     lets_start: u64,
 }
@@ -91,7 +91,7 @@ impl<'a> Causes<'a> {
             node: before.map(|index| Node { rank, index }),
             time,
             why,
-            overhead_at: at,
+            handled_at: at,
             lets_start: time.saturating_add(facts.issuing[index]),
         };
         for &message in facts.landings(index) {
@@ -118,7 +118,7 @@ impl<'a> Causes<'a> {
         let span = self.timeline.row(rank)[before];
         let time = span.end.min(span.start.saturating_add(passage.occupied));
         let node = Some(Node { rank, index: before });
-        Some(Cause { node, time, why: Why::LinkBusy, overhead_at: Node { rank, index }, lets_start: time })
+        Some(Cause { node, time, why: Why::LinkBusy, handled_at: Node { rank, index }, lets_start: time })
     }
 
     /// A cause that is a norm or tied addition is so where the last rank came to it.

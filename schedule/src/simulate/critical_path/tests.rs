@@ -28,7 +28,7 @@ fn parts_have_no_gaps_and_add_up_to_the_makespan() {
             for step in path.steps() {
                 assert_eq!(step.start, until);
                 assert!(step.end > step.start);
-                assert!(step.why != Why::Overhead || costs.hold_ranks(), "all is explained: {step:?}");
+                assert!(step.why != Why::Handling || costs.hold_ranks(), "all is explained: {step:?}");
                 until = step.end;
                 reasons.insert(step.why);
             }
@@ -77,7 +77,7 @@ fn with_other_times(program: &CheckedProgram, costs: &Costs, seed: u64) -> Costs
 fn length(program: &CheckedProgram, path: &CriticalPath, costs: &Costs) -> u64 {
     let next = path.steps().iter().skip(1).map(|step| step.why).chain([Why::Beginning]);
     let part = |(step, next): (&PathStep, Why)| {
-        if step.why == Why::Overhead {
+        if step.why == Why::Handling {
             return step.end - step.start;
         }
         let instruction = program.row(step.rank)[step.index];
@@ -150,7 +150,7 @@ fn times_that_nothing_explains_are_overhead() {
     let late = Timeline::from_spans((0..2).map(late).collect());
     let late_path = critical_path(&program, &costs, &late);
     assert_eq!(late_path.steps().iter().map(|step| step.end - step.start).sum::<u64>(), late.makespan());
-    let overhead = late_path.summary(&program).into_iter().find(|(of, _)| *of == Spent::Overhead);
+    let handling = late_path.summary(&program).into_iter().find(|(of, _)| *of == Spent::Handling);
     // One for each instruction that started late, and there are about as many as before.
-    assert!(overhead.is_some_and(|(_, time)| time > 0 && time < 3 * path.steps().len() as u64));
+    assert!(handling.is_some_and(|(_, time)| time > 0 && time < 3 * path.steps().len() as u64));
 }

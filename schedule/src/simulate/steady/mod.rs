@@ -106,7 +106,7 @@ impl LongStep {
             transfer: part(|of| of.transfer),
             gather: part(|of| of.gather),
             reduce: part(|of| of.reduce),
-            overhead: part(|of| of.overhead),
+            handling: part(|of| of.handling),
             tail: part(|of| of.tail),
         }
     }
