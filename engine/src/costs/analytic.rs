@@ -27,7 +27,7 @@ use crate::config::{ModelConfig, ReductionPolicy, TimedConfig};
 use crate::plan::{Plan, PlannedUnit};
 
 /// Bytes of an f32, which gradients, master weights and optimizer state are.
-const F32_BYTES: f64 = 4.0;
+const F32_BYTES: f64 = ElementType::F32.num_bytes() as f64;
 
 /// The costs of a plan on a device.
 pub(super) struct Analytic<'a> {
@@ -195,8 +195,8 @@ impl Prices for Analytic<'_> {
     }
 
     fn links(&self) -> Links {
-        let shared = self.plan.shaping().map_or(self.device.network.shared, |links| links.shared);
-        if shared { Links::SharedByCollectives } else { Links::Own }
+        let of_device = if self.device.network.shared { Links::SharedByCollectives } else { Links::Own };
+        self.plan.links().unwrap_or(of_device)
     }
 }
 

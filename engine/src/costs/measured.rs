@@ -206,10 +206,7 @@ impl Prices for Measured<'_> {
     }
 
     fn links(&self) -> Links {
-        match self.plan.shaping() {
-            Some(links) if links.shared => Links::SharedByCollectives,
-            _ => Links::Own,
-        }
+        self.plan.links().unwrap_or(Links::Own)
     }
 }
 

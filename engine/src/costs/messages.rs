@@ -2,6 +2,7 @@
 
 use std::iter::once;
 
+use pipezero_models::ElementType;
 use pipezero_partition::NORM_RECORD_WORDS;
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
@@ -11,7 +12,7 @@ use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Plan, PlannedUnit};
 
 /// Bytes of an element of a gradient, f32 in every precision.
-const GRADIENT_BYTES: usize = 4;
+pub(super) const GRADIENT_BYTES: usize = ElementType::F32.num_bytes();
 
 /// A message, as all data ranks have it at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
