@@ -11,7 +11,7 @@ use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
 use crate::config::{RunFile, World};
-use crate::costs::{CostsError, CostsFile, Source, for_plan};
+use crate::costs::{CostsFile, PredictError, Source, for_plan};
 use crate::plan::Plan;
 use crate::trace::{
     Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, picture, typical,
@@ -73,7 +73,7 @@ impl CompareArgs {
     /// The prediction, and where its costs come from.
     fn predict(&self, plan: &Plan, steps: &[Recorded]) -> Result<(Prediction, String), Failure> {
         let Some(path) = &self.costs else {
-            let prediction = Prediction::from_steps(plan, steps).map_err(CostsError::from)?;
+            let prediction = Prediction::from_steps(plan, steps).map_err(PredictError::from)?;
             return Ok((prediction, FROM_TRACE.to_owned()));
         };
         let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))?;
@@ -81,7 +81,7 @@ impl CompareArgs {
             note(format_args!("assumed: {assumption}"));
         }
         let prediction = Prediction::new(plan, predicted.costs, predicted.step_overhead_ns);
-        Ok((prediction.map_err(CostsError::from)?, format!("times {}", predicted.description)))
+        Ok((prediction.map_err(PredictError::from)?, format!("times {}", predicted.description)))
     }
 }
 

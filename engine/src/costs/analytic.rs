@@ -18,7 +18,7 @@ use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
 
 use super::device::Device;
-use super::error::CostsError;
+use super::error::PredictError;
 use super::file::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
@@ -166,7 +166,7 @@ fn nanoseconds(time: f64) -> u64 {
 }
 
 impl Prices for Analytic<'_> {
-    fn computes(&mut self, id: Unit, _: UnitNeeds) -> Result<UnitCosts, CostsError> {
+    fn computes(&mut self, id: Unit, _: UnitNeeds) -> Result<UnitCosts, PredictError> {
         let unit = self.plan.unit(id);
         let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
         let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
@@ -184,7 +184,7 @@ impl Prices for Analytic<'_> {
         })
     }
 
-    fn message(&mut self, message: &Message) -> Result<Passage, CostsError> {
+    fn message(&mut self, message: &Message) -> Result<Passage, PredictError> {
         let [issue, landing] = self.around(message);
         let [occupied, latency] = match self.plan.shaping() {
             _ if message.num_ranks() == 1 => [0, 0],

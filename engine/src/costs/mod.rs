@@ -46,7 +46,7 @@ mod unit_key;
 mod world;
 
 pub use device::{Device, Network, NetworkLink};
-pub use error::{CostsError, Difference};
+pub use error::{Difference, PredictError};
 pub use file::{
     COSTS_VERSION, CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes,
     TimedSizes, UnitTimes, Workload,

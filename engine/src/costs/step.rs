@@ -3,7 +3,7 @@
 use pipezero_schedule::simulate::{Bubble, Timeline, simulate};
 use pipezero_schedule::{CheckedProgram, PipelineRank};
 
-use super::error::CostsError;
+use super::error::PredictError;
 use super::predicted::Predicted;
 use crate::plan::Plan;
 
@@ -53,8 +53,8 @@ impl Step {
     /// Plays the plan's training program.
     ///
     /// # Errors
-    /// [`CostsError::TooLong`] where times add up to more than a `u64` holds.
-    pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, CostsError> {
+    /// [`PredictError::Costs`] where times add up to more than a `u64` holds.
+    pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, PredictError> {
         let timeline = simulate(plan.training(), &predicted.costs)?;
         let makespan_ns = timeline.makespan();
         Ok(Self::of_data_rank(plan, predicted, 0, timeline, makespan_ns))

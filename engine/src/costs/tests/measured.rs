@@ -284,5 +284,5 @@ fn costs_that_cannot_be_added_up_are_an_error() {
     }
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     let error = Step::new(&plan, &predicted).unwrap_err();
-    assert!(matches!(error, CostsError::TooLong(_)), "{error}");
+    assert!(matches!(error, PredictError::Costs(_)), "{error}");
 }

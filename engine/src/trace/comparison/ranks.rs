@@ -5,7 +5,7 @@ use pipezero_schedule::{CheckedProgram, InstructionKind, Lane, PipelineRank};
 use serde::Serialize;
 
 use super::super::members::Site;
-use super::super::moments::{Message, Moments};
+use super::super::moments::{MessageMoments, Moments};
 use super::super::recorded::Recorded;
 use super::{Compared, Prediction};
 use crate::plan::Plan;
@@ -131,7 +131,7 @@ fn add_wait(
     program: &CheckedProgram,
     recorded: &Recorded,
     site: Site,
-    message: Message,
+    message: MessageMoments,
     bubble: &mut Bubble,
 ) {
     let waited_ns = message.exposed_ns();
