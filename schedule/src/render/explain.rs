@@ -78,7 +78,7 @@ fn parts(program: &CheckedProgram, path: &CriticalPath) -> Vec<Part> {
         let instruction = program.row(step.rank).get(step.index).copied();
         if let (Some(last), Some(instruction)) = (parts.last_mut(), instruction)
             && step.why == Why::ComputeLane
-            && last.why != Why::Handling
+            && !last.why.is_before()
             && let Some((first, _)) = last.instructions
             && let Some(text) = together(program, first, instruction)
         {
@@ -87,7 +87,7 @@ fn parts(program: &CheckedProgram, path: &CriticalPath) -> Vec<Part> {
         }
         let text = match (instruction, step.why) {
             (None, _) => String::from("at the end"),
-            (Some(instruction), Why::Handling) => format!("before {instruction}"),
+            (Some(instruction), why) if why.is_before() => format!("before {instruction}"),
             (Some(instruction), _) => instruction.to_string(),
         };
         let &PathStep { rank, start, end, why, .. } = step;
@@ -166,6 +166,7 @@ fn reason(why: Why) -> &'static str {
         Why::LinkBusy => "its link was free",
         Why::Meeting => "the last rank had come",
         Why::Handling => "the rank issued messages and took them in",
+        Why::DataRanks => "another data rank came later",
     }
 }
 

@@ -207,5 +207,6 @@ fn waited_for(why: Why) -> &'static str {
         Why::LinkBusy => "link",
         Why::Meeting => "last rank",
         Why::Handling => "own time for messages",
+        Why::DataRanks => "other data ranks",
     }
 }
