@@ -6,6 +6,7 @@ use pipezero_schedule::{Instruction, Unit};
 
 use super::{GPT2, TIMED, plan};
 use crate::costs::messages::{Message, Messages, counted_elements, owned_elements};
+use crate::costs::ns::TIME_NS_MAX;
 use crate::costs::*;
 use crate::plan::Plan;
 

@@ -36,7 +36,7 @@ pub struct Compared {
 
 impl Compared {
     /// Both times.
-    pub fn new(predicted_ns: u64, measured_ns: u64) -> Self {
+    fn new(predicted_ns: u64, measured_ns: u64) -> Self {
         let error = (measured_ns > 0).then(|| predicted_ns as f64 / measured_ns as f64 - 1.0);
         Self { predicted_ns, measured_ns, error }
     }
