@@ -34,6 +34,7 @@ mod executor;
 pub mod generation;
 pub mod memory;
 pub mod optimizer;
+mod partial_file;
 pub mod plan;
 pub mod profile;
 mod shard;

@@ -1,7 +1,6 @@
 //! `pipezero profile`.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use super::table::Table;
 use super::units::{bytes, nanoseconds};
 use crate::costs::{CostsFile, UnitTimes};
 use crate::data::{BatchSource, Corpus, Zeros};
+use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 use crate::profile::{Profile, ProfileError, ProfileOptions, profile};
 use crate::training::{TrainingError, batch_layout};
@@ -81,13 +81,14 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     print_remarks(&plan);
     let source = batches(&plan)?;
     // Before minutes are spent on costs that cannot be kept.
-    let out = Out::create(&args.out, args.overwrite)?;
+    let out = create(&args.out, args.overwrite)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let profile =
         profile(plan, source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
     progress.finish();
-    out.write(&profile.costs.to_json())?;
+    out.finish_with(&profile.costs.to_json())
+        .map_err(|source| OutError::Io { path: args.out.clone(), source })?;
     print(report(&profile))?;
     note(format_args!("\ncosts: {}", args.out.display()));
     Ok(())
@@ -104,44 +105,16 @@ fn batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
     Ok(Arc::new(corpus.training_batches(batch_layout(plan), run.seed)?))
 }
 
-/// A file that appears under its name only when it is whole.
-#[derive(Debug)]
-struct Out<'a> {
-    path: &'a Path,
-    partial: PathBuf,
-    file: File,
-}
-
-impl<'a> Out<'a> {
-    fn create(path: &'a Path, overwrite: bool) -> Result<Self, OutError> {
-        if path.is_dir() {
-            return Err(OutError::Folder { path: path.to_owned() });
-        }
-        // Not `exists`, which calls a link free whose target is gone.
-        if !overwrite && fs::symlink_metadata(path).is_ok() {
-            return Err(OutError::Exists { path: path.to_owned() });
-        }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".partial");
-        let partial = path.with_file_name(name);
-        match File::create(&partial) {
-            Ok(file) => Ok(Self { path, partial, file }),
-            Err(source) => Err(OutError::Io { path: path.to_owned(), source }),
-        }
+/// Begins the costs file.
+fn create(path: &Path, overwrite: bool) -> Result<PartialFile, OutError> {
+    if path.is_dir() {
+        return Err(OutError::Folder { path: path.to_owned() });
     }
-
-    fn write(mut self, text: &str) -> Result<(), OutError> {
-        let written =
-            self.file.write_all(text.as_bytes()).and_then(|()| fs::rename(&self.partial, self.path));
-        written.map_err(|source| OutError::Io { path: self.path.to_owned(), source })
-    }
-}
-
-impl Drop for Out<'_> {
-    /// What was moved to its place is not here any more.
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.partial);
-    }
+    let existing = if overwrite { Existing::Replaced } else { Existing::Kept };
+    PartialFile::create(path, existing).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => OutError::Exists { path: path.to_owned() },
+        _ => OutError::Io { path: path.to_owned(), source },
+    })
 }
 
 fn report(profile: &Profile) -> String {

@@ -47,11 +47,11 @@ mod world;
 
 pub use device::{Device, Network, NetworkLink};
 pub use error::{Difference, PredictError};
-pub use file::{
-    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes,
-    TimedSizes, UnitTimes, Workload,
-};
 pub(crate) use file::COSTS_VERSION;
+pub use file::{
+    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
+    UnitTimes, Workload,
+};
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use measured::Assumption;
 pub use memory::memory_costs;

@@ -16,6 +16,7 @@ use super::error::EngineError;
 use super::ranks::Ranks;
 use super::worker::Command;
 use crate::executor::Cause;
+use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 
 /// Why weights could not be written or read.
@@ -60,22 +61,11 @@ fn parameters(plan: &Plan) -> impl Iterator<Item = (Unit, &ParameterEntry)> {
     plan.owned_units().flat_map(|(id, planned)| planned.unit.entries().iter().map(move |entry| (id, entry)))
 }
 
-/// Writes beside the file and moves it to its place when it is whole, so that a failure leaves no half file, and an
-/// earlier file as it was.
+/// Writes all weights; a failure leaves no half file, and an earlier file as it was.
 pub(super) fn save(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError> {
-    let partial = path.with_extension("safetensors.partial");
-    let written = write(plan, ranks, &partial)
-        .and_then(|()| Ok(std::fs::rename(&partial, path).map_err(WeightsError::io(path))?));
-    if written.is_err() {
-        // The first error is the one to tell; there may also be nothing to remove.
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
-}
-
-fn write(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError> {
     let io = WeightsError::io(path);
-    let mut file = BufWriter::new(File::create(path).map_err(&io)?);
+    let mut whole = PartialFile::create(path, Existing::Replaced).map_err(&io)?;
+    let mut file = BufWriter::new(whole.file());
     write_header(plan, &mut file).map_err(&io)?;
     for (id, planned) in plan.owned_units() {
         let values = ranks.ask_for_values(&Command::WholeUnit(id))?;
@@ -86,7 +76,7 @@ fn write(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError>
         }
     }
     file.into_inner().map_err(|error| io(error.into_error()))?.sync_all().map_err(&io)?;
-    Ok(())
+    Ok(whole.finish().map_err(&io)?)
 }
 
 fn write_header(plan: &Plan, file: &mut impl Write) -> std::io::Result<()> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::fault::Fault;
 use super::file::ParseError;
 use super::recorded::Recorded;
+use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 
 /// Why traced steps cannot be written or read.
@@ -53,9 +54,6 @@ pub enum TraceError {
     },
 }
 
-/// What the name of a file ends with while it is being written.
-const PARTIAL: &str = ".partial";
-
 /// The folder of traced steps.
 #[derive(Clone, Debug)]
 pub struct TraceFolder {
@@ -83,9 +81,9 @@ impl TraceFolder {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name();
-            let is_ours = name
-                .to_str()
-                .is_some_and(|name| step_of(name.strip_suffix(PARTIAL).unwrap_or(name)).is_some());
+            let is_ours = name.to_str().is_some_and(|name| {
+                step_of(name.strip_suffix(PartialFile::ENDING).unwrap_or(name)).is_some()
+            });
             if !is_ours || !entry.file_type()?.is_file() {
                 return Ok(Some(Path::new(Self::NAME).join(name)));
             }
@@ -100,11 +98,9 @@ impl TraceFolder {
     pub fn write(&self, plan: &Plan, recorded: &Recorded) -> Result<(), TraceError> {
         fs::create_dir_all(&self.path).map_err(|source| Self::io(&self.path, source))?;
         let path = self.file(recorded.step());
-        let mut partial = path.clone().into_os_string();
-        partial.push(PARTIAL);
-        let partial = PathBuf::from(partial);
-        fs::write(&partial, recorded.to_json(plan)).map_err(|source| Self::io(&partial, source))?;
-        fs::rename(&partial, &path).map_err(|source| Self::io(&path, source))
+        PartialFile::create(&path, Existing::Replaced)
+            .and_then(|file| file.finish_with(&recorded.to_json(plan)))
+            .map_err(|source| Self::io(&path, source))
     }
 
     /// The numbers of the steps that are there, ascending; at least one.

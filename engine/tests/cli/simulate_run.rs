@@ -167,7 +167,7 @@ fn a_step_becomes_a_trace() {
     assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
     // A file that is there is somebody's.
     let error = home.run(&with(&arguments, &["--out", "run.json"])).failure(1);
-    expect!["error: cannot write run.json: File exists (os error 17); name a new file in a folder that can be written to, with --out"].assert_eq(error.lines().last().unwrap());
+    expect!["error: cannot write run.json: there is a file already; name a new file in a folder that can be written to, with --out"].assert_eq(error.lines().last().unwrap());
 }
 
 /// What nothing waited for is taken in when a row has ended: a part of the path without an instruction.

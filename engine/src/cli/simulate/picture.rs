@@ -1,7 +1,5 @@
 //! What a simulated step looks like to other programs, and where it is written.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -11,6 +9,7 @@ use pipezero_schedule::simulate::{MemoryCurve, MemoryError, memory};
 use crate::cli::failure::Failure;
 use crate::cli::output::{note, print};
 use crate::costs::{Step, memory_costs};
+use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 
 /// How a step is printed.
@@ -61,7 +60,7 @@ pub(super) fn curves(plan: &Plan, step: &Step) -> Result<Vec<MemoryCurve>, Memor
 /// Writes to a new file, or to stdout where none is named.
 pub(super) fn deliver(text: &str, out: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = out else { return Ok(print(text)?) };
-    let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = PartialFile::create(path, Existing::Kept).and_then(|file| file.finish_with(text));
     written.map_err(|error| NotWritten { path: path.to_owned(), reason: error.to_string() })?;
     note(format_args!("wrote {}", path.display()));
     Ok(())
