@@ -51,6 +51,9 @@ pub enum CostsError {
         /// Ranks that take part.
         ranks: u64,
     },
+    /// Ranks that differ cannot be played one by one.
+    #[error("{0}")]
+    World(#[from] pipezero_schedule::simulate::world::WorldError),
     /// The costs cannot be added up.
     #[error("{0}")]
     TooLong(#[from] pipezero_schedule::simulate::CostsError),
