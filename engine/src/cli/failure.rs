@@ -8,7 +8,7 @@ use miette::GraphicalReportHandler;
 use super::profile::OutError;
 use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
-use crate::costs::{CostsError, CostsFileError};
+use crate::costs::{CostsFileError, PredictError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
@@ -78,7 +78,7 @@ macro_rules! other {
 }
 
 other!(
-    CostsError,
+    PredictError,
     CostsFileError,
     pipezero_schedule::simulate::MemoryError,
     NotWritten,

@@ -17,13 +17,13 @@ use super::scatter::Scatter;
 use crate::config::{Checkpointing, GptConfig, ModelConfig, OptimizerConfig, Precision, Run};
 
 /// The version that is written and read.
-pub const COSTS_VERSION: u64 = 1;
+pub(crate) const COSTS_VERSION: u64 = 1;
 
 /// Measured costs; all times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a costs file, which is one object")]
 pub struct CostsFile {
-    /// [`COSTS_VERSION`].
+    /// 1.
     pub version: u64,
     /// Where it was measured.
     pub host: Host,

@@ -47,19 +47,19 @@ mod unit_key;
 mod world;
 
 pub use device::{Device, Network, NetworkLink};
-pub use error::{CostsError, Difference};
+pub use error::{Difference, PredictError};
+pub(crate) use file::COSTS_VERSION;
 pub use file::{
-    COSTS_VERSION, CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes,
-    TimedSizes, UnitTimes, Workload,
+    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
+    UnitTimes, Workload,
 };
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use measured::Assumption;
 pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
-pub use ns::TIME_NS_MAX;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
 pub use scatter::Scatter;
 pub use step::{RankStep, Step};
-pub use unit_key::UnitKey;
+pub(crate) use unit_key::UnitKey;
 pub use world::WorldStep;

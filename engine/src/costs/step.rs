@@ -1,9 +1,9 @@
 //! A step as it is predicted: how long it takes, and what each rank does meanwhile.
 
 use pipezero_schedule::simulate::{Bubble, Timeline, simulate};
-use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank};
+use pipezero_schedule::{CheckedProgram, PipelineRank};
 
-use super::error::CostsError;
+use super::error::PredictError;
 use super::predicted::Predicted;
 use crate::plan::Plan;
 
@@ -56,9 +56,9 @@ impl Step {
     /// Plays the plan's training program.
     ///
     /// # Errors
-    /// [`CostsError::TooLong`] where times add up to more than a `u64` holds, [`CostsError::World`] where ranks that are not
+    /// [`PredictError::Costs`] where times add up to more than a `u64` holds, [`PredictError::World`] where ranks that are not
     /// alike are more than can be played.
-    pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, CostsError> {
+    pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, PredictError> {
         let timeline = simulate(plan.training(), &predicted.costs)?;
         let makespan_ns = timeline.makespan();
         let straggling_ns = predicted.straggling_ns(plan, &predicted.world(plan))?;
@@ -145,15 +145,6 @@ fn idle(busy: f64, of: f64) -> f64 {
 
 fn computed_ns(program: &CheckedProgram, timeline: &Timeline, rank: PipelineRank) -> u64 {
     let row = program.row(rank).iter().zip(timeline.row(rank));
-    let computes = row.filter(|(instruction, _)| {
-        matches!(
-            instruction,
-            Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. }
-                | Instruction::Recompute { .. }
-        )
-    });
+    let computes = row.filter(|(of, _)| of.is_micro_batch_compute());
     computes.map(|(_, span)| span.end - span.start).sum()
 }

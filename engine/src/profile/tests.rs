@@ -147,20 +147,11 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
     let mut instants = vec![Instants::default(); row.len()];
     let mut in_flight: BTreeMap<Lane, VecDeque<usize>> = BTreeMap::new();
     let mut now = 0;
-    let passage = |instruction: Instruction| match instruction {
-        Instruction::Unshard { unit } => costs.units[unit.index()].gather,
-        Instruction::GatherAfterStep { unit } => costs.units[unit.index()].gather_after_step,
-        Instruction::Reduce { unit, .. }
-        | Instruction::ReduceLast { unit }
-        | Instruction::AllReduce { unit } => costs.units[unit.index()].reduce,
-        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => costs.edges[edge.index()],
-        _ => unreachable!("no message"),
-    };
     let land = |instants: &mut Vec<Instants>, now: &mut u64, first: usize| {
         let of = &mut instants[first];
         of.awaited = *now;
         of.arrived = spans[first].end.max(*now);
-        of.ended = of.arrived + passage(row[first]).landing;
+        of.ended = of.arrived + costs.passage(row[first]).landing;
         *now = of.ended;
     };
     for (index, &instruction) in row.iter().enumerate() {
@@ -178,7 +169,7 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
             now = spans[index].end;
             instants[index] = Instants { started, issued: started, awaited, arrived: awaited, ended: now };
         } else {
-            now += passage(instruction).issue;
+            now += costs.passage(instruction).issue;
             instants[index].started = started;
             instants[index].issued = now;
             in_flight.entry(instruction.lane()).or_default().push_back(index);

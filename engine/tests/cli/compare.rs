@@ -42,7 +42,7 @@ fn steps_after_the_first_are_recorded_and_compared() {
         "step",
         "program",
         "straggling_ns",
-        "outside",
+        "step_overhead",
         "ranks",
         "kinds",
         "path_instructions",
@@ -120,7 +120,7 @@ fn measured_costs_are_held_against_the_run() {
         found["step"]["predicted_ns"].as_f64().unwrap(),
         (predicted["step_s"].as_f64().unwrap() * 1e9).round()
     );
-    assert_eq!(found["outside"]["predicted_ns"], 500_000);
+    assert_eq!(found["step_overhead"]["predicted_ns"], 500_000);
     // A layer waits for 2 ms, on however fast a machine.
     let forward = found["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "F").unwrap();
     assert_eq!(forward["mean"]["predicted_ns"], 3_000_000);

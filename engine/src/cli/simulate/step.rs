@@ -219,6 +219,7 @@ fn waited_for(why: Why) -> &'static str {
         Why::OtherEnd => "other end",
         Why::LinkBusy => "link",
         Why::Meeting => "last rank",
-        Why::Overhead => "own time for messages",
+        Why::Handling => "own time for messages",
+        Why::DataRanks => "other data ranks",
     }
 }

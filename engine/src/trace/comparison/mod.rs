@@ -36,7 +36,7 @@ pub struct Compared {
 
 impl Compared {
     /// Both times.
-    pub fn new(predicted_ns: u64, measured_ns: u64) -> Self {
+    fn new(predicted_ns: u64, measured_ns: u64) -> Self {
         let error = (measured_ns > 0).then(|| predicted_ns as f64 / measured_ns as f64 - 1.0);
         Self { predicted_ns, measured_ns, error }
     }
@@ -70,8 +70,8 @@ impl Prediction {
     /// # Errors
     /// [`CostsError::TooLong`] if the steps took centuries.
     pub fn from_steps(plan: &Plan, steps: &[Recorded]) -> Result<Self, CostsError> {
-        let outside: Vec<u64> = steps.iter().map(outside_ns).collect();
-        Self::new(plan, observed_costs(plan, steps), super::observed::median(&outside))
+        let overheads: Vec<u64> = steps.iter().map(step_overhead_ns).collect();
+        Self::new(plan, observed_costs(plan, steps), super::observed::median(&overheads))
     }
 }
 
@@ -90,7 +90,7 @@ pub struct Comparison {
     /// the program contains it.
     pub straggling_ns: u64,
     /// What it takes beside its program: reading tokens, starting and collecting the ranks.
-    pub outside: Compared,
+    pub step_overhead: Compared,
     /// By world rank.
     pub ranks: Vec<ComparedRank>,
     /// By kind of instruction and part of it.
@@ -115,7 +115,7 @@ impl Comparison {
         let recorded = typical(steps);
         let path = path::critical(plan.training(), recorded, &prediction.timeline);
         let predicted_ns = prediction.timeline.makespan();
-        let (makespan_ns, outside_ns) = (recorded.makespan_ns(), outside_ns(recorded));
+        let (makespan_ns, overhead_ns) = (recorded.makespan_ns(), step_overhead_ns(recorded));
         Self {
             steps: steps.iter().map(Recorded::step).collect(),
             typical_step: recorded.step(),
@@ -123,11 +123,11 @@ impl Comparison {
                 predicted_ns
                     .saturating_add(prediction.straggling_ns)
                     .saturating_add(prediction.step_overhead_ns),
-                makespan_ns + outside_ns,
+                makespan_ns + overhead_ns,
             ),
             program: Compared::new(predicted_ns, makespan_ns),
             straggling_ns: prediction.straggling_ns,
-            outside: Compared::new(prediction.step_overhead_ns, outside_ns),
+            step_overhead: Compared::new(prediction.step_overhead_ns, overhead_ns),
             ranks: ranks::compare(plan, recorded, prediction, measured_peak_bytes),
             kinds: kinds::compare(plan.training(), recorded, prediction),
             path_instructions: path.len(),
@@ -147,6 +147,6 @@ pub fn typical(steps: &[Recorded]) -> &Recorded {
 }
 
 /// What a step took beside its program. Ranks that start late can make the program longer than any one rank's time.
-fn outside_ns(recorded: &Recorded) -> u64 {
+fn step_overhead_ns(recorded: &Recorded) -> u64 {
     recorded.step_ns().saturating_sub(recorded.makespan_ns())
 }

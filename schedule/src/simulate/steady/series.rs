@@ -7,8 +7,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Played;
-use crate::id::PipelineRank;
-use crate::instruction::{Instruction, InstructionKind};
+use crate::id::{PipelineRank, Unit};
+use crate::instruction::{Instruction, InstructionKind, Lane};
 use crate::protocol::RECEIVE_BUFFERS;
 use crate::simulate::timeline::Span;
 
@@ -53,23 +53,11 @@ impl Series {
     }
 }
 
+/// One rank has one norm and one tied addition, which need no telling apart.
 fn operand(instruction: Instruction) -> usize {
-    match instruction {
-        Instruction::Forward { unit, .. }
-        | Instruction::Backward { unit, .. }
-        | Instruction::BackwardInput { unit, .. }
-        | Instruction::BackwardWeight { unit, .. }
-        | Instruction::Recompute { unit, .. }
-        | Instruction::Unshard { unit }
-        | Instruction::Reshard { unit }
-        | Instruction::Reduce { unit, .. }
-        | Instruction::ReduceLast { unit }
-        | Instruction::AllReduce { unit }
-        | Instruction::OptimizerStep { unit }
-        | Instruction::GatherAfterStep { unit }
-        | Instruction::AddTied { embedding: unit, .. } => unit.index(),
-        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => edge.index(),
-        Instruction::GradientNorm => 0,
+    match instruction.lane() {
+        Lane::Edge(edge) => edge.index(),
+        Lane::Compute | Lane::Gather | Lane::Reduce => instruction.unit().map_or(0, Unit::index),
     }
 }
 
