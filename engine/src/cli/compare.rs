@@ -80,8 +80,11 @@ impl CompareArgs {
         for assumption in &predicted.assumptions {
             note(format_args!("assumed: {assumption}"));
         }
+        let straggling_ns =
+            predicted.straggling_ns(plan, &predicted.world(plan)).map_err(PredictError::from)?;
         let prediction = Prediction::new(plan, predicted.costs, predicted.step_overhead_ns);
-        Ok((prediction.map_err(PredictError::from)?, format!("times {}", predicted.description)))
+        let prediction = Prediction { straggling_ns, ..prediction.map_err(PredictError::from)? };
+        Ok((prediction, format!("times {}", predicted.description)))
     }
 }
 
@@ -109,13 +112,14 @@ fn as_text(comparison: &Comparison, costs: &str) -> String {
 
 fn step_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(["", "predicted", "measured", "error"]);
-    for (name, compared) in [
-        ("step", comparison.step),
-        ("its program", comparison.program),
-        ("beside it", comparison.step_overhead),
-    ] {
-        table.row(std::iter::once(name.to_owned()).chain(cells(compared)));
+    let mut row = |name: &str, cells: [String; 3]| table.row(std::iter::once(name.to_owned()).chain(cells));
+    row("step", cells(comparison.step));
+    row("its program", cells(comparison.program));
+    if comparison.straggling_ns > 0 {
+        let in_program = "in the program".to_owned();
+        row("waits for slow ranks", [nanoseconds(comparison.straggling_ns), in_program, "-".to_owned()]);
     }
+    row("beside it", cells(comparison.step_overhead));
     table
 }
 

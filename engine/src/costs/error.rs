@@ -51,6 +51,9 @@ pub enum PredictError {
         /// Ranks that take part.
         ranks: u64,
     },
+    /// Ranks that differ cannot be played one by one.
+    #[error("{0}")]
+    World(#[from] pipezero_schedule::simulate::world::WorldError),
     /// The simulator does not take the costs: they add up to more than a step can last.
     #[error("{0}")]
     Costs(#[from] pipezero_schedule::simulate::CostsError),

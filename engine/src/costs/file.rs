@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file_error::{CostsFileError, CostsFileRule};
 use super::ns;
+use super::scatter::Scatter;
 use crate::config::{Checkpointing, GptConfig, ModelConfig, OptimizerConfig, Precision, Run};
 
 /// The version that is written and read.
@@ -31,6 +32,9 @@ pub struct CostsFile {
     /// What a step takes beside its program: reading the batch, and talking to the ranks.
     #[serde(deserialize_with = "ns::any")]
     pub step_overhead_ns: u64,
+    /// By how much ranks were off the means in each step, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Scatter::is_empty")]
+    pub rank_slowness_ppm: Scatter,
     /// What units cost; no two of equal layers and parameters.
     pub units: Vec<UnitTimes>,
     /// What messages cost; no two of equal kind and number of ranks.
@@ -281,6 +285,9 @@ impl CostsFile {
     fn check(&self) -> Result<(), CostsFileRule> {
         if self.units.is_empty() {
             return Err(CostsFileRule::NoUnits);
+        }
+        if let Some((step, ranks)) = self.rank_slowness_ppm.unlike(self.host.ranks) {
+            return Err(CostsFileRule::RanksOfStep { step, ranks, expected: self.host.ranks });
         }
         for (index, unit) in self.units.iter().enumerate() {
             let layers = || unit.layers.clone();

@@ -38,6 +38,7 @@ mod needs;
 mod ns;
 mod predicted;
 mod prices;
+mod scatter;
 mod sizes;
 mod step;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
+pub use scatter::Scatter;
 pub use step::{RankStep, Step};
 pub(crate) use unit_key::UnitKey;
 pub use world::WorldStep;

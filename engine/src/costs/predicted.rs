@@ -10,6 +10,7 @@ use super::error::PredictError;
 use super::file::CostsFile;
 use super::measured::{Assumption, Measured};
 use super::prices::{self, EdgeCosts};
+use super::scatter::Scatter;
 use crate::config::ModelConfig;
 use crate::plan::Plan;
 
@@ -34,6 +35,8 @@ pub struct Predicted {
     pub edges_by_reach: Option<EdgeCosts>,
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
+    /// By how much ranks are off their mean times, step by step.
+    pub scatter: Scatter,
     /// Where the costs come from, in a line.
     pub description: String,
     /// What the source does not hold, and what stands for it.
@@ -57,6 +60,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
                 ranks_per_node,
                 edges_by_reach,
                 step_overhead_ns: file.step_overhead_ns,
+                scatter: file.rank_slowness_ppm.clone(),
                 description: format!(
                     "measured on {} ({} cores, {} ranks at work)",
                     host.name, host.cores, host.ranks
@@ -75,6 +79,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
                 ranks_per_node,
                 edges_by_reach,
                 step_overhead_ns: 0,
+                scatter: Scatter::default(),
                 description: describe(plan, device, rates),
                 assumptions: Vec::new(),
             })

@@ -41,6 +41,7 @@ fn steps_after_the_first_are_recorded_and_compared() {
         "typical_step",
         "step",
         "program",
+        "straggling_ns",
         "step_overhead",
         "ranks",
         "kinds",

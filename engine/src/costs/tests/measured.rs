@@ -39,6 +39,7 @@ fn file_of(plan: &Plan) -> CostsFile {
         host: Host { name: "a machine".to_owned(), cores: 2, ranks: world_size },
         workload: Workload::of(plan.run()),
         step_overhead_ns: 777,
+        rank_slowness_ppm: Scatter::default(),
         units,
         messages: messages_of(plan),
     }

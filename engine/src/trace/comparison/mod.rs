@@ -51,15 +51,18 @@ pub struct Prediction {
     pub costs: Costs,
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
+    /// What ranks wait for slow ones beyond the timeline, in which all take their mean times.
+    pub straggling_ns: u64,
 }
 
 impl Prediction {
-    /// Plays a plan's program with costs in nanoseconds; `step_overhead_ns` is what a step takes beside it.
+    /// Plays a plan's program with costs in nanoseconds, by ranks that do not scatter; `step_overhead_ns` is what a step
+    /// takes beside it.
     ///
     /// # Errors
     /// [`CostsError`] if the costs are of another program, or too large.
     pub fn new(plan: &Plan, costs: Costs, step_overhead_ns: u64) -> Result<Self, CostsError> {
-        Ok(Self { timeline: simulate(plan.training(), &costs)?, costs, step_overhead_ns })
+        Ok(Self { timeline: simulate(plan.training(), &costs)?, costs, step_overhead_ns, straggling_ns: 0 })
     }
 
     /// From costs that the recorded steps themselves had: what is wrong with it is its structure alone.
@@ -83,6 +86,9 @@ pub struct Comparison {
     pub step: Compared,
     /// Its program: from the first start of an instruction on any rank to the last end.
     pub program: Compared,
+    /// What of it ranks are predicted to wait for slow ones, beyond the program that is predicted. What was measured of
+    /// the program contains it.
+    pub straggling_ns: u64,
     /// What it takes beside its program: reading tokens, starting and collecting the ranks.
     pub step_overhead: Compared,
     /// By world rank.
@@ -114,10 +120,13 @@ impl Comparison {
             steps: steps.iter().map(Recorded::step).collect(),
             typical_step: recorded.step(),
             step: Compared::new(
-                predicted_ns.saturating_add(prediction.step_overhead_ns),
+                predicted_ns
+                    .saturating_add(prediction.straggling_ns)
+                    .saturating_add(prediction.step_overhead_ns),
                 makespan_ns + overhead_ns,
             ),
             program: Compared::new(predicted_ns, makespan_ns),
+            straggling_ns: prediction.straggling_ns,
             step_overhead: Compared::new(prediction.step_overhead_ns, overhead_ns),
             ranks: ranks::compare(plan, recorded, prediction, measured_peak_bytes),
             kinds: kinds::compare(plan.training(), recorded, prediction),
