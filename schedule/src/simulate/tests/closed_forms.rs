@@ -3,9 +3,10 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use std::format;
 use std::vec::Vec;
 
-use super::{Costs, Passage, RankTimes, UnitCosts, program, simulate, study};
+use super::{Costs, Passage, RankTimes, UnitCosts, makespan, program, simulate, study};
 use crate::closed_form::{
     SplitTimes, StageTimes, bfs_in_flight, bfs_makespan, eager_1f1b_in_flight, eager_1f1b_makespan,
     gpipe_in_flight, gpipe_makespan, interleaved_in_flight, interleaved_makespan, one_f_one_b_in_flight,
@@ -24,10 +25,6 @@ fn played(order: &ComputeOrder, [forward, input, weight, hop]: [u64; 4]) -> (u64
     let costs = Costs::uniform(&program, unit, Passage::of_link(0, hop));
     let timeline = simulate(&program, &costs).unwrap();
     (timeline.makespan(), timeline.longest_rank_span(&program))
-}
-
-fn makespan(order: &ComputeOrder, times: StageTimes) -> u64 {
-    played(order, [times.forward, times.backward, 0, times.hop]).0
 }
 
 /// Ranks, stages on each, micro-batches: all sizes, up to a product that takes a few hundredths of a second to play.
@@ -127,6 +124,37 @@ fn zero_bubble_schedules_hold_in_their_ranges() {
     });
 }
 
+/// All small sizes and times.
+#[test]
+fn small_zero_bubble_schedules_hold_in_their_ranges() {
+    let mut num_held = [0; 3];
+    let all_times = (1..=4).flat_map(|forward| {
+        (1..=4).flat_map(move |input| {
+            (0..=4).flat_map(move |weight| (0..=2).map(move |hop| SplitTimes { forward, input, weight, hop }))
+        })
+    });
+    let sizes = || (1..=4).flat_map(|p| (1..=10).map(move |m| (p, m)));
+    for (times, (p, m)) in all_times.flat_map(|times| sizes().map(move |size| (times, size))) {
+        let of = [times.forward, times.input, times.weight, times.hop];
+        let case = format!("p {p}, m {m}, {times:?}");
+        if let Some(form) = zb_h1_makespan(p, m, times) {
+            assert_eq!(played(&zb_h1(p, m).unwrap(), of).0, form, "{case}");
+            num_held[0] += 1;
+        }
+        if let Some(form) = zb_h2_makespan(p, m, times) {
+            let forms = (form, zb_h2_longest_rank_span(p, m, times).unwrap());
+            assert_eq!(played(&zb_h2(p, m).unwrap(), of), forms, "{case}");
+            num_held[1] += 1;
+        }
+        if let Some(form) = zb_v_makespan(p, m, times) {
+            let forms = (form, zb_v_longest_rank_span(p, m, times).unwrap());
+            assert_eq!(played(&zb_v(p, m).unwrap(), of), forms, "{case}");
+            num_held[2] += 1;
+        }
+    }
+    assert!(num_held.iter().all(|&num_held| num_held > 80), "{num_held:?}");
+}
+
 #[test]
 fn the_largest_sizes_hold() {
     let (p, v, m) = (64, 8, 512);
@@ -180,6 +208,11 @@ fn the_worked_numbers_are_exact() {
     ];
     for (order, makespan) in larger {
         assert_eq!(studied(order.unwrap(), 0).0, makespan);
+    }
+    // The longest rank of these computes all the time; zb-v has two stages on each rank, so its times are in halves.
+    let longest = [(zb_h2(4, 8), 24), (zb_h2(8, 32), 96), (zb_v(4, 8), 48)];
+    for (order, span) in longest {
+        assert_eq!(played(&order.unwrap(), [1, 1, 1, 0]).1, span);
     }
 }
 
