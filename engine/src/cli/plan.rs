@@ -9,6 +9,7 @@ use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
+use crate::memory::RankMemory;
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
@@ -138,17 +139,7 @@ fn stages(ranks: &[&RankForecast]) -> Table {
 }
 
 fn memory(ranks: &[&RankForecast]) -> Table {
-    let header = [
-        "memory per rank",
-        "parameters",
-        "gathered",
-        "gradients",
-        "optimizer",
-        "activations",
-        "communication",
-        "peak",
-    ];
-    let mut table = Table::new(header);
+    let mut table = Table::new(["memory per rank"].into_iter().chain(RankMemory::NAMES));
     for rank in ranks {
         let figures = rank.memory.figures();
         table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(figures.map(bytes)));

@@ -67,23 +67,13 @@ fn scale_table(summary: &Summary, scale: f64) -> Table {
 }
 
 fn memory_table(summary: &Summary) -> Table {
-    let header = [
-        "peak memory",
-        "parameters",
-        "gathered",
-        "gradients",
-        "optimizer",
-        "activations",
-        "communication",
-        "peak",
-    ];
     let memories: Vec<(RankMemory, RankMemory)> = summary
         .ranks
         .iter()
         .zip(&summary.planned)
         .map(|(rank, planned)| (rank.memory, planned.memory))
         .collect();
-    let mut table = Table::new(header);
+    let mut table = Table::new(["peak memory"].into_iter().chain(RankMemory::NAMES));
     for (ranks, (measured, planned)) in alike(&memories, |both| *both) {
         if measured == planned {
             table.row(

@@ -24,6 +24,10 @@ pub struct RankMemory {
 }
 
 impl RankMemory {
+    /// The names of [`RankMemory::figures`], which are those of the fields.
+    pub const NAMES: [&str; 7] =
+        ["parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+
     /// What a ledger measured.
     pub fn measured(ledger: &Ledger) -> Self {
         Self {
@@ -41,5 +45,28 @@ impl RankMemory {
     pub fn figures(&self) -> [u64; 7] {
         let &Self { parameters, gathered, gradients, optimizer, activations, communication, peak } = self;
         [parameters, gathered, gradients, optimizer, activations, communication, peak]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RankMemory;
+
+    #[test]
+    fn figures_have_the_names_of_their_fields() {
+        let memory = RankMemory {
+            parameters: 1,
+            gathered: 2,
+            gradients: 3,
+            optimizer: 4,
+            activations: 5,
+            communication: 6,
+            peak: 7,
+        };
+        let json = serde_json::to_value(memory).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), RankMemory::NAMES.len());
+        for (name, figure) in RankMemory::NAMES.into_iter().zip(memory.figures()) {
+            assert_eq!(json[name], figure, "{name}");
+        }
     }
 }
