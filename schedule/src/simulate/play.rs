@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use self::edges::Edges;
-use self::lanes::{Lanes, Slot};
+use self::lanes::{Issued, Lanes, Slot};
 use self::meetings::Meetings;
 use super::costs::{Costs, Links, Passage};
 use super::timeline::{Span, Timeline};
@@ -61,7 +61,7 @@ struct Play<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cursors: Vec<Cursor>,
-    /// Which messages have been taken in, where that matters.
+    /// Messages that are still to be taken in, where that matters.
     lanes: Option<Lanes>,
     /// `[rank][index]`
     spans: Vec<Vec<Span>>,
@@ -107,7 +107,7 @@ impl<'a> Play<'a> {
             }
             match instruction {
                 Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
-                    self.join_transfer(rank, index, edge, to_run);
+                    self.join_transfer(rank, index, (edge, instruction), to_run);
                 }
                 Instruction::GradientNorm | Instruction::AddTied { .. } => {
                     self.join_meeting(rank, index, to_run);
@@ -170,21 +170,21 @@ impl<'a> Play<'a> {
             return waits.iter().all(|&wait| cursor.arrive(wait, spans[wait].end));
         }
         let row = program.row(PipelineRank(rank as u32));
-        let mut messages = waits.iter().filter(|&&wait| row[wait].lane() != Lane::Compute);
-        messages.all(|&wait| self.land(rank, Slot::of(program, rank, row[wait]), wait, index))
+        waits.iter().all(|&wait| match self.lanes.as_ref().and_then(|lanes| lanes.slot(rank, row[wait])) {
+            Some(lane) => self.land(rank, lane, wait, index),
+            None => true,
+        })
     }
 
     /// Waits for the message that was issued at `until`, and those of its lane before it, and takes them in; `false` if
     /// the end of one is not known yet.
     fn land(&mut self, rank: usize, lane: Slot, until: usize, at: usize) -> bool {
         let Some(lanes) = &mut self.lanes else { return true };
-        let row = self.program.row(PipelineRank(rank as u32));
         let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
-        while let Some(index) = lanes.first(lane).filter(|&first| first <= until) {
-            if !cursor.arrive(index, spans[index].end) {
+        while let Some(Issued { place, landing }) = lanes.first(lane).filter(|first| first.place <= until) {
+            if !cursor.arrive(place, spans[place].end) {
                 return false;
             }
-            let landing = self.costs.passage(row[index]).landing;
             cursor.free += landing;
             if let Some(held) = self.held.get_mut(rank) {
                 held[at] += landing;
@@ -202,8 +202,11 @@ impl<'a> Play<'a> {
     }
 
     /// Issues a message: the time at which it sets out.
-    fn issue(&mut self, rank: usize, index: usize, passage: Passage) -> u64 {
-        self.hold(rank, index, passage.issue);
+    fn issue(&mut self, rank: usize, place: usize, instruction: Instruction, passage: Passage) -> u64 {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.issue(rank, instruction, Issued { place, landing: passage.landing });
+        }
+        self.hold(rank, place, passage.issue);
         let free = &mut self.cursors[rank].free;
         *free += passage.issue;
         *free
@@ -211,7 +214,7 @@ impl<'a> Play<'a> {
 
     fn collective(&mut self, rank: usize, index: usize, instruction: Instruction) {
         let passage = self.costs.passage(instruction);
-        let issued = self.issue(rank, index, passage);
+        let issued = self.issue(rank, index, instruction, passage);
         let cursor = &mut self.cursors[rank];
         let has_own_link = self.costs.links == Links::Own && instruction.lane() == Lane::Reduce;
         let free = if has_own_link { &mut cursor.reduce_free } else { &mut cursor.gather_free };
@@ -223,9 +226,15 @@ impl<'a> Play<'a> {
     }
 
     /// A transfer starts when both of its ends have come.
-    fn join_transfer(&mut self, rank: usize, index: usize, edge: Edge, to_run: &mut Vec<usize>) {
+    fn join_transfer(
+        &mut self,
+        rank: usize,
+        index: usize,
+        (edge, instruction): (Edge, Instruction),
+        to_run: &mut Vec<usize>,
+    ) {
         let passage = self.costs.edges[edge.index()];
-        let issued = self.issue(rank, index, passage);
+        let issued = self.issue(rank, index, instruction, passage);
         let Some(met) = self.edges.join(edge, rank, index, issued, passage) else { return };
         self.spans[rank][index] = met.own;
         self.spans[met.rank][met.place] = met.span;

@@ -1,5 +1,6 @@
-//! The messages of each lane of each rank, and which of them have been taken in.
+//! The messages under way on each lane of each rank, until they are taken in.
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -11,65 +12,73 @@ use crate::instruction::{Instruction, Lane};
 pub(super) struct Slot(usize);
 
 impl Slot {
-    /// The lane of a message. An edge has two: the sender's and the receiver's.
-    pub(super) fn of(program: &CheckedProgram, rank: usize, message: Instruction) -> Self {
-        let edges = 2 * program.num_ranks();
-        Self(match (message.lane(), message) {
-            (Lane::Edge(edge), Instruction::Send { .. }) => edges + 2 * edge.index(),
-            (Lane::Edge(edge), _) => edges + 2 * edge.index() + 1,
+    /// The lane of a message; `None` of what is none. An edge has two: the sender's and the receiver's.
+    pub(super) fn of(num_ranks: usize, rank: usize, instruction: Instruction) -> Option<Self> {
+        Some(Self(match (instruction.lane(), instruction) {
+            (Lane::Compute, _) => return None,
+            (Lane::Gather, _) => 2 * rank,
             (Lane::Reduce, _) => 2 * rank + 1,
-            (Lane::Gather | Lane::Compute, _) => 2 * rank,
-        })
+            (Lane::Edge(edge), Instruction::Send { .. }) => 2 * num_ranks + 2 * edge.index(),
+            (Lane::Edge(edge), _) => 2 * num_ranks + 2 * edge.index() + 1,
+        }))
     }
 }
 
-/// For each lane the places of its messages in the row, and how many of them have been taken in.
+/// A message that a rank has issued.
+#[derive(Clone, Copy)]
+pub(super) struct Issued {
+    /// Its place in the row.
+    pub(super) place: usize,
+    /// What taking it in costs the rank.
+    pub(super) landing: u64,
+}
+
+/// For each lane the messages that were issued and not taken in, as they were issued.
 pub(super) struct Lanes {
-    /// `[slot]`: ascending, as they are issued.
-    places: Vec<Vec<u32>>,
+    num_ranks: usize,
     /// `[slot]`
-    num_landed: Vec<usize>,
-    /// `[rank]`: the lanes that it uses, ascending.
-    used: Vec<Vec<Slot>>,
+    under_way: Vec<VecDeque<Issued>>,
+    /// `[rank]`: the lanes that it has used, ascending.
+    used: Vec<Vec<(Lane, Slot)>>,
 }
 
 impl Lanes {
     pub(super) fn new(program: &CheckedProgram) -> Self {
-        let rows = &program.program().rows;
-        let num_slots = 2 * rows.len() + 4 * (program.chain().num_stages() - 1);
-        let mut lanes =
-            Self { places: vec![Vec::new(); num_slots], num_landed: vec![0; num_slots], used: Vec::new() };
-        for (rank, row) in rows.iter().enumerate() {
-            let mut used = Vec::new();
-            for (index, &instruction) in row.iter().enumerate() {
-                let lane = instruction.lane();
-                if lane == Lane::Compute {
-                    continue;
-                }
-                let slot = Slot::of(program, rank, instruction);
-                if lanes.places[slot.0].is_empty() {
-                    used.push((lane, slot));
-                }
-                lanes.places[slot.0].push(index as u32);
-            }
-            used.sort_unstable_by_key(|&(lane, _)| lane);
-            lanes.used.push(used.into_iter().map(|(_, slot)| slot).collect());
+        let num_ranks = program.num_ranks();
+        let num_slots = 2 * num_ranks + 4 * (program.chain().num_stages() - 1);
+        let used = vec![Vec::new(); num_ranks];
+        Self { num_ranks, under_way: (0..num_slots).map(|_| VecDeque::new()).collect(), used }
+    }
+
+    /// The lane of an instruction of a rank; `None` where it is no message.
+    pub(super) fn slot(&self, rank: usize, instruction: Instruction) -> Option<Slot> {
+        Slot::of(self.num_ranks, rank, instruction)
+    }
+
+    /// A rank has issued a message.
+    pub(super) fn issue(&mut self, rank: usize, instruction: Instruction, issued: Issued) {
+        let Some(slot) = self.slot(rank, instruction) else { return };
+        let under_way = &mut self.under_way[slot.0];
+        if under_way.capacity() == 0 {
+            let used = &mut self.used[rank];
+            let lane = instruction.lane();
+            used.insert(used.partition_point(|&(other, _)| other < lane), (lane, slot));
         }
-        lanes
+        under_way.push_back(issued);
     }
 
-    /// The lanes that a rank uses, ascending.
+    /// The lanes that a rank has used, ascending.
     pub(super) fn used(&self, rank: usize, number: usize) -> Option<Slot> {
-        self.used[rank].get(number).copied()
+        self.used[rank].get(number).map(|&(_, slot)| slot)
     }
 
-    /// The place of the first message that has not been taken in.
-    pub(super) fn first(&self, slot: Slot) -> Option<usize> {
-        self.places[slot.0].get(self.num_landed[slot.0]).map(|&place| place as usize)
+    /// The first message that has not been taken in.
+    pub(super) fn first(&self, slot: Slot) -> Option<Issued> {
+        self.under_way[slot.0].front().copied()
     }
 
     /// That message has been taken in.
     pub(super) fn land(&mut self, slot: Slot) {
-        self.num_landed[slot.0] += 1;
+        self.under_way[slot.0].pop_front();
     }
 }
