@@ -37,6 +37,7 @@ pub mod optimizer;
 pub mod plan;
 pub mod profile;
 mod shard;
+mod strict_json;
 mod topology;
 pub mod trace;
 pub mod training;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{Failure, OfCostsFile};
 use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
@@ -75,7 +75,8 @@ impl CompareArgs {
             let prediction = Prediction::from_steps(plan, steps).map_err(CostsError::from)?;
             return Ok((prediction, FROM_TRACE.to_owned()));
         };
-        let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))?;
+        let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))
+            .map_err(|source| OfCostsFile { path: path.clone(), source })?;
         for assumption in &predicted.assumptions {
             note(format_args!("assumed: {assumption}"));
         }

@@ -29,7 +29,7 @@ pub enum CostsError {
         layers: Vec<String>,
         /// Its parameters.
         parameters: u64,
-        /// The layers of the file's units.
+        /// The layers of the file's units, with their parameters.
         known: Vec<String>,
     },
     /// The file has the unit, but the run that it was measured on did not do this with it.
@@ -52,7 +52,7 @@ pub enum CostsError {
         ranks: u64,
     },
     /// The costs cannot be added up.
-    #[error("{0}")]
+    #[error("{0} (times are nanoseconds, and give 584 years)")]
     TooLong(#[from] pipezero_schedule::simulate::CostsError),
 }
 

@@ -27,9 +27,11 @@
 //! ```
 
 mod analytic;
+mod assumption;
 mod device;
 mod error;
 mod file;
+mod file_check;
 mod file_error;
 mod measured;
 mod memory;
@@ -43,8 +45,10 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod unit_key;
+mod workload;
 mod world;
 
+pub use assumption::Assumption;
 pub use device::{Device, Network, NetworkLink};
 pub use error::{CostsError, Difference};
 pub use file::{
@@ -52,7 +56,6 @@ pub use file::{
     TimedSizes, UnitTimes, Workload,
 };
 pub use file_error::{CostsFileError, CostsFileRule};
-pub use measured::Assumption;
 pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use ns::TIME_NS_MAX;

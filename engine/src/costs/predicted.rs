@@ -3,10 +3,11 @@
 use pipezero_schedule::simulate::Costs;
 
 use super::analytic::Analytic;
+use super::assumption::Assumption;
 use super::device::Device;
 use super::error::CostsError;
 use super::file::CostsFile;
-use super::measured::{Assumption, Measured};
+use super::measured::Measured;
 use super::prices::{self, EdgeCosts};
 use crate::config::ModelConfig;
 use crate::plan::Plan;

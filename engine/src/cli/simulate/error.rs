@@ -84,7 +84,7 @@ pub(in crate::cli) enum SimulateError {
     #[error("{0}")]
     Size(#[from] SizeError),
     /// A time that is too long.
-    #[error("{0}")]
+    #[error("{0}; or use a coarser unit of time, with fewer digits behind the point")]
     Costs(#[from] pipezero_schedule::simulate::CostsError),
     /// Stages per rank that the schedule does not have.
     #[error("--virtual-stages {found}: this schedule runs {expected} on each rank; leave it out")]
