@@ -4,11 +4,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use benches::Samples;
-use pipezero::costs::{CostsFile, Source, for_plan};
+use pipezero::costs::{CostsFile, Source, Step, for_plan};
 use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
 use pipezero::profile::Profiler;
-use pipezero::schedule::simulate::simulate;
 
 use crate::cases::{Case, Family};
 
@@ -19,7 +18,7 @@ const NUM_WARM_UP_STEPS: usize = 2;
 /// shared, waiting ones hardly.
 fn num_steps(family: Family) -> usize {
     match family {
-        Family::Cpu => 40,
+        Family::Cpu => 80,
         Family::Timed => 11,
     }
 }
@@ -119,8 +118,7 @@ fn predict(profiler: Profiler<'_>, plan: &Plan) -> Result<f64, Box<dyn Error>> {
     let profile = profiler.finish()?;
     let file = CostsFile::parse("costs", &profile.costs.to_json())?;
     let predicted = for_plan(plan, Source::Measured(&file))?;
-    let timeline = simulate(plan.training(), &predicted.costs)?;
-    Ok((timeline.makespan() + predicted.step_overhead_ns) as f64 / 1e9)
+    Ok(Step::new(plan, &predicted)?.step_s())
 }
 
 /// Planned and measured, of the rank that differs most.

@@ -109,7 +109,7 @@ fn rule(message: &str, found: &Found) -> String {
     let named = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
     let quoted = |what: &str| message.strip_prefix(what)?.split_once('`');
     if let Some((_, expected)) = quoted("unknown field `") {
-        let keys = expected.trim_start_matches(", expected ").trim_start_matches("one of ");
+        let keys = names(expected);
         return format!("{named} is no key: there are {keys}; rename or remove it");
     }
     if let Some((key, _)) = quoted("missing field `") {
@@ -119,8 +119,7 @@ fn rule(message: &str, found: &Found) -> String {
         return format!("{named} stands twice; keep one of the two");
     }
     if let Some((_, expected)) = quoted("unknown variant `") {
-        let names = expected.trim_start_matches(", expected ").trim_start_matches("one of ");
-        return format!("{named} is {written}, and known are {names}; write one of these");
+        return format!("{named} is {written}, and known are {}; write one of these", names(expected));
     }
     if message == TOO_LARGE {
         return format!("{named} is {written}, but numbers end at 1.8e308; write a smaller one");
@@ -130,6 +129,11 @@ fn rule(message: &str, found: &Found) -> String {
         Some((_, expected)) => format!("{named} is {written}, but must be {}", in_words(expected)),
         None => format!("{named}: {message}"),
     }
+}
+
+/// The names of which one was expected.
+fn names(expected: &str) -> String {
+    expected.trim_start_matches(", expected ").trim_start_matches("one of ").replace("` or `", "`, `")
 }
 
 /// What was expected, as a reader of JSON calls it.

@@ -190,6 +190,53 @@ impl Instruction {
             Self::Send { edge, .. } | Self::Receive { edge, .. } => Lane::Edge(edge),
         }
     }
+
+    /// The unit that it names; none for a transfer, nor for a tied addition, which names two.
+    pub fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Forward { unit, .. }
+            | Self::Backward { unit, .. }
+            | Self::BackwardInput { unit, .. }
+            | Self::BackwardWeight { unit, .. }
+            | Self::Recompute { unit, .. }
+            | Self::Unshard { unit }
+            | Self::Reshard { unit }
+            | Self::Reduce { unit, .. }
+            | Self::ReduceLast { unit }
+            | Self::AllReduce { unit }
+            | Self::OptimizerStep { unit }
+            | Self::GatherAfterStep { unit } => Some(unit),
+            Self::Send { .. } | Self::Receive { .. } | Self::AddTied { .. } | Self::GradientNorm => None,
+        }
+    }
+
+    /// The micro-batch that it names; none for what is done once a step, or for all micro-batches alike.
+    pub fn micro_batch(self) -> Option<MicroBatch> {
+        match self {
+            Self::Forward { micro_batch, .. }
+            | Self::Backward { micro_batch, .. }
+            | Self::BackwardInput { micro_batch, .. }
+            | Self::BackwardWeight { micro_batch, .. }
+            | Self::Recompute { micro_batch, .. }
+            | Self::Reduce { micro_batch, .. }
+            | Self::Send { micro_batch, .. }
+            | Self::Receive { micro_batch, .. } => Some(micro_batch),
+            Self::Unshard { .. }
+            | Self::Reshard { .. }
+            | Self::ReduceLast { .. }
+            | Self::AllReduce { .. }
+            | Self::AddTied { .. }
+            | Self::GradientNorm
+            | Self::OptimizerStep { .. }
+            | Self::GatherAfterStep { .. } => None,
+        }
+    }
+
+    /// Whether it computes on a micro-batch: `F`, `B`, `I`, `W` or `R`. What a rank's part of the step, up to the norm over
+    /// all ranks, is made of.
+    pub fn is_micro_batch_compute(self) -> bool {
+        self.lane() == Lane::Compute && self.micro_batch().is_some()
+    }
 }
 
 /// The text form of an instruction, as in each variant's documentation: `F u3 m0`, `SEND s0>s1 m2`.

@@ -5,7 +5,7 @@ use std::error::Error;
 use pipezero::costs::{Source, Step, for_plan};
 use pipezero::memory::RankMemory;
 use pipezero::plan::Plan;
-use pipezero::schedule::simulate::Bubble;
+use pipezero::schedule::simulate::IdleCause;
 
 use crate::case::Placed;
 use crate::variant::Variant;
@@ -45,7 +45,7 @@ pub(crate) struct Timing {
     pub(crate) transfer: f64,
     pub(crate) gather: f64,
     pub(crate) reduce: f64,
-    pub(crate) overhead: f64,
+    pub(crate) handling: f64,
     pub(crate) tail: f64,
 }
 
@@ -87,16 +87,16 @@ pub(crate) fn step(plan: &Plan, placed: Placed) -> Result<Step, Box<dyn Error>> 
 pub(crate) fn timing(step: &Step) -> Timing {
     let all = step.makespan_ns as f64 * step.ranks.len() as f64;
     let share =
-        |of: fn(&Bubble) -> u64| step.ranks.iter().map(|rank| of(&rank.bubble)).sum::<u64>() as f64 / all;
+        |cause: IdleCause| step.ranks.iter().map(|rank| rank.bubble.of(cause)).sum::<u64>() as f64 / all;
     Timing {
         step_s: step.step_s(),
         tokens_per_s: step.tokens_per_s(),
         busy: 1.0 - step.bubble_rate(),
-        dependency: share(|bubble| bubble.dependency),
-        transfer: share(|bubble| bubble.transfer),
-        gather: share(|bubble| bubble.gather),
-        reduce: share(|bubble| bubble.reduce),
-        overhead: share(|bubble| bubble.overhead),
-        tail: share(|bubble| bubble.tail),
+        dependency: share(IdleCause::Dependency),
+        transfer: share(IdleCause::Transfer),
+        gather: share(IdleCause::Gather),
+        reduce: share(IdleCause::Reduce),
+        handling: share(IdleCause::Handling),
+        tail: share(IdleCause::Tail),
     }
 }

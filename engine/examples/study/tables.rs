@@ -4,6 +4,7 @@ use std::error::Error;
 
 use pipezero::costs::Step;
 use pipezero::plan::Plan;
+use pipezero::schedule::simulate::IdleCause;
 
 use crate::case::{DATA_DEGREES, DEVICE_BYTES, PIPELINE, Placed};
 use crate::markdown::{Table, gb, gib, percent};
@@ -177,17 +178,18 @@ fn traffic(grids: &[GridRows]) -> Table {
 
 /// Where a step's time goes.
 fn bubbles(grid: &GridRows, placed: usize) -> Table {
+    let [dependency, transfer, gather, reduce, handling, tail] = IdleCause::ALL.map(IdleCause::name);
     let mut table = Table::new([
         "% of the step",
         "step, s",
         "tokens/s and GPU",
         "computes",
-        "other stages",
-        "transfers",
-        "gathers",
-        "reductions",
-        "issue, landing",
-        "end of step",
+        dependency,
+        transfer,
+        gather,
+        reduce,
+        handling,
+        tail,
         "exposed",
     ]);
     let num_ranks = (PIPELINE * grid.data) as f64;
@@ -202,7 +204,7 @@ fn bubbles(grid: &GridRows, placed: usize) -> Table {
             percent(timing.transfer),
             percent(timing.gather),
             percent(timing.reduce),
-            percent(timing.overhead),
+            percent(timing.handling),
             percent(timing.tail),
             percent(timing.exposed()),
         ]);

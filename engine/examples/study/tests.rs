@@ -83,7 +83,7 @@ fn shares_of_a_step_add_up_to_all_of_it() {
         let plan = outcome::plan(&variant::UNITS_OF_ONE, data).unwrap();
         for placed in Placed::ALL {
             let timing = outcome::timing(&outcome::step(&plan, placed).unwrap());
-            let rest = timing.dependency + timing.overhead + timing.tail;
+            let rest = timing.dependency + timing.handling + timing.tail;
             let all = timing.busy + timing.exposed() + rest;
             // Twenty roundings of a double.
             assert!((all - 1.0).abs() < 1e-14, "{timing:?}");

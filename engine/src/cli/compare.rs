@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use pipezero_schedule::simulate::IdleCause;
 use serde::Serialize;
 
 use super::failure::{Failure, OfCostsFile};
@@ -10,7 +11,7 @@ use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
 use crate::config::{RunFile, World};
-use crate::costs::{CostsError, CostsFile, Source, for_plan};
+use crate::costs::{CostsFile, PredictError, Source, for_plan};
 use crate::plan::Plan;
 use crate::trace::{
     Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, picture, typical,
@@ -72,7 +73,7 @@ impl CompareArgs {
     /// The prediction, and where its costs come from.
     fn predict(&self, plan: &Plan, steps: &[Recorded]) -> Result<(Prediction, String), Failure> {
         let Some(path) = &self.costs else {
-            let prediction = Prediction::from_steps(plan, steps).map_err(CostsError::from)?;
+            let prediction = Prediction::from_steps(plan, steps).map_err(PredictError::from)?;
             return Ok((prediction, FROM_TRACE.to_owned()));
         };
         let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))
@@ -80,8 +81,11 @@ impl CompareArgs {
         for assumption in &predicted.assumptions {
             note(format_args!("assumed: {assumption}"));
         }
+        let straggling_ns =
+            predicted.straggling_ns(plan, &predicted.world(plan)).map_err(PredictError::from)?;
         let prediction = Prediction::new(plan, predicted.costs, predicted.step_overhead_ns);
-        Ok((prediction.map_err(CostsError::from)?, format!("times {}", predicted.description)))
+        let prediction = Prediction { straggling_ns, ..prediction.map_err(PredictError::from)? };
+        Ok((prediction, format!("times {}", predicted.description)))
     }
 }
 
@@ -109,27 +113,22 @@ fn as_text(comparison: &Comparison, costs: &str) -> String {
 
 fn step_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(["", "predicted", "measured", "error"]);
-    for (name, compared) in
-        [("step", comparison.step), ("its program", comparison.program), ("beside it", comparison.outside)]
-    {
-        table.row(std::iter::once(name.to_owned()).chain(cells(compared)));
+    let mut row = |name: &str, cells: [String; 3]| table.row(std::iter::once(name.to_owned()).chain(cells));
+    row("step", cells(comparison.step));
+    row("its program", cells(comparison.program));
+    if comparison.straggling_ns > 0 {
+        let in_program = "in the program".to_owned();
+        row("waits for slow ranks", [nanoseconds(comparison.straggling_ns), in_program, "-".to_owned()]);
     }
+    row("beside it", cells(comparison.step_overhead));
     table
 }
 
 /// A pipeline rank's data ranks run the same row: what was measured of them is their mean, of memory the most.
 fn rank_table(ranks: &[ComparedRank]) -> Table {
-    let mut table = Table::new([
-        "pipeline rank",
-        "computes",
-        "other stages",
-        "transfers",
-        "gathers",
-        "reductions",
-        "issue, landing",
-        "end of step",
-        "peak memory",
-    ]);
+    let causes = IdleCause::ALL.map(IdleCause::name);
+    let mut table =
+        Table::new(["pipeline rank", "computes"].into_iter().chain(causes).chain(["peak memory"]));
     for group in ranks.chunk_by(|one, next| one.pipeline_rank == next.pipeline_rank) {
         let row = |name: String, of: fn(Compared) -> u64, peak: u64| {
             let times = group.iter().map(|rank| {

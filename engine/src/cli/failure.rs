@@ -9,7 +9,7 @@ use miette::GraphicalReportHandler;
 use super::profile::OutError;
 use super::simulate::{NotWritten, SimulateError};
 use crate::config::ConfigErrors;
-use crate::costs::{CostsError, CostsFileError};
+use crate::costs::{CostsFileError, PredictError};
 use crate::data::DataError;
 use crate::engine::EngineError;
 use crate::plan::PlanError;
@@ -69,7 +69,7 @@ pub(super) struct OfCostsFile {
     /// The file.
     pub(super) path: PathBuf,
     /// What it lacks.
-    pub(super) source: CostsError,
+    pub(super) source: PredictError,
 }
 
 impl From<ConfigErrors> for Failure {
@@ -89,7 +89,7 @@ macro_rules! other {
 }
 
 other!(
-    CostsError,
+    PredictError,
     CostsFileError,
     pipezero_schedule::simulate::MemoryError,
     NotWritten,

@@ -18,7 +18,7 @@ use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
 
 use super::device::Device;
-use super::error::CostsError;
+use super::error::PredictError;
 use super::file::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
@@ -27,7 +27,7 @@ use crate::config::{ModelConfig, ReductionPolicy, TimedConfig};
 use crate::plan::{Plan, PlannedUnit};
 
 /// Bytes of an f32, which gradients, master weights and optimizer state are.
-const F32_BYTES: f64 = 4.0;
+const F32_BYTES: f64 = ElementType::F32.num_bytes() as f64;
 
 /// The costs of a plan on a device.
 pub(super) struct Analytic<'a> {
@@ -166,7 +166,7 @@ fn nanoseconds(time: f64) -> u64 {
 }
 
 impl Prices for Analytic<'_> {
-    fn computes(&mut self, id: Unit, _: UnitNeeds) -> Result<UnitCosts, CostsError> {
+    fn computes(&mut self, id: Unit, _: UnitNeeds) -> Result<UnitCosts, PredictError> {
         let unit = self.plan.unit(id);
         let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
         let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
@@ -184,7 +184,7 @@ impl Prices for Analytic<'_> {
         })
     }
 
-    fn message(&mut self, message: &Message) -> Result<Passage, CostsError> {
+    fn message(&mut self, message: &Message) -> Result<Passage, PredictError> {
         let [issue, landing] = self.around(message);
         let [occupied, latency] = match self.plan.shaping() {
             _ if message.num_ranks() == 1 => [0, 0],
@@ -195,8 +195,8 @@ impl Prices for Analytic<'_> {
     }
 
     fn links(&self) -> Links {
-        let shared = self.plan.shaping().map_or(self.device.network.shared, |links| links.shared);
-        if shared { Links::SharedByCollectives } else { Links::Own }
+        let of_device = if self.device.network.shared { Links::SharedByCollectives } else { Links::Own };
+        self.plan.links().unwrap_or(of_device)
     }
 }
 

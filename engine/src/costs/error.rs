@@ -1,13 +1,13 @@
-//! Why a costs file says nothing of a plan.
+//! Why a step cannot be predicted: most often because a costs file says nothing of it.
 
 use std::fmt;
 
 use super::file::MessageKind;
 
-/// Why a plan has no costs.
+/// Why a plan's step cannot be predicted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum CostsError {
+pub enum PredictError {
     /// The file was measured on another model, or another run of it.
     #[error(
         "the costs are of another model: {}; measure this one with `pipezero profile`, or leave `--costs` out",
@@ -51,9 +51,12 @@ pub enum CostsError {
         /// Ranks that take part.
         ranks: u64,
     },
-    /// The costs cannot be added up.
+    /// Ranks that differ cannot be played one by one.
+    #[error("{0}")]
+    World(#[from] pipezero_schedule::simulate::world::WorldError),
+    /// The simulator does not take the costs: they add up to more than a step can last.
     #[error("{0} (times are nanoseconds, and give 584 years)")]
-    TooLong(#[from] pipezero_schedule::simulate::CostsError),
+    Costs(#[from] pipezero_schedule::simulate::CostsError),
 }
 
 /// One thing that differs between a costs file and a run.

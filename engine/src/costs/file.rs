@@ -13,16 +13,17 @@ use serde::{Deserialize, Serialize};
 use super::file_check::Broken;
 use super::file_error::{CostsFileError, CostsFileRule};
 use super::ns;
+use super::scatter::Scatter;
 use crate::strict_json;
 
 /// The version that is written and read.
-pub const COSTS_VERSION: u64 = 1;
+pub(crate) const COSTS_VERSION: u64 = 1;
 
 /// Measured costs; all times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a costs file, which is one object")]
 pub struct CostsFile {
-    /// [`COSTS_VERSION`].
+    /// 1.
     pub version: u64,
     /// Where it was measured.
     pub host: Host,
@@ -31,6 +32,9 @@ pub struct CostsFile {
     /// What a step takes beside its program: reading the batch, and talking to the ranks.
     #[serde(deserialize_with = "ns::any")]
     pub step_overhead_ns: u64,
+    /// By how much ranks were off the means in each step, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Scatter::is_empty")]
+    pub rank_slowness_ppm: Scatter,
     /// What units cost; no two of equal layers and parameters.
     pub units: Vec<UnitTimes>,
     /// What messages cost; no two of equal kind and number of ranks.

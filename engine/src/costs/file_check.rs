@@ -20,6 +20,10 @@ impl CostsFile {
         check_name("host.name", &self.host.name)?;
         check_count("host.cores", self.host.cores)?;
         check_count("host.ranks", self.host.ranks)?;
+        if let Some((step, ranks)) = self.rank_slowness_ppm.unlike(self.host.ranks) {
+            let rule = CostsFileRule::RanksOfStep { step, ranks, expected: self.host.ranks };
+            return broken(format!("rank_slowness_ppm[{step}]"), rule);
+        }
         if self.units.is_empty() {
             return broken("units", CostsFileRule::NoUnits);
         }

@@ -63,6 +63,19 @@ pub enum CostsFileRule {
     /// There is nothing in it.
     #[error("`units` is empty: a model has at least one unit; measure again with `pipezero profile`")]
     NoUnits,
+    /// Not all ranks are there.
+    #[error(
+        "`rank_slowness_ppm[{step}]` has {ranks} entries, and `host.ranks` is {expected}: a step has one for each rank; \
+         remove the step, or measure again with `pipezero profile`"
+    )]
+    RanksOfStep {
+        /// Its place.
+        step: usize,
+        /// How many it has.
+        ranks: usize,
+        /// How many there were.
+        expected: u64,
+    },
     /// A unit consists of nothing.
     #[error("`{path}` is empty: a unit has at least one layer; remove the unit, or name its layers")]
     NoLayers {

@@ -5,7 +5,7 @@ use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
 
 use super::assumption::Assumption;
-use super::error::{CostsError, differences};
+use super::error::{PredictError, differences};
 use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload};
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
@@ -22,13 +22,13 @@ pub(super) struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     /// # Errors
-    /// [`CostsError::AnotherWorkload`].
-    pub(super) fn new(plan: &'a Plan, file: &'a CostsFile) -> Result<Self, CostsError> {
+    /// [`PredictError::AnotherWorkload`].
+    pub(super) fn new(plan: &'a Plan, file: &'a CostsFile) -> Result<Self, PredictError> {
         let as_json =
             |workload: &Workload| serde_json::to_value(workload).expect("numbers and names are JSON");
         let differences = differences(&as_json(&file.workload), &as_json(&Workload::of(plan.run())));
         if !differences.is_empty() {
-            return Err(CostsError::AnotherWorkload { differences });
+            return Err(PredictError::AnotherWorkload { differences });
         }
         let mut found = Self { plan, file, assumptions: Vec::new() };
         let (measured, run) = (file.host.ranks, plan.grid().world_size() as u64);
@@ -66,14 +66,14 @@ impl<'a> Measured<'a> {
     }
 
     /// The entries that a unit is composed of.
-    fn entries(&mut self, unit: Unit) -> Result<Vec<&'a UnitTimes>, CostsError> {
+    fn entries(&mut self, unit: Unit) -> Result<Vec<&'a UnitTimes>, PredictError> {
         let key = UnitKey::of(self.plan.unit(unit));
         let Some(entries) = key.composed_of(&self.file.units) else {
             let known = |entry: &UnitTimes| {
                 format!("{} with {} parameters", entry.layers.join(", "), entry.parameters)
             };
             let known = self.file.units.iter().map(known).collect();
-            return Err(CostsError::NoUnit { layers: key.layers(), parameters: key.parameters(), known });
+            return Err(PredictError::NoUnit { layers: key.layers(), parameters: key.parameters(), known });
         };
         if entries.len() > 1 {
             self.assume(Assumption::Composed { layers: key.layers(), num_entries: entries.len() });
@@ -113,7 +113,7 @@ fn relation(wanted: MessageKind, measured: MessageKind) -> Option<u8> {
 }
 
 impl Prices for Measured<'_> {
-    fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, CostsError> {
+    fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError> {
         let entries = self.entries(unit)?;
         let mut costs = UnitCosts::default();
         for entry in &entries {
@@ -127,7 +127,7 @@ impl Prices for Measured<'_> {
         }
         if needs.recompute && entries.iter().all(|entry| entry.recompute_ns.is_none()) {
             let layers = entries.iter().flat_map(|entry| entry.layers.iter().cloned()).collect();
-            return Err(CostsError::NotMeasured { layers, key: "recompute_ns" });
+            return Err(PredictError::NotMeasured { layers, key: "recompute_ns" });
         }
         if needs.halves && entries.iter().any(|entry| !entry.has_halves()) {
             self.assume(Assumption::Halves);
@@ -146,10 +146,10 @@ impl Prices for Measured<'_> {
         Ok(costs)
     }
 
-    fn message(&mut self, message: &Message) -> Result<Passage, CostsError> {
+    fn message(&mut self, message: &Message) -> Result<Passage, PredictError> {
         let ranks = message.num_ranks() as u64;
         let Some(times) = self.like(message) else {
-            return Err(CostsError::NoMessage { kind: message.kind, ranks });
+            return Err(PredictError::NoMessage { kind: message.kind, ranks });
         };
         if (times.kind, times.ranks) != (message.kind, ranks) {
             let (measured, measured_ranks) = (times.kind, times.ranks);
@@ -171,10 +171,7 @@ impl Prices for Measured<'_> {
     }
 
     fn links(&self) -> Links {
-        match self.plan.shaping() {
-            Some(links) if links.shared => Links::SharedByCollectives,
-            _ => Links::Own,
-        }
+        self.plan.links().unwrap_or(Links::Own)
     }
 }
 

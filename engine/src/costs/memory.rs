@@ -7,12 +7,9 @@ use pipezero_partition::Purpose;
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 use pipezero_schedule::{PipelineRank, Unit};
 
-use super::messages::Messages;
+use super::messages::{GRADIENT_BYTES, Messages};
 use crate::memory::RankMemory;
 use crate::plan::{Plan, RankSizes};
-
-/// Bytes of an element of a gradient, f32 in every precision.
-const GRADIENT_BYTES: u64 = 4;
 
 /// The sizes of a plan's buffers: those that come and go with the program, and what is held all step.
 pub fn memory_costs(plan: &Plan) -> MemoryCosts {
@@ -24,7 +21,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         UnitMemory {
             saved_bytes: element_bytes * (unit.sizes.saved + output) as u64,
             stash_bytes: element_bytes * unit.sizes.stash as u64,
-            gradient_bytes: GRADIENT_BYTES * unit.layout.padded_len() as u64,
+            gradient_bytes: (GRADIENT_BYTES * unit.layout.padded_len()) as u64,
         }
     });
     let (grid, forecast) = (plan.grid(), plan.forecast());
@@ -46,7 +43,7 @@ fn fixed(planned: &RankMemory, sizes: &RankSizes, element_bytes: u64) -> MemoryB
         let slot = sum(&stage.saved) + stage.output_len as u64;
         stage.num_slots as u64 * slot + stage.num_stashes as u64 * sum(&stage.stashed)
     });
-    let fresh_gradients = GRADIENT_BYTES * (sizes.num_gradient_buffers * sizes.gradient_buffer_len) as u64;
+    let fresh_gradients = (GRADIENT_BYTES * sizes.num_gradient_buffers * sizes.gradient_buffer_len) as u64;
     let mut fixed = MemoryBytes::default();
     fixed[MemoryCategory::Parameters] = planned.parameters;
     fixed[MemoryCategory::Optimizer] = planned.optimizer;

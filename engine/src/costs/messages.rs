@@ -1,7 +1,9 @@
 //! The messages of a plan: between whom, and how large.
 
 use std::iter::once;
+use std::num::NonZeroU32;
 
+use pipezero_models::ElementType;
 use pipezero_partition::NORM_RECORD_WORDS;
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
@@ -11,7 +13,7 @@ use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Plan, PlannedUnit};
 
 /// Bytes of an element of a gradient, f32 in every precision.
-const GRADIENT_BYTES: usize = 4;
+pub(super) const GRADIENT_BYTES: usize = ElementType::F32.num_bytes();
 
 /// A message, as all data ranks have it at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +35,8 @@ impl Message {
     }
 
     /// What it is between near ranks, and what between far ones, where it has groups of both.
-    pub(super) fn by_reach(&self, ranks_per_node: u32) -> Option<[Self; 2]> {
-        let node = |rank: &usize| rank.checked_div(ranks_per_node as usize).unwrap_or(0);
+    pub(super) fn by_reach(&self, ranks_per_node: Option<NonZeroU32>) -> Option<[Self; 2]> {
+        let node = |rank: &usize| ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize);
         let is_near = |ranks: &&Vec<usize>| ranks.iter().all(|rank| node(rank) == node(&ranks[0]));
         let (near, far): (Vec<_>, Vec<_>) = self.groups.iter().partition(is_near);
         let of =

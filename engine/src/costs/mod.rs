@@ -40,6 +40,7 @@ mod needs;
 mod ns;
 mod predicted;
 mod prices;
+mod scatter;
 mod sizes;
 mod step;
 #[cfg(test)]
@@ -50,17 +51,18 @@ mod world;
 
 pub use assumption::Assumption;
 pub use device::{Device, Network, NetworkLink};
-pub use error::{CostsError, Difference};
+pub use error::{Difference, PredictError};
+pub(crate) use file::COSTS_VERSION;
 pub use file::{
-    COSTS_VERSION, CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes,
-    TimedSizes, UnitTimes, Workload,
+    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
+    UnitTimes, Workload,
 };
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
-pub use ns::TIME_NS_MAX;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
+pub use scatter::Scatter;
 pub use step::{RankStep, Step};
-pub use unit_key::UnitKey;
+pub(crate) use unit_key::UnitKey;
 pub use world::WorldStep;

@@ -1,11 +1,10 @@
 //! What of each unit a program asks for: costs of what does not occur need not be known.
 
-use pipezero_schedule::{CheckedProgram, Edge, Instruction};
+use pipezero_schedule::{CheckedProgram, Instruction};
 
 /// The instructions of a unit that occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitNeeds {
-    pub(super) backward: bool,
     pub(super) halves: bool,
     pub(super) recompute: bool,
     pub(super) unshard: Option<Instruction>,
@@ -18,7 +17,7 @@ pub(super) struct UnitNeeds {
 pub(super) struct Needs {
     /// `[unit]`
     pub(super) units: Vec<UnitNeeds>,
-    /// `[edge]`, by [`Edge::index`]: a send over it.
+    /// `[edge]`, by [`pipezero_schedule::Edge::index`]: a send over it.
     pub(super) edges: Vec<Option<Instruction>>,
     pub(super) add_tied: Option<Instruction>,
     pub(super) gradient_norm: Option<Instruction>,
@@ -42,7 +41,6 @@ impl Needs {
 
     fn add(&mut self, instruction: Instruction) {
         match instruction {
-            Instruction::Backward { unit, .. } => self.units[unit.index()].backward = true,
             Instruction::BackwardInput { unit, .. } | Instruction::BackwardWeight { unit, .. } => {
                 self.units[unit.index()].halves = true;
             }
@@ -54,10 +52,11 @@ impl Needs {
             Instruction::GatherAfterStep { unit } => {
                 self.units[unit.index()].gather_after_step = Some(instruction);
             }
-            Instruction::Send { edge, .. } => self.edges[Edge::index(edge)] = Some(instruction),
+            Instruction::Send { edge, .. } => self.edges[edge.index()] = Some(instruction),
             Instruction::AddTied { .. } => self.add_tied = Some(instruction),
             Instruction::GradientNorm => self.gradient_norm = Some(instruction),
             Instruction::Forward { .. }
+            | Instruction::Backward { .. }
             | Instruction::Reshard { .. }
             | Instruction::OptimizerStep { .. }
             | Instruction::Receive { .. } => {}

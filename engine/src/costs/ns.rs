@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 /// The longest time of a costs file, eleven and a half days: whatever is longer was not measured.
-pub const TIME_NS_MAX: u64 = 1_000_000_000_000_000;
+pub(super) const TIME_NS_MAX: u64 = 1_000_000_000_000_000;
 
 /// Reads a time that may be 0: a message's part, an overhead.
 pub(super) fn any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

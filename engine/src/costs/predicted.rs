@@ -1,14 +1,17 @@
 //! The costs of a plan, and where they come from.
 
+use std::num::NonZeroU32;
+
 use pipezero_schedule::simulate::Costs;
 
 use super::analytic::Analytic;
 use super::assumption::Assumption;
 use super::device::Device;
-use super::error::CostsError;
+use super::error::PredictError;
 use super::file::CostsFile;
 use super::measured::Measured;
 use super::prices::{self, EdgeCosts};
+use super::scatter::Scatter;
 use crate::config::ModelConfig;
 use crate::plan::Plan;
 
@@ -26,13 +29,15 @@ pub enum Source<'a> {
 pub struct Predicted {
     /// What every instruction of the plan's training program costs, nanoseconds.
     pub costs: Costs,
-    /// World ranks `n k` to `n k + n - 1` share a node: the run's links say so, else the device; 0 where all share one.
-    pub ranks_per_node: u32,
+    /// World ranks `n k` to `n k + n - 1` share a node: the run's links say so, else the device; `None` where all share one.
+    pub ranks_per_node: Option<NonZeroU32>,
     /// Edges of which some data ranks' messages stay in a node and others' do not: what both cost. In `costs` all cost
     /// what the slowest does.
     pub edges_by_reach: Option<EdgeCosts>,
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
+    /// By how much ranks are off their mean times, step by step.
+    pub scatter: Scatter,
     /// Where the costs come from, in a line.
     pub description: String,
     /// What the source does not hold, and what stands for it.
@@ -42,8 +47,8 @@ pub struct Predicted {
 /// What every instruction of a plan's training program costs.
 ///
 /// # Errors
-/// [`CostsError`] where a costs file is of another model, or has nothing to compose a unit or a message of.
-pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError> {
+/// [`PredictError`] where a costs file is of another model, or has nothing to compose a unit or a message of.
+pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictError> {
     match source {
         Source::Measured(file) => {
             let mut prices = Measured::new(plan, file)?;
@@ -56,6 +61,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError
                 ranks_per_node,
                 edges_by_reach,
                 step_overhead_ns: file.step_overhead_ns,
+                scatter: file.rank_slowness_ppm.clone(),
                 description: format!(
                     "measured on {} ({} cores, {} ranks at work)",
                     host.name, host.cores, host.ranks
@@ -74,6 +80,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError
                 ranks_per_node,
                 edges_by_reach,
                 step_overhead_ns: 0,
+                scatter: Scatter::default(),
                 description: describe(plan, device, rates),
                 assumptions: Vec::new(),
             })
@@ -81,11 +88,11 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, CostsError
     }
 }
 
-/// Ranks of a node; 0 if it has all, or more than can be counted.
-fn ranks_per_node(plan: &Plan, device: Option<&Device>) -> u32 {
+/// Ranks of a node; `None` if it has all, or more than can be counted.
+fn ranks_per_node(plan: &Plan, device: Option<&Device>) -> Option<NonZeroU32> {
     let of_links = plan.shaping().map(|links| links.ranks_per_node);
     let ranks_per_node = of_links.or(device.map(|device| device.network.ranks_per_node));
-    ranks_per_node.and_then(|ranks| u32::try_from(ranks).ok()).unwrap_or(0)
+    NonZeroU32::new(u32::try_from(ranks_per_node?).ok()?)
 }
 
 /// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Timed layers

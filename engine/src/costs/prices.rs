@@ -1,9 +1,11 @@
 //! From prices of units and messages to the costs of a program: the same whether they were measured or calculated.
 
+use std::num::NonZeroU32;
+
 use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
 use pipezero_schedule::{Instruction, Unit};
 
-use super::error::CostsError;
+use super::error::PredictError;
 use super::messages::{Message, Messages};
 use super::needs::{Needs, UnitNeeds};
 use crate::plan::Plan;
@@ -11,10 +13,10 @@ use crate::plan::Plan;
 /// What things cost, by one way or another of knowing it; times in nanoseconds.
 pub(super) trait Prices {
     /// What the computes of a unit take; its messages are left at nothing.
-    fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, CostsError>;
+    fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError>;
 
     /// What a message costs.
-    fn message(&mut self, message: &Message) -> Result<Passage, CostsError>;
+    fn message(&mut self, message: &Message) -> Result<Passage, PredictError>;
 
     /// Which messages share a link.
     fn links(&self) -> Links;
@@ -34,8 +36,8 @@ pub struct EdgeCosts {
 pub(super) fn edges_by_reach<P: Prices>(
     plan: &Plan,
     prices: &mut P,
-    ranks_per_node: u32,
-) -> Result<Option<EdgeCosts>, CostsError> {
+    ranks_per_node: Option<NonZeroU32>,
+) -> Result<Option<EdgeCosts>, PredictError> {
     let messages = Messages::of(plan);
     let (mut edges, mut differ) = (EdgeCosts { near: Vec::new(), far: Vec::new() }, false);
     for send in Needs::of(plan.training()).edges {
@@ -53,7 +55,7 @@ pub(super) fn edges_by_reach<P: Prices>(
 }
 
 /// What every instruction of a plan's program costs. What does not occur in it costs nothing, and is not asked for.
-pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, CostsError> {
+pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, PredictError> {
     let needs = Needs::of(plan.training());
     let messages = Messages::of(plan);
     let passage = |prices: &mut P, of: Option<Instruction>| match of.and_then(|of| messages.get(of)) {

@@ -42,7 +42,8 @@ fn line([(x0, y0), (x1, y1)]: [(u64, u64); 2], x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::costs::{MessageKind, TIME_NS_MAX};
+    use crate::costs::MessageKind;
+    use crate::costs::ns::TIME_NS_MAX;
 
     fn times(sizes: &[(u64, u64)]) -> MessageTimes {
         let size = |&(bytes, ns): &(u64, u64)| SizedTimes {

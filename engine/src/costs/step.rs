@@ -1,9 +1,9 @@
 //! A step as it is predicted: how long it takes, and what each rank does meanwhile.
 
 use pipezero_schedule::simulate::{Bubble, Timeline, simulate};
-use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank};
+use pipezero_schedule::{CheckedProgram, PipelineRank};
 
-use super::error::CostsError;
+use super::error::PredictError;
 use super::predicted::Predicted;
 use crate::plan::Plan;
 
@@ -18,6 +18,9 @@ pub struct Step {
     pub makespan_ns: u64,
     /// What the step takes beside its program.
     pub overhead_ns: u64,
+    /// What ranks wait for each other beyond the makespan, since their speeds scatter ([`Predicted::straggling_ns`]): the
+    /// timeline is of ranks that take their mean times.
+    pub straggling_ns: u64,
     /// Of the rank that takes longest from its first compute of a micro-batch to its last: the measure of the
     /// zero-bubble papers (arXiv:2401.10241), which leaves out the end of the step.
     pub longest_rank_span_ns: u64,
@@ -53,11 +56,13 @@ impl Step {
     /// Plays the plan's training program.
     ///
     /// # Errors
-    /// [`CostsError::TooLong`] where times add up to more than a `u64` holds.
-    pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, CostsError> {
+    /// [`PredictError::Costs`] where times add up to more than a `u64` holds, [`PredictError::World`] where ranks that are not
+    /// alike are more than can be played.
+    pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, PredictError> {
         let timeline = simulate(plan.training(), &predicted.costs)?;
         let makespan_ns = timeline.makespan();
-        Ok(Self::of_data_rank(plan, predicted, 0, timeline, makespan_ns))
+        let straggling_ns = predicted.straggling_ns(plan, &predicted.world(plan))?;
+        Ok(Self { straggling_ns, ..Self::of_data_rank(plan, predicted, 0, timeline, makespan_ns) })
     }
 
     /// One data rank's part of a step that ends with its slowest rank, at `makespan_ns`.
@@ -87,6 +92,7 @@ impl Step {
         Self {
             makespan_ns,
             overhead_ns: predicted.step_overhead_ns,
+            straggling_ns: 0,
             longest_rank_span_ns: timeline.longest_rank_span(program),
             tokens: (run.batch.train_batch_size as u64).saturating_mul(run.model.seq_length() as u64),
             ranks: (0..grid.pipeline_degree).map(rank).collect(),
@@ -94,9 +100,14 @@ impl Step {
         }
     }
 
-    /// How long the step takes, seconds.
+    /// How long the step takes, nanoseconds: its program, what ranks wait for slow ones, and what lies beside.
+    pub fn step_ns(&self) -> u64 {
+        self.makespan_ns.saturating_add(self.straggling_ns).saturating_add(self.overhead_ns)
+    }
+
+    /// The same, seconds.
     pub fn step_s(&self) -> f64 {
-        (self.makespan_ns as f64 + self.overhead_ns as f64) / 1e9
+        self.step_ns() as f64 / 1e9
     }
 
     /// Tokens a second; 0 for a step that takes no time.
@@ -134,15 +145,6 @@ fn idle(busy: f64, of: f64) -> f64 {
 
 fn computed_ns(program: &CheckedProgram, timeline: &Timeline, rank: PipelineRank) -> u64 {
     let row = program.row(rank).iter().zip(timeline.row(rank));
-    let computes = row.filter(|(instruction, _)| {
-        matches!(
-            instruction,
-            Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. }
-                | Instruction::Recompute { .. }
-        )
-    });
+    let computes = row.filter(|(of, _)| of.is_micro_batch_compute());
     computes.map(|(_, span)| span.end - span.start).sum()
 }

@@ -6,6 +6,7 @@ mod calculated; // Analytic costs beside closed forms.
 mod measured; // Costs files, applied to other plans than they were measured on.
 mod memory; // What is in use beside what is allocated.
 mod messages; // Bytes beside the plan's traffic.
+mod scatter; // Ranks that are off their mean times.
 mod world; // Data ranks that are alike, and edges that are not.
 
 use std::fmt::Write;

@@ -9,7 +9,7 @@ use crate::plan::PlannedUnit;
 
 /// The layers of a unit by kind, with their parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitKey {
+pub(crate) struct UnitKey {
     layers: Vec<LayerKind>,
 }
 
@@ -22,17 +22,17 @@ struct LayerKind {
 
 impl UnitKey {
     /// What a planned unit consists of.
-    pub fn of(unit: &PlannedUnit) -> Self {
+    pub(crate) fn of(unit: &PlannedUnit) -> Self {
         Self { layers: unit.unit.layers().iter().map(|layer| LayerKind::of(&**layer)).collect() }
     }
 
     /// The kinds of its layers, as a costs file names them.
-    pub fn layers(&self) -> Vec<String> {
+    pub(crate) fn layers(&self) -> Vec<String> {
         self.layers.iter().map(|layer| layer.name.clone()).collect()
     }
 
     /// Parameters of its layers.
-    pub fn parameters(&self) -> u64 {
+    pub(crate) fn parameters(&self) -> u64 {
         parameters(&self.layers)
     }
 

@@ -29,7 +29,7 @@ impl Predicted {
     }
 
     /// What everything costs that is not told apart as far.
-    fn near_costs(&self) -> Cow<'_, Costs> {
+    pub(super) fn near_costs(&self) -> Cow<'_, Costs> {
         match &self.edges_by_reach {
             None => Cow::Borrowed(&self.costs),
             Some(edges) => Cow::Owned(Costs { edges: edges.near.clone(), ..self.costs.clone() }),
@@ -44,11 +44,13 @@ impl WorldStep {
     /// [`WorldError`] if the world is none of this plan, or has times or instructions beyond what is played.
     pub fn new(plan: &Plan, predicted: &Predicted, world: &World) -> Result<Self, WorldError> {
         let played = simulate(plan.training(), &predicted.near_costs(), world)?;
+        let straggling_ns = predicted.straggling_ns(plan, world)?;
         let makespan_ns = played.makespan();
         let timelines = played.into_by_data_rank().into_iter().enumerate();
         let by_data_rank: Vec<Step> = timelines
             .map(|(data_rank, timeline)| {
-                Step::of_data_rank(plan, predicted, data_rank, timeline, makespan_ns)
+                let step = Step::of_data_rank(plan, predicted, data_rank, timeline, makespan_ns);
+                Step { straggling_ns, ..step }
             })
             .collect();
         let slowness = |step: &Step| {

@@ -26,6 +26,7 @@ use pipezero_models::{ElementType, Model, Unit as ModelUnit};
 use pipezero_partition::{LayerGraph, Tying};
 use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
 use pipezero_schedule::render::idle_share;
+use pipezero_schedule::simulate::Links;
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
 
 pub(crate) use alternatives::Changes;
@@ -381,6 +382,12 @@ impl Plan {
         let shape = |link: Link| LinkShape { latency: link.latency, bytes_per_s: link.bytes_per_s };
         let (near, far) = (shape(links.near), shape(links.far));
         Some(Shaping { ranks_per_node: links.ranks_per_node, near, far, shared: links.shared })
+    }
+
+    /// Which messages occupy the same link, where the run imitates links.
+    pub(crate) fn links(&self) -> Option<Links> {
+        let shaping = self.shaping()?;
+        Some(if shaping.shared { Links::SharedByCollectives } else { Links::Own })
     }
 
     /// Whether the unit's output goes to the next stage.

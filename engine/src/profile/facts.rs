@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use pipezero_schedule::simulate::Links;
 use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank, Unit};
 
 use crate::costs::{Message, MessageKind, Messages, UnitKey, counted_elements};
@@ -101,7 +102,7 @@ impl<'a> Facts<'a> {
 
     /// Whether gathers and reductions take turns on one link.
     pub(super) fn collectives_share_a_link(&self) -> bool {
-        self.plan.shaping().is_some_and(|links| links.shared)
+        self.plan.links() == Some(Links::SharedByCollectives)
     }
 
     /// What the message of an instruction costs on its link; there is none within a rank.

@@ -2,16 +2,20 @@
 
 use std::thread::available_parallelism;
 
+use pipezero_schedule::InstructionKind;
+
 use super::facts::{Facts, MessageKey};
-use super::mean::Mean;
-use super::totals::{MessageTotal, Totals, UnitTotals};
+use super::recording::RecordedStep;
+use super::slowness;
+use super::totals::{MessageTotal, Totals};
 use crate::costs::{
     COSTS_VERSION, CostsFile, Host, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload,
     counted_elements, owned_elements,
 };
 
-/// The costs file of what was measured on this host.
-pub(super) fn costs_file(facts: &Facts<'_>, totals: &Totals) -> CostsFile {
+/// The costs file of steps that were measured on this host.
+pub(super) fn costs_file(facts: &Facts<'_>, steps: &[RecordedStep]) -> CostsFile {
+    let totals = &Totals::of(facts, steps);
     let run = facts.plan.run();
     CostsFile {
         version: COSTS_VERSION,
@@ -22,30 +26,31 @@ pub(super) fn costs_file(facts: &Facts<'_>, totals: &Totals) -> CostsFile {
         },
         workload: Workload::of(run),
         step_overhead_ns: totals.step_overhead.or_zero(),
+        rank_slowness_ppm: slowness::of(facts, steps, totals),
         units: (0..facts.keys.len()).map(|key| unit_times(facts, totals, key)).collect(),
         messages: message_times(totals),
     }
 }
 
 fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
-    let &UnitTotals { forward, backward, backward_input, backward_weight, recompute, optimizer_step } =
-        &totals.units[key];
+    let computes = &totals.units[key];
     // Units of one kind are sharded alike.
     let unit = facts.first_of(key);
     let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
     // No clock is finer than a nanosecond, and what runs takes time.
-    let measured = |mean: Mean| mean.get().map(|ns| ns.max(1));
+    let measured = |kind| computes.mean(kind).get().map(|ns| ns.max(1));
     UnitTimes {
         layers: facts.keys[key].layers(),
         parameters: facts.keys[key].parameters(),
-        forward_ns: measured(forward).expect("a step runs every unit forward"),
-        backward_ns: measured(backward),
-        backward_input_ns: measured(backward_input),
-        backward_weight_ns: measured(backward_weight),
-        recompute_ns: measured(recompute),
+        forward_ns: measured(InstructionKind::Forward).expect("a step runs every unit forward"),
+        backward_ns: measured(InstructionKind::Backward),
+        backward_input_ns: measured(InstructionKind::BackwardInput),
+        backward_weight_ns: measured(InstructionKind::BackwardWeight),
+        recompute_ns: measured(InstructionKind::Recompute),
         gradient_norm: PerElement { elements: counted, ns: totals.own_norms.of_elements(counted) },
         // The second use of a tied weight has no step of its own where both lie on one rank.
-        optimizer_step: optimizer_step
+        optimizer_step: computes
+            .mean(InstructionKind::OptimizerStep)
             .get()
             .map_or(PerElement::default(), |ns| PerElement { elements: owned, ns }),
     }

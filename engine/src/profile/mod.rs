@@ -7,7 +7,8 @@
 //! It is the run itself that is measured, with all its ranks, threads and links: what a unit takes depends on what runs
 //! beside it, and no benchmark of a part alone would tell. Nothing is fitted to the time of a step: each figure is the mean
 //! of what it names, over the typical steps, the micro-batches and the data ranks, so that figures add up to what was
-//! measured, and a program of the same parts can be predicted from them.
+//! measured, and a program of the same parts can be predicted from them. By how much ranks were off these means in each step is
+//! kept too: where ranks wait for each other, the mean step is longer than a step of means.
 
 mod arrivals;
 mod error;
@@ -17,6 +18,7 @@ mod into_file;
 mod mean;
 mod meetings;
 mod recording;
+mod slowness;
 mod totals;
 
 use std::sync::Arc;
@@ -30,7 +32,6 @@ pub use error::ProfileError;
 
 use self::facts::Facts;
 use self::recording::RecordedStep;
-use self::totals::Totals;
 
 /// How much is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ impl<'a> Profiler<'a> {
         let facts = Facts::new(self.plan);
         let steps = recording::typical(self.recorded);
         let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
-        let costs = into_file::costs_file(&facts, &Totals::of(&facts, &steps));
+        let costs = into_file::costs_file(&facts, &steps);
         Ok(Profile { costs, step_s, num_steps: steps.len() })
     }
 }

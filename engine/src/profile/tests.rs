@@ -10,11 +10,10 @@ use super::facts::{Facts, MessageKey};
 use super::instants::Instants;
 use super::into_file::costs_file;
 use super::recording::RecordedStep;
-use super::totals::Totals;
 use crate::config::{RunFile, World};
 use crate::costs::{
-    CostsFile, Host, MessageTimes, PerElement, SizedTimes, Source, UnitTimes, Workload, counted_elements,
-    for_plan, owned_elements,
+    CostsFile, Host, MessageTimes, PerElement, Scatter, SizedTimes, Source, UnitTimes, Workload,
+    counted_elements, for_plan, owned_elements,
 };
 use crate::plan::Plan;
 
@@ -130,6 +129,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
         host: Host { name: "none".into(), cores: 2, ranks: facts.plan.grid().world_size() as u64 },
         workload: Workload::of(facts.plan.run()),
         step_overhead_ns: 123_456,
+        rank_slowness_ppm: Scatter::default(),
         units,
         messages: entries,
     }
@@ -147,20 +147,11 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
     let mut instants = vec![Instants::default(); row.len()];
     let mut in_flight: BTreeMap<Lane, VecDeque<usize>> = BTreeMap::new();
     let mut now = 0;
-    let passage = |instruction: Instruction| match instruction {
-        Instruction::Unshard { unit } => costs.units[unit.index()].gather,
-        Instruction::GatherAfterStep { unit } => costs.units[unit.index()].gather_after_step,
-        Instruction::Reduce { unit, .. }
-        | Instruction::ReduceLast { unit }
-        | Instruction::AllReduce { unit } => costs.units[unit.index()].reduce,
-        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => costs.edges[edge.index()],
-        _ => unreachable!("no message"),
-    };
     let land = |instants: &mut Vec<Instants>, now: &mut u64, first: usize| {
         let of = &mut instants[first];
         of.awaited = *now;
         of.arrived = spans[first].end.max(*now);
-        of.ended = of.arrived + passage(row[first]).landing;
+        of.ended = of.arrived + costs.passage(row[first]).landing;
         *now = of.ended;
     };
     for (index, &instruction) in row.iter().enumerate() {
@@ -178,7 +169,7 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
             now = spans[index].end;
             instants[index] = Instants { started, issued: started, awaited, arrived: awaited, ended: now };
         } else {
-            now += passage(instruction).issue;
+            now += costs.passage(instruction).issue;
             instants[index].started = started;
             instants[index].issued = now;
             in_flight.entry(instruction.lane()).or_default().push_back(index);
@@ -210,8 +201,11 @@ fn what_was_played_is_profiled() {
         let predicted = for_plan(&plan, Source::Measured(&given)).unwrap();
         let timeline = simulate(plan.training(), &predicted.costs).unwrap();
         let step = played(&plan, &predicted.costs, &timeline, predicted.step_overhead_ns);
-        let found = costs_file(&facts, &Totals::of(&facts, &[step.clone(), step]));
+        let found = costs_file(&facts, &[step.clone(), step]);
         assert_eq!(found.step_overhead_ns, given.step_overhead_ns, "{case}");
+        let world_size = plan.grid().world_size();
+        let no_rank_is_off = Scatter::new([vec![[1, 1]; world_size], vec![[1, 1]; world_size]]);
+        assert_eq!(found.rank_slowness_ppm, no_rank_is_off, "{case}");
         for (found, given) in found.units.iter().zip(&given.units) {
             assert_unit(found, given, &case);
         }
@@ -262,4 +256,30 @@ fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
     };
     assert_eq!(*found, expected, "{case}");
     assert!(found.backward_ns.is_some() || found.backward_input_ns.is_some(), "{case}");
+}
+
+/// Of three ranks one is twice as fast in a second step, and one half as slow again.
+#[test]
+fn how_far_ranks_are_off_their_means_is_profiled() {
+    let plan = planned(
+        TIMED,
+        r#""parallel": {"pipeline": 1, "data": 3}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4"#,
+    );
+    let facts = Facts::new(&plan);
+    let predicted = for_plan(&plan, Source::Measured(&file_for(&facts))).unwrap();
+    let timeline = simulate(plan.training(), &predicted.costs).unwrap();
+    let first = played(&plan, &predicted.costs, &timeline, 0);
+    let mut steps = [first.clone(), first];
+    let scale = |row: &mut Vec<Instants>, by: u64| {
+        for of in row {
+            for at in [&mut of.started, &mut of.issued, &mut of.awaited, &mut of.arrived, &mut of.ended] {
+                *at *= by;
+            }
+        }
+    };
+    steps[0].rows.iter_mut().for_each(|row| scale(row, 2));
+    steps[1].rows.iter_mut().zip([1, 2, 3]).for_each(|(row, by)| scale(row, by));
+    // So a compute takes twice its time in the mean.
+    let found = costs_file(&facts, &steps).rank_slowness_ppm;
+    assert_eq!(found, Scatter::new([vec![[2, 2]; 3], vec![[1, 2], [2, 2], [3, 2]]]));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_schedule::{Instruction, PipelineRank};
+use pipezero_schedule::{Instruction, InstructionKind, PipelineRank};
 
 use super::arrivals;
 use super::facts::{Facts, MessageKey};
@@ -11,15 +11,20 @@ use super::mean::Mean;
 use super::meetings::{self, OwnNorms};
 use super::recording::RecordedStep;
 
-/// What a kind of unit took.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct UnitTotals {
-    pub(super) forward: Mean,
-    pub(super) backward: Mean,
-    pub(super) backward_input: Mean,
-    pub(super) backward_weight: Mean,
-    pub(super) recompute: Mean,
-    pub(super) optimizer_step: Mean,
+/// What the computes of a kind of unit took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnitTotals(BTreeMap<InstructionKind, Mean>);
+
+impl UnitTotals {
+    /// What a kind of compute took; the mean of nothing where there was none.
+    pub(super) fn mean(&self, kind: InstructionKind) -> Mean {
+        self.0.get(&kind).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, kind: InstructionKind, computes: impl Iterator<Item = Instants>) {
+        let mean = self.0.entry(kind).or_default();
+        computes.for_each(|of| mean.add(of.duration()));
+    }
 }
 
 /// What a kind of message took.
@@ -92,29 +97,33 @@ impl Totals {
         totals
     }
 
+    /// What a compute of a unit takes in the mean, nanoseconds; `None` of all else.
+    pub(super) fn of_compute(&self, facts: &Facts<'_>, instruction: Instruction) -> Option<u64> {
+        let unit = match instruction {
+            Instruction::Forward { unit, .. }
+            | Instruction::Backward { unit, .. }
+            | Instruction::BackwardInput { unit, .. }
+            | Instruction::BackwardWeight { unit, .. }
+            | Instruction::Recompute { unit, .. }
+            | Instruction::OptimizerStep { unit } => unit,
+            _ => return None,
+        };
+        self.units[facts.key_of(unit)].mean(instruction.kind()).get()
+    }
+
     /// Adds the ranks' own time at each instruction of a row, over the data ranks.
     fn add_row(&mut self, facts: &Facts<'_>, step: &RecordedStep, rank: PipelineRank) {
         let Self { units, messages, .. } = self;
         for (index, &instruction) in facts.program().row(rank).iter().enumerate() {
             let of_members = || facts.members(rank).map(|member| step.rows[member][index]);
             match instruction {
-                Instruction::Forward { unit: of, .. } => {
-                    add(&mut units[facts.key_of(of)].forward, of_members())
-                }
-                Instruction::Backward { unit: of, .. } => {
-                    add(&mut units[facts.key_of(of)].backward, of_members())
-                }
-                Instruction::BackwardInput { unit: of, .. } => {
-                    add(&mut units[facts.key_of(of)].backward_input, of_members())
-                }
-                Instruction::BackwardWeight { unit: of, .. } => {
-                    add(&mut units[facts.key_of(of)].backward_weight, of_members())
-                }
-                Instruction::Recompute { unit: of, .. } => {
-                    add(&mut units[facts.key_of(of)].recompute, of_members())
-                }
-                Instruction::OptimizerStep { unit: of } => {
-                    add(&mut units[facts.key_of(of)].optimizer_step, of_members())
+                Instruction::Forward { unit, .. }
+                | Instruction::Backward { unit, .. }
+                | Instruction::BackwardInput { unit, .. }
+                | Instruction::BackwardWeight { unit, .. }
+                | Instruction::Recompute { unit, .. }
+                | Instruction::OptimizerStep { unit } => {
+                    units[facts.key_of(unit)].add(instruction.kind(), of_members());
                 }
                 Instruction::Send { .. } | Instruction::Receive { .. } => {
                     let total = messages.of(facts.key(instruction));
@@ -138,8 +147,4 @@ impl Totals {
             }
         }
     }
-}
-
-fn add(mean: &mut Mean, computes: impl Iterator<Item = Instants>) {
-    computes.for_each(|of| mean.add(of.duration()));
 }

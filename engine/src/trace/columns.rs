@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::members::Site;
-use super::moments::{Form, Message, Moments};
+use super::moments::{Form, MessageMoments, Moments};
 use crate::executor::{Event, EventKind};
 
 const KINDS: [EventKind; 5] =
@@ -111,7 +111,7 @@ impl Columns {
         Ok(match form {
             Form::Compute => Moments::Compute { started_ns, ended_ns },
             Form::Meeting => Moments::Meeting { started_ns, joined_ns: at(EventKind::Awaited), ended_ns },
-            Form::Message => Moments::Message(Message {
+            Form::Message => Moments::Message(MessageMoments {
                 started_ns,
                 issued_ns: at(EventKind::Issued),
                 awaited_ns: at(EventKind::Awaited),

@@ -33,7 +33,7 @@ pub use comparison::{
 pub use fault::{Fault, Place};
 pub use file::ParseError;
 pub use folder::{TraceError, TraceFolder};
-pub use moments::{Message, Moments};
+pub use moments::{MessageMoments, Moments};
 pub use observed::observed_costs;
 pub use picture::picture;
 pub use recorded::Recorded;

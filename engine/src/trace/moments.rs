@@ -33,12 +33,12 @@ pub enum Moments {
         ended_ns: u64,
     },
     /// On another lane.
-    Message(Message),
+    Message(MessageMoments),
 }
 
 /// When one end of a message was issued, awaited and taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct MessageMoments {
     /// The row came to it.
     pub started_ns: u64,
     /// It was under way, and the row went on.
@@ -51,7 +51,7 @@ pub struct Message {
     pub ended_ns: u64,
 }
 
-impl Message {
+impl MessageMoments {
     /// How long the rank was busy with it itself: to issue it and to take it in.
     pub fn own_ns(&self) -> u64 {
         self.issue_ns() + self.landing_ns()
@@ -99,7 +99,7 @@ impl Moments {
     }
 
     /// The message, if it is one.
-    pub fn message(&self) -> Option<&Message> {
+    pub fn message(&self) -> Option<&MessageMoments> {
         match self {
             Self::Message(message) => Some(message),
             Self::Compute { .. } | Self::Meeting { .. } => None,

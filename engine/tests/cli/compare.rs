@@ -41,7 +41,8 @@ fn steps_after_the_first_are_recorded_and_compared() {
         "typical_step",
         "step",
         "program",
-        "outside",
+        "straggling_ns",
+        "step_overhead",
         "ranks",
         "kinds",
         "path_instructions",
@@ -119,7 +120,7 @@ fn measured_costs_are_held_against_the_run() {
         found["step"]["predicted_ns"].as_f64().unwrap(),
         (predicted["step_s"].as_f64().unwrap() * 1e9).round()
     );
-    assert_eq!(found["outside"]["predicted_ns"], 500_000);
+    assert_eq!(found["step_overhead"]["predicted_ns"], 500_000);
     // A layer waits for 2 ms, on however fast a machine.
     let forward = found["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "F").unwrap();
     assert_eq!(forward["mean"]["predicted_ns"], 3_000_000);

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::json::{microseconds, quoted};
 use super::lanes::{LaneRow, lane_rows};
-use super::words::{lane_name, operands};
+use super::words::lane_name;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::Instruction;
@@ -181,11 +181,10 @@ impl Trace {
 
 fn arguments(instruction: Instruction, index: usize) -> String {
     let mut arguments = format!(r#"{{"instruction":"{instruction}","index":{index}"#);
-    let (unit, micro_batch) = operands(instruction);
-    if let Some(unit) = unit {
+    if let Some(unit) = instruction.unit() {
         arguments.push_str(&format!(r#","unit":{}"#, unit.0));
     }
-    if let Some(micro_batch) = micro_batch {
+    if let Some(micro_batch) = instruction.micro_batch() {
         arguments.push_str(&format!(r#","micro_batch":{}"#, micro_batch.0));
     }
     arguments.push('}');

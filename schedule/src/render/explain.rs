@@ -5,7 +5,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::scale::TimeScale;
-use super::words::operands;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
@@ -79,7 +78,7 @@ fn parts(program: &CheckedProgram, path: &CriticalPath) -> Vec<Part> {
         let instruction = program.row(step.rank).get(step.index).copied();
         if let (Some(last), Some(instruction)) = (parts.last_mut(), instruction)
             && step.why == Why::ComputeLane
-            && last.why != Why::Overhead
+            && !last.why.is_before()
             && let Some((first, _)) = last.instructions
             && let Some(text) = together(program, first, instruction)
         {
@@ -88,7 +87,7 @@ fn parts(program: &CheckedProgram, path: &CriticalPath) -> Vec<Part> {
         }
         let text = match (instruction, step.why) {
             (None, _) => String::from("at the end"),
-            (Some(instruction), Why::Overhead) => format!("before {instruction}"),
+            (Some(instruction), why) if why.is_before() => format!("before {instruction}"),
             (Some(instruction), _) => instruction.to_string(),
         };
         let &PathStep { rank, start, end, why, .. } = step;
@@ -99,11 +98,10 @@ fn parts(program: &CheckedProgram, path: &CriticalPath) -> Vec<Part> {
 
 /// What a stage does with a micro-batch from one unit to another: `F u0..u2 m4`; `None` for what is not one.
 fn together(program: &CheckedProgram, first: Instruction, last: Instruction) -> Option<String> {
-    let ((from, of), (to, also)) = (operands(first), operands(last));
-    let (from, to) = (from?, to?);
+    let (from, to) = (first.unit()?, last.unit()?);
     let is_one = first.kind() == last.kind()
         && first.lane() == Lane::Compute
-        && of? == also?
+        && first.micro_batch()? == last.micro_batch()?
         && program.chain().stage(from) == program.chain().stage(to);
     is_one.then(|| first.to_string().replacen(&from.to_string(), &format!("{from}..{to}"), 1))
 }
@@ -114,7 +112,7 @@ impl Part {
         let place = |part: &Self| {
             let (first, last) = part.instructions?;
             // On another rank it is another unit, and another edge.
-            let here = (first.lane(), operands(first).0, operands(last).0);
+            let here = (first.lane(), first.unit(), last.unit());
             Some((first.kind(), (rank_step == 0).then_some(here)))
         };
         let time = |part: &Self| part.end - part.start;
@@ -171,7 +169,8 @@ fn reason(part: &Part) -> &'static str {
         Why::OtherEnd => "the other end was ready",
         Why::LinkBusy => "its link was free",
         Why::Meeting => "the last rank had come",
-        Why::Overhead => "the rank issued messages and took them in",
+        Why::Handling => "the rank issued messages and took them in",
+        Why::DataRanks => "another data rank came later",
     }
 }
 

@@ -5,9 +5,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
+use super::words::lane_name;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::Lane;
+use crate::instruction::Instruction;
 
 /// A rank's instructions in issue order: position, lane, instruction, and the positions on other lanes that it waits
 /// for; for a receive also the rank and position of its send.
@@ -17,17 +18,15 @@ use crate::instruction::Lane;
 pub fn instructions(program: &CheckedProgram, rank: PipelineRank) -> String {
     let row = program.row(rank);
     let position_width = row.len().saturating_sub(1).to_string().len();
-    let lane_width = row.iter().map(|instruction| lane(instruction.lane()).len()).max().unwrap_or(0);
+    let lane_width = row.iter().map(|instruction| lane_name(instruction.lane(), 0).len()).max().unwrap_or(0);
     let width = row.iter().map(|instruction| instruction.to_string().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, instruction) in row.iter().enumerate() {
         let mut waits: Vec<String> = program.waits(rank, index).iter().map(ToString::to_string).collect();
-        if let (crate::Instruction::Receive { .. }, Some((peer, step))) =
-            (instruction, program.peer(rank, index))
-        {
+        if let (Instruction::Receive { .. }, Some((peer, step))) = (instruction, program.peer(rank, index)) {
             waits.push(format!("{step} of rank {}", peer.0));
         }
-        let lane = lane(instruction.lane());
+        let lane = lane_name(instruction.lane(), 0);
         let mut line =
             format!("{index:>position_width$}  {lane:<lane_width$}  {:<width$}", instruction.to_string());
         if !waits.is_empty() {
@@ -37,13 +36,4 @@ pub fn instructions(program: &CheckedProgram, rank: PipelineRank) -> String {
         text.push('\n');
     }
     text
-}
-
-fn lane(lane: Lane) -> String {
-    match lane {
-        Lane::Compute => String::from("compute"),
-        Lane::Gather => String::from("gather"),
-        Lane::Reduce => String::from("reduce"),
-        Lane::Edge(edge) => edge.to_string(),
-    }
 }

@@ -6,7 +6,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::scale::TimeScale;
-use super::words::operands;
 use crate::check::CheckedProgram;
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::Instruction;
@@ -83,8 +82,8 @@ impl Work {
             Instruction::OptimizerStep { .. } => 'S',
             _ => return None,
         };
-        let (unit, micro_batch) = operands(instruction);
-        Some(Self { letter, stage: program.chain().stage(unit?), micro_batch })
+        let stage = program.chain().stage(instruction.unit()?);
+        Some(Self { letter, stage, micro_batch: instruction.micro_batch() })
     }
 
     /// The longest name that fits, the letter alone if none does.

@@ -1,9 +1,56 @@
 //! Why a rank idles: each gap between two computes is laid to what the second one waited for last.
 
-use super::timeline::{Span, Timeline, computes, is_meeting};
+use super::timeline::{Span, Timeline, is_meeting};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
+
+/// Why a rank does not compute: see the fields of [`Bubble`], of which each has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IdleCause {
+    /// [`Bubble::dependency`].
+    Dependency,
+    /// [`Bubble::transfer`].
+    Transfer,
+    /// [`Bubble::gather`].
+    Gather,
+    /// [`Bubble::reduce`].
+    Reduce,
+    /// [`Bubble::handling`].
+    Handling,
+    /// [`Bubble::tail`].
+    Tail,
+}
+
+impl IdleCause {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 6] =
+        [Self::Dependency, Self::Transfer, Self::Gather, Self::Reduce, Self::Handling, Self::Tail];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dependency => "other stages",
+            Self::Transfer => "transfers",
+            Self::Gather => "gathers",
+            Self::Reduce => "reductions",
+            Self::Handling => "issue, landing",
+            Self::Tail => "end of step",
+        }
+    }
+
+    /// Its name for programs: that of its field.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Dependency => "dependency",
+            Self::Transfer => "transfer",
+            Self::Gather => "gather",
+            Self::Reduce => "reduce",
+            Self::Handling => "handling",
+            Self::Tail => "tail",
+        }
+    }
+}
 
 /// The time of a step in which a rank does not compute, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,16 +63,28 @@ pub struct Bubble {
     pub gather: u64,
     /// A gradient buffer was not reduced yet.
     pub reduce: u64,
-    /// Messages were issued and taken in.
-    pub overhead: u64,
+    /// Messages were issued and taken in: the rank's own time for them.
+    pub handling: u64,
     /// After the rank's last micro-batch: its last reductions, the other ranks, the norm, the gathers after the step.
     pub tail: u64,
 }
 
 impl Bubble {
+    /// The time of a cause.
+    pub fn of(self, cause: IdleCause) -> u64 {
+        match cause {
+            IdleCause::Dependency => self.dependency,
+            IdleCause::Transfer => self.transfer,
+            IdleCause::Gather => self.gather,
+            IdleCause::Reduce => self.reduce,
+            IdleCause::Handling => self.handling,
+            IdleCause::Tail => self.tail,
+        }
+    }
+
     /// The sum over all causes.
     pub fn total(self) -> u64 {
-        self.dependency + self.transfer + self.gather + self.reduce + self.overhead + self.tail
+        IdleCause::ALL.into_iter().map(|cause| self.of(cause)).sum()
     }
 }
 
@@ -36,7 +95,7 @@ impl Timeline {
     /// If there is no such rank.
     pub fn bubble(&self, program: &CheckedProgram, rank: PipelineRank) -> Bubble {
         let row = program.row(rank);
-        let last_work = row.iter().rposition(|&of| computes(of)).map_or(0, |last| last + 1);
+        let last_work = row.iter().rposition(|of| of.is_micro_batch_compute()).map_or(0, |last| last + 1);
         let mut bubble = Bubble::default();
         let (mut free, mut next) = (0, 0);
         for (index, (&instruction, span)) in row.iter().zip(self.row(rank)).enumerate() {
@@ -47,9 +106,9 @@ impl Timeline {
             if index >= last_work {
                 bubble.tail += if is_meeting(instruction) { span.end - free } else { idle };
             } else if idle > 0 {
-                let overhead = self.held(rank, next..index + 1);
-                bubble.overhead += overhead;
-                self.attribute(program, rank, index, idle - overhead, &mut bubble);
+                let handling = self.held(rank, next..index + 1);
+                bubble.handling += handling;
+                self.attribute(program, rank, index, idle - handling, &mut bubble);
             }
             (free, next) = (span.end, index + 1);
         }

@@ -36,7 +36,7 @@ impl Passage {
     }
 
     /// From the start of its issue to the end of its landing, were its link free.
-    fn total(self) -> u128 {
+    pub(in crate::simulate) fn total(self) -> u128 {
         [self.issue, self.occupied, self.latency, self.landing].into_iter().map(u128::from).sum()
     }
 }
@@ -191,7 +191,10 @@ impl Costs {
     }
 
     /// What a message costs; nothing for what is none.
-    pub(super) fn passage(&self, instruction: Instruction) -> Passage {
+    ///
+    /// # Panics
+    /// If the costs are of another program, without its unit or edge.
+    pub fn passage(&self, instruction: Instruction) -> Passage {
         let of = |unit: crate::id::Unit| &self.units[unit.index()];
         match instruction {
             Instruction::Unshard { unit } => of(unit).gather,

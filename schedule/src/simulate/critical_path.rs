@@ -2,8 +2,10 @@
 //!
 //! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs has
 //! ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined. So the
-//! parts have no gaps, and their times add up to the makespan exactly, whatever the timeline; what none of these explains
-//! is the rank's own time for messages, which it issues and takes in one after the other.
+//! parts have no gaps, and their times add up to the makespan exactly, whatever the timeline. What none of these explains
+//! is the rank's own time for messages, which it issues and takes in one after the other, and of a gather or reduction, in a
+//! world of data ranks that are not alike, the wait for another of them. The path stays on one data rank; a norm has its
+//! wait for all ranks in itself.
 //!
 //! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.
 
@@ -38,7 +40,16 @@ pub enum Why {
     /// Another rank, which was the last to come to a norm or tied addition.
     Meeting,
     /// The rank's own time for messages, in which it could not start.
-    Overhead,
+    Handling,
+    /// Other data ranks, which came to its gather or reduction later: only where they are not alike.
+    DataRanks,
+}
+
+impl Why {
+    /// Whether the part is time before its instruction, in which that could not start, and not the instruction itself.
+    pub fn is_before(self) -> bool {
+        matches!(self, Self::Handling | Self::DataRanks)
+    }
 }
 
 /// A part of the critical path.
@@ -46,8 +57,8 @@ pub enum Why {
 pub struct PathStep {
     /// The rank.
     pub rank: PipelineRank,
-    /// The position of the instruction in the rank's row; for an overhead, of the one that had to wait for it, which at the
-    /// end of the row is the row's length.
+    /// The position of the instruction in the rank's row; of time before an instruction, that of the one that had to wait,
+    /// which at the end of the row is the row's length.
     pub index: usize,
     /// When its part begins: with the end of the part before.
     pub start: u64,
@@ -63,7 +74,9 @@ pub enum Spent {
     /// An instruction ran.
     On(Activity),
     /// The rank's own time for messages.
-    Overhead,
+    Handling,
+    /// Waits for other data ranks.
+    DataRanks,
 }
 
 impl Spent {
@@ -71,7 +84,8 @@ impl Spent {
     pub fn name(self) -> &'static str {
         match self {
             Self::On(activity) => activity.name(),
-            Self::Overhead => "own time for messages",
+            Self::Handling => "own time for messages",
+            Self::DataRanks => "waits for other data ranks",
         }
     }
 }
@@ -96,7 +110,8 @@ impl CriticalPath {
         let mut summary: Vec<(Spent, u64)> = Vec::new();
         for step in &self.steps {
             let spent = match step.why {
-                Why::Overhead => Spent::Overhead,
+                Why::Handling => Spent::Handling,
+                Why::DataRanks => Spent::DataRanks,
                 _ => Spent::On(Activity::of(program.row(step.rank)[step.index])),
             };
             let time = step.end - step.start;
@@ -124,9 +139,11 @@ pub fn critical_path(program: &CheckedProgram, costs: &Costs, timeline: &Timelin
     let mut until = timeline.makespan();
     let mut next = causes.of_end();
     while let Some(cause) = next {
-        let Node { rank, index } = cause.overhead_at;
+        let Node { rank, index } = cause.handled_at;
         let since = cause.time.min(until);
-        push(&mut steps, PathStep { rank, index, start: since, end: until, why: Why::Overhead });
+        let handled = since + causes.own_time(cause, until - since);
+        push(&mut steps, PathStep { rank, index, start: handled, end: until, why: Why::DataRanks });
+        push(&mut steps, PathStep { rank, index, start: since, end: handled, why: Why::Handling });
         until = since;
         next = cause.node.map(|node| {
             let Node { rank, index } = node;

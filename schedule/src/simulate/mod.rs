@@ -44,7 +44,7 @@ mod timeline;
 pub mod world;
 
 pub use activity::Activity;
-pub use bubble::Bubble;
+pub use bubble::{Bubble, IdleCause};
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
 pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};

@@ -77,7 +77,7 @@ fn a_rank_spends_time_of_its_own_on_its_messages() {
     assert!(timed.map(|(_, span)| (span.start, span.end)).eq(computes));
     assert_eq!(timeline.makespan(), 766);
     assert_eq!(timeline.busy(&program, rank), 600 + 2);
-    let expected = Bubble { gather: 3 * 15 + 13, overhead: 4 * (2 + 3) + 2, tail: 84, ..Bubble::default() };
+    let expected = Bubble { gather: 3 * 15 + 13, handling: 4 * (2 + 3) + 2, tail: 84, ..Bubble::default() };
     assert_eq!(timeline.bubble(&program, rank), expected);
 }
 

@@ -65,8 +65,8 @@ impl Timeline {
     /// From a rank's first compute of a micro-batch to its last: what is left of its part of the step before the norm,
     /// which is of all ranks. The zero-bubble papers call the longest of them the cost of a step.
     pub fn rank_span(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
-        let of_micro_batch = program.row(rank).iter().zip(self.row(rank)).filter(|(of, _)| computes(**of));
-        let mut spans = of_micro_batch.map(|(_, span)| *span);
+        let row = program.row(rank).iter().zip(self.row(rank));
+        let mut spans = row.filter(|(of, _)| of.is_micro_batch_compute()).map(|(_, span)| *span);
         let Some(first) = spans.next() else { return 0 };
         spans.next_back().unwrap_or(first).end - first.start
     }
@@ -83,18 +83,6 @@ impl Timeline {
         let computes = row.filter(|(of, _)| of.lane() == Lane::Compute && !is_meeting(**of));
         computes.map(|(_, span)| span.end - span.start).sum()
     }
-}
-
-/// Whether an instruction is the work of a micro-batch.
-pub(super) fn computes(instruction: Instruction) -> bool {
-    matches!(
-        instruction,
-        Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-    )
 }
 
 /// Whether an instruction waits on the compute lane for other ranks.

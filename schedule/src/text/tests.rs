@@ -218,6 +218,20 @@ proptest! {
         prop_assert_eq!(instruction.to_string().parse::<Instruction>(), Ok(instruction));
     }
 
+    /// A tied addition names two units, which is why it names no one unit.
+    #[test]
+    fn instructions_say_the_unit_and_micro_batch_of_their_text(instruction in instructions()) {
+        let text = instruction.to_string();
+        let named = |letter: char| text.split(' ').skip(1).filter(move |word| word.starts_with(letter));
+        let unit = instruction.unit().map(|unit| unit.to_string());
+        let units: Vec<&str> = named('u').collect();
+        prop_assert_eq!(unit.as_deref(), if let [only] = units[..] { Some(only) } else { None });
+        let micro_batch = instruction.micro_batch().map(|micro_batch| micro_batch.to_string());
+        prop_assert_eq!(micro_batch.as_deref(), named('m').next());
+        let computes = text.starts_with(['F', 'B', 'I', 'W']) || text.starts_with("R ");
+        prop_assert_eq!(instruction.is_micro_batch_compute(), computes);
+    }
+
     /// Whatever parses prints as the same text; whatever does not names a place in it.
     #[test]
     fn what_parses_is_canonical(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<char>(), 0..3), 1..4)) {

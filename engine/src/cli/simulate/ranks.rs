@@ -1,7 +1,7 @@
 //! What each rank does in a step, as a table and for programs.
 
-use pipezero_schedule::simulate::MemoryCurve;
-use serde_json::{Value, json};
+use pipezero_schedule::simulate::{IdleCause, MemoryCurve};
+use serde_json::{Map, Value, json};
 
 use super::step::seconds;
 use crate::cli::table::Table;
@@ -11,33 +11,22 @@ use crate::costs::{RankStep, Step, WorldStep};
 /// World ranks that are listed; of more, one data rank of each pipeline rank is shown.
 const LISTED_MAX: usize = 32;
 
-const COLUMNS: [&str; 9] = [
-    "computes",
-    "other stages",
-    "transfers",
-    "gathers",
-    "reductions",
-    "issue, landing",
-    "end of step",
-    "exposed",
-    "peak memory",
-];
+/// What is told of each rank.
+fn columns() -> impl Iterator<Item = &'static str> {
+    ["computes"].into_iter().chain(IdleCause::ALL.map(IdleCause::name)).chain(["exposed", "peak memory"])
+}
 
 /// A rank for programs.
 pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCurve) -> Value {
-    let bubble = rank.bubble;
+    let bubble: Map<String, Value> = IdleCause::ALL
+        .into_iter()
+        .map(|cause| (cause.key().to_owned(), json!(seconds(rank.bubble.of(cause)))))
+        .collect();
     json!({
         "pipeline_rank": pipeline_rank,
         "span": seconds(rank.span_ns),
         "busy": seconds(rank.busy_ns),
-        "bubble": {
-            "dependency": seconds(bubble.dependency),
-            "transfer": seconds(bubble.transfer),
-            "gather": seconds(bubble.gather),
-            "reduce": seconds(bubble.reduce),
-            "overhead": seconds(bubble.overhead),
-            "tail": seconds(bubble.tail),
-        },
+        "bubble": bubble,
         "exposed_comm": seconds(rank.exposed_comm_ns()),
         "peak_bytes": rank.peak_bytes,
         "peak_used_bytes": curve.peak().1.total(),
@@ -47,7 +36,7 @@ pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCur
 /// What each pipeline rank does, of data ranks that are alike: computing and the causes of its bubble add up to the
 /// makespan.
 pub(super) fn pipeline_ranks(step: &Step) -> Table {
-    let mut table = Table::new(["pipeline rank"].into_iter().chain(COLUMNS));
+    let mut table = Table::new(["pipeline rank"].into_iter().chain(columns()));
     for (index, rank) in step.ranks.iter().enumerate() {
         table.row(std::iter::once(index.to_string()).chain(cells(rank)));
     }
@@ -80,7 +69,7 @@ pub(super) fn world_ranks(step: &WorldStep) -> String {
             format!("of {world_size} ranks, each pipeline rank's slowest data rank; --json has all\n"),
         )
     };
-    let mut table = Table::new(["rank", "pipeline rank", "data rank"].into_iter().chain(COLUMNS));
+    let mut table = Table::new(["rank", "pipeline rank", "data rank"].into_iter().chain(columns()));
     for (pipeline_rank, data_rank, rank) in shown {
         let numbers = [pipeline_rank * data_degree + data_rank, pipeline_rank, data_rank];
         table.row(numbers.map(|number| number.to_string()).into_iter().chain(cells(rank)));
@@ -89,16 +78,7 @@ pub(super) fn world_ranks(step: &WorldStep) -> String {
 }
 
 fn cells(rank: &RankStep) -> impl Iterator<Item = String> {
-    let bubble = rank.bubble;
-    let times = [
-        rank.busy_ns,
-        bubble.dependency,
-        bubble.transfer,
-        bubble.gather,
-        bubble.reduce,
-        bubble.overhead,
-        bubble.tail,
-        rank.exposed_comm_ns(),
-    ];
-    times.map(nanoseconds).into_iter().chain([bytes(rank.peak_bytes)])
+    let causes = IdleCause::ALL.map(|cause| rank.bubble.of(cause));
+    let times = [rank.busy_ns].into_iter().chain(causes).chain([rank.exposed_comm_ns()]);
+    times.map(nanoseconds).chain([bytes(rank.peak_bytes)])
 }

@@ -138,6 +138,7 @@ impl Found<'_> {
             "bubble_rate": self.bubble_rate(),
             "bubble_rate_longest_rank": step.bubble_rate_longest_rank(),
             "peak_in_flight": (0..step.ranks.len()).map(in_flight).collect::<Vec<_>>(),
+            "straggling": seconds(step.straggling_ns),
             "step_overhead": seconds(step.overhead_ns),
             "step_s": step.step_s(),
             "tokens_per_s": step.tokens_per_s(),
@@ -184,9 +185,10 @@ impl Found<'_> {
         ]);
         let (program, scale) = (plan.training(), TimeScale::nanoseconds(step.makespan_ns));
         let mut text = format!(
-            "{times}\npredicted step {}, {:.0} tokens/s\ntimes: {}\n{}\n{}\n{}{}",
-            nanoseconds(step.makespan_ns.saturating_add(step.overhead_ns)),
+            "{times}\npredicted step {}, {:.0} tokens/s{}\ntimes: {}\n{}\n{}\n{}{}",
+            nanoseconds(step.step_ns()),
             step.tokens_per_s(),
+            beyond_program(step),
             predicted.description,
             played.map_or_else(String::new, Played::summary),
             played.map_or_else(|| pipeline_ranks(step).to_string(), |played| world_ranks(&played.step)),
@@ -198,6 +200,17 @@ impl Found<'_> {
         }
         text
     }
+}
+
+/// What the step takes that its timeline does not show, as it was measured.
+fn beyond_program(step: &Step) -> String {
+    let named = [("waits for slow ranks", step.straggling_ns), ("beside its program", step.overhead_ns)];
+    let parts: Vec<String> = named
+        .into_iter()
+        .filter(|&(_, ns)| ns > 0)
+        .map(|(name, ns)| format!("{} {name}", nanoseconds(ns)))
+        .collect();
+    if parts.is_empty() { String::new() } else { format!("\n         of it {}", parts.join(", ")) }
 }
 
 /// What a part of the critical path waited for, in a word.
@@ -212,6 +225,7 @@ fn waited_for(why: Why, lane: Option<Lane>) -> &'static str {
         Why::OtherEnd => "other end",
         Why::LinkBusy => "link",
         Why::Meeting => "last rank",
-        Why::Overhead => "own time for messages",
+        Why::Handling => "own time for messages",
+        Why::DataRanks => "other data ranks",
     }
 }

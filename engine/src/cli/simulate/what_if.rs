@@ -1,6 +1,7 @@
 //! "What if": arguments that make ranks differ, or share links and cores.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use clap::{Args, ValueEnum};
 use pipezero_schedule::simulate::world::{Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
@@ -84,7 +85,7 @@ impl WhatIf {
             }
         }
         let all_ranks = u32::try_from(world_size).unwrap_or(u32::MAX);
-        let ranks_per_node = if alike.ranks_per_node == 0 { all_ranks } else { alike.ranks_per_node };
+        let ranks_per_node = alike.ranks_per_node.map_or(all_ranks, NonZeroU32::get);
         let duplex = if self.half_duplex { Duplex::Half } else { Duplex::Full };
         let sharing = match self.sharing {
             None | Some(SharedPorts::Own) if self.half_duplex => return Err(SimulateError::HalfDuplex),

@@ -43,8 +43,7 @@ impl Played {
 
     /// What was changed, and what that makes of the step.
     pub(super) fn summary(&self) -> String {
-        let without_ns = self.without.makespan_ns.saturating_add(self.without.overhead_ns);
-        let (times, without) = (self.times(), nanoseconds(without_ns));
+        let (times, without) = (self.times(), nanoseconds(self.without.step_ns()));
         format!(
             "what if: {}\n         {times:.3} x the step without, {without}\n",
             what_if::describe(&self.world)

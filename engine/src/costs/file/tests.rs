@@ -449,3 +449,41 @@ fn the_times_of_timed_layers_are_part_of_the_workload() {
         (1_500_000, 2_000_000, 250_000)
     );
 }
+
+#[test]
+fn slowness_is_of_every_rank_and_within_bounds() {
+    let overhead = "\"step_overhead_ns\": 40000";
+    for (steps, expected) in [
+        (
+            "[[1000000, 999]]",
+            expect![
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 999 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[1000000, 1000000001]]",
+            expect![
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 1000000001 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[1000000, 1.5]]",
+            expect![
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 1.5 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[1000000, 1000000], [1000000]]",
+            expect![
+                "costs.json:24:72: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`"
+            ],
+        ),
+    ] {
+        refuses(overhead, &format!("{overhead}, \"rank_slowness_ppm\": {steps}"), expected);
+    }
+    let text =
+        FILE.replacen(overhead, &format!("{overhead},\n  \"rank_slowness_ppm\": [[1000001, 999999]]"), 1);
+    let file = CostsFile::parse("costs.json", &text).unwrap();
+    assert_eq!(file.rank_slowness_ppm, Scatter::new([vec![[1_000_001, 1_000_000], [999_999, 1_000_000]]]));
+    assert_eq!(CostsFile::parse("costs.json", &file.to_json()).unwrap(), file);
+}

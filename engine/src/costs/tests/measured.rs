@@ -6,6 +6,7 @@ use pipezero_schedule::{Instruction, Unit};
 
 use super::{GPT2, TIMED, plan};
 use crate::costs::messages::{Message, Messages, counted_elements, owned_elements};
+use crate::costs::ns::TIME_NS_MAX;
 use crate::costs::*;
 use crate::plan::Plan;
 
@@ -38,6 +39,7 @@ fn file_of(plan: &Plan) -> CostsFile {
         host: Host { name: "a machine".to_owned(), cores: 2, ranks: world_size },
         workload: Workload::of(plan.run()),
         step_overhead_ns: 777,
+        rank_slowness_ppm: Scatter::default(),
         units,
         messages: messages_of(plan),
     }
@@ -308,5 +310,5 @@ fn costs_that_cannot_be_added_up_are_an_error() {
     }
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     let error = Step::new(&plan, &predicted).unwrap_err();
-    assert!(matches!(error, CostsError::TooLong(_)), "{error}");
+    assert!(matches!(error, PredictError::Costs(_)), "{error}");
 }

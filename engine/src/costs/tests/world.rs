@@ -1,5 +1,7 @@
 //! Worlds: data ranks that are alike are those of a step; edges are near for some data ranks and far for others.
 
+use std::num::NonZeroU32;
+
 use super::{GPT2, TIMED, plan};
 use crate::costs::{Device, Predicted, Source, Step, WorldStep, for_plan};
 use crate::plan::Plan;
@@ -43,7 +45,7 @@ fn an_edge_is_near_where_its_ranks_are() {
     };
     let mixed = of(4);
     let predicted_mixed = predicted(&mixed);
-    assert_eq!(predicted_mixed.ranks_per_node, 4);
+    assert_eq!(predicted_mixed.ranks_per_node, NonZeroU32::new(4));
     let edges = predicted_mixed.edges_by_reach.as_ref().unwrap();
     assert_eq!(edges.near.iter().map(|edge| edge.latency).collect::<Vec<_>>(), [1_000_000; 2]);
     assert_eq!(edges.far.iter().map(|edge| edge.latency).collect::<Vec<_>>(), [4_000_000; 2]);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::members::Site;
 use super::super::moments::Moments;
-use super::super::observed::{Carrier, was_waited_for};
+use super::super::observed::was_waited_for;
 use super::super::recorded::Recorded;
 use super::{Compared, Prediction};
 
@@ -92,8 +92,7 @@ fn parts(
             vec![(Part::Whole, predicted_ns, ended_ns - started_ns)]
         }
         Moments::Message(message) => {
-            let carrier = Carrier::of(site.instruction(program)).expect("a message has a carrier");
-            let passage = carrier.passage(&prediction.costs);
+            let passage = prediction.costs.passage(site.instruction(program));
             let mut parts = vec![(Part::Own, passage.issue + passage.landing, message.own_ns())];
             let (_, sets_out_ns) = recorded.sets_out(program, site);
             let is_send = matches!(site.instruction(program), Instruction::Send { .. });

@@ -36,7 +36,7 @@ pub struct Compared {
 
 impl Compared {
     /// Both times.
-    pub fn new(predicted_ns: u64, measured_ns: u64) -> Self {
+    fn new(predicted_ns: u64, measured_ns: u64) -> Self {
         let error = (measured_ns > 0).then(|| predicted_ns as f64 / measured_ns as f64 - 1.0);
         Self { predicted_ns, measured_ns, error }
     }
@@ -51,15 +51,18 @@ pub struct Prediction {
     pub costs: Costs,
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
+    /// What ranks wait for slow ones beyond the timeline, in which all take their mean times.
+    pub straggling_ns: u64,
 }
 
 impl Prediction {
-    /// Plays a plan's program with costs in nanoseconds; `step_overhead_ns` is what a step takes beside it.
+    /// Plays a plan's program with costs in nanoseconds, by ranks that do not scatter; `step_overhead_ns` is what a step
+    /// takes beside it.
     ///
     /// # Errors
     /// [`CostsError`] if the costs are of another program, or too large.
     pub fn new(plan: &Plan, costs: Costs, step_overhead_ns: u64) -> Result<Self, CostsError> {
-        Ok(Self { timeline: simulate(plan.training(), &costs)?, costs, step_overhead_ns })
+        Ok(Self { timeline: simulate(plan.training(), &costs)?, costs, step_overhead_ns, straggling_ns: 0 })
     }
 
     /// From costs that the recorded steps themselves had: what is wrong with it is its structure alone.
@@ -67,8 +70,8 @@ impl Prediction {
     /// # Errors
     /// [`CostsError::TooLong`] if the steps took centuries.
     pub fn from_steps(plan: &Plan, steps: &[Recorded]) -> Result<Self, CostsError> {
-        let outside: Vec<u64> = steps.iter().map(outside_ns).collect();
-        Self::new(plan, observed_costs(plan, steps), super::observed::median(&outside))
+        let overheads: Vec<u64> = steps.iter().map(step_overhead_ns).collect();
+        Self::new(plan, observed_costs(plan, steps), super::observed::median(&overheads))
     }
 }
 
@@ -83,8 +86,11 @@ pub struct Comparison {
     pub step: Compared,
     /// Its program: from the first start of an instruction on any rank to the last end.
     pub program: Compared,
+    /// What of it ranks are predicted to wait for slow ones, beyond the program that is predicted. What was measured of
+    /// the program contains it.
+    pub straggling_ns: u64,
     /// What it takes beside its program: reading tokens, starting and collecting the ranks.
-    pub outside: Compared,
+    pub step_overhead: Compared,
     /// By world rank.
     pub ranks: Vec<ComparedRank>,
     /// By kind of instruction and part of it.
@@ -109,16 +115,19 @@ impl Comparison {
         let recorded = typical(steps);
         let path = path::critical(plan.training(), recorded, &prediction.timeline);
         let predicted_ns = prediction.timeline.makespan();
-        let (makespan_ns, outside_ns) = (recorded.makespan_ns(), outside_ns(recorded));
+        let (makespan_ns, overhead_ns) = (recorded.makespan_ns(), step_overhead_ns(recorded));
         Self {
             steps: steps.iter().map(Recorded::step).collect(),
             typical_step: recorded.step(),
             step: Compared::new(
-                predicted_ns.saturating_add(prediction.step_overhead_ns),
-                makespan_ns + outside_ns,
+                predicted_ns
+                    .saturating_add(prediction.straggling_ns)
+                    .saturating_add(prediction.step_overhead_ns),
+                makespan_ns + overhead_ns,
             ),
             program: Compared::new(predicted_ns, makespan_ns),
-            outside: Compared::new(prediction.step_overhead_ns, outside_ns),
+            straggling_ns: prediction.straggling_ns,
+            step_overhead: Compared::new(prediction.step_overhead_ns, overhead_ns),
             ranks: ranks::compare(plan, recorded, prediction, measured_peak_bytes),
             kinds: kinds::compare(plan.training(), recorded, prediction),
             path_instructions: path.len(),
@@ -138,6 +147,6 @@ pub fn typical(steps: &[Recorded]) -> &Recorded {
 }
 
 /// What a step took beside its program. Ranks that start late can make the program longer than any one rank's time.
-fn outside_ns(recorded: &Recorded) -> u64 {
+fn step_overhead_ns(recorded: &Recorded) -> u64 {
     recorded.step_ns().saturating_sub(recorded.makespan_ns())
 }

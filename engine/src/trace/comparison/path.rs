@@ -11,7 +11,7 @@ use pipezero_schedule::{CheckedProgram, Lane, PipelineRank};
 use serde::Serialize;
 
 use super::super::members::{Site, members};
-use super::super::moments::{Message, Moments};
+use super::super::moments::{MessageMoments, Moments};
 use super::super::observed::was_waited_for;
 use super::super::recorded::Recorded;
 
@@ -177,7 +177,7 @@ impl Walk<'_> {
         self.predicted.row(site.pipeline_rank)[site.index].end
     }
 
-    fn message(&self, site: Site) -> &Message {
+    fn message(&self, site: Site) -> &MessageMoments {
         self.recorded.moments(site).message().expect("a rank stands still for messages alone")
     }
 }

@@ -1,11 +1,11 @@
 //! Rank by rank: what it computed, why it did not, what it held.
 
-use pipezero_schedule::simulate::Bubble;
-use pipezero_schedule::{CheckedProgram, Instruction, InstructionKind, Lane, PipelineRank};
+use pipezero_schedule::simulate::{Bubble, IdleCause};
+use pipezero_schedule::{CheckedProgram, InstructionKind, Lane, PipelineRank};
 use serde::Serialize;
 
 use super::super::members::Site;
-use super::super::moments::{Message, Moments};
+use super::super::moments::{MessageMoments, Moments};
 use super::super::recorded::Recorded;
 use super::{Compared, Prediction};
 use crate::plan::Plan;
@@ -39,27 +39,27 @@ pub struct ComparedBubble {
     /// A gradient buffer was not reduced yet.
     pub reduce: Compared,
     /// Messages were issued and taken in.
-    pub overhead: Compared,
+    pub handling: Compared,
     /// After the rank's last micro-batch.
     pub tail: Compared,
 }
 
 impl ComparedBubble {
     fn new(predicted: Bubble, measured: Bubble) -> Self {
-        let of = |part: fn(Bubble) -> u64| Compared::new(part(predicted), part(measured));
+        let of = |cause: IdleCause| Compared::new(predicted.of(cause), measured.of(cause));
         Self {
-            dependency: of(|bubble| bubble.dependency),
-            transfer: of(|bubble| bubble.transfer),
-            gather: of(|bubble| bubble.gather),
-            reduce: of(|bubble| bubble.reduce),
-            overhead: of(|bubble| bubble.overhead),
-            tail: of(|bubble| bubble.tail),
+            dependency: of(IdleCause::Dependency),
+            transfer: of(IdleCause::Transfer),
+            gather: of(IdleCause::Gather),
+            reduce: of(IdleCause::Reduce),
+            handling: of(IdleCause::Handling),
+            tail: of(IdleCause::Tail),
         }
     }
 
-    /// The causes in the order of tables.
+    /// What each cause took, in the order of [`IdleCause::ALL`].
     pub fn causes(&self) -> [Compared; 6] {
-        [self.dependency, self.transfer, self.gather, self.reduce, self.overhead, self.tail]
+        [self.dependency, self.transfer, self.gather, self.reduce, self.handling, self.tail]
     }
 }
 
@@ -101,8 +101,8 @@ pub(super) fn compare(
 fn measured(program: &CheckedProgram, recorded: &Recorded, rank: usize) -> (u64, Bubble) {
     let row = recorded.row(rank);
     let first = Site::new(recorded.grid(), rank, 0);
-    let last_work =
-        row.iter().enumerate().rev().find(|&(index, _)| is_work(first.at(index).instruction(program)));
+    let is_work = |index: usize| first.at(index).instruction(program).is_micro_batch_compute();
+    let last_work = row.iter().enumerate().rev().find(|&(index, _)| is_work(index));
     let work_ends_ns = last_work.map_or(0, |(_, moments)| moments.ended_ns());
     let (mut busy_ns, mut bubble, mut noted_ns) = (0, Bubble::default(), 0);
     for (index, moments) in row.iter().enumerate() {
@@ -120,7 +120,7 @@ fn measured(program: &CheckedProgram, recorded: &Recorded, rank: usize) -> (u64,
         }
     }
     // Whatever else the rank did between its computes: issue messages, take them in, go from one thing to the next.
-    bubble.overhead = work_ends_ns - noted_ns;
+    bubble.handling = work_ends_ns - noted_ns;
     let known_ns = busy_ns + bubble.total();
     bubble.tail = recorded.makespan_ns() - known_ns;
     (busy_ns, bubble)
@@ -131,7 +131,7 @@ fn add_wait(
     program: &CheckedProgram,
     recorded: &Recorded,
     site: Site,
-    message: Message,
+    message: MessageMoments,
     bubble: &mut Bubble,
 ) {
     let waited_ns = message.exposed_ns();
@@ -162,14 +162,20 @@ fn made_ns(program: &CheckedProgram, recorded: &Recorded, receive: Site) -> u64 
     waits.map(|&wait| recorded.row(rank)[wait].ended_ns()).max().unwrap_or(0)
 }
 
-/// Whether an instruction is the work of a micro-batch.
-fn is_work(instruction: Instruction) -> bool {
-    matches!(
-        instruction,
-        Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-    )
+#[cfg(test)]
+mod tests {
+    use super::{Bubble, ComparedBubble, IdleCause};
+
+    /// As `simulate --json` calls them, and in the order of its table.
+    #[test]
+    fn causes_have_one_name_and_one_order_everywhere() {
+        let predicted = Bubble { dependency: 1, transfer: 2, gather: 3, reduce: 4, handling: 5, tail: 6 };
+        let compared = ComparedBubble::new(predicted, Bubble::default());
+        let json = serde_json::to_value(compared).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), IdleCause::ALL.len());
+        for (cause, of) in IdleCause::ALL.into_iter().zip(compared.causes()) {
+            assert_eq!(of.predicted_ns, predicted.of(cause));
+            assert_eq!(json[cause.key()]["predicted_ns"], predicted.of(cause));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What carries messages of one size, and so at one price.
 
-use pipezero_schedule::simulate::{Costs, Passage};
+use pipezero_schedule::simulate::Links;
 use pipezero_schedule::{Edge, Instruction, Lane, Unit};
 
 use crate::plan::Plan;
@@ -36,21 +36,11 @@ impl Carrier {
         }
     }
 
-    /// What its messages cost.
-    pub(in crate::trace) fn passage(self, costs: &Costs) -> Passage {
-        match self {
-            Self::Gather(unit) => costs.units[unit.index()].gather,
-            Self::Reduce(unit) => costs.units[unit.index()].reduce,
-            Self::GatherAfterStep(unit) => costs.units[unit.index()].gather_after_step,
-            Self::Edge(edge) => costs.edges[edge.index()],
-        }
-    }
-
     /// The lane whose link it occupies: gathers and reductions have one link or two.
     pub(super) fn link(self, plan: &Plan) -> Lane {
         match self {
             Self::Gather(_) | Self::GatherAfterStep(_) => Lane::Gather,
-            Self::Reduce(_) if shares_link(plan) => Lane::Gather,
+            Self::Reduce(_) if plan.links() == Some(Links::SharedByCollectives) => Lane::Gather,
             Self::Reduce(_) => Lane::Reduce,
             Self::Edge(edge) => Lane::Edge(edge),
         }
@@ -71,9 +61,4 @@ impl Carrier {
         };
         links.shape(&ranks).latency_ns()
     }
-}
-
-/// Whether gathers and reductions of a rank wait for each other on one link.
-pub(super) fn shares_link(plan: &Plan) -> bool {
-    plan.run().comm.links.is_some_and(|links| links.shared)
 }

@@ -15,7 +15,6 @@ use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
 use pipezero_schedule::{Edge, InstructionKind, Stage, Unit};
 
 pub(super) use self::carrier::Carrier;
-use self::carrier::shares_link;
 use self::prices::{Item, Prices};
 use self::ways::Ways;
 pub(super) use self::ways::was_waited_for;
@@ -38,7 +37,7 @@ pub fn observed_costs(plan: &Plan, steps: &[Recorded]) -> Costs {
         edges: edges.map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
         add_tied: observed.prices.typical_ns(Item::AddTied),
         gradient_norm: observed.prices.typical_ns(Item::Norm),
-        links: if shares_link(plan) { Links::SharedByCollectives } else { Links::Own },
+        links: plan.links().unwrap_or(Links::Own),
     }
 }
 

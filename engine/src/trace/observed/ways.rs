@@ -12,14 +12,14 @@ use super::carrier::Carrier;
 use super::median;
 use crate::plan::Plan;
 use crate::trace::members::Site;
-use crate::trace::moments::Message;
+use crate::trace::moments::MessageMoments;
 use crate::trace::recorded::Recorded;
 
 /// A wait that was no longer may have been no more than a look: the message was there.
 const LOOK_NS: u64 = 20_000;
 
 /// Whether a rank stood still for a message, so that the moment of its arrival is known.
-pub(in crate::trace) fn was_waited_for(message: &Message, sets_out_ns: u64) -> bool {
+pub(in crate::trace) fn was_waited_for(message: &MessageMoments, sets_out_ns: u64) -> bool {
     message.awaited_ns <= sets_out_ns || message.exposed_ns() > LOOK_NS
 }
 

@@ -11,7 +11,6 @@ use crate::trace::Recorded;
 use crate::trace::columns::Columns;
 use crate::trace::members::Site;
 use crate::trace::moments::Form;
-use crate::trace::observed::Carrier;
 
 /// The step that a machine with these costs goes through.
 pub(super) fn step(plan: &Plan, costs: &Costs) -> Recorded {
@@ -60,7 +59,7 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
                 machine.now_ns = spans[index].end;
             }
             Form::Message => {
-                machine.now_ns += Carrier::of(instruction).unwrap().passage(costs).issue;
+                machine.now_ns += costs.passage(instruction).issue;
                 machine.note(index, EventKind::Issued);
                 machine.lanes.entry(instruction.lane()).or_default().push_back(index);
                 continue;
@@ -96,7 +95,7 @@ impl Machine<'_> {
             self.note(index, EventKind::Awaited);
             self.now_ns = self.now_ns.max(self.timeline.row(self.rank)[index].end);
             self.note(index, EventKind::Arrived);
-            self.now_ns += Carrier::of(self.row[index]).unwrap().passage(self.costs).landing;
+            self.now_ns += self.costs.passage(self.row[index]).landing;
             self.note(index, EventKind::Ended);
         }
     }

@@ -9,7 +9,6 @@ use super::layout::Layout;
 use crate::check::CheckedProgram;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Instruction, Lane};
-use crate::render::words::operands;
 use crate::simulate::{Activity, Span};
 
 /// What is thinner, in hundredths of a pixel, is not drawn by itself.
@@ -109,8 +108,8 @@ fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
     shown.sort_by_key(|(_, span)| (span.start, span.end));
     let mut works: Vec<Work> = Vec::new();
     for (instruction, span) in shown {
-        let (unit, micro_batch) = operands(instruction);
-        let of = (unit.map(|unit| program.chain().stage(unit)), micro_batch);
+        let unit = instruction.unit();
+        let of = (unit.map(|unit| program.chain().stage(unit)), instruction.micro_batch());
         let activity = Activity::of(instruction);
         match works.last_mut() {
             // Messages are told apart; the units of a stage are one forward or backward.

@@ -7,7 +7,7 @@ use super::Why;
 use super::rows::RowFacts;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::Instruction;
+use crate::instruction::{Instruction, Lane};
 use crate::simulate::costs::Costs;
 use crate::simulate::timeline::{Timeline, is_meeting};
 
@@ -27,7 +27,7 @@ pub(super) struct Cause {
     pub(super) time: u64,
     pub(super) why: Why,
     /// The instruction at which a rank spent what came between on messages.
-    pub(super) overhead_at: Node,
+    pub(super) handled_at: Node,
     /// When the instruction could start for it, that included.
     lets_start: u64,
 }
@@ -91,7 +91,7 @@ impl<'a> Causes<'a> {
             node: before.map(|index| Node { rank, index }),
             time,
             why,
-            overhead_at: at,
+            handled_at: at,
             lets_start: time.saturating_add(facts.issuing[index]),
         };
         for &message in facts.landings(index) {
@@ -110,15 +110,35 @@ impl<'a> Causes<'a> {
         cause
     }
 
+    /// How much of the time between a cause and what it let start its rank spent on messages: all of it, unless that is a
+    /// gather or reduction, which waits for every data rank.
+    pub(super) fn own_time(&self, cause: Cause, time: u64) -> u64 {
+        let Node { rank, index } = cause.handled_at;
+        match self.program.row(rank).get(index).map(|of| of.lane()) {
+            Some(Lane::Gather | Lane::Reduce) if cause.why == Why::LinkBusy => 0,
+            Some(Lane::Gather | Lane::Reduce) => {
+                let first = self.rows[rank.index()].issued_after[index].map_or(0, |before| before + 1);
+                self.timeline.held(rank, first..index + 1).min(time)
+            }
+            _ => time,
+        }
+    }
+
     /// The message before it on its link, until it no longer occupies that.
     fn of_link(&self, node: Node) -> Option<Cause> {
         let Node { rank, index } = node;
         let before = self.rows[rank.index()].link_after[index]?;
-        let passage = self.costs.passage(self.program.row(rank)[before]);
+        let instruction = self.program.row(rank)[before];
+        let passage = self.costs.passage(instruction);
         let span = self.timeline.row(rank)[before];
-        let time = span.end.min(span.start.saturating_add(passage.occupied));
+        let left = match instruction {
+            Instruction::Send { .. } => span.end,
+            _ => span.end.saturating_sub(passage.latency),
+        };
+        // What shares its link occupies it for longer.
+        let time = span.end.min(span.start.saturating_add(passage.occupied).max(left));
         let node = Some(Node { rank, index: before });
-        Some(Cause { node, time, why: Why::LinkBusy, overhead_at: Node { rank, index }, lets_start: time })
+        Some(Cause { node, time, why: Why::LinkBusy, handled_at: Node { rank, index }, lets_start: time })
     }
 
     /// A cause that is a norm or tied addition is so where the last rank came to it.

@@ -63,11 +63,11 @@ pub struct LongStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steady {
     /// Micro-batches after which everything repeats.
-    pub period: u32,
+    pub(super) period: u32,
     /// How much longer each repetition makes the step.
-    pub period_time: u64,
+    pub(super) period_time: u64,
     /// Repetitions that the whole step has beyond those of the played one.
-    pub num_periods: u32,
+    pub(super) num_periods: u32,
     /// The step with one repetition more.
     next: Played,
 }
@@ -106,7 +106,7 @@ impl LongStep {
             transfer: part(|of| of.transfer),
             gather: part(|of| of.gather),
             reduce: part(|of| of.reduce),
-            overhead: part(|of| of.overhead),
+            handling: part(|of| of.handling),
             tail: part(|of| of.tail),
         }
     }

@@ -3,12 +3,12 @@
 //! The n-th gather of a unit, the forward of its n-th micro-batch: two steps of one schedule have the same series, and a
 //! longer step has longer ones. That makes their times comparable without knowing how the schedule is made.
 
-use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Played;
-use crate::id::PipelineRank;
-use crate::instruction::{Instruction, InstructionKind};
+use crate::id::{PipelineRank, Unit};
+use crate::instruction::{Instruction, InstructionKind, Lane};
 use crate::protocol::RECEIVE_BUFFERS;
 use crate::simulate::timeline::Span;
 
@@ -19,21 +19,37 @@ pub(super) struct Series {
     spans: Vec<Span>,
 }
 
-/// Rank, kind, and unit or edge.
-type Name = (u32, InstructionKind, usize);
+/// What a series is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Name {
+    rank: PipelineRank,
+    /// The number of the [`InstructionKind`].
+    kind: usize,
+    /// The unit or edge.
+    operand: usize,
+}
 
 impl Series {
-    /// All series of a step, ordered by their names.
+    /// All series of a step: by rank, kind, and unit or edge.
     pub(super) fn of(played: &Played) -> Vec<Self> {
-        let mut series: BTreeMap<Name, Vec<Span>> = BTreeMap::new();
-        for rank in 0..played.program.num_ranks() as u32 {
-            let row = played.program.row(PipelineRank(rank)).iter();
-            for (&instruction, &span) in row.zip(played.timeline.row(PipelineRank(rank))) {
-                let name = (rank, instruction.kind(), operand(instruction));
-                series.entry(name).or_default().push(span);
+        let (chain, num_ranks) = (played.program.chain(), played.program.num_ranks());
+        let num_operands = chain.num_units().max(2 * (chain.num_stages() - 1)).max(1);
+        // Of kinds, it is the last.
+        let num_kinds = InstructionKind::GatherAfterStep as usize + 1;
+        let mut found = Vec::new();
+        // A table and no map: every instruction is looked up.
+        let mut of_rank: Vec<Vec<Span>> = vec![Vec::new(); num_kinds * num_operands];
+        for rank in (0..num_ranks as u32).map(PipelineRank) {
+            for (&instruction, &span) in played.program.row(rank).iter().zip(played.timeline.row(rank)) {
+                of_rank[instruction.kind() as usize * num_operands + operand(instruction)].push(span);
             }
+            let used = of_rank.iter_mut().enumerate().filter(|(_, spans)| !spans.is_empty());
+            found.extend(used.map(|(place, spans)| Self {
+                name: Name { rank, kind: place / num_operands, operand: place % num_operands },
+                spans: core::mem::take(spans),
+            }));
         }
-        series.into_iter().map(|(name, spans)| Self { name, spans }).collect()
+        found
     }
 
     /// The first so many instructions of a longer step's series are as these, later by `front`, but for those that use each
@@ -53,23 +69,11 @@ impl Series {
     }
 }
 
+/// One rank has one norm and one tied addition, which need no telling apart.
 fn operand(instruction: Instruction) -> usize {
-    match instruction {
-        Instruction::Forward { unit, .. }
-        | Instruction::Backward { unit, .. }
-        | Instruction::BackwardInput { unit, .. }
-        | Instruction::BackwardWeight { unit, .. }
-        | Instruction::Recompute { unit, .. }
-        | Instruction::Unshard { unit }
-        | Instruction::Reshard { unit }
-        | Instruction::Reduce { unit, .. }
-        | Instruction::ReduceLast { unit }
-        | Instruction::AllReduce { unit }
-        | Instruction::OptimizerStep { unit }
-        | Instruction::GatherAfterStep { unit }
-        | Instruction::AddTied { embedding: unit, .. } => unit.index(),
-        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => edge.index(),
-        Instruction::GradientNorm => 0,
+    match instruction.lane() {
+        Lane::Edge(edge) => edge.index(),
+        Lane::Compute | Lane::Gather | Lane::Reduce => instruction.unit().map_or(0, Unit::index),
     }
 }
 

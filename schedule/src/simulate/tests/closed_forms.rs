@@ -136,6 +136,14 @@ fn the_largest_sizes_hold() {
     assert!(equal(eager_1f1b_makespan(p, m, times), &eager_1f1b(p, m).unwrap(), times));
     assert!(equal(interleaved_makespan(p, v, m, times), &interleaved(p, v, m, p).unwrap(), times));
     assert!(equal(bfs_makespan(p, v, m, times), &bfs(p, v, m).unwrap(), times));
+    let uneven = SplitTimes { forward: 300, input: 260, weight: 200, hop: 37 };
+    let form = zb_h1_makespan(p, m, uneven).unwrap();
+    assert_eq!(played(&zb_h1(p, m).unwrap(), [300, 260, 200, 37]).0, form);
+    let even = SplitTimes { forward: 7, input: 7, weight: 7, hop: 0 };
+    let forms = (zb_h2_makespan(p, m, even).unwrap(), zb_h2_longest_rank_span(p, m, even).unwrap());
+    assert_eq!(played(&zb_h2(p, m).unwrap(), [7, 7, 7, 0]), forms);
+    let forms = (zb_v_makespan(p, m, even).unwrap(), zb_v_longest_rank_span(p, m, even).unwrap());
+    assert_eq!(played(&zb_v(p, m).unwrap(), [7, 7, 7, 0]), forms);
 }
 
 /// Makespan in times of a whole rank, and micro-batches in flight by rank.

@@ -75,7 +75,7 @@ pub(super) fn check_times(
     longest: u64,
 ) -> Result<(), WorldError> {
     let by_itself = |instruction: Instruction| {
-        let message = total(costs.passage(instruction)).max(total(far(world, instruction)));
+        let message = costs.passage(instruction).total().max(far(world, instruction).total());
         u128::from(costs.compute(instruction)) + message
     };
     let mut alone: u128 = 0;
@@ -101,8 +101,4 @@ fn far(world: &World, message: Instruction) -> Passage {
         }
         _ => Passage::default(),
     }
-}
-
-fn total(of: Passage) -> u128 {
-    [of.issue, of.occupied, of.latency, of.landing].into_iter().map(u128::from).sum()
 }

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU32;
 
 use super::sharing::Sharing;
 use crate::simulate::Passage;
@@ -70,9 +71,9 @@ pub struct Cores {
 pub struct World {
     /// Data ranks of a pipeline rank; at least 1.
     pub data_degree: u32,
-    /// World ranks `n k` to `n k + n - 1` share a node; 0 puts all ranks on one. Messages between ranks of one node are
-    /// near, others far.
-    pub ranks_per_node: u32,
+    /// World ranks `n k` to `n k + n - 1` share a node; `None`: all share one. Messages between ranks of one node are near,
+    /// others far.
+    pub ranks_per_node: Option<NonZeroU32>,
     /// `[edge]`, by [`Edge::index`]: far messages over it, where the costs say what near ones cost; `None`: as near
     /// ones. Gathers and reductions need no second cost: all of a unit are between the same ranks.
     ///
@@ -98,7 +99,7 @@ impl World {
     pub const fn alike(data_degree: u32) -> Self {
         Self {
             data_degree,
-            ranks_per_node: 0,
+            ranks_per_node: None,
             far_edges: None,
             sharing: Sharing::Own,
             slowdown: Ratio::ONE,

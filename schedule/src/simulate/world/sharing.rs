@@ -8,6 +8,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use super::grid::{Grid, WorldLane};
 
@@ -46,7 +47,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn new(grid: Grid<'_>, sharing: &Sharing, ranks_per_node: u32) -> Self {
+    pub(super) fn new(grid: Grid<'_>, sharing: &Sharing, ranks_per_node: Option<NonZeroU32>) -> Self {
         let mut by_port: BTreeMap<Port, Vec<u32>> = BTreeMap::new();
         for lane in grid.lanes() {
             let ports = match sharing {
@@ -84,15 +85,15 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    pub(super) fn of(ranks: &[usize], ranks_per_node: u32) -> Self {
+    pub(super) fn of(ranks: &[usize], ranks_per_node: Option<NonZeroU32>) -> Self {
         let mut nodes = ranks.iter().map(|&rank| node(rank, ranks_per_node));
         let first = nodes.next();
         if nodes.all(|node| Some(node) == first) { Self::Near } else { Self::Far }
     }
 }
 
-fn node(rank: usize, ranks_per_node: u32) -> usize {
-    rank.checked_div(ranks_per_node as usize).unwrap_or(0)
+fn node(rank: usize, ranks_per_node: Option<NonZeroU32>) -> usize {
+    ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,14 +127,24 @@ fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item =
     })
 }
 
-fn rank_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Duplex) -> BTreeSet<Port> {
+fn rank_ports(
+    grid: Grid<'_>,
+    lane: WorldLane,
+    ranks_per_node: Option<NonZeroU32>,
+    duplex: Duplex,
+) -> BTreeSet<Port> {
     let reach = Reach::of(&grid.members(lane), ranks_per_node);
     ways(grid, lane, duplex).map(|(owner, way)| Port::Of { owner, reach, way }).collect()
 }
 
 /// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it
 /// once.
-fn node_ports(grid: Grid<'_>, lane: WorldLane, ranks_per_node: u32, duplex: Duplex) -> BTreeSet<Port> {
+fn node_ports(
+    grid: Grid<'_>,
+    lane: WorldLane,
+    ranks_per_node: Option<NonZeroU32>,
+    duplex: Duplex,
+) -> BTreeSet<Port> {
     let reach = Reach::of(&grid.members(lane), ranks_per_node);
     if reach == Reach::Near {
         return BTreeSet::new();

@@ -1,6 +1,7 @@
 //! Ranks that are alike and share nothing: what the longest-path pass says, bit for bit, on every data rank.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::vec::Vec;
 
 use super::draw::Draw;
@@ -19,7 +20,7 @@ fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<World
     let world_size = data_degree * program.num_ranks() as u32;
     let plain = World::alike(data_degree);
     let said = World {
-        ranks_per_node: 2,
+        ranks_per_node: NonZeroU32::new(2),
         far_edges: Some(costs.edges.clone()),
         // A port of one lane.
         sharing: Sharing::Ports(BTreeMap::from([(WorldLane::Gather(crate::PipelineRank(0)), [7].into())])),
@@ -30,7 +31,7 @@ fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<World
         ..plain.clone()
     };
     // Every rank is a node, and has no other messages near.
-    let near = World { sharing: Sharing::NodePort(Duplex::Half), ranks_per_node: 0, ..plain.clone() };
+    let near = World { sharing: Sharing::NodePort(Duplex::Half), ranks_per_node: None, ..plain.clone() };
     std::vec![plain, said, near]
 }
 

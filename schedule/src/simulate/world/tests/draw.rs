@@ -1,6 +1,7 @@
 //! Random costs and worlds, small enough for ties to be common.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::vec::Vec;
 
 use crate::check::CheckedProgram;
@@ -108,7 +109,7 @@ impl Draw {
         let computes = [Computes::OccupyCores, Computes::Elsewhere];
         World {
             data_degree,
-            ranks_per_node: self.below(4) as u32,
+            ranks_per_node: NonZeroU32::new(self.below(4) as u32),
             far_edges: (self.below(2) == 0).then(|| self.passages(program)),
             sharing,
             slowdown: self.one_of(&[Ratio::ONE, Ratio::new(3, 2), Ratio::new(23, 20), Ratio::new(2, 1)]),

@@ -118,7 +118,7 @@ impl<'a> Naive<'a> {
     }
 
     fn nodes(&self, rank: usize) -> usize {
-        if self.world.ranks_per_node == 0 { 0 } else { rank / self.world.ranks_per_node as usize }
+        self.world.ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize)
     }
 
     fn is_far(&self, ranks: &[usize]) -> bool {

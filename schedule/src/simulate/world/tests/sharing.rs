@@ -1,6 +1,7 @@
 //! Fair sharing against what can be worked out by hand.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -173,7 +174,7 @@ fn crowds(num_ranks: u32, data_degree: usize, ranks_per_node: u32, sharing: &Sha
     let program = program(num_ranks);
     let grid = Grid { program: &program, data_degree };
     let lanes: BTreeMap<usize, WorldLane> = grid.lanes().map(|lane| (grid.lane_index(lane), lane)).collect();
-    let ports = Ports::new(grid, sharing, ranks_per_node);
+    let ports = Ports::new(grid, sharing, NonZeroU32::new(ranks_per_node));
     let mut crowds: Vec<Vec<WorldLane>> =
         ports.lanes.iter().map(|of| of.iter().map(|&lane| lanes[&(lane as usize)]).collect()).collect();
     crowds.sort_unstable();

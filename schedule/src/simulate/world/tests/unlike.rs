@@ -1,6 +1,7 @@
 //! Ranks that are not alike, crowded hosts and slowed computes, against what can be worked out by hand.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -239,7 +240,7 @@ fn data_ranks_of_a_node_share_its_port_evenly() {
             let program = program(&one_f_one_b(2, m).unwrap(), 2, &options);
             let costs = Draw::new(seed as u64).costs(&program);
             let world = World {
-                ranks_per_node: data_degree,
+                ranks_per_node: NonZeroU32::new(data_degree),
                 sharing: Sharing::NodePort(Duplex::Full),
                 ..World::alike(data_degree)
             };
@@ -266,8 +267,9 @@ fn groups_that_span_nodes_share_their_ports() {
     let program = CheckedProgram::new(lower(&order, &units, &options).unwrap()).unwrap();
     let unit = UnitCosts { gather: Passage::of_link(50, 0), ..UnitCosts::of_compute(10, 5, 5) };
     let costs = Costs::uniform(&program, unit, Passage::default());
-    let first_forward = |ranks_per_node| {
+    let first_forward = |ranks_per_node: u32| {
         let sharing = Sharing::NodePort(Duplex::Full);
+        let ranks_per_node = NonZeroU32::new(ranks_per_node);
         let world = World { sharing, ranks_per_node, ..World::alike(4) };
         let played = world::simulate(&program, &costs, &world).unwrap();
         let forward =
