@@ -38,6 +38,7 @@ mod partial_file;
 pub mod plan;
 pub mod profile;
 mod shard;
+mod strict_json;
 mod topology;
 pub mod trace;
 pub mod training;

@@ -6,7 +6,7 @@ use clap::Args;
 use pipezero_schedule::simulate::IdleCause;
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{Failure, OfCostsFile};
 use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
@@ -76,7 +76,8 @@ impl CompareArgs {
             let prediction = Prediction::from_steps(plan, steps).map_err(PredictError::from)?;
             return Ok((prediction, FROM_TRACE.to_owned()));
         };
-        let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))?;
+        let predicted = for_plan(plan, Source::Measured(&CostsFile::load(path)?))
+            .map_err(|source| OfCostsFile { path: path.clone(), source })?;
         for assumption in &predicted.assumptions {
             note(format_args!("assumed: {assumption}"));
         }

@@ -21,6 +21,11 @@ impl Decimal {
         self.num_behind
     }
 
+    /// Whether nothing but zeros was typed.
+    pub(super) fn is_zero(self) -> bool {
+        self.digits == 0
+    }
+
     /// In parts of which `10^num_behind` make one; no fewer than the decimal needs.
     pub(super) fn in_parts(self, num_behind: u32) -> u64 {
         // At most 18 digits, which a u64 holds.

@@ -1,6 +1,7 @@
 //! The one place that prints errors.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
@@ -61,6 +62,16 @@ impl Failure {
 )]
 pub(super) struct NothingLearnt(pub(super) &'static str);
 
+/// What a costs file says nothing of, with the file's name.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub(super) struct OfCostsFile {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// What it lacks.
+    pub(super) source: PredictError,
+}
+
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Self {
         Self::Config(errors)
@@ -89,6 +100,7 @@ other!(
     RunDirError,
     DataError,
     NothingLearnt,
+    OfCostsFile,
     OutError,
     ProfileError
 );

@@ -20,6 +20,7 @@ mod simulate;
 mod table;
 mod train;
 mod units;
+mod whole;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use pipezero_schedule::PipelineRank;
 
 use super::describe::print_remarks;
 use super::failure::Failure;
@@ -13,8 +14,10 @@ use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, nanoseconds};
+use super::whole::whole;
 use crate::costs::{CostsFile, UnitTimes};
 use crate::data::{BatchSource, Corpus, Zeros};
+use crate::memory::available_bytes;
 use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 use crate::profile::{Profile, ProfileError, ProfileOptions, profile};
@@ -42,8 +45,41 @@ pub(super) struct ProfileArgs {
     #[arg(long)]
     overwrite: bool,
     /// Steps to record, after two that warm up; the middle half of them by their time counts.
-    #[arg(long, value_name = "N", default_value_t = ProfileOptions::default().num_steps)]
+    #[arg(long, value_name = "N", default_value_t = ProfileOptions::default().num_steps, value_parser = whole::<u64>, allow_negative_numbers = true)]
     steps: u64,
+}
+
+/// Bytes of an event, and events of an instruction at most: a message has five.
+const EVENT_BYTES: u128 = 24 * 5;
+
+/// More steps than memory has room for.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--steps {num_steps}: what happens in them is kept until the last has ended, up to {}, and {} of memory are left; record \
+     {fitting} or fewer",
+    bytes(u64::try_from(*needed).unwrap_or(u64::MAX)),
+    bytes(*available)
+)]
+struct TooManySteps {
+    num_steps: u64,
+    needed: u128,
+    available: u64,
+    fitting: u128,
+}
+
+/// Whether the events of so many steps fit into memory, where the system says how much is left.
+fn check_steps(plan: &Plan, num_steps: u64, available: Option<u64>) -> Result<(), TooManySteps> {
+    let rows = (0..plan.grid().world_size()).map(|rank| plan.grid().pipeline_rank(rank) as u32);
+    let num_instructions: usize = rows.map(|rank| plan.training().row(PipelineRank(rank)).len()).sum();
+    let step_bytes = EVENT_BYTES * num_instructions as u128;
+    let needed = step_bytes.saturating_mul(u128::from(num_steps));
+    match available {
+        Some(available) if needed > u128::from(available) => {
+            let fitting = u128::from(available) / step_bytes.max(1);
+            Err(TooManySteps { num_steps, needed, available, fitting })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Why the costs cannot be kept.
@@ -79,6 +115,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     print_notices(&notices);
     let plan = Plan::new(run)?;
     print_remarks(&plan);
+    check_steps(&plan, args.steps, available_bytes()).map_err(|error| Failure::Arguments(Box::new(error)))?;
     let source = batches(&plan)?;
     // Before minutes are spent on costs that cannot be kept.
     let out = create(&args.out, args.overwrite)?;
@@ -157,4 +194,33 @@ fn messages(costs: &CostsFile) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{RunFile, World};
+
+    #[test]
+    fn steps_are_recorded_as_far_as_their_events_fit() {
+        let text = r#"{
+            "model": {"family": "timed", "num_layers": 4, "seq_length": 4, "parameters_per_layer": 16,
+                "activation_elements": 16, "forward_ms": 1},
+            "parallel": {"pipeline": 2, "data": 2},
+            "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "steps": 3
+        }"#;
+        let (run, _) =
+            RunFile::parse("run.json", text).unwrap().resolve(World { cores: 1, ranks: None }).unwrap();
+        let plan = Plan::new(run).unwrap();
+        let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
+        let step_bytes = 2 * 24 * 5 * num_instructions as u64;
+        assert!(check_steps(&plan, 12, Some(12 * step_bytes)).is_ok());
+        assert!(check_steps(&plan, u64::MAX, None).is_ok());
+        let error = check_steps(&plan, 13, Some(13 * step_bytes - 1)).unwrap_err();
+        assert_eq!(
+            (error.needed, error.available, error.fitting),
+            (13 * u128::from(step_bytes), 13 * step_bytes - 1, 12)
+        );
+        assert!(check_steps(&plan, u64::MAX, Some(u64::MAX)).is_err());
+    }
 }

@@ -3,6 +3,7 @@
 mod error;
 mod factor;
 mod picture;
+mod program_size;
 mod ranks;
 mod schedule;
 mod step;
@@ -22,6 +23,7 @@ use self::what_if::WhatIf;
 use super::decimal::Decimal;
 use super::failure::Failure;
 use super::run_args::RunArgs;
+use super::whole::whole;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -41,7 +43,7 @@ Examples:
 
 Of a run, the program that `train` would execute is played: computes, gathers, reductions, messages between stages and the end of the step. Times are measured (--costs) or, without that, calculated from a device's rates, which the result names. Where ranks differ or share something, every data rank is played by itself, and the result says how many times as long the step takes.
 
-Of a schedule, times are of a whole rank, all its stages together, and one micro-batch, in any one unit; results are in the same. The makespan is that of all ranks: a step with a gradient norm over all of them takes it. The longest rank's span, from its first start to its last end, is what the zero-bubble papers count.";
+Of a schedule, times are of a whole rank, all its stages together, and one micro-batch, in any one unit; results are in the same. They are decimals above 0; --latency may be 0, which is an ideal link, and so may one half of a backward where the schedule runs it whole. At most 4096 stages are played, and 16,777,216 instructions; a longer step whose pattern repeats is told by shorter ones. The makespan is that of all ranks: a step with a gradient norm over all of them takes it. The longest rank's span, from its first start to its last end, is what the zero-bubble papers count.";
 
 /// Columns that a grid may take where nobody says so.
 const WIDTH: usize = 160;
@@ -65,31 +67,31 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     schedule: Option<Schedule>,
     /// Pipeline ranks.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = whole::<u32>, allow_negative_numbers = true)]
     ranks: Option<u32>,
     /// Micro-batches of a step.
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", value_parser = whole::<u32>, allow_negative_numbers = true)]
     micro_batches: Option<u32>,
     /// Stages of each rank; needed for `interleaved` and `bfs`, 2 for `zb-v`, 1 for the others.
-    #[arg(long, value_name = "V")]
+    #[arg(long, value_name = "V", value_parser = whole::<u32>, allow_negative_numbers = true)]
     virtual_stages: Option<u32>,
     /// Micro-batches of a group of `interleaved`; by default as many as ranks.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     group_size: Option<u32>,
-    /// Time of a rank's forwards.
-    #[arg(long, value_name = "T")]
+    /// Time of a rank's forwards, above 0; any unit, the same for all times.
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     forward: Option<Decimal>,
-    /// Time of a rank's input gradients.
-    #[arg(long, value_name = "T")]
+    /// Time of a rank's input gradients; above 0, or 0 where the schedule runs a backward as one.
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     backward_input: Option<Decimal>,
-    /// Time of a rank's weight gradients.
-    #[arg(long, value_name = "T")]
+    /// Time of a rank's weight gradients; the same goes for it.
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     backward_weight: Option<Decimal>,
     /// Time of a message between ranks, 0 by default; it occupies neither.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     latency: Option<Decimal>,
     /// Columns that the grid may take, 160 by default.
-    #[arg(long, value_name = "COLUMNS")]
+    #[arg(long, value_name = "COLUMNS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     width: Option<usize>,
     /// Of a run, what its time is made of: the critical path.
     #[arg(long)]

@@ -82,7 +82,7 @@ impl Kind for usize {
     }
 }
 
-/// A finite number: JSON cannot spell the others, but `1e999` rounds to infinity.
+/// A finite number: JSON cannot spell the others, but `1e999` rounds to infinity, and `1e-999` to 0.
 impl Kind for f64 {
     fn expected() -> String {
         "a number".to_owned()
@@ -94,13 +94,27 @@ impl Kind for f64 {
 
     fn read(node: &Node) -> Option<Self> {
         let Value::Number(text) = &node.value else { return None };
-        text.parse().ok().filter(|value: &f64| value.is_finite())
+        text.parse().ok().filter(|value: &f64| value.is_finite() && (*value != 0.0 || is_zero(text)))
     }
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
         let Value::Number(text) = &node.value else { return None };
+        if text.parse() == Ok(0.0) {
+            return Some(rule(
+                place,
+                text,
+                "no number lies between 0 and 4.9e-324",
+                "use 0, or one further from it",
+            ));
+        }
         Some(rule(place, text, "numbers end at 1.8e308, on either side of 0", "use one nearer to 0"))
     }
+}
+
+/// Whether a number is 0 as it is spelled, and not only because it is rounded.
+fn is_zero(text: &str) -> bool {
+    let digits = text.split(['e', 'E']).next().unwrap_or(text);
+    digits.bytes().all(|byte| !(b'1'..=b'9').contains(&byte))
 }
 
 impl Kind for bool {

@@ -29,7 +29,7 @@ pub enum PredictError {
         layers: Vec<String>,
         /// Its parameters.
         parameters: u64,
-        /// The layers of the file's units.
+        /// The layers of the file's units, with their parameters.
         known: Vec<String>,
     },
     /// The file has the unit, but the run that it was measured on did not do this with it.
@@ -55,7 +55,7 @@ pub enum PredictError {
     #[error("{0}")]
     World(#[from] pipezero_schedule::simulate::world::WorldError),
     /// The simulator does not take the costs: they add up to more than a step can last.
-    #[error("{0}")]
+    #[error("{0} (times are nanoseconds, and give 584 years)")]
     Costs(#[from] pipezero_schedule::simulate::CostsError),
 }
 

@@ -7,14 +7,14 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::file_check::Broken;
 use super::file_error::{CostsFileError, CostsFileRule};
 use super::ns;
 use super::scatter::Scatter;
-use crate::config::{Checkpointing, GptConfig, ModelConfig, OptimizerConfig, Precision, Run};
+use crate::strict_json;
 
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
@@ -262,13 +262,18 @@ impl CostsFile {
     /// # Errors
     /// As [`CostsFile::load`].
     pub fn parse(name: &str, text: &str) -> Result<Self, CostsFileError> {
-        let syntax = |error: &serde_json::Error| CostsFileError::syntax(name, error);
-        let Versioned { version } = serde_json::from_str(text).map_err(|error| syntax(&error))?;
-        let broken = |rule| CostsFileError::Rule { name: name.to_owned(), rule };
+        let text = strict_json::without_mark(text);
+        let broken = |Broken { path, rule }: Broken| {
+            let place = strict_json::place_of(text, &path);
+            CostsFileError::Rule { name: name.to_owned(), line: place.line, column: place.column, rule }
+        };
+        let syntax = |error| CostsFileError::syntax(name, error);
+        let Versioned { version } = strict_json::read(text).map_err(syntax)?;
         if version != COSTS_VERSION {
-            return Err(broken(CostsFileRule::Version { version }));
+            let rule = CostsFileRule::Version { version };
+            return Err(broken(Broken { path: "version".to_owned(), rule }));
         }
-        let file: Self = serde_json::from_str(text).map_err(|error| syntax(&error))?;
+        let file: Self = strict_json::read(text).map_err(syntax)?;
         file.check().map_err(broken)?;
         Ok(file)
     }
@@ -280,95 +285,7 @@ impl CostsFile {
         text.push('\n');
         text
     }
-
-    /// What JSON cannot say: that entries are there, and no two for one thing.
-    fn check(&self) -> Result<(), CostsFileRule> {
-        if self.units.is_empty() {
-            return Err(CostsFileRule::NoUnits);
-        }
-        if let Some((step, ranks)) = self.rank_slowness_ppm.unlike(self.host.ranks) {
-            return Err(CostsFileRule::RanksOfStep { step, ranks, expected: self.host.ranks });
-        }
-        for (index, unit) in self.units.iter().enumerate() {
-            let layers = || unit.layers.clone();
-            if unit.layers.is_empty() {
-                return Err(CostsFileRule::NoLayers { index });
-            }
-            if unit.backward_ns.is_none()
-                && (unit.backward_input_ns.is_none() || unit.backward_weight_ns.is_none())
-            {
-                return Err(CostsFileRule::NoBackward { layers: layers() });
-            }
-            let is_same =
-                |other: &UnitTimes| other.layers == unit.layers && other.parameters == unit.parameters;
-            if self.units[..index].iter().any(is_same) {
-                return Err(CostsFileRule::UnitTwice { layers: layers() });
-            }
-        }
-        for (index, &MessageTimes { kind, ranks, ref sizes }) in self.messages.iter().enumerate() {
-            if ranks == 0 || sizes.is_empty() || !sizes.is_sorted_by(|a, b| a.bytes < b.bytes) {
-                return Err(CostsFileRule::Sizes { kind, ranks });
-            }
-            if self.messages[..index].iter().any(|other| (other.kind, other.ranks) == (kind, ranks)) {
-                return Err(CostsFileRule::MessageTwice { kind, ranks });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Workload {
-    /// What of a run decides its computes' times.
-    pub fn of(run: &Run) -> Self {
-        Self {
-            model: ModelSizes::of(&run.model),
-            seq_length: run.model.seq_length() as u64,
-            micro_batch_size: run.batch.micro_batch_size as u64,
-            precision: match run.precision {
-                Precision::F32 => "f32",
-                Precision::Bf16 => "bf16",
-                Precision::Fp16(_) => "fp16",
-            }
-            .to_owned(),
-            optimizer: match run.optimizer {
-                OptimizerConfig::AdamW { .. } => "AdamW",
-                OptimizerConfig::Sgd { .. } => "SGD",
-            }
-            .to_owned(),
-            activation_checkpointing: match run.checkpointing {
-                Checkpointing::Off => "off".to_owned(),
-                Checkpointing::Unit => "unit".to_owned(),
-                Checkpointing::Layers(layers) => format!("{layers} layers"),
-            },
-            threads: run.threads as u64,
-        }
-    }
-}
-
-impl ModelSizes {
-    fn of(model: &ModelConfig) -> Self {
-        let gpt = |sizes: &GptConfig| GptSizes {
-            hidden_size: sizes.hidden_size as u64,
-            num_attention_heads: sizes.num_attention_heads as u64,
-            vocab_size: sizes.vocab_size as u64,
-            dropout: sizes.dropout > 0.0,
-        };
-        // Times of a run file end long before a u64 does.
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        match model {
-            ModelConfig::Gpt2(sizes) => Self::Gpt2(gpt(sizes)),
-            ModelConfig::Mlp(sizes) => Self::Mlp(gpt(sizes)),
-            ModelConfig::Timed(timed) => Self::Timed(TimedSizes {
-                parameters_per_layer: timed.parameters_per_layer as u64,
-                activation_elements: timed.activation_elements as u64,
-                forward_ns: ns(timed.forward),
-                backward_input_ns: ns(timed.backward_input),
-                backward_weight_ns: ns(timed.backward_weight),
-                recompute_ns: ns(timed.recompute),
-            }),
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,8 +1,7 @@
 //! What can be wrong with a costs file by itself.
 
-use serde_json::error::Category;
-
 use super::file::{COSTS_VERSION, MessageKind};
+use crate::strict_json::JsonError;
 
 /// Why a costs file was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +16,7 @@ pub enum CostsFileError {
         reason: String,
     },
     /// The text is not JSON, a key is unknown or missing, or a value is none of its key.
-    #[error("{name}:{line}:{column}: {message}; costs files are what `pipezero profile` writes")]
+    #[error("{name}:{line}:{column}: {message}; mend it, or measure again with `pipezero profile`")]
     Syntax {
         /// The file.
         name: String,
@@ -29,26 +28,23 @@ pub enum CostsFileError {
         message: String,
     },
     /// The file is well formed, and what it says cannot be.
-    #[error("{name}: {rule}")]
+    #[error("{name}:{line}:{column}: {rule}")]
     Rule {
         /// The file.
         name: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
         /// What it breaks.
         rule: CostsFileRule,
     },
 }
 
 impl CostsFileError {
-    /// Takes the place out of the parser's message, where it stands behind the text.
-    pub(super) fn syntax(name: &str, error: &serde_json::Error) -> Self {
-        let (line, column) = (error.line(), error.column());
-        let text = error.to_string();
-        let message = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-        let message = match error.classify() {
-            Category::Syntax | Category::Eof => format!("this is not JSON: {message}"),
-            Category::Data | Category::Io => message.to_owned(),
-        };
-        Self::Syntax { name: name.to_owned(), line, column, message }
+    pub(super) fn syntax(name: &str, error: JsonError) -> Self {
+        let JsonError { place, message } = error;
+        Self::Syntax { name: name.to_owned(), line: place.line, column: place.column, message }
     }
 }
 
@@ -81,10 +77,64 @@ pub enum CostsFileRule {
         expected: u64,
     },
     /// A unit consists of nothing.
-    #[error("`units[{index}].layers` is empty: a unit has at least one layer; remove it")]
+    #[error("`{path}` is empty: a unit has at least one layer; remove the unit, or name its layers")]
     NoLayers {
-        /// Its place.
-        index: usize,
+        /// The key.
+        path: String,
+    },
+    /// Nothing of what there is one of at least.
+    #[error("`{path}` is 0, but there is at least 1: write how many there were, or measure again")]
+    None {
+        /// The key.
+        path: String,
+    },
+    /// A name of nothing.
+    #[error("`{path}` is \"\", but a name has at least one character: write one")]
+    NoName {
+        /// The key.
+        path: String,
+    },
+    /// A name that no terminal prints as it is.
+    #[error(
+        "`{path}` has the control character U+{:04X}, but names are printed: take it out", u32::from(*control)
+    )]
+    Unprintable {
+        /// The key.
+        path: String,
+        /// The character.
+        control: char,
+    },
+    /// A layer by its name, not by its kind.
+    #[error(
+        "`{path}` is \"{layer}\", but layers are told by kind, with `*` for numbers: write \"{expected}\""
+    )]
+    LayerNumber {
+        /// The key.
+        path: String,
+        /// What stands there.
+        layer: String,
+        /// Its kind.
+        expected: String,
+    },
+    /// One half of a backward was measured, and the other was not.
+    #[error(
+        "the unit of {} has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or \
+         `backward_ns` alone",
+        layers.join(", ")
+    )]
+    OneHalf {
+        /// Its layers.
+        layers: Vec<String>,
+    },
+    /// Work on nothing that takes time.
+    #[error(
+        "`{path}` is 0, but its `ns` is {ns}: time is in proportion to elements; write how many there were, or 0 for both"
+    )]
+    NoElements {
+        /// The key.
+        path: String,
+        /// What they take together.
+        ns: u64,
     },
     /// A unit was never run backward.
     #[error(
@@ -109,14 +159,20 @@ pub enum CostsFileRule {
         /// Ranks.
         ranks: u64,
     },
-    /// Sizes that say nothing.
-    #[error(
-        "`{kind}` between {ranks} ranks: `ranks` is at least 1, and `sizes` at least one entry, ascending in bytes"
-    )]
-    Sizes {
-        /// The kind.
-        kind: MessageKind,
-        /// Ranks.
-        ranks: u64,
+    /// A message of no size.
+    #[error("`{path}` is empty: a message was measured at one size at least; add one, or remove the message")]
+    NoSizes {
+        /// The key.
+        path: String,
+    },
+    /// Sizes out of order.
+    #[error("`{path}` is {bytes}, behind {before}: sizes ascend, and none is there twice; sort them")]
+    Unsorted {
+        /// The key.
+        path: String,
+        /// What stands there.
+        bytes: u64,
+        /// What stands before it.
+        before: u64,
     },
 }

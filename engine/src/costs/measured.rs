@@ -1,11 +1,10 @@
 //! Prices from a costs file: units by what they consist of, messages by kind, ranks and size, and the run's own imitated
 //! links beside them.
 
-use std::fmt;
-
 use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
 
+use super::assumption::Assumption;
 use super::error::{PredictError, differences};
 use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload};
 use super::messages::{Message, counted_elements, owned_elements};
@@ -13,65 +12,6 @@ use super::needs::UnitNeeds;
 use super::prices::Prices;
 use super::unit_key::UnitKey;
 use crate::plan::Plan;
-
-/// Something that a costs file does not hold, and what stands for it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Assumption {
-    /// Units that are no entry are the sum of several.
-    Composed {
-        /// Layers of such a unit by kind.
-        layers: Vec<String>,
-        /// Entries that it is composed of.
-        num_entries: usize,
-    },
-    /// The measured run did not split backwards: each half is taken for half of the backward.
-    Halves,
-    /// A message was measured between another number of ranks, or only one that is like it.
-    Message {
-        /// The kind that the run sends.
-        kind: MessageKind,
-        /// Ranks that take part in it.
-        ranks: u64,
-        /// The kind that was measured.
-        measured: MessageKind,
-        /// Ranks that took part.
-        measured_ranks: u64,
-    },
-    /// Another number of ranks was at work on the machine.
-    Ranks {
-        /// When it was measured.
-        measured: u64,
-        /// In this run.
-        run: u64,
-        /// Cores of the machine.
-        cores: u64,
-    },
-}
-
-impl fmt::Display for Assumption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Composed { layers, num_entries } => {
-                write!(
-                    f,
-                    "the unit of {} was not measured: it is the sum of {num_entries} units",
-                    layers.join(", ")
-                )
-            }
-            Self::Halves => f.write_str(
-                "input and weight gradients were not measured apart: each is taken for half of a backward",
-            ),
-            Self::Message { kind, ranks, measured, measured_ranks } => write!(
-                f,
-                "`{kind}` between {ranks} ranks was not measured: `{measured}` between {measured_ranks} stands for it"
-            ),
-            Self::Ranks { measured, run, cores } => write!(
-                f,
-                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: cores may be shared otherwise"
-            ),
-        }
-    }
-}
 
 /// The costs of a plan by a file of its workload.
 pub(super) struct Measured<'a> {
@@ -104,11 +44,35 @@ impl<'a> Measured<'a> {
         }
     }
 
+    /// Says so where a message has another size than any that was measured; once for all sizes of a message.
+    fn assume_size(&mut self, times: &MessageTimes, bytes: u64) {
+        let &MessageTimes { kind, ranks, ref sizes } = times;
+        let measured_bytes = [0, sizes.len() - 1].map(|index| sizes[index].bytes);
+        // Padding depends on the number of ranks: what it adds is no other size.
+        let [least, most, asked] = [measured_bytes[0], measured_bytes[1], bytes].map(u128::from);
+        if (99 * least..=101 * most).contains(&(100 * asked)) {
+            return;
+        }
+        let told = self.assumptions.iter_mut().find_map(|assumption| match assumption {
+            Assumption::Size { kind: of, ranks: among, run_bytes, .. } if (*of, *among) == (kind, ranks) => {
+                Some(run_bytes)
+            }
+            _ => None,
+        });
+        match told {
+            Some([least, most]) => (*least, *most) = (bytes.min(*least), bytes.max(*most)),
+            None => self.assume(Assumption::Size { kind, ranks, run_bytes: [bytes; 2], measured_bytes }),
+        }
+    }
+
     /// The entries that a unit is composed of.
     fn entries(&mut self, unit: Unit) -> Result<Vec<&'a UnitTimes>, PredictError> {
         let key = UnitKey::of(self.plan.unit(unit));
         let Some(entries) = key.composed_of(&self.file.units) else {
-            let known = self.file.units.iter().map(|entry| entry.layers.join(", ")).collect();
+            let known = |entry: &UnitTimes| {
+                format!("{} with {} parameters", entry.layers.join(", "), entry.parameters)
+            };
+            let known = self.file.units.iter().map(known).collect();
             return Err(PredictError::NoUnit { layers: key.layers(), parameters: key.parameters(), known });
         };
         if entries.len() > 1 {
@@ -191,6 +155,7 @@ impl Prices for Measured<'_> {
             let (measured, measured_ranks) = (times.kind, times.ranks);
             self.assume(Assumption::Message { kind: message.kind, ranks, measured, measured_ranks });
         }
+        self.assume_size(times, message.bytes);
         let SizedTimes { issue_ns: issue, occupied_ns, latency_ns, landing_ns: landing, .. } =
             times.at(message.bytes);
         if ranks == 1 {
@@ -226,9 +191,8 @@ impl UnitTimes {
         let whole = self.whole_backward_ns();
         match (self.backward_input_ns, self.backward_weight_ns) {
             (Some(input), Some(weight)) => (input, weight),
-            (Some(input), None) => (input, whole.saturating_sub(input)),
-            (None, Some(weight)) => (whole.saturating_sub(weight), weight),
-            (None, None) => (whole / 2, whole.div_ceil(2)),
+            // A file has both or none.
+            _ => (whole / 2, whole.div_ceil(2)),
         }
     }
 }

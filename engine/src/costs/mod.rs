@@ -27,9 +27,11 @@
 //! ```
 
 mod analytic;
+mod assumption;
 mod device;
 mod error;
 mod file;
+mod file_check;
 mod file_error;
 mod measured;
 mod memory;
@@ -44,8 +46,10 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod unit_key;
+mod workload;
 mod world;
 
+pub use assumption::Assumption;
 pub use device::{Device, Network, NetworkLink};
 pub use error::{Difference, PredictError};
 pub(crate) use file::COSTS_VERSION;
@@ -54,7 +58,6 @@ pub use file::{
     UnitTimes, Workload,
 };
 pub use file_error::{CostsFileError, CostsFileRule};
-pub use measured::Assumption;
 pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use predicted::{Predicted, Source, for_plan};

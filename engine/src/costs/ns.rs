@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 /// The longest time of a costs file, eleven and a half days: whatever is longer was not measured.
 pub(super) const TIME_NS_MAX: u64 = 1_000_000_000_000_000;
@@ -29,11 +29,9 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn refuse<T, E: Error>(self, found: impl fmt::Display) -> Result<T, E> {
-        Err(E::custom(format_args!(
-            "{found} is no time: times are whole nanoseconds from {} to {TIME_NS_MAX}",
-            self.least
-        )))
+    /// The value itself is told by whoever has the text.
+    fn refuse<T, E: Error>(self) -> Result<T, E> {
+        Err(E::invalid_value(Unexpected::Other("another number"), &self))
     }
 }
 
@@ -45,17 +43,17 @@ impl Visitor<'_> for Bounds {
     }
 
     fn visit_u64<E: Error>(self, found: u64) -> Result<u64, E> {
-        if (self.least..=TIME_NS_MAX).contains(&found) { Ok(found) } else { self.refuse(found) }
+        if (self.least..=TIME_NS_MAX).contains(&found) { Ok(found) } else { self.refuse() }
     }
 
     fn visit_i64<E: Error>(self, found: i64) -> Result<u64, E> {
         match u64::try_from(found) {
             Ok(found) => self.visit_u64(found),
-            Err(_) => self.refuse(found),
+            Err(_) => self.refuse(),
         }
     }
 
-    fn visit_f64<E: Error>(self, found: f64) -> Result<u64, E> {
-        self.refuse(found)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<u64, E> {
+        self.refuse()
     }
 }

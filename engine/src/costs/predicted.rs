@@ -5,10 +5,11 @@ use std::num::NonZeroU32;
 use pipezero_schedule::simulate::Costs;
 
 use super::analytic::Analytic;
+use super::assumption::Assumption;
 use super::device::Device;
 use super::error::PredictError;
 use super::file::CostsFile;
-use super::measured::{Assumption, Measured};
+use super::measured::Measured;
 use super::prices::{self, EdgeCosts};
 use super::scatter::Scatter;
 use crate::config::ModelConfig;

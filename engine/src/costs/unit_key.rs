@@ -83,7 +83,7 @@ impl LayerKind {
 }
 
 /// A layer's name with `*` for the numbers between its dots: `h.*.attn` for `h.3.attn`.
-fn kind(name: &str) -> String {
+pub(super) fn kind(name: &str) -> String {
     let part = |part: &'_ str| match part.parse::<u64>() {
         Ok(_) => "*".to_owned(),
         Err(_) => part.to_owned(),

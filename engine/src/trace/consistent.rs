@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use pipezero_schedule::{CheckedProgram, Instruction, Lane};
 
-use super::fault::Fault;
+use super::fault::{Fault, STEP_NS_MAX};
 use super::members::{Site, members};
 use super::moments::Moments;
 use super::recorded::Recorded;
@@ -21,7 +21,33 @@ pub(super) fn check(program: &CheckedProgram, recorded: &Recorded) -> Result<(),
         row.check_waits()?;
         row.check_members(recorded)?;
     }
-    Ok(())
+    check_times(recorded)
+}
+
+/// What rows that fit together may still have wrong: where times begin, and how far they go.
+fn check_times(recorded: &Recorded) -> Result<(), Fault> {
+    let ranks = 0..recorded.grid().world_size();
+    let started_ns = |rank: usize| recorded.row(rank).first().map(Moments::started_ns);
+    let first_ns = ranks.clone().filter_map(started_ns).min().unwrap_or(0);
+    if first_ns > 0 {
+        return Err(Fault::Origin { first_ns });
+    }
+    let found_ns = recorded.step_ns().max(recorded.makespan_ns());
+    if found_ns > STEP_NS_MAX {
+        return Err(Fault::Long { found_ns });
+    }
+    // Not the makespan: a step takes what its longest rank takes, and ranks do not begin all at once.
+    let rank_ns = |rank: usize| recorded.end_ns(rank) - started_ns(rank).unwrap_or(0);
+    let step_ns = recorded.step_ns();
+    let longest = ranks.clone().max_by_key(|&rank| rank_ns(rank)).filter(|&rank| rank_ns(rank) > step_ns);
+    if let Some(rank) = longest {
+        return Err(Fault::Short { step_ns, rank, rank_ns: rank_ns(rank) });
+    }
+    let takes_time = |moments: &Moments| match moments {
+        Moments::Compute { started_ns, ended_ns } => ended_ns > started_ns,
+        Moments::Meeting { .. } | Moments::Message(_) => false,
+    };
+    if ranks.flat_map(|rank| recorded.row(rank)).any(takes_time) { Ok(()) } else { Err(Fault::NoTime) }
 }
 
 /// The row of a world rank.

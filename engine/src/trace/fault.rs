@@ -4,6 +4,9 @@ use std::fmt;
 
 use pipezero_schedule::Instruction;
 
+/// The longest step: a day. Whatever is longer was not measured.
+pub(super) const STEP_NS_MAX: u64 = 24 * 60 * 60 * 1_000_000_000;
+
 /// An instruction on a world rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -126,4 +129,33 @@ pub enum Fault {
         /// When it was done.
         at_ns: u64,
     },
+    /// Times are not counted from the first start.
+    #[error(
+        "its first instruction starts at {first_ns} ns, and times are counted from that start, which is 0"
+    )]
+    Origin {
+        /// The earliest start.
+        first_ns: u64,
+    },
+    /// The step is shorter than a rank's part of it.
+    #[error(
+        "its `step_ns` is {step_ns}, and rank {rank} took {rank_ns} ns from its first instruction to its last"
+    )]
+    Short {
+        /// How long the step took.
+        step_ns: u64,
+        /// A world rank.
+        rank: usize,
+        /// How long its row took.
+        rank_ns: u64,
+    },
+    /// It lasts longer than anybody would have waited.
+    #[error("it lasts {found_ns} ns, and no step is longer than a day, {STEP_NS_MAX} ns")]
+    Long {
+        /// How long it lasts.
+        found_ns: u64,
+    },
+    /// No clock was read.
+    #[error("none of its computes takes any time, and computing takes some")]
+    NoTime,
 }

@@ -23,6 +23,7 @@ use super::fault::Fault;
 use super::fingerprint::fingerprint;
 use super::recorded::Recorded;
 use crate::plan::Plan;
+use crate::strict_json::{self, JsonError};
 
 const FORMAT: &str = "pipezero-trace";
 
@@ -34,8 +35,15 @@ const VERSION: u32 = 1;
 #[non_exhaustive]
 pub enum ParseError {
     /// It is no JSON of this form.
-    #[error("it is damaged or no trace: {0}; trace the run again")]
-    Json(#[from] serde_json::Error),
+    #[error("it is damaged or no trace: line {line}, column {column}: {message}; trace the run again")]
+    Json {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// Key, value and rule.
+        message: String,
+    },
     /// It is something else.
     #[error("its format is `{found}`, not `{FORMAT}`; trace the run again")]
     Format {
@@ -70,6 +78,12 @@ pub enum ParseError {
     /// Its times are none of a step.
     #[error("it is damaged: {0}; trace the run again")]
     Fault(#[from] Fault),
+}
+
+impl From<JsonError> for ParseError {
+    fn from(JsonError { place, message }: JsonError) -> Self {
+        Self::Json { line: place.line, column: place.column, message }
+    }
 }
 
 /// The two fields that tell what the others mean.
@@ -114,14 +128,15 @@ impl Recorded {
     /// # Errors
     /// [`ParseError`] unless it is of a step that the plan's program can have gone through.
     pub fn from_json(plan: &Plan, text: &str) -> Result<Self, ParseError> {
-        let Head { format, version } = serde_json::from_str(text)?;
+        let text = strict_json::without_mark(text);
+        let Head { format, version } = strict_json::read(text)?;
         if format != FORMAT {
             return Err(ParseError::Format { found: format });
         }
         if version != VERSION {
             return Err(ParseError::Version { found: version });
         }
-        let file: TraceFile = serde_json::from_str(text)?;
+        let file: TraceFile = strict_json::read(text)?;
         let (found, expected) = (file.program, fingerprint(plan.training().program()));
         if found != expected {
             return Err(ParseError::OtherProgram { found, expected });

@@ -131,10 +131,10 @@ fn measured_costs_are_held_against_the_run() {
         COSTS.replace("\"parameters_per_layer\": 1000", "\"parameters_per_layer\": 1001"),
     );
     let printed = home.run(&compare).failure(1);
-    expect!["error: the costs are of another model: `model.timed.parameters_per_layer` is 1001 there and 1000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(printed.lines().last().unwrap());
+    expect!["error: costs.json: the costs are of another model: `model.timed.parameters_per_layer` is 1001 there and 1000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(printed.lines().last().unwrap());
     home.write("costs.json", &COSTS[..COSTS.len() / 2]);
     let printed = home.run(&compare).failure(1);
-    expect!["error: costs.json:16:13: this is not JSON: EOF while parsing a value; costs files are what `pipezero profile` writes"].assert_eq(printed.lines().last().unwrap());
+    expect!["error: costs.json:16:13: this is not JSON: the text ends where a value belongs; mend it, or measure again with `pipezero profile`"].assert_eq(printed.lines().last().unwrap());
     let printed = home.run(&["compare", "out", "--costs", "nowhere.json"]).failure(1);
     expect!["error: nowhere.json: cannot read the costs file: No such file or directory (os error 2)"]
         .assert_eq(printed.lines().last().unwrap());
@@ -235,8 +235,8 @@ fn damaged_traces() {
     refused(
         &home,
         expect![[r#"
-        error: out/trace/step-000002.json: it is damaged or no trace: EOF while parsing a string at line 1 column 40; trace the run again
-    "#]],
+            error: out/trace/step-000002.json: it is damaged or no trace: line 1, column 40: this is not JSON: the text ends within a string; trace the run again
+        "#]],
     );
     home.write(name, text.replace("\"version\":1", "\"version\":7"));
     refused(
@@ -250,6 +250,16 @@ fn damaged_traces() {
         &home,
         expect![[r#"
         error: out/trace/step-000002.json holds step 3: it was renamed, or belongs to another run; trace the run again
+    "#]],
+    );
+    // A step of centuries.
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    file["step_ns"] = json!(u64::MAX);
+    home.write(name, file.to_string());
+    refused(
+        &home,
+        expect![[r#"
+        error: out/trace/step-000002.json: it is damaged: it lasts 18446744073709551615 ns, and no step is longer than a day, 86400000000000 ns; trace the run again
     "#]],
     );
     // A rank's columns are cut short.

@@ -122,15 +122,220 @@ fn arguments_that_make_no_schedule_are_errors() {
         "4000000000",
         "1",
         expect![
-            "error: 16000000000 forwards in a step, over all stages: a program has at most 8388608; use fewer ranks, stages or micro-batches"
+            "error: --ranks 4000000000 of 1 stages make a pipeline of 4000000000: at most 4096 are played; use fewer ranks or --virtual-stages"
         ],
     );
-    for time in ["-1", "NaN", "1e400", ""] {
-        let sizes = ["--ranks", "2", "--micro-batches", "2", "--backward-input", "1"];
-        let forward = format!("--forward={time}");
-        let arguments =
-            [&["simulate", "--schedule", "1f1b"][..], &sizes, &["--backward-weight", "1", &forward]].concat();
-        let error = Home::new().run(&arguments).failure(2);
-        assert!(error.contains("a time is a decimal such as `18.522`"), "{time}: {error}");
+    refuses(
+        &["zb-v"],
+        "10000000",
+        "1",
+        expect![
+            "error: --ranks 10000000 of 2 stages make a pipeline of 20000000: at most 4096 are played; use fewer ranks or --virtual-stages"
+        ],
+    );
+    refuses(
+        &["interleaved", "--virtual-stages", "4000000000"],
+        "1",
+        "1",
+        expect![
+            "error: --ranks 1 of 4000000000 stages make a pipeline of 4000000000: at most 4096 are played; use fewer ranks or --virtual-stages"
+        ],
+    );
+}
+
+/// A step that would fill the memory is refused by its size; a longer one with a steady state is not.
+#[test]
+fn how_much_is_played_is_bounded() {
+    let arguments = |ranks, micro_batches| {
+        let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
+        let sizes = ["--ranks", ranks, "--micro-batches", micro_batches];
+        [&["simulate", "--schedule", "1f1b"], &sizes[..], &times].concat()
+    };
+    Home::new().refuses(&arguments("4000", "800"), 2, expect![[r#"
+        error: --micro-batches 800: the step has 19208800 instructions over all ranks, and at most 16777216 are played, in two gigabytes of memory; with so many ranks and stages, use 698 or fewer
+    "#]]);
+    let text = Home::new().run(&arguments("2", "4000000000")).success();
+    assert!(text.contains("12000000003"), "{text}");
+}
+
+/// Every value that is none, as the first line of what is said to it.
+#[test]
+fn values_that_are_none_are_errors() {
+    let refuses = |schedule: &str, flag: &str, value: &str, expected: Expect| {
+        let mut arguments = vec!["simulate", "--schedule", schedule];
+        let given = [
+            ("--ranks", "2"),
+            ("--micro-batches", "2"),
+            ("--forward", "1"),
+            ("--backward-input", "1"),
+            ("--backward-weight", "1"),
+        ];
+        arguments
+            .extend(given.iter().filter(|(name, _)| *name != flag).flat_map(|&(name, value)| [name, value]));
+        arguments.extend([flag, value]);
+        expected.assert_eq(Home::new().run(&arguments).failure(2).lines().next().unwrap());
+    };
+    // Work takes time.
+    refuses(
+        "1f1b",
+        "--forward",
+        "0",
+        expect![
+            "error: --forward 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
+        ],
+    );
+    refuses(
+        "gpipe",
+        "--forward",
+        "0.000",
+        expect![
+            "error: --forward 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
+        ],
+    );
+    refuses(
+        "zb-h1",
+        "--backward-input",
+        "0",
+        expect![
+            "error: --backward-input 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
+        ],
+    );
+    refuses(
+        "zb-v",
+        "--backward-weight",
+        "0.0",
+        expect![
+            "error: --backward-weight 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
+        ],
+    );
+    // A sign, as an argument of its own.
+    refuses(
+        "1f1b",
+        "--forward",
+        "-1",
+        expect![
+            "error: invalid value '-1' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--latency",
+        "-0.5",
+        expect![
+            "error: invalid value '-0.5' for '--latency <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--backward-weight",
+        "NaN",
+        expect![
+            "error: invalid value 'NaN' for '--backward-weight <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--backward-input",
+        "inf",
+        expect![
+            "error: invalid value 'inf' for '--backward-input <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--forward",
+        "1e300",
+        expect![
+            "error: invalid value '1e300' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--forward",
+        "1e-400",
+        expect![
+            "error: invalid value '1e-400' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--forward",
+        "10000000000",
+        expect![
+            "error: invalid value '10000000000' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--forward",
+        "0.0000000001",
+        expect![
+            "error: invalid value '0.0000000001' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--forward",
+        "",
+        expect![
+            "error: invalid value '' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
+        ],
+    );
+    // Counts.
+    refuses(
+        "1f1b",
+        "--ranks",
+        "-1",
+        expect![
+            "error: invalid value '-1' for '--ranks <P>': write a whole number from 0 to 4294967295, in digits alone"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--micro-batches",
+        "99999999999999999999",
+        expect![
+            "error: invalid value '99999999999999999999' for '--micro-batches <M>': write a whole number from 0 to 4294967295, in digits alone"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--ranks",
+        "2.5",
+        expect![
+            "error: invalid value '2.5' for '--ranks <P>': write a whole number from 0 to 4294967295, in digits alone"
+        ],
+    );
+    refuses(
+        "interleaved",
+        "--virtual-stages",
+        "5000000000",
+        expect![
+            "error: invalid value '5000000000' for '--virtual-stages <V>': write a whole number from 0 to 4294967295, in digits alone"
+        ],
+    );
+    refuses(
+        "1f1b",
+        "--width",
+        "-3",
+        expect![
+            "error: invalid value '-3' for '--width <COLUMNS>': write a whole number from 0 to 18446744073709551615, in digits alone"
+        ],
+    );
+}
+
+/// A message may take no time, and so may one half of a backward that is one: only the sum counts.
+#[test]
+fn what_may_take_no_time() {
+    let makespan = |schedule, times| simulate(schedule, ["4", "8"], times, &[])["makespan"].as_f64().unwrap();
+    for schedule in ["gpipe", "1f1b", "eager-1f1b"] {
+        let whole = makespan(schedule, ["1", "2", "0", "0"]);
+        assert_eq!((whole, makespan(schedule, ["1", "0", "2", "0"])), (33.0, 33.0), "{schedule}");
     }
+    let arguments =
+        ["simulate", "--schedule", "1f1b", "--ranks", "4", "--micro-batches", "8", "--forward", "1"];
+    let times = ["--backward-input", "0", "--backward-weight", "0"];
+    Home::new().refuses(&[&arguments[..], &times].concat(), 2, expect![[r#"
+        error: --backward-input 0 and --backward-weight 0: a backward takes the time of both, which is above 0; give it to either
+    "#]]);
 }

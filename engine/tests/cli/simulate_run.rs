@@ -345,8 +345,8 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &arguments,
         1,
         expect![[r#"
-        error: costs.json:1:1: this is not JSON: EOF while parsing an object; costs files are what `pipezero profile` writes
-    "#]],
+            error: costs.json:1:1: this is not JSON: the text ends within an object; mend it, or measure again with `pipezero profile`
+        "#]],
     );
     costs(&COSTS.replace("\"version\": 1", "\"version\": 7"));
     refuses(
@@ -354,8 +354,8 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &arguments,
         1,
         expect![[r#"
-        error: costs.json: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
-    "#]],
+            error: costs.json:2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
+        "#]],
     );
     for time in ["-3000000", "0", "NaN", "1e300", "3.5"] {
         costs(&COSTS.replace("\"forward_ns\": 3000000", &format!("\"forward_ns\": {time}")));
@@ -368,10 +368,10 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &arguments,
         1,
         expect![[r#"
-        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
-        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-        error: the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
-    "#]],
+            run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+            run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+            error: costs.json: the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        "#]],
     );
     costs(COSTS);
     refuses(
@@ -379,9 +379,9 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &["run.json", "--costs", "costs.json"],
         1,
         expect![[r#"
-        run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
-        error: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
-    "#]],
+            run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
+            error: costs.json: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        "#]],
     );
     costs(&COSTS.replace("\"h.*\"", "\"h.*.attn\""));
     refuses(
@@ -389,10 +389,10 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &arguments,
         1,
         expect![[r#"
-        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
-        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-        error: the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
-    "#]],
+            run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+            run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+            error: costs.json: the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn with 1000 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
+        "#]],
     );
     costs(&COSTS.replace("gradient_norm\", \"ranks\": 4", "gradient_norm\", \"ranks\": 1"));
     refuses(
@@ -400,9 +400,9 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &arguments,
         1,
         expect![[r#"
-        run.json:9:3: hint: `data`: no effect here: a timed model reads no text
-        run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-        error: the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`
-    "#]],
+            run.json:9:3: hint: `data`: no effect here: a timed model reads no text
+            run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+            error: costs.json: the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`
+        "#]],
     );
 }

@@ -93,7 +93,7 @@ pub enum CsvRule {
     NotComputeOnly,
     /// A stage or micro-batch is numbered higher than the file has actions, so lower ones are missing.
     NumberTooLarge {
-        /// The number.
+        /// The number; the largest there is where it is larger.
         number: u64,
         /// Actions of the file.
         num_actions: usize,
@@ -163,8 +163,9 @@ impl fmt::Display for CsvRule {
             ),
             Self::NumberTooLarge { number, num_actions } => write!(
                 f,
-                "{number} is too large: stages and micro-batches are numbered from 0 without gaps, and the file has \
-                 {num_actions} actions; number them so"
+                "{} is too large: stages and micro-batches are numbered from 0 without gaps, and the file has \
+                 {num_actions} actions; number them so",
+                Number(*number)
             ),
             Self::TwoRanks { stage, first_row } => write!(
                 f,
@@ -191,6 +192,18 @@ impl fmt::Display for CsvRule {
                 )?;
                 fmt_circle(f, circle)
             }
+        }
+    }
+}
+
+/// A number as it stands in its cell, but for those of so many digits that it is not known.
+struct Number(u64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            u64::MAX => f.write_str("a number of 20 digits or more"),
+            number => write!(f, "{number}"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Cells to actions.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -9,8 +10,11 @@ use super::{complete, feasible};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 
-/// Characters of a cell that an error repeats.
-const SHOWN_CHARACTERS: usize = 24;
+/// Characters of a cell that an error repeats; of a longer cell it repeats both ends.
+const SHOWN_CHARACTERS: usize = 40;
+
+/// Characters of either end.
+const SHOWN_AT_ENDS: usize = 12;
 
 /// What PyTorch's other forms have in a cell beside compute.
 const OTHER_FORMS: [&str; 7] = ["SEND_", "RECV_", "UNSHARD", "RESHARD", "REDUCE", "OVERLAP_F_B", "("];
@@ -103,11 +107,13 @@ fn number(text: &str) -> Option<(u64, &str)> {
     (!digits.is_empty()).then(|| (digits.parse().unwrap_or(u64::MAX), rest))
 }
 
-/// A cell as an error repeats it.
+/// A cell as an error repeats it: so that it can be searched for, and nothing in it commands a terminal.
 fn shown(cell: &str) -> String {
-    let mut shown: String = cell.chars().take(SHOWN_CHARACTERS).collect();
-    if shown.len() < cell.len() {
-        shown.push_str("...");
+    let characters: Vec<char> = cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if characters.len() <= SHOWN_CHARACTERS {
+        return characters.into_iter().collect();
     }
-    shown
+    let (head, tail) = (&characters[..SHOWN_AT_ENDS], &characters[characters.len() - SHOWN_AT_ENDS..]);
+    let [head, tail] = [head, tail].map(|end| end.iter().collect::<String>());
+    format!("{head}...{tail} ({} characters)", characters.len())
 }

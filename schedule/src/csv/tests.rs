@@ -110,8 +110,16 @@ fn a_cell_that_is_no_action_is_shown_with_its_place() {
     );
     assert_message(
         "0F0,99999999999999999999999F0\n",
-        &format!("row 1, column 2, `99999999999999999999999F...`: {} {no_gaps}", u64::MAX),
+        &format!("row 1, column 2, `99999999999999999999999F0`: a number of 20 digits or more {no_gaps}"),
     );
+    // A long cell is repeated from both ends, so that it can be searched for.
+    assert_message(
+        &format!("0F0,0F{}7\n", "9".repeat(50)),
+        &format!(
+            "row 1, column 2, `0F9999999999...999999999997 (53 characters)`: a number of 20 digits or more {no_gaps}"
+        ),
+    );
+    assert_message("0F0,\u{1b}[31m\n", &format!("row 1, column 2, `\u{fffd}[31m`: {not_an_action}"));
 }
 
 #[test]

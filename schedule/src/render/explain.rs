@@ -156,9 +156,13 @@ impl Repetition {
 }
 
 /// What a part waited for, as the end of its line.
-fn reason(why: Why) -> &'static str {
-    match why {
+fn reason(part: &Part) -> &'static str {
+    match part.why {
         Why::Beginning => "the step begins",
+        // A message has a lane of its own; it is issued in its turn, once the computes before it in the row have ended.
+        Why::ComputeLane if part.instructions.is_some_and(|(first, _)| first.lane() != Lane::Compute) => {
+            "its row had come to it"
+        }
         Why::ComputeLane => "the compute lane was free",
         Why::Dependency => "what it needs had ended",
         Why::Message => "its message was there",
@@ -192,13 +196,13 @@ impl Widths {
     }
 
     fn line(&self, part: &Part, scale: TimeScale, mark: &str) -> String {
-        let Part { rank, start, end, why, text, .. } = part;
+        let Part { rank, start, end, text, .. } = part;
         format!(
             "{mark}{:>w0$}  +{:<w1$}  rank {:<w2$}  {text:<w3$}  {}\n",
             scale.format(*start),
             scale.format(end - start),
             rank.0,
-            reason(*why),
+            reason(part),
             w0 = self.start,
             w1 = self.time,
             w2 = self.rank,

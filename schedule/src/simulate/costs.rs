@@ -150,7 +150,7 @@ impl fmt::Display for CostsError {
             ),
             Self::TooLong { total } => write!(
                 f,
-                "all instructions together cost {total}, and times go up to {}: use a coarser unit of time",
+                "all instructions together cost {total}, and times go up to {}: make times shorter, or the step",
                 u64::MAX
             ),
         }

@@ -2,7 +2,7 @@
 
 use pipezero_schedule::generate::SizeError;
 
-use super::schedule::MAX_FORWARDS;
+use super::program_size::{MAX_INSTRUCTIONS, MAX_STAGES};
 use crate::costs::Device;
 
 /// Arguments that do not go together, or make no schedule.
@@ -36,6 +36,20 @@ pub(in crate::cli) enum SimulateError {
         /// The argument.
         flag: &'static str,
     },
+    /// Work that takes no time.
+    #[error(
+        "{flag} 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that \
+         runs whole)"
+    )]
+    NoTime {
+        /// The argument.
+        flag: &'static str,
+    },
+    /// Both halves of a backward take no time.
+    #[error(
+        "--backward-input 0 and --backward-weight 0: a backward takes the time of both, which is above 0; give it to either"
+    )]
+    NoBackward,
     /// A picture has no place for words.
     #[error("--explain is told in text and JSON: leave it out, or use --format text or json")]
     Unexplained,
@@ -70,7 +84,7 @@ pub(in crate::cli) enum SimulateError {
     #[error("{0}")]
     Size(#[from] SizeError),
     /// A time that is too long.
-    #[error("{0}")]
+    #[error("{0}; or use a coarser unit of time, with fewer digits behind the point")]
     Costs(#[from] pipezero_schedule::simulate::CostsError),
     /// Stages per rank that the schedule does not have.
     #[error("--virtual-stages {found}: this schedule runs {expected} on each rank; leave it out")]
@@ -83,14 +97,29 @@ pub(in crate::cli) enum SimulateError {
     /// Several stages per rank, and nobody said how many.
     #[error("--virtual-stages is missing: this schedule runs several stages on each rank; add 2 or more")]
     NoVirtualStages,
+    /// A pipeline that would take too long.
+    #[error(
+        "--ranks {num_ranks} of {stages_per_rank} stages make a pipeline of {}: at most {MAX_STAGES} are played; use fewer ranks \
+         or --virtual-stages", u128::from(*num_ranks) * u128::from(*stages_per_rank)
+    )]
+    TooManyStages {
+        /// Ranks.
+        num_ranks: u32,
+        /// Stages of each.
+        stages_per_rank: u32,
+    },
     /// A program that would not fit.
     #[error(
-        "{num_forwards} forwards in a step, over all stages: a program has at most {MAX_FORWARDS}; use fewer ranks, stages or \
-         micro-batches"
+        "--micro-batches {micro_batches}: the step has {num_instructions} instructions over all ranks, and at most \
+         {MAX_INSTRUCTIONS} are played, in two gigabytes of memory; with so many ranks and stages, use {fitting} or fewer"
     )]
     TooLarge {
-        /// Ranks times stages of each times micro-batches.
-        num_forwards: u128,
+        /// Micro-batches that were asked for.
+        micro_batches: u32,
+        /// Instructions that the step would have.
+        num_instructions: u128,
+        /// Micro-batches that fit.
+        fitting: u128,
     },
     /// Groups where there are none.
     #[error("--group-size {0}: only `interleaved` runs micro-batches in groups; leave it out")]

@@ -8,12 +8,10 @@ use serde_json::json;
 
 use super::SimulateError;
 use super::picture::Format;
+use super::program_size::ProgramSize;
 use crate::cli::decimal::Decimal;
 use crate::cli::table::Table;
 use crate::cli::units::percent;
-
-/// Forwards of a step that is played at most: some gigabytes of program. Longer steps are told by shorter ones.
-pub(super) const MAX_FORWARDS: u128 = 1 << 23;
 
 /// Forwards of a step that is drawn at most; of a longer one hardly anything would fit.
 const MAX_DRAWN: u128 = 1 << 16;
@@ -48,8 +46,19 @@ pub(super) enum Schedule {
     ZbV,
 }
 
+impl Schedule {
+    /// Whether the halves of a backward are work of their own, each with its time, rather than one backward of both.
+    fn splits_backwards(self) -> bool {
+        match self {
+            Self::ZbH1 | Self::ZbH2 | Self::ZbV => true,
+            Self::GPipe | Self::OneFOneB | Self::EagerOneFOneB | Self::Interleaved | Self::Bfs => false,
+        }
+    }
+}
+
 /// Plays the schedule and says what came out.
 pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, SimulateError> {
+    request.check_times()?;
     let times = [request.forward, request.backward_input, request.backward_weight, request.latency];
     let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
     let [forward, backward_input, backward_weight, latency] = times.map(|time| time.in_parts(num_behind));
@@ -66,14 +75,41 @@ pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, S
 }
 
 impl ScheduleRequest {
-    /// Over all stages.
-    fn num_forwards(&self, micro_batches: u32) -> u128 {
-        u128::from(self.ranks) * u128::from(self.virtual_stages.unwrap_or(2)) * u128::from(micro_batches)
+    /// Work takes time: what takes none is a key that was forgotten, and its schedule one that nobody runs. A message may
+    /// take none, as over an ideal link; so may one half of a backward that runs as one.
+    fn check_times(&self) -> Result<(), SimulateError> {
+        let is_none = |time: Decimal, flag| if time.is_zero() { Some(flag) } else { None };
+        let input = is_none(self.backward_input, "--backward-input");
+        let weight = is_none(self.backward_weight, "--backward-weight");
+        let flag = is_none(self.forward, "--forward");
+        let flag = flag.or(if self.schedule.splits_backwards() { input.or(weight) } else { None });
+        if let Some(flag) = flag {
+            return Err(SimulateError::NoTime { flag });
+        }
+        if input.is_some() && weight.is_some() { Err(SimulateError::NoBackward) } else { Ok(()) }
+    }
+
+    fn program_size(&self) -> ProgramSize {
+        let stages_per_rank = match self.schedule {
+            Schedule::Interleaved | Schedule::Bfs => self.virtual_stages.unwrap_or(1),
+            Schedule::ZbV => 2,
+            Schedule::GPipe
+            | Schedule::OneFOneB
+            | Schedule::EagerOneFOneB
+            | Schedule::ZbH1
+            | Schedule::ZbH2 => 1,
+        };
+        ProgramSize {
+            num_ranks: self.ranks,
+            stages_per_rank,
+            is_v_shaped: self.schedule == Schedule::ZbV,
+            splits_backwards: self.schedule.splits_backwards(),
+        }
     }
 
     /// The grid, where it is not too long.
     fn drawn(&self) -> Result<String, SimulateError> {
-        if self.num_forwards(self.micro_batches) > MAX_DRAWN {
+        if self.program_size().num_forwards(self.micro_batches) > MAX_DRAWN {
             return Ok("left out, it is too long\n".to_owned());
         }
         Ok(render::order(&self.order(self.micro_batches)?, self.width))
@@ -90,9 +126,7 @@ impl ScheduleRequest {
         if let Some(size) = self.group_size.filter(|_| self.schedule != Schedule::Interleaved) {
             return Err(SimulateError::GroupSize(size));
         }
-        if self.num_forwards(m) > MAX_FORWARDS {
-            return Err(SimulateError::TooLarge { num_forwards: self.num_forwards(self.micro_batches) });
-        }
+        self.program_size().check(m, self.micro_batches)?;
         Ok(match self.schedule {
             Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
             Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use pipezero_schedule::PipelineRank;
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
 use pipezero_schedule::simulate::world::Computes;
 use pipezero_schedule::simulate::{CriticalPath, MemoryError, PathStep, Why, critical_path};
+use pipezero_schedule::{Lane, PipelineRank};
 use serde_json::{Value, json};
 
 use super::SimulateError;
@@ -15,7 +15,7 @@ use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::what_if::WhatIf;
 use super::world::Played;
 use crate::cli::describe::print_remarks;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, OfCostsFile};
 use crate::cli::output::note;
 use crate::cli::run_args::{RunArgs, print_notices};
 use crate::cli::table::Table;
@@ -67,7 +67,10 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     let plan = Plan::new(run)?;
     print_remarks(&plan);
     let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);
-    let predicted = for_plan(&plan, source)?;
+    let predicted = match (for_plan(&plan, source), request.costs) {
+        (Err(source), Some(path)) => return Err(OfCostsFile { path: path.to_owned(), source }.into()),
+        (predicted, _) => predicted?,
+    };
     let is_timed = matches!(plan.run().model, ModelConfig::Timed(_));
     let computes = if is_gpu || is_timed { Computes::Elsewhere } else { Computes::OccupyCores };
     let played = match request.what_if.first() {
@@ -157,14 +160,15 @@ impl Found<'_> {
     fn path_json(&self) -> Value {
         let program = self.plan.training();
         let part = |step: &PathStep| {
+            // What is taken in at the end of a row is of no instruction.
+            let instruction = program.row(step.rank).get(step.index);
             json!({
                 "pipeline_rank": step.rank.index(),
                 "index": step.index,
-                // What is taken in at the end of a row is of no instruction.
-                "instruction": program.row(step.rank).get(step.index).map(ToString::to_string),
+                "instruction": instruction.map(ToString::to_string),
                 "start": seconds(step.start),
                 "end": seconds(step.end),
-                "waited_for": waited_for(step.why),
+                "waited_for": waited_for(step.why, instruction.map(|of| of.lane())),
             })
         };
         self.critical_path().steps().iter().map(part).collect()
@@ -210,9 +214,11 @@ fn beyond_program(step: &Step) -> String {
 }
 
 /// What a part of the critical path waited for, in a word.
-fn waited_for(why: Why) -> &'static str {
+fn waited_for(why: Why, lane: Option<Lane>) -> &'static str {
     match why {
         Why::Beginning => "nothing",
+        // A message has a lane of its own, and is issued when its row comes to it.
+        Why::ComputeLane if lane.is_some_and(|lane| lane != Lane::Compute) => "row",
         Why::ComputeLane => "compute lane",
         Why::Dependency => "dependency",
         Why::Message => "message",

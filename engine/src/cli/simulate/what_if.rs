@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::SimulateError;
 use super::factor::{Factor, Slowdown, SpeedOf};
 use crate::cli::units::counted;
+use crate::cli::whole::whole;
 
 /// What the step is played with instead of ranks that are alike and share nothing.
 #[derive(Clone, Debug, Args)]
@@ -22,7 +23,7 @@ pub(super) struct WhatIf {
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     jitter: Option<Factor>,
     /// Another seed, another jitter; 0 by default.
-    #[arg(long, value_name = "N", requires = "jitter")]
+    #[arg(long, value_name = "N", requires = "jitter", value_parser = whole::<u64>, allow_negative_numbers = true)]
     jitter_seed: Option<u64>,
     /// Computes take so many times as long while a message of their rank is under way.
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
@@ -34,10 +35,10 @@ pub(super) struct WhatIf {
     #[arg(long, requires = "sharing")]
     half_duplex: bool,
     /// Cores of a host, which its ranks share where more of them are at work.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     cores: Option<u32>,
     /// Ranks of a host; by default those of a node.
-    #[arg(long, value_name = "K", requires = "cores")]
+    #[arg(long, value_name = "K", requires = "cores", value_parser = whole::<u32>, allow_negative_numbers = true)]
     ranks_per_host: Option<u32>,
 }
 

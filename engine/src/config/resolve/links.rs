@@ -86,5 +86,13 @@ fn latency(
         }
         return None;
     };
+    if latency.is_zero() && us > 0.0 {
+        if field.is_written() {
+            let rule =
+                "times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one";
+            findings.broken(&field.place, us, rule, "use 0, or at least 0.001");
+        }
+        return None;
+    }
     Some(latency)
 }

@@ -58,9 +58,17 @@ fn time_or(field: &Field<f64>, forward_ms: Option<f64>, findings: &mut Findings)
 fn time(field: &Field<f64>, value: Option<f64>, findings: &mut Findings) -> Option<Duration> {
     let value = value?;
     let time = milliseconds(value);
-    if time.is_none() {
-        let rule = "it is a time of 0 to 3600000 milliseconds";
-        findings.broken(&field.place, value, rule, "use a value such as 1.5");
+    match time {
+        None => {
+            let rule = "it is a time of 0 to 3600000 milliseconds";
+            findings.broken(&field.place, value, rule, "use a value such as 1.5");
+        }
+        Some(Duration::ZERO) if value > 0.0 => {
+            let rule =
+                "times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one";
+            findings.broken(&field.place, value, rule, "use 0, or at least 0.000001");
+        }
+        Some(_) => {}
     }
     time
 }

@@ -88,6 +88,48 @@ fn each_family_has_its_own_sizes() {
     );
 }
 
+/// What is rounded to nothing is no study of nothing.
+#[test]
+fn times_that_no_clock_can_tell_are_refused() {
+    check(
+        &[("model", &TIMED.replace("2.5", "1e-400"))],
+        expect![[r#"
+        run.json:3:47: `model.forward_ms` is 1e-400, but no number lies between 0 and 4.9e-324; use 0, or one further from it
+    "#]],
+    );
+    check(
+        &[("model", &TIMED.replace("2.5", "-1e-400"))],
+        expect![[r#"
+        run.json:3:47: `model.forward_ms` is -1e-400, but no number lies between 0 and 4.9e-324; use 0, or one further from it
+    "#]],
+    );
+    check(
+        &[("model", &TIMED.replace("2.5", "1e-7"))],
+        expect![[r#"
+        run.json:3:47: `model.forward_ms` is 0.0000001, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.000001
+    "#]],
+    );
+    check(
+        &[("model", &TIMED.replace("2.5", "0.0000004"))],
+        expect![[r#"
+        run.json:3:47: `model.forward_ms` is 0.0000004, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.000001
+    "#]],
+    );
+    check(
+        &[("model", &TIMED.replace("2.5", "0e-400, \"recompute_ms\": 0.0000006"))],
+        expect![[r#"
+        run.json:4:3: hint: `data`: no effect here: a timed model reads no text
+    "#]],
+    );
+    let links = r#"{"links": {"near": {"latency_us": 1e-5, "gb_per_s": 1}}}"#;
+    check(
+        &[("model", TIMED), ("comm", links)],
+        expect![[r#"
+        run.json:7:45: `comm.links.near.latency_us` is 0.00001, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.001
+    "#]],
+    );
+}
+
 /// A key that is accepted and does nothing says so.
 #[test]
 fn it_reads_no_text_and_is_not_evaluated() {

@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{RunFile, World};
 
 /// A file of two kinds of units and two kinds of messages.
-const FILE: &str = r#"{
+pub(in crate::costs) const FILE: &str = r#"{
   "version": 1,
   "host": {
     "name": "a machine",
@@ -136,7 +136,7 @@ fn the_example_of_the_page_is_a_costs_file() {
 
 /// What is said to a file in which one text stands for another.
 #[track_caller]
-fn refuses(from: &str, to: &str, expected: Expect) {
+pub(in crate::costs) fn refuses(from: &str, to: &str, expected: Expect) {
     assert!(FILE.contains(from), "{from}");
     let error = CostsFile::parse("costs.json", &FILE.replacen(from, to, 1)).unwrap_err();
     expected.assert_eq(&error.to_string());
@@ -149,105 +149,152 @@ fn times_are_whole_nanoseconds_within_bounds() {
         forward,
         "\"forward_ns\": -900000",
         expect![
-            "costs.json:32:27: -900000 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is -900000, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": 0",
         expect![
-            "costs.json:32:21: 0 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is 0, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": 900000.5",
         expect![
-            "costs.json:32:28: 900000.5 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is 900000.5, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": NaN",
         expect![
-            "costs.json:32:21: this is not JSON: expected value; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: this is not JSON: a value belongs here; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": Infinity",
         expect![
-            "costs.json:32:21: this is not JSON: expected value; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: this is not JSON: a value belongs here; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": 1000000000000001",
         expect![
-            "costs.json:32:36: 1000000000000001 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is 1000000000000001, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": 1e400",
         expect![
-            "costs.json:32:25: this is not JSON: number out of range; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is 1e400, but numbers end at 1.8e308; write a smaller one; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": 18446744073709551616",
         expect![
-            "costs.json:32:40: 18446744073709552000 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is 18446744073709551616, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         forward,
         "\"forward_ns\": \"900000\"",
         expect![[
-            r#"costs.json:32:28: invalid type: string "900000", expected a time in whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"#
+            r#"costs.json:32:21: `units[0].forward_ns` is "900000", but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"#
         ]],
     );
     refuses(
         forward,
         "\"forward_ns\": null",
         expect![
-            "costs.json:32:24: invalid type: null, expected a time in whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:32:21: `units[0].forward_ns` is null, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"backward_ns\": 1900000",
         "\"backward_ns\": 0",
         expect![
-            "costs.json:33:22: 0 is no time: times are whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:33:22: `units[0].backward_ns` is 0, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"recompute_ns\": 10",
         "\"recompute_ns\": null",
         expect![
-            "costs.json:52:26: invalid type: null, expected a time in whole nanoseconds from 1 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:52:23: `units[1].recompute_ns` is null, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"issue_ns\": 9000",
         "\"issue_ns\": -1",
         expect![
-            "costs.json:70:24: -1 is no time: times are whole nanoseconds from 0 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:70:23: `messages[0].sizes[0].issue_ns` is -1, but must be a time in whole nanoseconds from 0 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"step_overhead_ns\": 40000",
         "\"step_overhead_ns\": 1e30",
         expect![
-            "costs.json:24:26: 1000000000000000000000000000000 is no time: times are whole nanoseconds from 0 to 1000000000000000; costs files are what `pipezero profile` writes"
+            "costs.json:24:23: `step_overhead_ns` is 1e30, but must be a time in whole nanoseconds from 0 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"bytes\": 66048",
         "\"bytes\": -66048",
         expect![
-            "costs.json:69:25: invalid value: integer `-66048`, expected u64; costs files are what `pipezero profile` writes"
+            "costs.json:69:20: `messages[0].sizes[0].bytes` is -66048, but must be a whole number from 0 to 18446744073709551615; mend it, or measure again with `pipezero profile`"
+        ],
+    );
+}
+
+/// A number is repeated as it stands in the file, not as its digits.
+#[test]
+fn values_are_repeated_as_they_were_written() {
+    refuses(
+        "\"forward_ns\": 900000",
+        "\"forward_ns\": 1e300",
+        expect![
+            "costs.json:32:21: `units[0].forward_ns` is 1e300, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
+        ],
+    );
+    refuses(
+        "\"cores\": 2",
+        "\"cores\": 2.5",
+        expect![
+            "costs.json:5:14: `host.cores` is 2.5, but must be a whole number from 0 to 18446744073709551615; mend it, or measure again with `pipezero profile`"
+        ],
+    );
+    refuses(
+        "\"name\": \"a machine\"",
+        "\"name\": 7",
+        expect![
+            "costs.json:4:13: `host.name` is 7, but must be a string; mend it, or measure again with `pipezero profile`"
+        ],
+    );
+    refuses(
+        "\"dropout\": false",
+        "\"dropout\": 0",
+        expect![
+            "costs.json:14:20: `workload.model.gpt2.dropout` is 0, but must be true or false; mend it, or measure again with `pipezero profile`"
+        ],
+    );
+    refuses(
+        "\"layers\": [",
+        "\"layers\": 5, \"x\": [",
+        expect![
+            "costs.json:27:17: `units[0].layers` is 5, but must be a list; mend it, or measure again with `pipezero profile`"
+        ],
+    );
+    refuses(
+        "\"step_overhead_ns\": 40000",
+        "\"step_overhead_ns\": [40000]",
+        expect![
+            "costs.json:24:23: `step_overhead_ns` is a list, but must be a time in whole nanoseconds from 0 to 1000000000000000; mend it, or measure again with `pipezero profile`"
         ],
     );
 }
@@ -258,48 +305,50 @@ fn keys_are_known_present_and_there_once() {
         "\"forward_ns\"",
         "\"forward\"",
         expect![
-            "costs.json:32:15: unknown field `forward`, expected one of `layers`, `parameters`, `forward_ns`, `backward_ns`, `backward_input_ns`, `backward_weight_ns`, `recompute_ns`, `gradient_norm`, `optimizer_step`; costs files are what `pipezero profile` writes"
+            "costs.json:32:7: `units[0].forward` is no key: there are `layers`, `parameters`, `forward_ns`, `backward_ns`, `backward_input_ns`, `backward_weight_ns`, `recompute_ns`, `gradient_norm`, `optimizer_step`; rename or remove it; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"forward_ns\": 900000,",
         "",
         expect![
-            "costs.json:42:5: missing field `forward_ns`; costs files are what `pipezero profile` writes"
+            "costs.json:26:5: `units[0]` lacks the key `forward_ns`; add it; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"forward_ns\": 900000,",
         "\"forward_ns\": 900000, \"forward_ns\": 1,",
         expect![
-            "costs.json:32:40: duplicate field `forward_ns`; costs files are what `pipezero profile` writes"
+            "costs.json:32:29: `units[0].forward_ns` stands twice; keep one of the two; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"threads\": 1",
         "\"threads\": 1, \"nodes\": 1",
         expect![
-            "costs.json:22:25: unknown field `nodes`, expected one of `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing`, `threads`; costs files are what `pipezero profile` writes"
+            "costs.json:22:19: `workload.nodes` is no key: there are `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing`, `threads`; rename or remove it; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"gpt2\"",
         "\"gpt3\"",
-        expect![
-            "costs.json:10:12: unknown variant `gpt3`, expected one of `gpt2`, `mlp`, `timed`; costs files are what `pipezero profile` writes"
-        ],
+        expect![[
+            r#"costs.json:10:7: `workload.model.gpt3` is "gpt3", and known are `gpt2`, `mlp`, `timed`; write one of these; mend it, or measure again with `pipezero profile`"#
+        ]],
     );
     refuses(
         "\"gradient_norm\",",
         "\"norm\",",
-        expect![
-            "costs.json:85:20: unknown variant `norm`, expected one of `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied`, `gradient_norm`; costs files are what `pipezero profile` writes"
-        ],
+        expect![[
+            r#"costs.json:85:15: `messages[1].kind` is "norm", and known are `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied`, `gradient_norm`; write one of these; mend it, or measure again with `pipezero profile`"#
+        ]],
     );
     refuses(
         "\"version\": 1,",
         "",
-        expect!["costs.json:98:1: missing field `version`; costs files are what `pipezero profile` writes"],
+        expect![
+            "costs.json:1:1: the file lacks the key `version`; add it; mend it, or measure again with `pipezero profile`"
+        ],
     );
 }
 
@@ -309,14 +358,14 @@ fn syntax_is_refused_at_its_place() {
         "\"threads\": 1\n",
         "\"threads\": 1,\n",
         expect![
-            "costs.json:23:3: this is not JSON: key must be a string; costs files are what `pipezero profile` writes"
+            "costs.json:23:3: this is not JSON: a key in quotes belongs here, or the comma before it does not; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         "\"seq_length\": 32,",
         "\"seq_length\": 32",
         expect![
-            "costs.json:18:5: this is not JSON: expected `,` or `}`; costs files are what `pipezero profile` writes"
+            "costs.json:18:5: this is not JSON: expected `,` or `}`; mend it, or measure again with `pipezero profile`"
         ],
     );
     let end = &FILE[FILE.len() - 8..];
@@ -324,73 +373,29 @@ fn syntax_is_refused_at_its_place() {
         end,
         "",
         expect![
-            "costs.json:96:4: this is not JSON: EOF while parsing an object; costs files are what `pipezero profile` writes"
+            "costs.json:96:4: this is not JSON: the text ends within an object; mend it, or measure again with `pipezero profile`"
         ],
     );
     refuses(
         end,
         "  ]\n}\n}\n",
         expect![
-            "costs.json:96:7: this is not JSON: expected `,` or `}`; costs files are what `pipezero profile` writes"
+            "costs.json:96:7: this is not JSON: expected `,` or `}`; mend it, or measure again with `pipezero profile`"
         ],
     );
     let error = CostsFile::parse("costs.json", "").unwrap_err();
-    expect!["costs.json:1:0: this is not JSON: EOF while parsing a value; costs files are what `pipezero profile` writes"].assert_eq(&error.to_string());
+    expect!["costs.json:1:1: this is not JSON: the text ends where a value belongs; mend it, or measure again with `pipezero profile`"].assert_eq(&error.to_string());
     let error = CostsFile::parse("costs.json", "[1]").unwrap_err();
-    expect!["costs.json:1:3: invalid length 1, expected a costs file, which is one object; costs files are what `pipezero profile` writes"].assert_eq(&error.to_string());
+    expect!["costs.json:1:1: the file is a list, but must be a costs file, which is one object; mend it, or measure again with `pipezero profile`"].assert_eq(&error.to_string());
 }
 
+/// What some editors put before the text is none of it.
 #[test]
-fn what_cannot_be_is_refused() {
-    refuses(
-        "\"version\": 1",
-        "\"version\": 2",
-        expect![
-            "costs.json: `version` is 2, and this pipezero reads 1: measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"backward_ns\": 1900000,",
-        "\"backward_input_ns\": 1900000,",
-        expect![
-            "costs.json: the unit of h.*.attn, h.*.mlp has no backward: give it `backward_ns`, or `backward_input_ns` and `backward_weight_ns`"
-        ],
-    );
-    refuses(
-        "\"h.*.attn\",\n        \"h.*.mlp\"\n",
-        "",
-        expect!["costs.json: `units[0].layers` is empty: a unit has at least one layer; remove it"],
-    );
-    refuses(
-        "\"kind\": \"gradient_norm\",\n      \"ranks\": 4",
-        "\"kind\": \"gather_after_step\",\n      \"ranks\": 2",
-        expect!["costs.json: `gather_after_step` between 2 ranks stands twice: keep one of the two"],
-    );
-    refuses(
-        "\"bytes\": 199936",
-        "\"bytes\": 66048",
-        expect![
-            "costs.json: `gather_after_step` between 2 ranks: `ranks` is at least 1, and `sizes` at least one entry, ascending in bytes"
-        ],
-    );
-    refuses(
-        "\"ranks\": 4",
-        "\"ranks\": 0",
-        expect![
-            "costs.json: `gradient_norm` between 0 ranks: `ranks` is at least 1, and `sizes` at least one entry, ascending in bytes"
-        ],
-    );
-    let (from, to) = (
-        "\"ln_f\",\n        \"lm_head\"\n      ],\n      \"parameters\": 16512",
-        "\"h.*.attn\", \"h.*.mlp\"\n      ],\n      \"parameters\": 49984",
-    );
-    refuses(from, to, expect!["costs.json: the unit of h.*.attn, h.*.mlp stands twice: keep one of the two"]);
-    let empty = FILE[..FILE.find("\"units\"").unwrap()].to_owned() + "\"units\": [], \"messages\": []}";
-    let error = CostsFile::parse("costs.json", &empty).unwrap_err();
-    expect![
-        "costs.json: `units` is empty: a model has at least one unit; measure again with `pipezero profile`"
-    ]
-    .assert_eq(&error.to_string());
+fn a_byte_order_mark_is_passed_over() {
+    let file = CostsFile::parse("costs.json", &format!("\u{feff}{FILE}")).unwrap();
+    assert_eq!(file, CostsFile::parse("costs.json", FILE).unwrap());
+    let crlf = FILE.replace('\n', "\r\n");
+    assert_eq!(file, CostsFile::parse("costs.json", &crlf).unwrap());
 }
 
 #[test]
@@ -452,25 +457,25 @@ fn slowness_is_of_every_rank_and_within_bounds() {
         (
             "[[1000000, 999]]",
             expect![
-                "costs.json:24:65: 999 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; costs files are what `pipezero profile` writes"
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 999 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
             ],
         ),
         (
             "[[1000000, 1000000001]]",
             expect![
-                "costs.json:24:72: 1000000001 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; costs files are what `pipezero profile` writes"
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 1000000001 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
             ],
         ),
         (
             "[[1000000, 1.5]]",
             expect![
-                "costs.json:24:65: 1.5 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; costs files are what `pipezero profile` writes"
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 1.5 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
             ],
         ),
         (
             "[[1000000, 1000000], [1000000]]",
             expect![
-                "costs.json: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`"
+                "costs.json:24:72: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`"
             ],
         ),
     ] {

@@ -180,7 +180,9 @@ fn other_units_and_grids_are_composed_of_what_was_measured() {
                 measured with 4 ranks at work on 2 cores, and the run has 8: cores may be shared otherwise
                 the unit of embedding, h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
                 `unshard` between 4 ranks was not measured: `unshard` between 2 stands for it
+                `unshard` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
                 `reduce` between 4 ranks was not measured: `reduce` between 2 stands for it
+                `reduce` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
                 the unit of h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
                 the unit of h.*.attn, h.*.mlp, ln_f, lm_head was not measured: it is the sum of 2 units
                 `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 stands for it"#]]
@@ -250,6 +252,28 @@ fn messages_that_are_like_others_take_their_costs_and_say_so() {
     .assert_eq(&of(&["zero_optimization.stage=0"], &file));
 }
 
+/// Beyond what was measured times go on in a line, which is told once for each message; between two sizes it is not.
+#[test]
+fn sizes_beyond_the_measured_ones_are_told() {
+    let plan = plan(GPT2, &[]);
+    let complete = file_of(&plan);
+    let with_sizes_of = |kept: &dyn Fn(usize, usize) -> bool| {
+        let mut file = complete.clone();
+        for times in file.messages.iter_mut().filter(|times| times.kind == MessageKind::Unshard) {
+            let num_sizes = times.sizes.len();
+            let mut index = 0..;
+            times.sizes.retain(|_| kept(index.next().unwrap(), num_sizes));
+        }
+        let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
+        predicted.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    expect![[""]].assert_eq(&with_sizes_of(&|_, _| true));
+    expect![[""]].assert_eq(&with_sizes_of(&|index, num_sizes| index == 0 || index + 1 == num_sizes));
+    expect!["`unshard` between 2 ranks was measured with 50816 bytes, and the run has 83840 to 85632: times go on in a line"].assert_eq(&with_sizes_of(&|index, _| index == 0));
+    expect!["`unshard` between 2 ranks was measured with 85632 bytes, and the run has 50816 to 83840: times go on in a line"].assert_eq(&with_sizes_of(&|index, num_sizes| index + 1 == num_sizes));
+    expect!["`unshard` between 2 ranks was measured with 83840 bytes, and the run has 50816 to 85632: times go on in a line"].assert_eq(&with_sizes_of(&|index, _| index == 1));
+}
+
 #[test]
 fn what_a_file_does_not_hold_is_an_error() {
     let file = file_of(&plan(GPT2, &[]));
@@ -263,7 +287,7 @@ fn what_a_file_does_not_hold_is_an_error() {
     ));
     expect![[r#"the costs are of another model: `activation_checkpointing` is "off" there and "unit" in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(&["activation_checkpointing.enabled=true"], &file));
     expect!["the costs are of another model: `model.gpt2.dropout` is false there and true in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&error(&["model.dropout=0.1"], &file));
-    expect!["the costs file has no unit of embedding, h.*.attn with 12992 parameters, nor units to compose it of (it has embedding, h.*.attn, h.*.mlp; h.*.attn, h.*.mlp; h.*.attn, h.*.mlp, ln_f, lm_head): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)"].assert_eq(&error(&["zero_optimization.unit_layers=0.5"], &file));
+    expect!["the costs file has no unit of embedding, h.*.attn with 12992 parameters, nor units to compose it of (it has embedding, h.*.attn, h.*.mlp with 21408 parameters; h.*.attn, h.*.mlp with 12704 parameters; h.*.attn, h.*.mlp, ln_f, lm_head with 20960 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)"].assert_eq(&error(&["zero_optimization.unit_layers=0.5"], &file));
     // What moved nothing stands for no message.
     let alone = file_of(&plan(GPT2, &["parallel.data=1"]));
     expect!["the costs file has no message like `unshard` between 2 ranks: measure a run on a grid with such messages, with `pipezero profile`"].assert_eq(&error(&[], &alone));

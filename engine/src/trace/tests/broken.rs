@@ -15,15 +15,53 @@ use crate::trace::recorded::Recorded;
 
 /// What is found wrong with a step of which `break_it` changes the columns, given as JSON by world rank.
 fn fault(plan: &Plan, break_it: impl FnOnce(&mut Value)) -> Fault {
+    fault_of_step(plan, |ranks, _| break_it(ranks))
+}
+
+/// The same, of which it changes how long the step took too, at first what its longest rank took.
+fn fault_of_step(plan: &Plan, break_it: impl FnOnce(&mut Value, &mut u64)) -> Fault {
     let costs = costs(plan, 7, 2_000_000);
     let timeline = simulate(plan.training(), &costs).unwrap();
-    let mut ranks = json!(columns(plan, &costs, &timeline));
-    break_it(&mut ranks);
+    let (mut ranks, mut step_ns) = (json!(columns(plan, &costs, &timeline)), timeline.makespan());
+    break_it(&mut ranks, &mut step_ns);
     let columns: Vec<Columns> = serde_json::from_value(ranks).unwrap();
-    match Recorded::of_columns(plan.training(), plan.grid(), (1, 1), &columns) {
+    match Recorded::of_columns(plan.training(), plan.grid(), (1, step_ns), &columns) {
         // Not `expect_err`, which prints the whole step.
         Ok(_) => panic!("nothing is found wrong with a step that was broken on purpose"),
         Err(fault) => fault,
+    }
+}
+
+/// Every time that is there, changed alike: what is before what stays so.
+fn change_all(ranks: &mut Value, change: impl Fn(u64) -> u64) {
+    let columns =
+        ranks.as_array_mut().unwrap().iter_mut().flat_map(|of| of.as_object_mut().unwrap().values_mut());
+    for time in columns.flat_map(|column| column.as_array_mut().unwrap()).filter(|time| !time.is_null()) {
+        *time = json!(change(time.as_u64().unwrap()));
+    }
+}
+
+#[test]
+fn times_of_no_step() {
+    let plan = planned(&[]);
+    let found = fault(&plan, |ranks| change_all(ranks, |_| 0));
+    assert_eq!(found, Fault::NoTime);
+    let found = fault(&plan, |ranks| change_all(ranks, |time| time + 1_000_000_000_000));
+    assert_eq!(found, Fault::Origin { first_ns: 1_000_000_000_000 });
+    let found = fault(&plan, |ranks| change_all(ranks, |time| time + 1));
+    assert_eq!(found, Fault::Origin { first_ns: 1 });
+    let mut makespan_ns = 0;
+    let found = fault_of_step(&plan, |ranks, step_ns| {
+        makespan_ns = *step_ns;
+        change_all(ranks, |time| time * 1_000_000_000);
+    });
+    assert_eq!(found, Fault::Long { found_ns: makespan_ns * 1_000_000_000 });
+    let found = fault_of_step(&plan, |_, step_ns| *step_ns = u64::MAX);
+    assert_eq!(found, Fault::Long { found_ns: u64::MAX });
+    for less in [1, makespan_ns] {
+        let found = fault_of_step(&plan, |_, step_ns| *step_ns -= less);
+        let Fault::Short { step_ns, rank_ns, .. } = found else { panic!("{found}") };
+        assert_eq!((step_ns, rank_ns), (makespan_ns - less, makespan_ns));
     }
 }
 

@@ -112,7 +112,7 @@ impl fmt::Display for WorldError {
             }
             Self::TooLong { total } => write!(
                 f,
-                "all instructions together take up to {total}, and times go up to {}: use a coarser unit of time",
+                "all instructions together take up to {total}, and times go up to {}: make times shorter, or the step",
                 u64::MAX
             ),
         }

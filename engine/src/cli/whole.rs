@@ -1,0 +1,43 @@
+//! Counts as they are typed, so that a wrong one is told what a count is rather than what it was to be stored in.
+
+use std::fmt;
+
+/// Why a text is no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotWhole {
+    /// The largest that is.
+    max: u64,
+}
+
+impl fmt::Display for NotWhole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write a whole number from 0 to {}, in digits alone", self.max)
+    }
+}
+
+impl std::error::Error for NotWhole {}
+
+/// Reads a whole number.
+pub(super) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, NotWhole> {
+    // Not `parse` alone, which takes a sign.
+    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+    let found = text.parse().ok().filter(|_: &u64| is_number);
+    let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
+    found.and_then(|found| T::try_from(found).ok()).ok_or(NotWhole { max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_digits_and_fit() {
+        assert_eq!(whole("4294967295"), Ok(u32::MAX));
+        assert_eq!(whole("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(whole("007"), Ok(7_u32));
+        for text in ["", "-1", "+1", "1.0", "1e3", "0x10", " 1", "4294967296", "99999999999999999999"] {
+            assert_eq!(whole::<u32>(text), Err(NotWhole { max: 4_294_967_295 }), "{text}");
+        }
+        assert_eq!(whole::<u64>("18446744073709551616"), Err(NotWhole { max: u64::MAX }));
+    }
+}

@@ -1,0 +1,86 @@
+//! What stands for what was not measured: everything of a prediction that a costs file does not say is told.
+
+use std::fmt;
+
+use super::file::MessageKind;
+
+/// Something that a costs file does not hold, and what stands for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assumption {
+    /// Units that are no entry are the sum of several.
+    Composed {
+        /// Layers of such a unit by kind.
+        layers: Vec<String>,
+        /// Entries that it is composed of.
+        num_entries: usize,
+    },
+    /// The measured run did not split backwards: each half is taken for half of the backward.
+    Halves,
+    /// A message was measured between another number of ranks, or only one that is like it.
+    Message {
+        /// The kind that the run sends.
+        kind: MessageKind,
+        /// Ranks that take part in it.
+        ranks: u64,
+        /// The kind that was measured.
+        measured: MessageKind,
+        /// Ranks that took part.
+        measured_ranks: u64,
+    },
+    /// Messages are smaller or larger than all that were measured.
+    Size {
+        /// The kind that was measured.
+        kind: MessageKind,
+        /// Ranks that took part.
+        ranks: u64,
+        /// The fewest bytes and the most that the run sends, of those outside.
+        run_bytes: [u64; 2],
+        /// The fewest bytes and the most that were measured.
+        measured_bytes: [u64; 2],
+    },
+    /// Another number of ranks was at work on the machine.
+    Ranks {
+        /// When it was measured.
+        measured: u64,
+        /// In this run.
+        run: u64,
+        /// Cores of the machine.
+        cores: u64,
+    },
+}
+
+impl fmt::Display for Assumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Composed { layers, num_entries } => {
+                write!(
+                    f,
+                    "the unit of {} was not measured: it is the sum of {num_entries} units",
+                    layers.join(", ")
+                )
+            }
+            Self::Halves => f.write_str(
+                "input and weight gradients were not measured apart: each is taken for half of a backward",
+            ),
+            Self::Message { kind, ranks, measured, measured_ranks } => write!(
+                f,
+                "`{kind}` between {ranks} ranks was not measured: `{measured}` between {measured_ranks} stands for it"
+            ),
+            Self::Size { kind, ranks, run_bytes, measured_bytes } => write!(
+                f,
+                "`{kind}` between {ranks} ranks was measured with {} bytes, and the run has {}: times go on in a line",
+                range(*measured_bytes),
+                range(*run_bytes)
+            ),
+            Self::Ranks { measured, run, cores } => write!(
+                f,
+                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: cores may be shared otherwise"
+            ),
+        }
+    }
+}
+
+/// `least to most`, or the one number that both are.
+fn range([least, most]: [u64; 2]) -> String {
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
