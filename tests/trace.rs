@@ -110,6 +110,6 @@ fn a_comparison_of_a_real_step_accounts_for_all_of_it() {
             assert_eq!(rank.busy.predicted_ns + predicted, found.program.predicted_ns, "{case:?}");
             assert_eq!(rank.peak.predicted_bytes, rank.peak.measured_bytes);
         }
-        assert!(found.partings.len() == 10 && found.path_instructions >= 10, "{case:?}");
+        assert!(found.partings.len() == 10 && found.path_parts >= 10, "{case:?}");
     }
 }

@@ -115,10 +115,16 @@ fn step_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(["", "predicted", "measured", "error"]);
     let mut row = |name: &str, cells: [String; 3]| table.row(std::iter::once(name.to_owned()).chain(cells));
     row("step", cells(comparison.step));
-    row("its program", cells(comparison.program));
-    if comparison.straggling_ns > 0 {
-        let in_program = "in the program".to_owned();
-        row("waits for slow ranks", [nanoseconds(comparison.straggling_ns), in_program, "-".to_owned()]);
+    let Compared { predicted_ns, measured_ns, .. } = comparison.program;
+    if comparison.straggling_ns == 0 {
+        row("its program", cells(comparison.program));
+    } else {
+        // What was measured of the program contains its waits for slow ranks, so that only both together have an error.
+        let both = Compared::new(predicted_ns.saturating_add(comparison.straggling_ns), measured_ns);
+        let [_, measured, error] = cells(both);
+        row("its program", [nanoseconds(predicted_ns), measured, "-".to_owned()]);
+        let straggling = nanoseconds(comparison.straggling_ns);
+        row("waits for slow ranks", [straggling, "in the program".to_owned(), error]);
     }
     row("beside it", cells(comparison.step_overhead));
     table
@@ -170,7 +176,7 @@ fn path_table(comparison: &Comparison) -> Table {
     let first = format!(
         "{} of {} on the critical path",
         comparison.partings.len(),
-        counted(comparison.path_instructions, "instruction"),
+        counted(comparison.path_parts, "part"),
     );
     let mut table = Table::new([first.as_str(), "rank", "ended: predicted", "measured", "took longer by"]);
     for parting in &comparison.partings {

@@ -58,7 +58,7 @@ enum Command {
     /// Print the program: who does what, in which order.
     #[command(after_help = show::EXAMPLES)]
     Show(show::ShowArgs),
-    /// How long a step of a schedule takes, and how much of it ranks idle, from the times of its parts.
+    /// How long a step takes, of a run or of a schedule by itself, and what its ranks wait for.
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(Box<simulate::SimulateArgs>),
     /// Measure what the parts of a run take on this machine, for `simulate` to predict runs from.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use pipezero_schedule::PipelineRank;
 
 use super::describe::print_remarks;
 use super::failure::Failure;
@@ -20,7 +19,7 @@ use crate::data::{BatchSource, Corpus, Zeros};
 use crate::memory::available_bytes;
 use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
-use crate::profile::{Profile, ProfileError, ProfileOptions, profile};
+use crate::profile::{Profile, ProfileError, ProfileOptions, kept_bytes, profile};
 use crate::training::{TrainingError, batch_layout};
 
 /// What `--help` ends with.
@@ -49,9 +48,6 @@ pub(super) struct ProfileArgs {
     steps: u64,
 }
 
-/// Bytes of an event, and events of an instruction at most: a message has five.
-const EVENT_BYTES: u128 = 24 * 5;
-
 /// More steps than memory has room for.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -67,15 +63,13 @@ struct TooManySteps {
     fitting: u128,
 }
 
-/// Whether the events of so many steps fit into memory, where the system says how much is left.
+/// Whether what is kept of so many steps fits into memory, where the system says how much is left.
 fn check_steps(plan: &Plan, num_steps: u64, available: Option<u64>) -> Result<(), TooManySteps> {
-    let rows = (0..plan.grid().world_size()).map(|rank| plan.grid().pipeline_rank(rank) as u32);
-    let num_instructions: usize = rows.map(|rank| plan.training().row(PipelineRank(rank)).len()).sum();
-    let step_bytes = EVENT_BYTES * num_instructions as u128;
-    let needed = step_bytes.saturating_mul(u128::from(num_steps));
+    let needed = kept_bytes(plan, num_steps);
     match available {
         Some(available) if needed > u128::from(available) => {
-            let fitting = u128::from(available) / step_bytes.max(1);
+            let [of_none, of_one] = [0, 1].map(|num_steps| kept_bytes(plan, num_steps));
+            let fitting = u128::from(available).saturating_sub(of_none) / (of_one - of_none).max(1);
             Err(TooManySteps { num_steps, needed, available, fitting })
         }
         _ => Ok(()),
@@ -202,7 +196,7 @@ mod tests {
     use crate::config::{RunFile, World};
 
     #[test]
-    fn steps_are_recorded_as_far_as_their_events_fit() {
+    fn steps_are_recorded_as_far_as_they_fit() {
         let text = r#"{
             "model": {"family": "timed", "num_layers": 4, "seq_length": 4, "parameters_per_layer": 16,
                 "activation_elements": 16, "forward_ms": 1},
@@ -213,13 +207,16 @@ mod tests {
             RunFile::parse("run.json", text).unwrap().resolve(World { cores: 1, ranks: None }).unwrap();
         let plan = Plan::new(run).unwrap();
         let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
-        let step_bytes = 2 * 24 * 5 * num_instructions as u64;
-        assert!(check_steps(&plan, 12, Some(12 * step_bytes)).is_ok());
+        // Five moments of eight bytes each, on both data ranks; and the last step's events, of 24 bytes each.
+        let (step_bytes, events_bytes) =
+            (2 * 40 * num_instructions as u64, 2 * 5 * 24 * num_instructions as u64);
+        assert!(check_steps(&plan, 12, Some(12 * step_bytes + events_bytes)).is_ok());
         assert!(check_steps(&plan, u64::MAX, None).is_ok());
-        let error = check_steps(&plan, 13, Some(13 * step_bytes - 1)).unwrap_err();
+        let available = 13 * step_bytes + events_bytes - 1;
+        let error = check_steps(&plan, 13, Some(available)).unwrap_err();
         assert_eq!(
             (error.needed, error.available, error.fitting),
-            (13 * u128::from(step_bytes), 13 * step_bytes - 1, 12)
+            (u128::from(available) + 1, available, 12)
         );
         assert!(check_steps(&plan, u64::MAX, Some(u64::MAX)).is_err());
     }

@@ -3,7 +3,7 @@
 //! A step of ranks that all take their mean time is shorter than the mean step: whoever meets others waits for the slowest of
 //! them, and the slowest is another one each time. Cores of one host are a few percent faster in one step and slower in the
 //! next (clocks, neighbours, what else the system does), each by itself. So a profile keeps, beside the means, by how much each
-//! rank was off them in each step; and what that makes of a step is found by playing it so.
+//! rank was off them in each step that counts; and what that makes of a step is found by playing it so.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const MEAN_PPM: u32 = 1_000_000;
 /// World ranks' instructions that are played at most, beyond the first of the recorded steps.
 const NUM_PLAYED_MAX: usize = 20_000_000;
 
-/// `[step][rank]`: what the computes of a rank took in a recorded step, in millionths of what they take in the mean.
+/// `[step][rank]`: what the computes of a rank took in a recorded step that counts, in millionths of what they take in the mean.
 ///
 /// All steps have as many ranks, [`super::Host::ranks`], at least one; each figure is from [`Scatter::LEAST_PPM`] to
 /// [`Scatter::MOST_PPM`]. Costs that were not measured have no steps.

@@ -23,14 +23,18 @@ mod totals;
 
 use std::sync::Arc;
 
+use pipezero_schedule::PipelineRank;
+
 use crate::costs::CostsFile;
 use crate::data::BatchSource;
 use crate::engine::StepReport;
+use crate::executor::Event;
 use crate::plan::Plan;
 
 pub use error::ProfileError;
 
 use self::facts::Facts;
+use self::instants::Instants;
 use self::recording::RecordedStep;
 
 /// How much is recorded.
@@ -72,8 +76,7 @@ pub struct Profile {
 
 /// Runs a plan on batches of `source` and measures what its parts take. `watch` is told of every step.
 ///
-/// The events of all recorded steps are kept until the last has ended: 24 bytes each, five for a message and two for a
-/// compute.
+/// What happened in the recorded steps is kept until the last has ended: [`kept_bytes`].
 ///
 /// # Errors
 /// [`ProfileError::NoSteps`] before anything starts; when the ranks cannot be started or stop; when fp16 leaves out step after
@@ -90,6 +93,16 @@ pub fn profile(
     let mut profiler = Profiler::new(&plan);
     recording::record(&mut profiler, source, options, watch)?;
     profiler.finish()
+}
+
+/// Bytes in memory when so many steps of a plan have been recorded: the moments of every instruction of every world rank, and
+/// beside them the events of the last step, five of an instruction at most.
+pub fn kept_bytes(plan: &Plan, num_steps: u64) -> u128 {
+    let grid = plan.grid();
+    let rows = (0..grid.world_size()).map(|rank| PipelineRank(grid.pipeline_rank(rank) as u32));
+    let num_instructions = rows.map(|rank| plan.training().row(rank).len() as u128).sum::<u128>();
+    let moments = u128::from(num_steps).saturating_mul(size_of::<Instants>() as u128);
+    num_instructions.saturating_mul(moments.saturating_add(5 * size_of::<Event>() as u128))
 }
 
 /// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can whoever runs the engine for

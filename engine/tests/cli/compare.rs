@@ -45,7 +45,7 @@ fn steps_after_the_first_are_recorded_and_compared() {
         "step_overhead",
         "ranks",
         "kinds",
-        "path_instructions",
+        "path_parts",
         "partings",
     ];
     assert_eq!(keys, expected);

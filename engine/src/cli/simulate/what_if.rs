@@ -25,7 +25,7 @@ pub(super) struct WhatIf {
     /// Another seed, another jitter; 0 by default.
     #[arg(long, value_name = "N", requires = "jitter", value_parser = whole::<u64>, allow_negative_numbers = true)]
     jitter_seed: Option<u64>,
-    /// Computes take so many times as long while a message of their rank is under way.
+    /// Computes take so many times as long while a message of their rank occupies a link.
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     slowdown: Option<Slowdown>,
     /// Which messages slow each other down.

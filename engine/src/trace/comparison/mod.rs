@@ -36,7 +36,7 @@ pub struct Compared {
 
 impl Compared {
     /// Both times.
-    fn new(predicted_ns: u64, measured_ns: u64) -> Self {
+    pub(crate) fn new(predicted_ns: u64, measured_ns: u64) -> Self {
         let error = (measured_ns > 0).then(|| predicted_ns as f64 / measured_ns as f64 - 1.0);
         Self { predicted_ns, measured_ns, error }
     }
@@ -95,8 +95,8 @@ pub struct Comparison {
     pub ranks: Vec<ComparedRank>,
     /// By kind of instruction and part of it.
     pub kinds: Vec<ComparedKind>,
-    /// Instructions of the measured step's critical path.
-    pub path_instructions: usize,
+    /// Parts of the measured step's critical path: an instruction is two of them if what it brings was waited for too.
+    pub path_parts: usize,
     /// The instructions of that path where the two part most, in the order of time.
     pub partings: Vec<Parting>,
 }
@@ -130,7 +130,7 @@ impl Comparison {
             step_overhead: Compared::new(prediction.step_overhead_ns, overhead_ns),
             ranks: ranks::compare(plan, recorded, prediction, measured_peak_bytes),
             kinds: kinds::compare(plan.training(), recorded, prediction),
-            path_instructions: path.len(),
+            path_parts: path.len(),
             partings: path::largest(path, NUM_PARTINGS),
         }
     }

@@ -60,7 +60,7 @@ fn what_went_as_predicted_has_no_error_anywhere() {
         for kind in found.kinds.iter().filter(|kind| kind.part != Part::Way) {
             assert_eq!(kind.total.predicted_ns, kind.total.measured_ns, "{}", kind.kind);
         }
-        assert!(found.path_instructions > 8);
+        assert!(found.path_parts > 8);
         assert!(found.partings.iter().all(|parting| parting.later_ns == 0), "{:?}", found.partings);
     }
     assert!(num_waits > 20, "only {num_waits} ranks waited for messages");

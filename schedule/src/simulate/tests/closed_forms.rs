@@ -43,13 +43,18 @@ fn times(longest: impl Fn(u64, u64) -> u64 + Copy) -> impl Strategy<Value = Stag
     })
 }
 
-fn holds<T: core::fmt::Debug>(inputs: impl Strategy<Value = T>, test: impl Fn(T) -> bool) {
-    let num_held = core::cell::Cell::new(0);
+fn for_all<T: core::fmt::Debug>(inputs: impl Strategy<Value = T>, test: impl Fn(T)) {
     let run = TestRunner::new(ProptestConfig::with_cases(64)).run(&inputs, |input| {
-        num_held.set(num_held.get() + u32::from(test(input)));
+        test(input);
         Ok(())
     });
     run.unwrap();
+}
+
+/// The test says whether the form is stated for its input; it has to be for a good part of them.
+fn holds<T: core::fmt::Debug>(inputs: impl Strategy<Value = T>, test: impl Fn(T) -> bool) {
+    let num_held = core::cell::Cell::new(0);
+    for_all(inputs, |input| num_held.set(num_held.get() + u32::from(test(input))));
     assert!(num_held.get() >= 20, "{} of 64", num_held.get());
 }
 
@@ -104,23 +109,21 @@ fn bfs_holds_in_its_range() {
 #[test]
 fn zero_bubble_schedules_hold_in_their_ranges() {
     let split = (1u64..=1000, 0u64..=1000, 0u64..=1000, prop_oneof![Just(0), Just(1000), 0u64..=1000]);
-    holds((1u32..=64, 0u32..=512, split), |(p, more, (weight, forward, input, share))| {
+    for_all((1u32..=64, 0u32..=512, split), |(p, more, (weight, forward, input, share))| {
         let m = 2 * p + more % (512 - 2 * p).min((1 << 13) / p);
         let hop = weight * share / 2000;
         let times = SplitTimes { forward: weight + forward, input: weight + input, weight, hop };
         let of = [times.forward, times.input, times.weight, times.hop];
         let form = zb_h1_makespan(p, m, times).expect("within its range");
         assert_eq!(played(&zb_h1(p, m).unwrap(), of).0, form, "p {p}, m {m}, {times:?}");
-        true
     });
-    holds((sizes(1), 1u64..=1_000_000), |((p, _, m), time)| {
+    for_all((sizes(1), 1u64..=1_000_000), |((p, _, m), time)| {
         let m = m.max(2 * p - 1);
         let times = SplitTimes { forward: time, input: time, weight: time, hop: 0 };
         let forms = (zb_h2_makespan(p, m, times).unwrap(), zb_h2_longest_rank_span(p, m, times).unwrap());
         assert_eq!(played(&zb_h2(p, m).unwrap(), [time, time, time, 0]), forms, "p {p}, m {m}");
         let forms = (zb_v_makespan(p, m, times).unwrap(), zb_v_longest_rank_span(p, m, times).unwrap());
         assert_eq!(played(&zb_v(p, m).unwrap(), [time, time, time, 0]), forms, "p {p}, m {m}");
-        true
     });
 }
 
@@ -226,7 +229,7 @@ fn the_worked_numbers_are_exact() {
 
 #[test]
 fn in_flight_counts_are_exact_at_any_size() {
-    holds((sizes(8), 0u32..=64), |((p, v, m), more)| {
+    for_all((sizes(8), 0u32..=64), |((p, v, m), more)| {
         let (v, group_size) = (v.max(2), p + more);
         let most =
             [gpipe(p, m), one_f_one_b(p, m), eager_1f1b(p, m), zb_h1(p, m), zb_h2(p, m)].map(Result::unwrap);
@@ -248,7 +251,6 @@ fn in_flight_counts_are_exact_at_any_size() {
             let form = interleaved_in_flight(p, v, m, group_size, rank);
             assert_eq!(depth_first.in_flight_on(rank) as u64, form, "p {p}, v {v}, m {m}, N {group_size}");
         }
-        true
     });
 }
 
