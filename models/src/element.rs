@@ -3,6 +3,8 @@
 //! Conversions are ours and free of branches, so that loops over them vectorise on every machine; the type itself is
 //! the `half` crate's, which candle stores too.
 
+use std::fmt;
+
 use candle_core::{CpuStorage, WithDType};
 use half::{bf16, f16};
 
@@ -30,6 +32,17 @@ impl ElementType {
     /// Elements of this type that hold an f32 without loss.
     pub(crate) const fn num_packed(self) -> usize {
         ElementType::F32.num_bytes() / self.num_bytes()
+    }
+}
+
+/// `f32`, `bf16`, `fp16`
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "fp16",
+        })
     }
 }
 

@@ -178,7 +178,8 @@ fn path_table(comparison: &Comparison) -> Table {
         comparison.partings.len(),
         counted(comparison.path_parts, "part"),
     );
-    let mut table = Table::new([first.as_str(), "rank", "ended: predicted", "measured", "took longer by"]);
+    let mut table =
+        Table::new([first.as_str(), "rank", "ended: predicted", "measured", "longer or shorter by"]);
     for parting in &comparison.partings {
         let ends = [parting.predicted_end_ns, parting.measured_end_ns].map(nanoseconds);
         let later = nanoseconds(parting.later_ns.unsigned_abs());

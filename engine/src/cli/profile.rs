@@ -14,7 +14,7 @@ use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, nanoseconds};
 use super::whole::whole;
-use crate::costs::{CostsFile, UnitTimes};
+use crate::costs::{CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
 use crate::data::{BatchSource, Corpus, Zeros};
 use crate::memory::available_bytes;
 use crate::partial_file::{Existing, PartialFile};
@@ -116,11 +116,12 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let profile =
-        profile(plan, source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
+        profile(plan.clone(), source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
     progress.finish();
     out.finish_with(&profile.costs.to_json())
         .map_err(|source| OutError::Io { path: args.out.clone(), source })?;
     print(report(&profile))?;
+    print(against_itself(&plan, &profile)?)?;
     note(format_args!("\ncosts: {}", args.out.display()));
     Ok(())
 }
@@ -156,6 +157,19 @@ fn report(profile: &Profile) -> String {
         messages(costs),
         1e3 * step_s
     )
+}
+
+/// What the simulator makes of the costs for the very run that they are of: whoever predicts others from them knows how well
+/// the model fits.
+fn against_itself(plan: &Plan, profile: &Profile) -> Result<String, PredictError> {
+    let predicted = for_plan(plan, Source::Measured(&profile.costs))?;
+    let predicted_s = Step::new(plan, &predicted)?.step_s();
+    let error = percent_off(predicted_s / profile.step_s - 1.0);
+    Ok(format!("simulated from these costs: {:.1} ms, {error}\n", 1e3 * predicted_s))
+}
+
+fn percent_off(share: f64) -> String {
+    format!("{:+.1} %", 100.0 * share)
 }
 
 fn units(costs: &CostsFile) -> Table {

@@ -63,7 +63,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(units);
     }
     let training = Training::new(plan)?;
-    let training = match traced {
+    let training = match traced.clone() {
         Some(steps) => training.traced(steps),
         None => training,
     };
@@ -86,6 +86,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     let path = directory.path().display();
     note(format_args!("\nrun directory: {path}"));
+    if let Some(steps) = traced {
+        note(format_args!("traced: steps {steps}; try: pipezero compare {path}"));
+    }
     if learns {
         note(format_args!("try: pipezero generate {path} --prompt 'fn main'"));
     }

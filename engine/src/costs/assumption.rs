@@ -64,17 +64,21 @@ impl fmt::Display for Assumption {
             ),
             Self::Message { kind, ranks, measured, measured_ranks } => write!(
                 f,
-                "`{kind}` between {ranks} ranks was not measured: `{measured}` between {measured_ranks} stands for it"
+                "`{kind}` between {} was not measured: `{measured}` between {} stands for it",
+                ranks_of(*ranks),
+                ranks_of(*measured_ranks)
             ),
             Self::Size { kind, ranks, run_bytes, measured_bytes } => write!(
                 f,
-                "`{kind}` between {ranks} ranks was measured with {} bytes, and the run has {}: times go on in a line",
+                "`{kind}` between {} was measured with {} bytes, and the run has {}: times go on in a line",
+                ranks_of(*ranks),
                 range(*measured_bytes),
                 range(*run_bytes)
             ),
             Self::Ranks { measured, run, cores } => write!(
                 f,
-                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: cores may be shared otherwise"
+                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: where either is more than the \
+                 cores, each rank has another part of them, and its computes take longer or shorter accordingly"
             ),
         }
     }
@@ -83,4 +87,8 @@ impl fmt::Display for Assumption {
 /// `least to most`, or the one number that both are.
 fn range([least, most]: [u64; 2]) -> String {
     if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+fn ranks_of(num_ranks: u64) -> String {
+    if num_ranks == 1 { "1 rank".to_owned() } else { format!("{num_ranks} ranks") }
 }

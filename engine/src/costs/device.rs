@@ -31,6 +31,8 @@ pub struct Device {
     pub f32_flops_per_s: f64,
     /// Bytes a second from and to its memory.
     pub memory_bytes_per_s: f64,
+    /// Bytes of a GPU's memory.
+    pub memory_bytes: Option<u64>,
     /// Of a CPU the cores, which ranks share; its rates are those of one.
     pub cores: Option<usize>,
     /// Its links.
@@ -99,6 +101,7 @@ struct Gpu {
     half_tflops: f64,
     f32_tflops: f64,
     memory_gb_per_s: f64,
+    memory_gib: u64,
     near_gb_per_s: f64,
     far_gb_per_s: f64,
 }
@@ -111,6 +114,7 @@ const GPUS: [(&str, Gpu); 3] = [
             half_tflops: 989.4,
             f32_tflops: 66.9,
             memory_gb_per_s: 3350.0,
+            memory_gib: 80,
             near_gb_per_s: 450.0,
             far_gb_per_s: 50.0,
         },
@@ -122,6 +126,7 @@ const GPUS: [(&str, Gpu); 3] = [
             half_tflops: 989.4,
             f32_tflops: 66.9,
             memory_gb_per_s: 4800.0,
+            memory_gib: 140,
             near_gb_per_s: 450.0,
             far_gb_per_s: 50.0,
         },
@@ -133,6 +138,7 @@ const GPUS: [(&str, Gpu); 3] = [
             half_tflops: 312.0,
             f32_tflops: 19.5,
             memory_gb_per_s: 2039.0,
+            memory_gib: 80,
             near_gb_per_s: 300.0,
             far_gb_per_s: 25.0,
         },
@@ -175,6 +181,7 @@ impl Device {
             half_flops_per_s: flops,
             f32_flops_per_s: flops,
             memory_bytes_per_s: CPU_MEMORY,
+            memory_bytes: None,
             cores: Some(std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)),
             network: Network { ranks_per_node: usize::MAX, near: link, far: link, shared: false },
         }
@@ -199,6 +206,7 @@ impl Gpu {
             half_flops_per_s: self.half_tflops * TERA * GPU_COMPUTE,
             f32_flops_per_s: self.f32_tflops * TERA * GPU_COMPUTE,
             memory_bytes_per_s: self.memory_gb_per_s * GIGA * GPU_MEMORY,
+            memory_bytes: Some(self.memory_gib << 30),
             cores: None,
             network: Network {
                 ranks_per_node: 8,

@@ -118,7 +118,8 @@ fn describe(plan: &Plan, device: &Device, rates: f64) -> String {
         }
     };
     format!(
-        "analytic model of {}, not measured: {tflops:.3} TFLOP/s and {memory:.1} GB/s of memory achieved, {links}",
-        device.name
+        "analytic model of {}, not measured: {tflops:.3} TFLOP/s in {} and {memory:.1} GB/s of memory achieved, {links}",
+        device.name,
+        plan.element_type()
     )
 }

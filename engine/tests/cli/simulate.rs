@@ -79,7 +79,7 @@ fn text_shows_both_measures_and_the_order() {
         all ranks                 18  11.11 %
         the longest rank alone    18  11.11 %
 
-        micro-batches in flight at most, by rank: 2, 1
+        micro-batches in flight at most, by rank, until their input gradient: 2, 1
 
         order of work (F, I and W one column, B two):
         rank 0  F0 F1 .. I0 W0 F2 I1 W1 F3 I2 W2 I3 W3

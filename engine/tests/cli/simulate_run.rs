@@ -125,7 +125,7 @@ fn text_names_where_the_times_come_from() {
     "#]].assert_eq(&home.run(&arguments).success());
     let text = home.run(&["simulate", "run.json", "--device", "h100"]).success();
     let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
-    expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far"].assert_eq(times);
+    expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s in f32 and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far"].assert_eq(times);
     let cpu = home.run(&["simulate", "run.json"]).success();
     assert!(cpu.contains("times: analytic model of this CPU ("), "{cpu}");
     assert_eq!(home.run(&["simulate", "run.json", "--device", "CPU"]).success(), cpu);

@@ -165,6 +165,6 @@ fn as_text(study: &Study, per_unit: f64, drawn: &str) -> String {
     let in_flight = study.peak_in_flight.iter().map(|&of| format!("{}", of as f64 / study.parts as f64));
     let in_flight = in_flight.collect::<Vec<_>>().join(", ");
     format!(
-        "{times}\nmicro-batches in flight at most, by rank: {in_flight}\n\norder of work (F, I and W one column, B two):\n{drawn}"
+        "{times}\nmicro-batches in flight at most, by rank, until their input gradient: {in_flight}\n\norder of work (F, I and W one column, B two):\n{drawn}"
     )
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use pipezero_models::ElementType;
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
 use pipezero_schedule::simulate::world::Computes;
 use pipezero_schedule::simulate::{CriticalPath, MemoryError, PathStep, Why, critical_path};
@@ -19,7 +20,7 @@ use crate::cli::failure::{Failure, OfCostsFile};
 use crate::cli::output::note;
 use crate::cli::run_args::{RunArgs, print_notices};
 use crate::cli::table::Table;
-use crate::cli::units::{nanoseconds, percent};
+use crate::cli::units::{bytes, nanoseconds, percent};
 use crate::config::ModelConfig;
 use crate::costs::{CostsFile, Device, Predicted, Source, Step, for_plan};
 use crate::plan::Plan;
@@ -72,6 +73,9 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
         (predicted, _) => predicted?,
     };
     let is_timed = matches!(plan.run().model, ModelConfig::Timed(_));
+    if is_gpu {
+        warn_of_device(&plan, &device);
+    }
     let computes = if is_gpu || is_timed { Computes::Elsewhere } else { Computes::OccupyCores };
     let played = match request.what_if.first() {
         None => None,
@@ -97,6 +101,28 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
         }
         Format::Chrome => played.as_ref().map_or_else(|| trace(&plan, &step), |of| of.trace(&plan)),
     })
+}
+
+/// What somebody who asked for a GPU may not have meant.
+fn warn_of_device(plan: &Plan, device: &Device) {
+    if plan.element_type() == ElementType::F32 && plan.run().model.gpt().is_some() {
+        note(
+            "warning: the run computes in f32, which is what \"auto\" means on this host; --set bf16.enabled=true predicts \
+             what a GPU would do",
+        );
+    }
+    let fullest = plan.forecast().into_iter().zip(0..).max_by_key(|(rank, _)| rank.memory.peak);
+    if let (Some((fullest, rank)), Some(memory_bytes)) = (fullest, device.memory_bytes)
+        && fullest.memory.peak > memory_bytes
+    {
+        note(format_args!(
+            "warning: world rank {rank} needs {} and {} has {}: it does not fit; --set memory={}GiB lists changes that would",
+            bytes(fullest.memory.peak),
+            device.name,
+            bytes(memory_bytes),
+            memory_bytes >> 30,
+        ));
+    }
 }
 
 /// What came out, and of what.

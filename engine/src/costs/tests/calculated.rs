@@ -14,6 +14,7 @@ fn device(flops_per_s: f64, link_bytes_per_s: f64) -> Device {
         half_flops_per_s: flops_per_s,
         f32_flops_per_s: flops_per_s,
         memory_bytes_per_s: f64::INFINITY,
+        memory_bytes: None,
         cores: None,
         network: Network { ranks_per_node: 8, near: link, far: link, shared: true },
     }

@@ -177,15 +177,15 @@ fn other_units_and_grids_are_composed_of_what_was_measured() {
         let assumed: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
         if unit_layers == "1" {
             expect![[r#"
-                measured with 4 ranks at work on 2 cores, and the run has 8: cores may be shared otherwise
+                measured with 4 ranks at work on 2 cores, and the run has 8: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
                 the unit of embedding, h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
-                `unshard` between 4 ranks was not measured: `unshard` between 2 stands for it
+                `unshard` between 4 ranks was not measured: `unshard` between 2 ranks stands for it
                 `unshard` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
-                `reduce` between 4 ranks was not measured: `reduce` between 2 stands for it
+                `reduce` between 4 ranks was not measured: `reduce` between 2 ranks stands for it
                 `reduce` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
                 the unit of h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
                 the unit of h.*.attn, h.*.mlp, ln_f, lm_head was not measured: it is the sum of 2 units
-                `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 stands for it"#]]
+                `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 ranks stands for it"#]]
             .assert_eq(&assumed.join("\n"));
         }
     }
@@ -233,22 +233,22 @@ fn messages_that_are_like_others_take_their_costs_and_say_so() {
         predicted.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     expect![[r#"
-        measured with 8 ranks at work on 2 cores, and the run has 4: cores may be shared otherwise
-        `unshard` between 2 ranks was not measured: `unshard` between 4 stands for it
-        `reduce` between 2 ranks was not measured: `reduce` between 4 stands for it
-        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 stands for it"#]]
+        measured with 8 ranks at work on 2 cores, and the run has 4: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
+        `unshard` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
+        `reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
     .assert_eq(&of(&[], &file));
     file.host.ranks = 4;
     expect![[r#"
-        `reduce_last` between 2 ranks was not measured: `reduce` between 4 stands for it
-        `gather_after_step` between 2 ranks was not measured: `unshard` between 4 stands for it
-        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 stands for it"#]]
+        `reduce_last` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
+        `gather_after_step` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
     .assert_eq(&of(&["zero_optimization.stage=1"], &file));
     file.messages.retain(|times| times.kind != MessageKind::Gradient);
     expect![[r#"
-        `all_reduce` between 2 ranks was not measured: `reduce` between 4 stands for it
-        `gradient` between 2 ranks was not measured: `activation` between 2 stands for it
-        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 stands for it"#]]
+        `all_reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
+        `gradient` between 2 ranks was not measured: `activation` between 2 ranks stands for it
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
     .assert_eq(&of(&["zero_optimization.stage=0"], &file));
 }
 
