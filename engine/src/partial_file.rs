@@ -31,16 +31,22 @@ impl PartialFile {
     /// Begins a file of this name.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] if there is one that is to be kept; else what the system says.
+    /// [`io::ErrorKind::AlreadyExists`] if there is one that is to be kept, [`io::ErrorKind::InvalidInput`] if what is to be
+    /// replaced is a device or a pipe; else what the system says. Behind a link it is the link's target that is replaced.
     pub(crate) fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         // Not `exists`, which calls a link free whose target is gone.
         if existing == Existing::Kept && fs::symlink_metadata(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file already"));
         }
-        let mut partial = path.to_owned().into_os_string();
+        let path = if path.is_symlink() { fs::canonicalize(path)? } else { path.to_owned() };
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            let error = "it is no regular file, and only such can be replaced";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
+        let mut partial = path.clone().into_os_string();
         partial.push(Self::ENDING);
         let partial = PathBuf::from(partial);
-        Ok(Self { path: path.to_owned(), file: File::create(&partial)?, partial })
+        Ok(Self { path, file: File::create(&partial)?, partial })
     }
 
     /// Where it is written.
@@ -92,6 +98,27 @@ mod tests {
         file.finish_with("and half").unwrap();
         assert_eq!(names(folder.path()), ["a.json"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "half and half");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_replaced_and_a_link_stays_one() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let device = PartialFile::create(Path::new("/dev/null"), Existing::Replaced).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        fs::write(&target, "old").unwrap();
+        symlink(&target, &link).unwrap();
+        PartialFile::create(&link, Existing::Replaced).unwrap().finish_with("new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        let nowhere = folder.path().join("nowhere");
+        symlink(folder.path().join("missing"), &nowhere).unwrap();
+        assert_eq!(
+            PartialFile::create(&nowhere, Existing::Replaced).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]

@@ -91,8 +91,18 @@ pub(super) enum OutError {
         /// The folder.
         path: PathBuf,
     },
+    /// What `--overwrite` would replace is something else.
+    #[error(
+        "{} is no costs file: --overwrite replaces what `pipezero profile` has written, and nothing else; name another file with \
+         --out",
+        path.display()
+    )]
+    NoCosts {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot write {}: {source}; name a file with --out in a folder that can be written to", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -142,11 +152,21 @@ fn create(path: &Path, overwrite: bool) -> Result<PartialFile, OutError> {
     if path.is_dir() {
         return Err(OutError::Folder { path: path.to_owned() });
     }
+    if overwrite && path.is_file() && !looks_like_costs(path) {
+        return Err(OutError::NoCosts { path: path.to_owned() });
+    }
     let existing = if overwrite { Existing::Replaced } else { Existing::Kept };
     PartialFile::create(path, existing).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => OutError::Exists { path: path.to_owned() },
         _ => OutError::Io { path: path.to_owned(), source },
     })
+}
+
+/// Whether a file has a costs file's keys, of whatever version: the run file that is measured has not.
+fn looks_like_costs(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let found = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
+    ["version", "workload", "units"].iter().all(|key| found.get(key).is_some())
 }
 
 fn report(profile: &Profile) -> String {

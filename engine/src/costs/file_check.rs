@@ -2,6 +2,7 @@
 
 use super::file::{CostsFile, MessageTimes, PerElement, UnitTimes};
 use super::file_error::CostsFileRule;
+use super::scatter::MEAN_PPM;
 use super::unit_key::kind;
 
 /// A rule that does not hold, and the key that breaks it.
@@ -23,6 +24,12 @@ impl CostsFile {
         if let Some((step, ranks)) = self.rank_slowness_ppm.unlike(self.host.ranks) {
             let rule = CostsFileRule::RanksOfStep { step, ranks, expected: self.host.ranks };
             return broken(format!("rank_slowness_ppm[{step}]"), rule);
+        }
+        // Of ranks that compute little one may be far off, on a busy machine; all of them together are not.
+        if let Some(mean_ppm) = self.rank_slowness_ppm.mean_ppm()
+            && !(u64::from(MEAN_PPM) / 10..=10 * u64::from(MEAN_PPM)).contains(&mean_ppm)
+        {
+            return broken("rank_slowness_ppm", CostsFileRule::MeanSlowness { mean_ppm });
         }
         if self.units.is_empty() {
             return broken("units", CostsFileRule::NoUnits);

@@ -76,6 +76,15 @@ pub enum CostsFileRule {
         /// How many there were.
         expected: u64,
     },
+    /// Figures beside a mean that they cannot have.
+    #[error(
+        "`rank_slowness_ppm` is {mean_ppm} in the mean, and what ranks take beside their own mean is about 1000000: remove it, or \
+         measure again with `pipezero profile`"
+    )]
+    MeanSlowness {
+        /// The mean of all.
+        mean_ppm: u64,
+    },
     /// A unit consists of nothing.
     #[error("`{path}` is empty: a unit has at least one layer; remove the unit, or name its layers")]
     NoLayers {

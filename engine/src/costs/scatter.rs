@@ -14,7 +14,7 @@ use super::predicted::Predicted;
 use crate::plan::Plan;
 
 /// A rank that takes what it takes in the mean.
-const MEAN_PPM: u32 = 1_000_000;
+pub(super) const MEAN_PPM: u32 = 1_000_000;
 
 /// World ranks' instructions that are played at most, beyond the first of the recorded steps.
 const NUM_PLAYED_MAX: usize = 20_000_000;
@@ -47,6 +47,12 @@ impl Scatter {
     /// Whether nothing is known of it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The mean of all figures; `None` of none.
+    pub(super) fn mean_ppm(&self) -> Option<u64> {
+        let all = || self.0.iter().flatten().map(|&ppm| u64::from(ppm));
+        all().sum::<u64>().checked_div(all().count() as u64)
     }
 
     /// The first step with another number of ranks than so many, and that number.

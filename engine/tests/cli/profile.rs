@@ -43,9 +43,20 @@ fn a_costs_file_is_not_overwritten_unasked() {
     let expected =
         "error: costs.json already exists: name another file with --out, or replace it with --overwrite";
     assert_eq!(error(home.run(&PROFILE), 1), expected);
-    assert_eq!(home.read("costs.json"), "mine");
+    // Nor is anything else, asked or not: the run file least of all.
+    for file in ["costs.json", "run.json"] {
+        let before = home.read(file);
+        let printed = home.run(&["profile", "run.json", "--out", file, "--overwrite"]);
+        assert!(
+            error(printed, 1).starts_with(&format!("error: {file} is no costs file: --overwrite replaces"))
+        );
+        assert_eq!(home.read(file), before);
+    }
+    std::fs::remove_file(home.path("costs.json")).unwrap();
+    home.run(&PROFILE).success();
+    let before = home.read("costs.json");
     home.run(&[&PROFILE[..], &["--overwrite"]].concat()).success();
-    assert!(home.read("costs.json").contains("\"workload\""));
+    assert!(home.read("costs.json").contains("\"workload\"") && home.read("costs.json") != before);
 }
 
 #[test]
@@ -54,8 +65,14 @@ fn costs_that_cannot_be_kept_are_not_measured() {
     std::fs::create_dir(home.path("folder")).unwrap();
     for (out, expected) in [
         ("folder", "error: folder is a folder: name a file with --out, such as folder/costs.json"),
-        ("none/costs.json", "error: none/costs.json: No such file or directory (os error 2)"),
-        ("text.txt/costs.json", "error: text.txt/costs.json: Not a directory (os error 20)"),
+        (
+            "none/costs.json",
+            "error: cannot write none/costs.json: No such file or directory (os error 2); name a file with --out in a folder that can be written to",
+        ),
+        (
+            "text.txt/costs.json",
+            "error: cannot write text.txt/costs.json: Not a directory (os error 20); name a file with --out in a folder that can be written to",
+        ),
     ] {
         let printed = home.run(&["profile", "run.json", "--overwrite", "--out", out]);
         assert!(!printed.stderr.contains("step 1/"), "{}", printed.stderr);

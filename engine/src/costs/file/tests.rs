@@ -473,6 +473,18 @@ fn slowness_is_of_every_rank_and_within_bounds() {
             ],
         ),
         (
+            "[[60000000, 1000000], [1000000, 1000000]]",
+            expect![
+                "costs.json:24:51: `rank_slowness_ppm` is 15750000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[40000, 40000]]",
+            expect![
+                "costs.json:24:51: `rank_slowness_ppm` is 40000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
             "[[1000000, 1000000], [1000000]]",
             expect![
                 "costs.json:24:72: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`"
