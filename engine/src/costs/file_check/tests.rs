@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 
-use crate::costs::CostsFile;
 use crate::costs::file::tests::{FILE, refuses};
+use crate::costs::{CostsFile, Scatter};
 
 #[test]
 fn what_cannot_be_is_refused() {
@@ -163,4 +163,54 @@ fn names_are_names() {
         "\"\"",
         expect![[r#"costs.json:4:13: `host.name` is "", but a name has at least one character: write one"#]],
     );
+}
+
+#[test]
+fn slowness_is_of_every_rank_and_within_bounds() {
+    let overhead = "\"step_overhead_ns\": 40000";
+    for (steps, expected) in [
+        (
+            "[[1000000, 999]]",
+            expect![
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 999 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[1000000, 1000000001]]",
+            expect![
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 1000000001 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[1000000, 1.5]]",
+            expect![
+                "costs.json:24:52: `rank_slowness_ppm[0]`: 1.5 is no slowness: what a rank took, in millionths of its mean, is a whole number from 1000 to 1000000000; mend it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[60000000, 1000000], [1000000, 1000000]]",
+            expect![
+                "costs.json:24:51: `rank_slowness_ppm` is 15750000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[40000, 40000]]",
+            expect![
+                "costs.json:24:51: `rank_slowness_ppm` is 40000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`"
+            ],
+        ),
+        (
+            "[[1000000, 1000000], [1000000]]",
+            expect![
+                "costs.json:24:72: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`"
+            ],
+        ),
+    ] {
+        refuses(overhead, &format!("{overhead}, \"rank_slowness_ppm\": {steps}"), expected);
+    }
+    let text =
+        FILE.replacen(overhead, &format!("{overhead},\n  \"rank_slowness_ppm\": [[1000001, 999999]]"), 1);
+    let file = CostsFile::parse("costs.json", &text).unwrap();
+    assert_eq!(file.rank_slowness_ppm, Scatter::new([vec![[1_000_001, 1_000_000], [999_999, 1_000_000]]]));
+    assert_eq!(CostsFile::parse("costs.json", &file.to_json()).unwrap(), file);
 }
