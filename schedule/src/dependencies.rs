@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::id::PipelineRank;
-use crate::instruction::{Edge, Instruction};
+use crate::instruction::Instruction;
 use crate::program::Program;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
@@ -95,7 +95,7 @@ impl Dependencies {
 
 /// Pairs the n-th send of each edge with its n-th receive.
 fn peers(program: &Program) -> Vec<Vec<Option<u32>>> {
-    let num_edges = 2 * (program.chain.num_stages() - 1);
+    let num_edges = program.chain.num_edges();
     let mut sends: Vec<Vec<u32>> = vec![Vec::new(); num_edges];
     let mut receives = sends.clone();
     for row in &program.rows {
@@ -108,14 +108,12 @@ fn peers(program: &Program) -> Vec<Vec<Option<u32>>> {
         }
     }
     let mut peers: Vec<Vec<Option<u32>>> = program.rows.iter().map(|row| vec![None; row.len()]).collect();
-    let rank =
-        |edge: Edge, of: fn(Edge) -> crate::id::Stage| program.chain.placement().rank(of(edge)).index();
-    for stage in 0..program.chain.num_stages() as u32 - 1 {
-        for edge in [Edge::Up(crate::id::Stage(stage)), Edge::Down(crate::id::Stage(stage))] {
-            for (&send, &receive) in sends[edge.index()].iter().zip(&receives[edge.index()]) {
-                peers[rank(edge, Edge::sender)][send as usize] = Some(receive);
-                peers[rank(edge, Edge::receiver)][receive as usize] = Some(send);
-            }
+    for edge in program.chain.edges() {
+        let [sender, receiver] =
+            [edge.sender(), edge.receiver()].map(|stage| program.chain.placement().rank(stage).index());
+        for (&send, &receive) in sends[edge.index()].iter().zip(&receives[edge.index()]) {
+            peers[sender][send as usize] = Some(receive);
+            peers[receiver][receive as usize] = Some(send);
         }
     }
     peers

@@ -34,6 +34,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// The ranks that have a row, ascending: in a checked program, all.
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = PipelineRank> + use<> {
+        (0..self.rows.len() as u32).map(PipelineRank)
+    }
+
     /// The instructions of a rank in issue order.
     ///
     /// # Panics

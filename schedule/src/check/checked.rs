@@ -76,6 +76,11 @@ impl CheckedProgram {
         self.program.chain.num_ranks()
     }
 
+    /// Every pipeline rank, ascending.
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = PipelineRank> + use<> {
+        self.program.ranks()
+    }
+
     /// Micro-batches of a step.
     pub fn num_micro_batches(&self) -> u32 {
         self.program.num_micro_batches

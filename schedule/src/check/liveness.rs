@@ -65,7 +65,7 @@ impl<'a> Graph<'a> {
             lane_after: Vec::with_capacity(num_nodes as usize),
             together: (0..num_nodes).collect(),
         };
-        for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+        for rank in program.ranks() {
             graph.push_row_order(rank);
         }
         graph.join_transfers();
@@ -79,7 +79,7 @@ impl<'a> Graph<'a> {
     }
 
     fn push_row_order(&mut self, rank: PipelineRank) {
-        let num_edges = 2 * (self.program.chain.num_stages() - 1);
+        let num_edges = self.program.chain.num_edges();
         let mut last_on_lane = vec![None; 3 + num_edges];
         for (node, &instruction) in (self.row_starts[rank.index()]..).zip(self.program.row(rank)) {
             let lane = match instruction.lane() {
@@ -94,7 +94,7 @@ impl<'a> Graph<'a> {
     }
 
     fn join_transfers(&mut self) {
-        for rank in (0..self.program.rows.len() as u32).map(PipelineRank) {
+        for rank in self.program.ranks() {
             for (step, instruction) in self.program.row(rank).iter().enumerate() {
                 let is_send = matches!(instruction, Instruction::Send { .. });
                 if let Some((peer, peer_step)) = self.dependencies.peer(self.program, rank, step)

@@ -20,7 +20,7 @@ use crate::unit_facts::{Tying, UnitFacts};
 
 fn gathers(program: Program) -> Vec<usize> {
     let program = CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}"));
-    let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+    let ranks = program.ranks();
     ranks.map(|rank| program.count(rank, InstructionKind::Unshard)).collect()
 }
 

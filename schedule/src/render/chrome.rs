@@ -46,7 +46,7 @@ pub fn chrome(tracks: &[Track<'_>]) -> String {
     let mut next_pid = 1;
     for (index, track) in tracks.iter().enumerate() {
         let ids = trace.number(track);
-        for rank in (0..track.program.num_ranks() as u32).map(PipelineRank) {
+        for rank in track.program.ranks() {
             let sort_index = rank.index() * tracks.len() + index;
             trace.push_rank(&RankTrack { track, rank, ids: &ids, pid: next_pid }, sort_index);
             next_pid += 1;

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 use super::timeline::Timeline;
 use crate::check::CheckedProgram;
-use crate::id::{MicroBatch, PipelineRank};
+use crate::id::MicroBatch;
 
 mod bytes;
 mod holds;
@@ -106,7 +106,7 @@ pub fn memory(
 ) -> Result<Vec<MemoryCurve>, MemoryError> {
     costs.check(program)?;
     let mut holds = Holds::new(program, timeline, costs);
-    let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+    let ranks = program.ranks();
     ranks
         .map(|rank| {
             let at_rest = costs.fixed[rank.index()];

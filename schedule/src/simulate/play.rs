@@ -245,7 +245,7 @@ impl<'a> Play<'a> {
     fn join_meeting(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
         let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
         let (own_part, together) = if is_norm {
-            (self.costs.own_norm(self.program, rank), self.costs.gradient_norm)
+            (self.costs.own_norm(self.program, PipelineRank(rank as u32)), self.costs.gradient_norm)
         } else {
             (0, self.costs.add_tied)
         };

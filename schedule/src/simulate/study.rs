@@ -6,7 +6,7 @@ use super::costs::{Costs, CostsError, Passage, UnitCosts};
 use super::simulate;
 use super::steady::simulate_long;
 use crate::check::CheckedProgram;
-use crate::id::{PipelineRank, Stage};
+use crate::id::Stage;
 use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::order::ComputeOrder;
@@ -153,6 +153,6 @@ fn program(order: &ComputeOrder) -> CheckedProgram {
 }
 
 fn peak_in_flight(order: &ComputeOrder) -> Vec<u64> {
-    let ranks = (0..order.placement.num_ranks() as u32).map(PipelineRank);
+    let ranks = order.placement.ranks();
     ranks.map(|rank| order.in_flight_until_input(rank) as u64).collect()
 }

@@ -73,8 +73,7 @@ impl Timeline {
 
     /// The longest [`Timeline::rank_span`].
     pub fn longest_rank_span(&self, program: &CheckedProgram) -> u64 {
-        let ranks = (0..self.spans.len() as u32).map(PipelineRank);
-        ranks.map(|rank| self.rank_span(program, rank)).max().unwrap_or(0)
+        program.ranks().map(|rank| self.rank_span(program, rank)).max().unwrap_or(0)
     }
 
     /// How long a rank computes.

@@ -12,7 +12,7 @@ mod prices;
 mod ways;
 
 use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
-use pipezero_schedule::{Edge, InstructionKind, Stage, Unit};
+use pipezero_schedule::{InstructionKind, Unit};
 
 pub(super) use self::carrier::Carrier;
 use self::prices::{Item, Prices};
@@ -30,11 +30,9 @@ pub fn observed_costs(plan: &Plan, steps: &[Recorded]) -> Costs {
     }
     let observed = Observed { plan, prices, ways };
     let chain = plan.training().chain();
-    let stages = (0..chain.num_stages() as u32 - 1).map(Stage);
-    let edges = stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]);
     Costs {
         units: (0..chain.num_units() as u32).map(|unit| observed.unit(Unit(unit))).collect(),
-        edges: edges.map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
+        edges: chain.edges().map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
         add_tied: observed.prices.typical_ns(Item::AddTied),
         gradient_norm: observed.prices.typical_ns(Item::Norm),
         links: plan.links().unwrap_or(Links::Own),

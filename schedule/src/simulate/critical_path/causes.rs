@@ -42,14 +42,14 @@ pub(super) struct Causes<'a> {
 
 impl<'a> Causes<'a> {
     pub(super) fn new(program: &'a CheckedProgram, costs: &'a Costs, timeline: &'a Timeline) -> Self {
-        let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+        let ranks = program.ranks();
         let rows = ranks.map(|rank| RowFacts::new(program, costs, rank)).collect();
         Self { program, costs, timeline, rows }
     }
 
     /// What the end of the step waited for.
     pub(super) fn of_end(&self) -> Option<Cause> {
-        let ranks = (0..self.program.num_ranks() as u32).map(PipelineRank);
+        let ranks = self.program.ranks();
         let last = ranks.reduce(|a, b| if self.timeline.end(b) > self.timeline.end(a) { b } else { a })?;
         let index = self.program.row(last).len();
         Some(self.resolved(self.of_row(Node { rank: last, index })))
@@ -156,14 +156,14 @@ impl<'a> Causes<'a> {
     /// The member of a meeting that came to it last, its own part done.
     fn last_to_join(&self, node: Node) -> Node {
         let instruction = self.program.row(node.rank)[node.index];
-        let members = (0..self.program.num_ranks() as u32).map(PipelineRank).filter_map(|rank| {
+        let members = self.program.ranks().filter_map(|rank| {
             // At the end of a row, where it stands at most once.
             let index = self.program.row(rank).iter().rposition(|&of| of == instruction)?;
             Some(Node { rank, index })
         });
         let joined = |node: Node| {
             let own_part = match instruction {
-                Instruction::GradientNorm => self.costs.own_norm(self.program, node.rank.index()),
+                Instruction::GradientNorm => self.costs.own_norm(self.program, node.rank),
                 _ => 0,
             };
             self.timeline.row(node.rank)[node.index].start.saturating_add(own_part)

@@ -56,9 +56,8 @@ pub(super) struct Holds<'a> {
 impl<'a> Holds<'a> {
     pub(super) fn new(program: &'a CheckedProgram, timeline: &'a Timeline, costs: &'a MemoryCosts) -> Self {
         let num_micro_batches = program.num_micro_batches() as usize;
-        let num_stages = program.chain().num_stages();
-        let of_stages = vec![0; num_stages * num_micro_batches];
-        let of_edges = vec![0; 2 * (num_stages - 1) * num_micro_batches];
+        let of_stages = vec![0; program.chain().num_stages() * num_micro_batches];
+        let of_edges = vec![0; program.chain().num_edges() * num_micro_batches];
         Self {
             program,
             timeline,

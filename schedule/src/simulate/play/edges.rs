@@ -6,7 +6,6 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::check::CheckedProgram;
-use crate::id::Stage;
 use crate::instruction::Edge;
 use crate::simulate::costs::Passage;
 use crate::simulate::timeline::Span;
@@ -48,8 +47,7 @@ pub(super) struct Met {
 impl Edges {
     pub(super) fn new(program: &CheckedProgram) -> Self {
         let rank = |stage| program.placement().rank(stage).index();
-        let low_stages = (0..program.chain().num_stages() as u32 - 1).map(Stage);
-        let edges = low_stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]).map(|edge| State {
+        let edges = program.chain().edges().map(|edge| State {
             sender: rank(edge.sender()),
             receiver: rank(edge.receiver()),
             waiting: VecDeque::new(),

@@ -45,7 +45,7 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(program: &CheckedProgram) -> Self {
         let num_ranks = program.num_ranks();
-        let num_slots = 2 * num_ranks + 4 * (program.chain().num_stages() - 1);
+        let num_slots = 2 * num_ranks + 2 * program.chain().num_edges();
         let used = vec![Vec::new(); num_ranks];
         Self { num_ranks, under_way: (0..num_slots).map(|_| VecDeque::new()).collect(), used }
     }

@@ -79,9 +79,9 @@ pub(super) fn check_times(
         u128::from(costs.compute(instruction)) + message
     };
     let mut alone: u128 = 0;
-    for (rank, row) in grid.program.program().rows.iter().enumerate() {
+    for rank in grid.program.ranks() {
         alone = alone.saturating_add(u128::from(costs.own_norm(grid.program, rank)));
-        for &instruction in row {
+        for &instruction in grid.program.row(rank) {
             // Four ends of an instruction at most are rounded to the next tick.
             alone = alone.saturating_add(by_itself(instruction) + 4);
         }

@@ -5,7 +5,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::check::CheckedProgram;
-use crate::id::{PipelineRank, Stage};
+use crate::id::PipelineRank;
 use crate::instruction::Edge;
 
 /// A lane of the world: what carries messages one after the other.
@@ -70,7 +70,7 @@ impl Grid<'_> {
     }
 
     pub(super) fn num_lanes(self) -> usize {
-        2 * self.num_pipeline_ranks() + 2 * (self.program.chain().num_stages() - 1) * self.data_degree
+        2 * self.num_pipeline_ranks() + self.program.chain().num_edges() * self.data_degree
     }
 
     /// A place in a table of lanes.
@@ -87,10 +87,9 @@ impl Grid<'_> {
 
     /// Every lane over which a message can go, ascending by [`Grid::lane_index`].
     pub(super) fn lanes(self) -> impl Iterator<Item = WorldLane> {
-        let ranks = move || (0..self.num_pipeline_ranks() as u32).map(PipelineRank);
-        let stages = (0..self.program.chain().num_stages() as u32 - 1).map(Stage);
-        let edges = stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]);
-        let crossing = edges.filter(move |&edge| self.program.chain().crosses_ranks(edge));
+        let ranks = || self.program.ranks();
+        let crossing =
+            self.program.chain().edges().filter(move |&edge| self.program.chain().crosses_ranks(edge));
         let of_edges = crossing.flat_map(move |edge| {
             (0..self.data_degree as u32).map(move |data_rank| WorldLane::Edge { edge, data_rank })
         });

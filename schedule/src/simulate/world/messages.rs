@@ -61,7 +61,7 @@ impl Messages {
         let rows = &grid.program.program().rows;
         let mut queue_of: Vec<usize> = (0..grid.num_lanes()).collect();
         if links == Links::SharedByCollectives {
-            for rank in (0..rows.len() as u32).map(PipelineRank) {
+            for rank in grid.program.ranks() {
                 queue_of[grid.lane_index(WorldLane::Reduce(rank))] = grid.lane_index(WorldLane::Gather(rank));
             }
         }
@@ -71,9 +71,9 @@ impl Messages {
             queues: vec![Queue::default(); grid.num_lanes()],
             queue_of,
         };
-        for (rank, row) in rows.iter().enumerate() {
+        for (rank, row) in grid.program.ranks().zip(rows) {
             for (index, &instruction) in row.iter().enumerate() {
-                messages.push_instruction(grid, passages, PipelineRank(rank as u32), index, instruction);
+                messages.push_instruction(grid, passages, rank, index, instruction);
             }
         }
         messages

@@ -17,7 +17,6 @@ use super::row::Row;
 use super::runner::Runner;
 use super::setting::World;
 use super::timeline::WorldTimeline;
-use crate::id::PipelineRank;
 use crate::simulate::{Costs, Span, Timeline};
 
 pub(super) struct Play<'a> {
@@ -167,7 +166,7 @@ impl<'a> Play<'a> {
         let mut spans: Vec<_> = self.spans.into_iter().map(Some).collect();
         let mut held: Vec<_> = self.held.into_iter().map(Some).collect();
         let timelines = (0..self.grid.data_degree).map(|data_rank| {
-            let pipeline_ranks = (0..self.grid.num_pipeline_ranks() as u32).map(PipelineRank);
+            let pipeline_ranks = self.grid.program.ranks();
             let ranks: Vec<usize> =
                 pipeline_ranks.map(|pipeline_rank| self.grid.rank(pipeline_rank, data_rank)).collect();
             Timeline::new(

@@ -192,7 +192,7 @@ impl Play<'_> {
         let meeting = self.meetings.of(self.grid.data_rank(rank), instruction);
         match instruction {
             Instruction::GradientNorm => {
-                self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank).index())
+                self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank))
             }
             // With both uses on one rank, the addition is its own.
             _ if self.meetings.members(meeting).len() == 1 => self.costs.add_tied,

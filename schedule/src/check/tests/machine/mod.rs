@@ -52,7 +52,7 @@ fn run_without(
     seed: u64,
     ignores: fn(InstructionKind, InstructionKind) -> bool,
 ) -> Result<(), String> {
-    let ranks: Vec<_> = (0..program.num_ranks() as u32).map(PipelineRank).collect();
+    let ranks: Vec<_> = program.ranks().collect();
     let lane_before = ranks.iter().map(|&rank| {
         let mut last: BTreeMap<Lane, usize> = BTreeMap::new();
         let row = program.row(rank).iter().enumerate();

@@ -67,7 +67,7 @@ impl Draw {
 
     /// One for each edge.
     pub(super) fn passages(&mut self, program: &CheckedProgram) -> Vec<Passage> {
-        (0..2 * (program.chain().num_stages() - 1)).map(|_| self.passage()).collect()
+        (0..program.chain().num_edges()).map(|_| self.passage()).collect()
     }
 
     /// A program of up to three ranks.
