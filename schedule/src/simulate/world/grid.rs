@@ -1,7 +1,6 @@
 //! World ranks and the lanes between them, numbered.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::Range;
 
 use crate::check::CheckedProgram;
@@ -9,8 +8,8 @@ use crate::id::PipelineRank;
 use crate::instruction::Edge;
 
 /// A lane of the world: what carries messages one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorldLane {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WorldLane {
     /// Gathers of a pipeline rank's units, among its data ranks.
     Gather(PipelineRank),
     /// Reductions of a pipeline rank's gradients, among its data ranks.
@@ -22,17 +21,6 @@ pub enum WorldLane {
         /// The place of both ranks along the data axis.
         data_rank: u32,
     },
-}
-
-/// `the gathers of p2`, `the messages over s0>s1 at data rank 1`
-impl fmt::Display for WorldLane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gather(of) => write!(f, "the gathers of {of}"),
-            Self::Reduce(of) => write!(f, "the reductions of {of}"),
-            Self::Edge { edge, data_rank } => write!(f, "the messages over {edge} at data rank {data_rank}"),
-        }
-    }
 }
 
 /// Pipeline rank x data rank, data innermost.
@@ -103,18 +91,6 @@ impl Grid<'_> {
             WorldLane::Edge { edge, data_rank } => [edge.sender(), edge.receiver()]
                 .map(|stage| self.rank(self.program.placement().rank(stage), data_rank as usize))
                 .into(),
-        }
-    }
-
-    /// Whether a lane is of this world.
-    pub(super) fn has(self, lane: WorldLane) -> bool {
-        match lane {
-            WorldLane::Gather(of) | WorldLane::Reduce(of) => of.index() < self.num_pipeline_ranks(),
-            WorldLane::Edge { edge: edge @ (Edge::Up(stage) | Edge::Down(stage)), data_rank } => {
-                stage.index() + 1 < self.program.chain().num_stages()
-                    && (data_rank as usize) < self.data_degree
-                    && self.program.chain().crosses_ranks(edge)
-            }
         }
     }
 }

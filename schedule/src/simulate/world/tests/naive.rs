@@ -7,8 +7,9 @@ use std::vec::Vec;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
+use crate::simulate::world::grid::WorldLane;
 use crate::simulate::world::own_time::OwnTime;
-use crate::simulate::world::{Computes, Duplex, Ratio, Sharing, World, WorldLane};
+use crate::simulate::world::{Computes, Duplex, Ratio, Sharing, World};
 use crate::simulate::{Costs, Links, Passage, Span};
 
 /// What is left of a work: a quotient in lowest terms.
@@ -340,21 +341,15 @@ impl<'a> Naive<'a> {
             }
             sides
         };
-        match &self.world.sharing {
+        match self.world.sharing {
             Sharing::Own => BTreeSet::new(),
             Sharing::RankPort(duplex) => {
-                sides(*duplex).into_iter().map(|(rank, inwards)| (rank, is_far, inwards)).collect()
+                sides(duplex).into_iter().map(|(rank, inwards)| (rank, is_far, inwards)).collect()
             }
             Sharing::NodePort(_) if !is_far => BTreeSet::new(),
             Sharing::NodePort(duplex) => {
-                sides(*duplex).into_iter().map(|(rank, inwards)| (self.nodes(rank), true, inwards)).collect()
+                sides(duplex).into_iter().map(|(rank, inwards)| (self.nodes(rank), true, inwards)).collect()
             }
-            Sharing::Ports(named) => named
-                .get(&message.lane)
-                .into_iter()
-                .flatten()
-                .map(|&port| (port as usize, false, false))
-                .collect(),
         }
     }
 
