@@ -44,8 +44,8 @@ impl Series {
                 of_rank[instruction.kind() as usize * num_operands + operand(instruction)].push(span);
             }
             let used = of_rank.iter_mut().enumerate().filter(|(_, spans)| !spans.is_empty());
-            found.extend(used.map(|(place, spans)| Self {
-                name: Name { rank, kind: place / num_operands, operand: place % num_operands },
+            found.extend(used.map(|(index, spans)| Self {
+                name: Name { rank, kind: index / num_operands, operand: index % num_operands },
                 spans: core::mem::take(spans),
             }));
         }

@@ -61,7 +61,7 @@ impl Grid<'_> {
         2 * self.num_pipeline_ranks() + self.program.chain().num_edges() * self.data_degree
     }
 
-    /// A place in a table of lanes.
+    /// A position in a table of lanes.
     pub(super) fn lane_index(self, lane: WorldLane) -> usize {
         let num_ranks = self.num_pipeline_ranks();
         match lane {

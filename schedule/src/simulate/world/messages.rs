@@ -12,9 +12,9 @@ use crate::simulate::{Links, Passage};
 /// What stands for no message: that of an instruction of the compute lane.
 const NONE: u32 = u32::MAX;
 
-/// An instruction of a world rank, by its place in the row.
+/// An instruction of a world rank, by its position in the row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Site {
     pub(super) rank: usize,
     pub(super) index: usize,
 }
@@ -22,10 +22,10 @@ pub(super) struct Place {
 /// Who issues a message and waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ends {
-    /// All data ranks of a pipeline rank, at the same place of their row.
+    /// All data ranks of a pipeline rank, at the same position of their rows.
     Group { of: PipelineRank, index: usize },
     /// The two ends of an edge.
-    Pair { sender: Place, receiver: Place },
+    Pair { sender: Site, receiver: Site },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +136,8 @@ impl Messages {
             let Passage { occupied, latency, .. } = passage(data_rank);
             self.push(Message {
                 ends: Ends::Pair {
-                    sender: Place { rank: grid.rank(of, data_rank), index },
-                    receiver: Place { rank: grid.rank(to, data_rank), index: receive },
+                    sender: Site { rank: grid.rank(of, data_rank), index },
+                    receiver: Site { rank: grid.rank(to, data_rank), index: receive },
                 },
                 lane: grid.lane_index(WorldLane::Edge { edge, data_rank: data_rank as u32 }),
                 occupied,
@@ -153,8 +153,8 @@ impl Messages {
         self.messages.push(message);
     }
 
-    /// The message that a rank issues at a place of its row.
-    pub(super) fn at(&self, grid: Grid<'_>, Place { rank, index }: Place) -> u32 {
+    /// The message that a rank issues at a position of its row.
+    pub(super) fn at(&self, grid: Grid<'_>, Site { rank, index }: Site) -> u32 {
         let number = self.numbers[grid.pipeline_rank(rank).index()][index];
         match self.messages[number as usize].ends {
             Ends::Group { .. } => number,

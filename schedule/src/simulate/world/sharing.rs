@@ -112,11 +112,11 @@ struct Port {
 /// Which ways a lane's messages go at each of its ranks.
 fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item = (usize, Way)> {
     let members = grid.members(lane).into_iter().enumerate();
-    members.flat_map(move |(place, rank)| {
+    members.flat_map(move |(number, rank)| {
         let (out, back) = match lane {
             WorldLane::Gather(_) | WorldLane::Reduce(_) => (true, true),
             // The sender stands first.
-            WorldLane::Edge { .. } => (place == 0, place == 1),
+            WorldLane::Edge { .. } => (number == 0, number == 1),
         };
         let ways = match duplex {
             Duplex::Full => [out.then_some(Way::Out), back.then_some(Way::In)],
