@@ -33,8 +33,8 @@ pub fn observed_costs(plan: &Plan, steps: &[Recorded]) -> Costs {
     Costs {
         units: (0..chain.num_units() as u32).map(|unit| observed.unit(Unit(unit))).collect(),
         edges: chain.edges().map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
-        add_tied: observed.prices.typical_ns(Item::AddTied),
-        gradient_norm: observed.prices.typical_ns(Item::Norm),
+        add_tied: observed.prices.median_ns(Item::AddTied),
+        gradient_norm: observed.prices.median_ns(Item::Norm),
         links: plan.links().unwrap_or(Links::Own),
     }
 }
@@ -47,7 +47,7 @@ struct Observed<'a> {
 
 impl Observed<'_> {
     fn unit(&self, unit: Unit) -> UnitCosts {
-        let compute = |kind| self.prices.typical_ns(Item::Compute(kind, unit));
+        let compute = |kind| self.prices.median_ns(Item::Compute(kind, unit));
         let chain = self.plan.training().chain();
         let rank = chain.rank(unit);
         // Only the sum over a rank counts, so its first unit stands for all.
@@ -59,7 +59,7 @@ impl Observed<'_> {
             backward_weight: compute(InstructionKind::BackwardWeight),
             recompute: compute(InstructionKind::Recompute),
             optimizer_step: compute(InstructionKind::OptimizerStep),
-            gradient_norm: if is_first { self.prices.typical_ns(Item::OwnNorm(rank)) } else { 0 },
+            gradient_norm: if is_first { self.prices.median_ns(Item::OwnNorm(rank)) } else { 0 },
             gather: self.passage(Carrier::Gather(unit)),
             reduce: self.passage(Carrier::Reduce(unit)),
             gather_after_step: self.passage(Carrier::GatherAfterStep(unit)),
@@ -67,13 +67,13 @@ impl Observed<'_> {
     }
 
     fn passage(&self, carrier: Carrier) -> Passage {
-        let way_ns = self.ways.typical_ns(carrier);
+        let way_ns = self.ways.median_ns(carrier);
         let latency = carrier.latency_ns(self.plan).min(way_ns);
         Passage {
-            issue: self.prices.typical_ns(Item::Issue(carrier)),
+            issue: self.prices.median_ns(Item::Issue(carrier)),
             occupied: way_ns - latency,
             latency,
-            landing: self.prices.typical_ns(Item::Landing(carrier)),
+            landing: self.prices.median_ns(Item::Landing(carrier)),
         }
     }
 }
