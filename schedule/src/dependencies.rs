@@ -7,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::id::PipelineRank;
+use crate::id::InstructionId;
 use crate::instruction::Instruction;
 use crate::program::Program;
 use crate::send_buffers::SendBuffers;
@@ -60,28 +60,28 @@ impl Dependencies {
         Self { rows, peers: peers(program), slots, send_buffers }
     }
 
-    /// Positions in the rank's row that must have ended before instruction `index` may start, beside what is before
-    /// it on its lane; ascending.
+    /// Positions in the same row that must have ended before an instruction may start, beside what is before it on its
+    /// lane; ascending.
     ///
     /// # Panics
-    /// If there is no such rank or index.
-    pub fn waits(&self, rank: PipelineRank, index: usize) -> &[usize] {
-        let Waits { starts, waits } = &self.rows[rank.index()];
-        &waits[starts[index] as usize..starts[index + 1] as usize]
+    /// If there is no such instruction.
+    pub fn waits(&self, of: InstructionId) -> &[usize] {
+        let Waits { starts, waits } = &self.rows[of.rank.index()];
+        &waits[starts[of.index] as usize..starts[of.index + 1] as usize]
     }
 
-    /// The other end of a transfer, as rank and position: a receive's send, a send's receive.
+    /// The other end of a transfer: a receive's send, a send's receive.
     ///
     /// # Panics
-    /// If there is no such rank or index.
-    pub fn peer(&self, program: &Program, rank: PipelineRank, index: usize) -> Option<(PipelineRank, usize)> {
-        let position = self.peers[rank.index()][index]?;
-        let other_end = match program.row(rank)[index] {
+    /// If there is no such instruction.
+    pub fn peer(&self, program: &Program, of: InstructionId) -> Option<InstructionId> {
+        let position = self.peers[of.rank.index()][of.index]?;
+        let other_end = match program.instruction(of) {
             Instruction::Send { edge, .. } => edge.receiver(),
             Instruction::Receive { edge, .. } => edge.sender(),
             _ => return None,
         };
-        Some((program.chain.placement().rank(other_end), position as usize))
+        Some(program.chain.placement().rank(other_end).at(position as usize))
     }
 
     pub(crate) fn slots(&self) -> &Slots {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::Instruction;
 use crate::options::LowerOptions;
 
@@ -45,5 +45,13 @@ impl Program {
     /// If there is no such rank.
     pub fn row(&self, rank: PipelineRank) -> &[Instruction] {
         &self.rows[rank.index()]
+    }
+
+    /// One instruction.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn instruction(&self, id: InstructionId) -> Instruction {
+        self.row(id.rank)[id.index]
     }
 }

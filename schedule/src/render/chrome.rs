@@ -79,7 +79,7 @@ impl RankTrack<'_> {
         let mut is_read = vec![false; row.len()];
         let mut reads = vec![Vec::new(); row.len()];
         for (index, reads) in reads.iter_mut().enumerate() {
-            for &wait in program.waits(self.rank, index) {
+            for &wait in program.waits(self.rank.at(index)) {
                 let is_gather = matches!(row[wait], Instruction::Unshard { .. });
                 if is_gather && !core::mem::replace(&mut is_read[wait], true) {
                     reads.push(wait);
@@ -98,8 +98,8 @@ impl RankTrack<'_> {
         match self.track.program.row(self.rank)[index] {
             Instruction::Send { .. } => arrows.push(('s', own + index, span.start)),
             Instruction::Receive { .. } => {
-                if let Some((peer, send)) = self.track.program.peer(self.rank, index) {
-                    arrows.push(('f', self.ids[peer.index()] + send, last_moment(span)));
+                if let Some(send) = self.track.program.peer(self.rank.at(index)) {
+                    arrows.push(('f', self.ids[send.rank.index()] + send.index, last_moment(span)));
                 }
             }
             Instruction::Unshard { .. } => arrows.push(('s', own + index, last_moment(span))),

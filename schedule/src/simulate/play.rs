@@ -163,7 +163,7 @@ impl<'a> Play<'a> {
             return false;
         }
         let program = self.program;
-        let waits = program.waits(PipelineRank(rank as u32), index);
+        let waits = program.waits(PipelineRank(rank as u32).at(index));
         if self.lanes.is_none() {
             // Computes too: they were done before the row went on.
             let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);

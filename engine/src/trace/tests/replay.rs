@@ -44,7 +44,7 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
     let mut machine =
         Machine { costs, timeline, row, rank, now_ns: 0, events: Vec::new(), lanes: BTreeMap::new() };
     for (index, &instruction) in row.iter().enumerate() {
-        for &wait in program.waits(rank, index) {
+        for &wait in program.waits(rank.at(index)) {
             machine.take_in(row[wait].lane(), wait);
         }
         machine.note(index, EventKind::Started);

@@ -32,7 +32,7 @@ fn assert_only_computes_wait_for_other_lanes(program: &CheckedProgram) {
     for rank in program.ranks() {
         let row = program.row(rank);
         for (index, instruction) in row.iter().enumerate() {
-            for &wait in program.waits(rank, index) {
+            for &wait in program.waits(rank.at(index)) {
                 let (lane, waits_for) = (instruction.lane(), row[wait].lane());
                 assert!(wait < index && lane != waits_for, "{instruction} waits for {}", row[wait]);
                 assert!(

@@ -129,15 +129,15 @@ impl Messages {
         of: PipelineRank,
         index: usize,
     ) {
-        let (to, receive) = grid.program.peer(of, index).expect("a checked transfer has two ends");
+        let to = grid.program.peer(of.at(index)).expect("a checked transfer has two ends");
         self.numbers[of.index()][index] = self.messages.len() as u32;
-        self.numbers[to.index()][receive] = self.messages.len() as u32;
+        self.numbers[to.rank.index()][to.index] = self.messages.len() as u32;
         for data_rank in 0..grid.data_degree {
             let Passage { occupied, latency, .. } = passage(data_rank);
             self.push(Message {
                 ends: Ends::Pair {
                     sender: Site { rank: grid.rank(of, data_rank), index },
-                    receiver: Site { rank: grid.rank(to, data_rank), index: receive },
+                    receiver: Site { rank: grid.rank(to.rank, data_rank), index: to.index },
                 },
                 lane: grid.lane_index(WorldLane::Edge { edge, data_rank: data_rank as u32 }),
                 occupied,

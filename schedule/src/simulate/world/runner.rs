@@ -131,7 +131,7 @@ impl Play<'_> {
             return Next::Wait;
         }
         let Some(&instruction) = row.instructions.get(index) else { return self.drain(rank) };
-        for &wait in &self.grid.program.waits(pipeline_rank, index)[self.runners[rank].num_waited..] {
+        for &wait in &self.grid.program.waits(pipeline_rank.at(index))[self.runners[rank].num_waited..] {
             // A compute was done before the row went on.
             if let Some(lane) = self.rows[pipeline_rank.index()].lane(wait)
                 && let Some(landing) = self.landing(rank, lane, wait)

@@ -129,12 +129,12 @@ impl<'a> Naive<'a> {
     fn passage(&self, rank: usize, index: usize) -> Passage {
         let instruction = self.instruction(rank, index);
         let here = PipelineRank((rank / self.degree) as u32);
-        match (self.program.peer(here, index), instruction, &self.world.far_edges) {
-            (
-                Some((peer, _)),
-                Instruction::Send { edge, .. } | Instruction::Receive { edge, .. },
-                Some(far),
-            ) if self.is_far(&[rank, peer.index() * self.degree + rank % self.degree]) => far[edge.index()],
+        match (self.program.peer(here.at(index)), instruction, &self.world.far_edges) {
+            (Some(peer), Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }, Some(far))
+                if self.is_far(&[rank, peer.rank.index() * self.degree + rank % self.degree]) =>
+            {
+                far[edge.index()]
+            }
             _ => self.costs.passage(instruction),
         }
     }
@@ -156,7 +156,7 @@ impl<'a> Naive<'a> {
         };
         for (index, &instruction) in row.iter().enumerate() {
             for &wait in
-                self.program.waits(here, index).iter().filter(|&&wait| row[wait].lane() != Lane::Compute)
+                self.program.waits(here.at(index)).iter().filter(|&&wait| row[wait].lane() != Lane::Compute)
             {
                 take_in(row[wait].lane(), wait, &mut tasks);
             }
@@ -196,8 +196,8 @@ impl<'a> Naive<'a> {
         let instruction = self.instruction(rank, index);
         let (lane, ends) = match (instruction, instruction.lane()) {
             (Instruction::Send { edge, .. }, _) => {
-                let (peer, receive) = self.program.peer(here, index).unwrap();
-                let receiver = (peer.index() * self.degree + data_rank, receive);
+                let receive = self.program.peer(here.at(index)).unwrap();
+                let receiver = (receive.rank.index() * self.degree + data_rank, receive.index);
                 let lane = WorldLane::Edge { edge, data_rank: data_rank as u32 };
                 (lane, std::vec![(rank, index), receiver])
             }
