@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pipezero_schedule::render::{Gantt, TimeScale, Track, chrome, svg};
+use pipezero_schedule::render::{Gantt, Shown, TimeScale, Track, chrome, svg};
 use pipezero_schedule::simulate::{MemoryCurve, MemoryError, memory};
 
 use crate::cli::failure::Failure;
@@ -49,6 +49,7 @@ pub(super) fn picture(plan: &Plan, step: &Step, title: &str) -> Result<String, M
         timeline: &step.timeline,
         memory: &curves(plan, step)?,
         scale: TimeScale::nanoseconds(step.makespan_ns),
+        shown: Shown::WholeStep,
     }))
 }
 

@@ -24,7 +24,7 @@ pub(super) fn read(
     findings: &mut Findings,
 ) -> Option<Scheduled> {
     let repair = "name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`";
-    let text = match text(&path) {
+    let text = match order_text(&path) {
         Ok(text) => text,
         Err(reason) => {
             let repair = format!("relative paths start at the run file's folder; {repair}");
@@ -61,7 +61,8 @@ fn tried(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn text(path: &Path) -> Result<String, String> {
+/// The text of a file that may hold an order, or why there is none.
+pub(crate) fn order_text(path: &Path) -> Result<String, String> {
     // A folder or a device is refused before it is read.
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
