@@ -56,7 +56,7 @@ pub(super) fn add(
         };
         let mut meeting = Vec::new();
         for (rank, place, instruction) in routes.messages() {
-            let message = Sized::of(facts, instruction, bytes);
+            let message = Resized::of(facts, instruction, bytes);
             match instruction {
                 // With its send.
                 Instruction::Receive { .. } => {}
@@ -78,12 +78,12 @@ pub(super) fn add(
 
 /// A message of a size that is not its own.
 #[derive(Clone, Copy, Debug)]
-struct Sized {
+struct Resized {
     key: MessageKey,
     imitated: Imitated,
 }
 
-impl Sized {
+impl Resized {
     fn of(facts: &Facts<'_>, instruction: Instruction, bytes: u64) -> Self {
         let key = MessageKey { bytes, ..facts.key(instruction) };
         let imitated = facts.over_its_link(&facts.message(instruction).with_bytes(bytes));
