@@ -51,7 +51,14 @@ fn per_element(elements: u64, ns: u64) -> PerElement {
 
 fn times_of(message: &Message) -> SizedTimes {
     let bytes = message.bytes;
-    SizedTimes { bytes, issue_ns: 10 + bytes, occupied_ns: 2 * bytes, latency_ns: 50, landing_ns: 3 * bytes }
+    SizedTimes {
+        bytes,
+        issue_ns: 10 + bytes,
+        occupied_ns: 2 * bytes,
+        latency_ns: 50,
+        landing_ns: 3 * bytes,
+        probed: false,
+    }
 }
 
 /// All sizes of every message that the program sends.
