@@ -168,6 +168,27 @@ pub enum CostsFileRule {
         /// Ranks.
         ranks: u64,
     },
+    /// A message to more ranks than one, or to none.
+    #[error("`{path}` is {ranks}, but `{kind}` goes from one rank to another: write 2, or measure again")]
+    NoPair {
+        /// The key.
+        path: String,
+        /// The kind.
+        kind: MessageKind,
+        /// What stands there.
+        ranks: u64,
+    },
+    /// A weight of more uses than two.
+    #[error(
+        "`{path}` is {ranks}, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, \
+         or measure again"
+    )]
+    TiedRanks {
+        /// The key.
+        path: String,
+        /// What stands there.
+        ranks: u64,
+    },
     /// A message of no size.
     #[error("`{path}` is empty: a message was measured at one size at least; add one, or remove the message")]
     NoSizes {
