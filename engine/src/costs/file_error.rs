@@ -8,7 +8,7 @@ use crate::strict_json::JsonError;
 #[non_exhaustive]
 pub enum CostsFileError {
     /// The file could not be read.
-    #[error("{name}: cannot read the costs file: {reason}")]
+    #[error("{name}: cannot read the costs file: {reason}; name one that `pipezero profile` has written")]
     Unreadable {
         /// The file.
         name: String,

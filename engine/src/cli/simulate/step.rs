@@ -158,14 +158,13 @@ impl Found<'_> {
         let curves = curves(plan, step)?;
         let ranks = step.ranks.iter().zip(&curves).enumerate();
         let mut found = json!({
-            "unit": "s",
-            "makespan": seconds(step.makespan_ns),
-            "longest_rank_span": seconds(step.longest_rank_span_ns),
+            "makespan_s": seconds(step.makespan_ns),
+            "longest_rank_span_s": seconds(step.longest_rank_span_ns),
             "bubble_rate": self.bubble_rate(),
             "bubble_rate_longest_rank": step.bubble_rate_longest_rank(),
             "peak_in_flight": (0..step.ranks.len()).map(in_flight).collect::<Vec<_>>(),
-            "straggling": seconds(step.straggling_ns),
-            "step_overhead": seconds(step.overhead_ns),
+            "straggling_s": seconds(step.straggling_ns),
+            "step_overhead_s": seconds(step.overhead_ns),
             "step_s": step.step_s(),
             "tokens_per_s": step.tokens_per_s(),
             "costs": predicted.description,
@@ -192,8 +191,8 @@ impl Found<'_> {
                 "pipeline_rank": step.rank.index(),
                 "index": step.index,
                 "instruction": instruction.map(ToString::to_string),
-                "start": seconds(step.start),
-                "end": seconds(step.end),
+                "start_s": seconds(step.start),
+                "end_s": seconds(step.end),
                 "waited_for": waited_for(step.why, instruction.map(|of| of.lane())),
             })
         };

@@ -9,6 +9,7 @@ use crate::config::findings::Findings;
 use crate::config::notice::Notice;
 use crate::config::raw::{RawParallel, RawRun};
 use crate::config::resolved::{BatchConfig, ScheduleConfig};
+use crate::input_file::read_text;
 
 use super::parallel::{Grid, counted};
 use super::schedule::{Scheduled, file_value};
@@ -24,7 +25,7 @@ pub(super) fn read(
     findings: &mut Findings,
 ) -> Option<Scheduled> {
     let repair = "name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`";
-    let text = match text(&path) {
+    let text = match read_text(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(reason) => {
             let repair = format!("relative paths start at the run file's folder; {repair}");
@@ -59,18 +60,6 @@ pub(super) fn read(
 /// The whole path, as a relative one does not say where it begins.
 fn tried(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn text(path: &Path) -> Result<String, String> {
-    // A folder or a device is refused before it is read.
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is no file".to_owned());
-    }
-    if metadata.len() > MAX_BYTES {
-        return Err(format!("it has {} bytes, of at most {MAX_BYTES}", metadata.len()));
-    }
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
 /// The rules of a run that need no other section than this one.

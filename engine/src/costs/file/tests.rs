@@ -472,7 +472,7 @@ fn a_byte_order_mark_is_passed_over() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = CostsFile::load("no/such/file.json".as_ref()).unwrap_err();
-    expect!["no/such/file.json: cannot read the costs file: No such file or directory (os error 2)"]
+    expect!["no/such/file.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written"]
         .assert_eq(&error.to_string());
 }
 

@@ -123,9 +123,27 @@ fn messages_have_as_many_ranks_as_they_can() {
     for (name, ranks) in [("activation", 2), ("gradient", 2), ("add_tied", 1), ("add_tied", 2)] {
         CostsFile::parse("costs.json", &FILE.replacen(kind, &of(name, ranks), 1)).unwrap();
     }
-    refuses(kind, &of("activation", 1), expect!["costs.json:86:16: `messages[1].ranks` is 1, but `activation` goes from one rank to another: write 2, or measure again"]);
-    refuses(kind, &of("gradient", 3), expect!["costs.json:86:16: `messages[1].ranks` is 3, but `gradient` goes from one rank to another: write 2, or measure again"]);
-    refuses(kind, &of("add_tied", 3), expect!["costs.json:86:16: `messages[1].ranks` is 3, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, or measure again"]);
+    refuses(
+        kind,
+        &of("activation", 1),
+        expect![
+            "costs.json:86:16: `messages[1].ranks` is 1, but `activation` goes from one rank to another: write 2, or measure again"
+        ],
+    );
+    refuses(
+        kind,
+        &of("gradient", 3),
+        expect![
+            "costs.json:86:16: `messages[1].ranks` is 3, but `gradient` goes from one rank to another: write 2, or measure again"
+        ],
+    );
+    refuses(
+        kind,
+        &of("add_tied", 3),
+        expect![
+            "costs.json:86:16: `messages[1].ranks` is 3, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, or measure again"
+        ],
+    );
 }
 
 #[test]
