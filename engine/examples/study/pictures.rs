@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use pipezero::costs::memory_costs;
-use pipezero::schedule::render::{Gantt, TimeScale, svg};
+use pipezero::schedule::render::{Gantt, Shown, TimeScale, svg};
 use pipezero::schedule::simulate::memory;
 
 use crate::case::Placed;
@@ -45,6 +45,7 @@ fn picture(name: &str, variant: &Variant) -> Result<Picture, Box<dyn Error>> {
         timeline: &step.timeline,
         memory: &memory,
         scale: TimeScale::nanoseconds(step.makespan_ns),
+        shown: Shown::WholeStep,
     };
     Ok(Picture { path: page::folder().join(format!("pictures/study-{name}.svg")), svg: svg(&gantt) })
 }

@@ -2,6 +2,9 @@
 
 mod error;
 mod factor;
+mod named;
+mod order_file;
+mod path;
 mod picture;
 mod program_size;
 mod ranks;
@@ -16,9 +19,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(super) use self::error::SimulateError;
+use self::named::{NamedSchedule, ScheduleName};
 use self::picture::Format;
 use self::result_file::RESULT_FILE;
-use self::schedule::{Schedule, ScheduleRequest};
+use self::schedule::{ScheduleRequest, ScheduleSource};
 use self::step::{Explain, StepRequest};
 use self::what_if::WhatIf;
 use super::decimal::Decimal;
@@ -43,6 +47,7 @@ Examples:
                     --backward-weight 9.337 --latency 0.601
   pipezero simulate --schedule interleaved --virtual-stages 2 --ranks 4 --micro-batches 8 --forward 1 \\
                     --backward-input 1 --backward-weight 1 --json
+  pipezero simulate --schedule order.csv --forward 1 --backward-input 1 --backward-weight 1 --format svg --out order.svg
 
 Of a run, the program that `train` would execute is played: computes, gathers, reductions, messages between stages and the end of the step. Times are measured (--costs) or, without that, calculated from a device's rates, which the result names. Where ranks differ or share something, every data rank is played by itself, and the result says how many times as long the step takes.
 
@@ -66,9 +71,10 @@ pub(super) struct SimulateArgs {
     /// Calculate times from a device's rates: h100, h200, a100 or cpu, which is this host and the default.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// A schedule by itself.
-    #[arg(long, value_enum, value_name = "NAME")]
-    schedule: Option<Schedule>,
+    /// A schedule by itself: gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v, or a file with an order of
+    /// one's own, ORDER.csv, in PyTorch's pipelining CSV.
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<ScheduleName>,
     /// Pipeline ranks.
     #[arg(long, value_name = "P", value_parser = whole::<u32>, allow_negative_numbers = true)]
     ranks: Option<u32>,
@@ -96,10 +102,10 @@ pub(super) struct SimulateArgs {
     /// Columns that the grid may take, 160 by default.
     #[arg(long, value_name = "COLUMNS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     width: Option<usize>,
-    /// Of a run, what its time is made of: the critical path.
+    /// What the time is made of: the critical path.
     #[arg(long)]
     explain: bool,
-    /// How to print it: tables, JSON or, of a run, a picture or a trace.
+    /// How to print it: tables, JSON, a picture or, of a run, a trace.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// Print JSON: `--format json`.
@@ -127,18 +133,19 @@ impl SimulateArgs {
     /// Plays what was asked for, and says what came out.
     fn play(&self) -> Result<String, Failure> {
         let format = if self.json { Format::Json } else { self.format };
-        let Some(run) = &self.run else { return Ok(schedule::run(&self.schedule()?, format)?) };
-        self.refuse_schedule()?;
         if self.explain && !matches!(format, Format::Text | Format::Json) {
             return Err(SimulateError::Unexplained.into());
         }
+        let explain = if self.explain { Explain::CriticalPath } else { Explain::Nothing };
+        let Some(run) = &self.run else { return Ok(schedule::run(&self.schedule(explain)?, format)?) };
+        self.refuse_schedule()?;
         step::run(&StepRequest {
             run: RunArgs { run: run.clone(), set: self.set.clone() },
             costs: self.costs.as_deref(),
             device: self.device.as_deref(),
             what_if: &self.what_if,
             format,
-            explain: if self.explain { Explain::CriticalPath } else { Explain::Nothing },
+            explain,
             width: self.width.unwrap_or(WIDTH),
         })
     }
@@ -163,30 +170,52 @@ impl SimulateArgs {
     }
 
     /// The schedule by itself, with everything that it needs and nothing that only a run has.
-    fn schedule(&self) -> Result<ScheduleRequest, SimulateError> {
+    fn schedule(&self, explain: Explain) -> Result<ScheduleRequest, SimulateError> {
         let of_run = [
             ("--costs", self.costs.is_some()),
             ("--device", self.device.is_some()),
             ("--set", !self.set.is_empty()),
-            ("--explain", self.explain),
         ];
-        let schedule = self.schedule.ok_or(SimulateError::Nothing)?;
+        let name = self.schedule.as_ref().ok_or(SimulateError::Nothing)?;
         let of_run = of_run.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag));
         if let Some(flag) = of_run.or(self.what_if.first()) {
             return Err(SimulateError::OnlyOfRun { flag });
         }
         Ok(ScheduleRequest {
-            schedule,
-            ranks: needed(self.ranks, "--ranks")?,
-            micro_batches: needed(self.micro_batches, "--micro-batches")?,
-            virtual_stages: self.virtual_stages,
-            group_size: self.group_size,
+            source: self.schedule_source(name)?,
             forward: needed(self.forward, "--forward")?,
             backward_input: needed(self.backward_input, "--backward-input")?,
             backward_weight: needed(self.backward_weight, "--backward-weight")?,
             latency: self.latency.unwrap_or_default(),
+            explain,
             width: self.width.unwrap_or(WIDTH),
         })
+    }
+
+    /// A generator with its sizes, or a file, which says them itself.
+    fn schedule_source(&self, name: &ScheduleName) -> Result<ScheduleSource, SimulateError> {
+        let path = match name {
+            ScheduleName::File(path) => path.clone(),
+            &ScheduleName::Generator(generator) => {
+                return Ok(ScheduleSource::Named(NamedSchedule {
+                    generator,
+                    ranks: needed(self.ranks, "--ranks")?,
+                    micro_batches: needed(self.micro_batches, "--micro-batches")?,
+                    virtual_stages: self.virtual_stages,
+                    group_size: self.group_size,
+                }));
+            }
+        };
+        let said = [
+            ("--ranks", self.ranks.is_some()),
+            ("--micro-batches", self.micro_batches.is_some()),
+            ("--virtual-stages", self.virtual_stages.is_some()),
+            ("--group-size", self.group_size.is_some()),
+        ];
+        match said.into_iter().find(|&(_, is_given)| is_given) {
+            Some((flag, _)) => Err(SimulateError::SaidByFile { flag }),
+            None => Ok(ScheduleSource::File(path)),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod schedules; // Several stages per rank, and schedule files.
 mod simulate; // `simulate --schedule`.
 mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.
+mod simulate_schedule; // `simulate --schedule` drawn, explained, and of a file.
 mod simulate_what_if; // Ranks that differ, and share links and cores.
 mod text; // Mistakes in the text.
 mod training; // `train`, then `eval` and `generate`.

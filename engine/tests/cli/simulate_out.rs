@@ -24,7 +24,7 @@ fn commands() -> Vec<Vec<&'static str>> {
     let mut commands: Vec<Vec<&str>> =
         ["text", "json", "svg", "chrome"].map(|format| [&run[..], &[format]].concat()).into();
     commands.push(TIMES.to_vec());
-    commands.push([&TIMES[..], &["--json"]].concat());
+    commands.extend(["--json", "--format=svg", "--explain"].map(|of| [&TIMES[..], &[of]].concat()));
     commands
 }
 

@@ -309,8 +309,8 @@ fn arguments_that_do_not_go_together_are_errors() {
         &with(&schedule, &times),
         2,
         expect![[r#"
-        error: --format chrome is of a run, and --schedule is a schedule by itself: name a run file in its place
-    "#]],
+            error: --format chrome is of a run: times of a schedule by itself have no unit, and a trace's have; use --format svg, or name a run file of timed layers
+        "#]],
     );
     refuses(
         &home,

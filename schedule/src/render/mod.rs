@@ -17,7 +17,7 @@ pub use explain::explain;
 pub use grid::{order, program};
 pub use list::instructions;
 pub use scale::TimeScale;
-pub use svg::{Gantt, svg};
+pub use svg::{Gantt, Shown, svg};
 pub use time_grid::time_grid;
 pub use timing::idle_share;
 

@@ -32,7 +32,19 @@ use layout::{Layout, hundredths};
 /// Bars of this width, in hundredths of a pixel, have an edge.
 const EDGED_MIN: u64 = 400;
 
-/// What a picture shows.
+/// How much of its colour the last stage of a rank lacks, in hundredths.
+const PALE_MAX: u64 = 55;
+
+/// How much of a step a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Everything.
+    WholeStep,
+    /// What is of a micro-batch, without the end of the step: for schedules by themselves, whose end takes no time.
+    MicroBatches,
+}
+
+/// A picture to be drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Gantt<'a> {
     /// What stands above it.
@@ -45,6 +57,8 @@ pub struct Gantt<'a> {
     pub memory: &'a [MemoryCurve],
     /// How times are written.
     pub scale: TimeScale,
+    /// How much of it is drawn.
+    pub shown: Shown,
 }
 
 /// A timeline as SVG: a whole document of 1200 pixels' width, on white.
@@ -52,7 +66,7 @@ pub struct Gantt<'a> {
 /// # Panics
 /// If the timeline or a memory curve is not of the program.
 pub fn svg(gantt: &Gantt<'_>) -> String {
-    let rows = Row::used_by(gantt.program);
+    let rows = Row::used_by(gantt);
     let layout =
         Layout::new(gantt.program.num_ranks(), &rows, !gantt.memory.is_empty(), gantt.timeline.makespan());
     let mut body = String::new();
@@ -113,6 +127,10 @@ impl Drawing<'_> {
         }
         let class = palette::class(bar.activity);
         let mut shape = rectangle([bar.from, y, bar.to - bar.from, height], class);
+        if bar.paleness > 0 {
+            let opacity = hundredths(100 - bar.paleness * PALE_MAX / 100);
+            shape = shape.replace("<rect ", &format!("<rect fill-opacity=\"{opacity}\" "));
+        }
         if bar.to - bar.from >= EDGED_MIN {
             // Neighbours of one colour are still two.
             shape = shape.replace("<rect ", "<rect stroke=\"#fff\" stroke-width=\"0.6\" ");
@@ -123,12 +141,9 @@ impl Drawing<'_> {
             && 600 * label.len() as u64 + 200 <= bar.to - bar.from
         {
             let middle = (bar.from + bar.to) / 2;
-            self.body.push_str(&text(
-                middle,
-                y + height / 2 + 350,
-                palette::label_class(bar.activity),
-                label,
-            ));
+            // Light text is for full colours.
+            let class = if bar.paleness > 50 { "label" } else { palette::label_class(bar.activity) };
+            self.body.push_str(&text(middle, y + height / 2 + 350, class, label));
         }
     }
 
@@ -168,6 +183,9 @@ fn push_legend(body: &mut String, gantt: &Gantt<'_>, activities: &[Activity]) {
     let shown = Activity::ALL.into_iter().filter(|activity| activities.contains(activity));
     let mut entries: Vec<_> = shown.map(|activity| (palette::class(activity), activity.name())).collect();
     entries.push(("idle", "idle"));
+    if gantt.program.placement().num_stages() > gantt.program.num_ranks() {
+        entries.push(("paper", "paler: a later stage of the rank"));
+    }
     push_legend_line(body, 4000, &entries);
     if !gantt.memory.is_empty() {
         let is_held =

@@ -49,7 +49,7 @@ pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
 pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
 pub use steady::{LongStep, Played, Steady, simulate_long};
-pub use study::{RankTimes, Study, study, study_long};
+pub use study::{PlayedOrder, RankTimes, Study, study, study_long};
 pub use timeline::{Span, Timeline};
 
 use crate::check::CheckedProgram;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::costs::{Costs, CostsError, Passage, UnitCosts};
 use super::simulate;
 use super::steady::simulate_long;
+use super::timeline::Timeline;
 use crate::check::CheckedProgram;
 use crate::id::{PipelineRank, Stage};
 use crate::lower::lower;
@@ -58,24 +59,52 @@ fn rate(ideal: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { 1.0 - ideal as f64 / of as f64 }
 }
 
-/// Plays an order with one unit in each stage, nothing sharded and a tail that takes no time.
+/// An order that was played, with all that a picture of it or its critical path needs.
+#[derive(Clone, Debug)]
+pub struct PlayedOrder {
+    /// One unit in each stage, nothing sharded.
+    pub program: CheckedProgram,
+    /// What it costs, in [`Study::parts`]; the tail takes no time.
+    pub costs: Costs,
+    /// When.
+    pub timeline: Timeline,
+    /// What came out.
+    pub study: Study,
+}
+
+impl PlayedOrder {
+    /// Plays an order with one unit in each stage, nothing sharded and a tail that takes no time.
+    ///
+    /// # Errors
+    /// [`CostsError::TooLong`] if the step takes longer than a `u64` can say.
+    ///
+    /// # Panics
+    /// If the order is none that a generator or [`ComputeOrder::from_csv`] makes.
+    pub fn new(order: &ComputeOrder, times: RankTimes) -> Result<Self, CostsError> {
+        let parts = Parts::of(order, times, order.num_micro_batches)?;
+        let program = program(order);
+        let costs = parts.costs(&program);
+        let timeline = simulate(&program, &costs)?;
+        let study = Study {
+            parts: parts.num_parts,
+            makespan: timeline.makespan(),
+            longest_rank_span: timeline.longest_rank_span(&program),
+            ideal: parts.ideal,
+            peak_in_flight: peak_in_flight(order),
+        };
+        Ok(Self { program, costs, timeline, study })
+    }
+}
+
+/// What an order costs: [`PlayedOrder::new`], without its timeline.
 ///
 /// # Errors
-/// [`CostsError::TooLong`] if the step takes longer than a `u64` can say.
+/// As there.
 ///
 /// # Panics
-/// If the order is none that a generator or [`ComputeOrder::from_csv`] makes.
+/// As there.
 pub fn study(order: &ComputeOrder, times: RankTimes) -> Result<Study, CostsError> {
-    let parts = Parts::of(order, times, order.num_micro_batches)?;
-    let program = program(order);
-    let timeline = simulate(&program, &parts.costs(&program))?;
-    Ok(Study {
-        parts: parts.num_parts,
-        makespan: timeline.makespan(),
-        longest_rank_span: timeline.longest_rank_span(&program),
-        ideal: parts.ideal,
-        peak_in_flight: peak_in_flight(order),
-    })
+    PlayedOrder::new(order, times).map(|played| played.study)
 }
 
 /// The same for a schedule by its generator, of steps of any length: where a steady state is found, at about the cost of

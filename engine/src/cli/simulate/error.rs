@@ -3,6 +3,7 @@
 use pipezero_schedule::generate::SizeError;
 
 use super::program_size::{MAX_INSTRUCTIONS, MAX_STAGES};
+use super::schedule::MAX_SHOWN;
 use crate::costs::Device;
 
 /// Arguments that do not go together, or make no schedule.
@@ -27,6 +28,30 @@ pub(in crate::cli) enum SimulateError {
     OnlyOfRun {
         /// The argument.
         flag: &'static str,
+    },
+    /// An order and something that it says itself.
+    #[error("{flag} is what an order of one's own says itself: leave it out, or name one of the schedules")]
+    SaidByFile {
+        /// The argument.
+        flag: &'static str,
+    },
+    /// A file that is no schedule.
+    #[error(transparent)]
+    OrderFile(#[from] super::order_file::OrderFileError),
+    /// A trace needs a clock.
+    #[error(
+        "--format chrome is of a run: times of a schedule by itself have no unit, and a trace's have; use --format svg, or \
+         name a run file of timed layers"
+    )]
+    NoUnit,
+    /// A step too long to be drawn or explained.
+    #[error(
+        "the step has {num_forwards} forwards over all stages, and at most {MAX_SHOWN} are drawn or explained; use fewer \
+         micro-batches, of which a schedule makes the same again and again, or ask for figures alone"
+    )]
+    TooLongToShow {
+        /// Forwards of all stages.
+        num_forwards: u128,
     },
     /// A schedule by itself needs all its sizes and times.
     #[error(

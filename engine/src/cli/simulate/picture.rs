@@ -1,7 +1,7 @@
 //! What a simulated step looks like to other programs.
 
 use clap::ValueEnum;
-use pipezero_schedule::render::{Gantt, TimeScale, Track, chrome, svg};
+use pipezero_schedule::render::{Gantt, Shown, TimeScale, Track, chrome, svg};
 use pipezero_schedule::simulate::{MemoryCurve, MemoryError, memory};
 
 use crate::costs::{Step, memory_costs};
@@ -36,6 +36,7 @@ pub(super) fn picture(plan: &Plan, step: &Step, title: &str) -> Result<String, M
         timeline: &step.timeline,
         memory: &curves(plan, step)?,
         scale: TimeScale::nanoseconds(step.makespan_ns),
+        shown: Shown::WholeStep,
     }))
 }
 

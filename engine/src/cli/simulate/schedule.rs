@@ -1,170 +1,233 @@
 //! `pipezero simulate --schedule`: a schedule by itself, from the times of a rank.
 
-use clap::ValueEnum;
-use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
-use pipezero_schedule::simulate::{RankTimes, Study, study_long};
-use pipezero_schedule::{ComputeOrder, render};
-use serde_json::json;
+use std::path::PathBuf;
+
+use pipezero_schedule::ComputeOrder;
+use pipezero_schedule::render::{self, Gantt, Shown, TimeScale, explain, svg};
+use pipezero_schedule::simulate::{
+    CriticalPath, PlayedOrder, RankTimes, Study, critical_path, study, study_long,
+};
+use serde_json::{Value, json};
 
 use super::SimulateError;
+use super::named::NamedSchedule;
+use super::order_file;
+use super::path::path_json;
 use super::picture::Format;
-use super::program_size::ProgramSize;
+use super::step::Explain;
 use crate::cli::decimal::Decimal;
 use crate::cli::table::Table;
 use crate::cli::units::percent;
 
-/// Forwards of a step that is drawn at most; of a longer one hardly anything would fit.
-const MAX_DRAWN: u128 = 1 << 16;
+/// Forwards of a step that is drawn or explained at most; of a longer one hardly anything would fit.
+pub(super) const MAX_SHOWN: u128 = 1 << 16;
+
+/// A schedule by itself, as it was asked for.
+#[derive(Clone, Debug)]
+pub(super) enum ScheduleSource {
+    /// A generator's.
+    Named(NamedSchedule),
+    /// An order of one's own.
+    File(PathBuf),
+}
 
 /// The arguments of a schedule.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ScheduleRequest {
-    pub(super) schedule: Schedule,
-    pub(super) ranks: u32,
-    pub(super) micro_batches: u32,
-    pub(super) virtual_stages: Option<u32>,
-    pub(super) group_size: Option<u32>,
+    pub(super) source: ScheduleSource,
     pub(super) forward: Decimal,
     pub(super) backward_input: Decimal,
     pub(super) backward_weight: Decimal,
     pub(super) latency: Decimal,
+    pub(super) explain: Explain,
     pub(super) width: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Schedule {
-    #[value(name = "gpipe")]
-    GPipe,
-    #[value(name = "1f1b")]
-    OneFOneB,
-    #[value(name = "eager-1f1b")]
-    EagerOneFOneB,
-    Interleaved,
-    Bfs,
-    ZbH1,
-    ZbH2,
-    ZbV,
-}
-
-impl Schedule {
-    /// Whether the halves of a backward are work of their own, each with its time, rather than one backward of both.
-    fn splits_backwards(self) -> bool {
-        match self {
-            Self::ZbH1 | Self::ZbH2 | Self::ZbV => true,
-            Self::GPipe | Self::OneFOneB | Self::EagerOneFOneB | Self::Interleaved | Self::Bfs => false,
-        }
-    }
 }
 
 /// Plays the schedule and says what came out.
 pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, SimulateError> {
-    request.check_times()?;
+    let schedule = Schedule::of(&request.source)?;
+    request.check_times(&schedule)?;
     let times = [request.forward, request.backward_input, request.backward_weight, request.latency];
     let num_behind = times.iter().map(|time| time.num_behind()).max().unwrap_or(0);
     let [forward, backward_input, backward_weight, latency] = times.map(|time| time.in_parts(num_behind));
     let times = RankTimes { forward, backward_input, backward_weight, latency };
-    let study = study_long(|micro_batches| request.order(micro_batches), request.micro_batches, times)?;
-    // Parts of a part of the unit; divided once, at the end.
-    let per_unit = study.parts as f64 * 10f64.powi(num_behind as i32);
+    let found =
+        Found { study: schedule.study(times)?, schedule, times, parts_per_time: 10u64.pow(num_behind) };
     match format {
-        Format::Json => Ok(format!("{:#}\n", as_json(&study, per_unit))),
-        Format::Text => Ok(as_text(&study, per_unit, &request.drawn()?)),
-        Format::Svg => Err(SimulateError::OnlyOfRun { flag: "--format svg" }),
-        Format::Chrome => Err(SimulateError::OnlyOfRun { flag: "--format chrome" }),
+        Format::Json => found.as_json(request.explain).map(|found| format!("{found:#}\n")),
+        Format::Text => found.as_text(request),
+        Format::Svg => found.as_picture(),
+        Format::Chrome => Err(SimulateError::NoUnit),
     }
 }
 
 impl ScheduleRequest {
     /// Work takes time: what takes none is a key that was forgotten, and its schedule one that nobody runs. A message may
     /// take none, as over an ideal link; so may one half of a backward that runs as one.
-    fn check_times(&self) -> Result<(), SimulateError> {
+    fn check_times(&self, schedule: &Schedule) -> Result<(), SimulateError> {
         let is_none = |time: Decimal, flag| if time.is_zero() { Some(flag) } else { None };
         let input = is_none(self.backward_input, "--backward-input");
         let weight = is_none(self.backward_weight, "--backward-weight");
         let flag = is_none(self.forward, "--forward");
-        let flag = flag.or(if self.schedule.splits_backwards() { input.or(weight) } else { None });
+        let flag = flag.or(if schedule.splits_backwards() { input.or(weight) } else { None });
         if let Some(flag) = flag {
             return Err(SimulateError::NoTime { flag });
         }
         if input.is_some() && weight.is_some() { Err(SimulateError::NoBackward) } else { Ok(()) }
     }
+}
 
-    fn program_size(&self) -> ProgramSize {
-        let stages_per_rank = match self.schedule {
-            Schedule::Interleaved | Schedule::Bfs => self.virtual_stages.unwrap_or(1),
-            Schedule::ZbV => 2,
-            Schedule::GPipe
-            | Schedule::OneFOneB
-            | Schedule::EagerOneFOneB
-            | Schedule::ZbH1
-            | Schedule::ZbH2 => 1,
-        };
-        ProgramSize {
-            num_ranks: self.ranks,
-            stages_per_rank,
-            is_v_shaped: self.schedule == Schedule::ZbV,
-            splits_backwards: self.schedule.splits_backwards(),
-        }
-    }
+/// A schedule that can be played.
+enum Schedule {
+    /// Of any length: a long step is told by shorter ones.
+    Named(NamedSchedule),
+    /// Of the one length that it has, and the name of its file.
+    Read(ComputeOrder, String),
+}
 
-    /// The grid, where it is not too long.
-    fn drawn(&self) -> Result<String, SimulateError> {
-        if self.program_size().num_forwards(self.micro_batches) > MAX_DRAWN {
-            return Ok("left out, it is too long\n".to_owned());
-        }
-        Ok(render::order(&self.order(self.micro_batches)?, self.width))
-    }
-
-    /// The order of a step of so many micro-batches, those asked for or fewer.
-    fn order(&self, micro_batches: u32) -> Result<ComputeOrder, SimulateError> {
-        let (p, m) = (self.ranks, micro_batches);
-        let fixed = |expected| match self.virtual_stages {
-            Some(found) if found != expected => Err(SimulateError::VirtualStages { found, expected }),
-            _ => Ok(()),
-        };
-        let several = || self.virtual_stages.ok_or(SimulateError::NoVirtualStages);
-        if let Some(size) = self.group_size.filter(|_| self.schedule != Schedule::Interleaved) {
-            return Err(SimulateError::GroupSize(size));
-        }
-        self.program_size().check(m, self.micro_batches)?;
-        Ok(match self.schedule {
-            Schedule::GPipe => fixed(1).and(Ok(gpipe(p, m)?))?,
-            Schedule::OneFOneB => fixed(1).and(Ok(one_f_one_b(p, m)?))?,
-            Schedule::EagerOneFOneB => fixed(1).and(Ok(eager_1f1b(p, m)?))?,
-            Schedule::Interleaved => interleaved(p, several()?, m, self.group_size.unwrap_or(p))?,
-            Schedule::Bfs => bfs(p, several()?, m)?,
-            Schedule::ZbH1 => fixed(1).and(Ok(zb_h1(p, m)?))?,
-            Schedule::ZbH2 => fixed(1).and(Ok(zb_h2(p, m)?))?,
-            Schedule::ZbV => fixed(2).and(Ok(zb_v(p, m)?))?,
+impl Schedule {
+    fn of(source: &ScheduleSource) -> Result<Self, SimulateError> {
+        Ok(match source {
+            ScheduleSource::Named(named) => Self::Named(*named),
+            ScheduleSource::File(path) => Self::Read(order_file::read(path)?, path.display().to_string()),
         })
     }
+
+    fn splits_backwards(&self) -> bool {
+        match self {
+            Self::Named(named) => named.program_size().splits_backwards,
+            Self::Read(order, _) => order.first_half().is_some(),
+        }
+    }
+
+    fn study(&self, times: RankTimes) -> Result<Study, SimulateError> {
+        match self {
+            Self::Named(named) => study_long(|of| named.order(of), named.micro_batches, times),
+            Self::Read(order, _) => Ok(study(order, times)?),
+        }
+    }
+
+    fn num_forwards(&self) -> u128 {
+        match self {
+            Self::Named(named) => named.program_size().num_forwards(named.micro_batches),
+            Self::Read(order, _) => {
+                order.placement.num_stages() as u128 * u128::from(order.num_micro_batches)
+            }
+        }
+    }
+
+    /// The order of the whole step, where that is not too long to be shown.
+    fn shown(&self) -> Result<ComputeOrder, SimulateError> {
+        let num_forwards = self.num_forwards();
+        if num_forwards > MAX_SHOWN {
+            return Err(SimulateError::TooLongToShow { num_forwards });
+        }
+        match self {
+            Self::Named(named) => named.order(named.micro_batches),
+            Self::Read(order, _) => Ok(order.clone()),
+        }
+    }
+
+    /// What stands above its picture.
+    fn title(&self) -> String {
+        match self {
+            Self::Named(named) => {
+                let NamedSchedule { ranks, micro_batches, .. } = named;
+                format!("{}, p = {ranks}, m = {micro_batches}", named.name())
+            }
+            Self::Read(_, file) => file.clone(),
+        }
+    }
 }
 
-fn as_json(study: &Study, per_unit: f64) -> serde_json::Value {
-    let in_flight = |&of: &u64| of as f64 / study.parts as f64;
-    json!({
-        "makespan": study.makespan as f64 / per_unit,
-        "longest_rank_span": study.longest_rank_span as f64 / per_unit,
-        "ideal": study.ideal as f64 / per_unit,
-        "bubble_rate": study.bubble_rate(),
-        "bubble_rate_longest_rank": study.bubble_rate_longest_rank(),
-        "peak_in_flight": study.peak_in_flight.iter().map(in_flight).collect::<Vec<_>>(),
-    })
+/// What came out, and of what.
+struct Found {
+    schedule: Schedule,
+    times: RankTimes,
+    study: Study,
+    /// Parts, as `times` has them, that make one of the unit in which times were given.
+    parts_per_time: u64,
 }
 
-fn as_text(study: &Study, per_unit: f64, drawn: &str) -> String {
-    let mut times = Table::new(["", "time", "bubble"]);
-    let time = |of: u64| format!("{}", of as f64 / per_unit);
-    times.row(["a rank's computes".to_owned(), time(study.ideal)]);
-    times.row(["all ranks".to_owned(), time(study.makespan), percent(study.bubble_rate())]);
-    times.row([
-        "the longest rank alone".to_owned(),
-        time(study.longest_rank_span),
-        percent(study.bubble_rate_longest_rank()),
-    ]);
-    let in_flight = study.peak_in_flight.iter().map(|&of| format!("{}", of as f64 / study.parts as f64));
-    let in_flight = in_flight.collect::<Vec<_>>().join(", ");
-    format!(
-        "{times}\nmicro-batches in flight at most, by rank, until their input gradient: {in_flight}\n\norder of work (F, I and W one column, B two):\n{drawn}"
-    )
+impl Found {
+    /// How times are written.
+    fn scale(&self) -> TimeScale {
+        TimeScale::parts(self.study.parts * self.parts_per_time)
+    }
+
+    /// A time in the unit that times were given in; divided once, at the end.
+    fn time(&self, of: u64) -> f64 {
+        of as f64 / (self.study.parts as f64 * self.parts_per_time as f64)
+    }
+
+    fn in_flight(&self) -> Vec<f64> {
+        self.study.peak_in_flight.iter().map(|&of| of as f64 / self.study.parts as f64).collect()
+    }
+
+    /// The whole step, where it can be shown.
+    fn played(&self) -> Result<PlayedOrder, SimulateError> {
+        Ok(PlayedOrder::new(&self.schedule.shown()?, self.times)?)
+    }
+
+    fn as_json(&self, explain: Explain) -> Result<Value, SimulateError> {
+        let study = &self.study;
+        let mut found = json!({
+            "makespan": self.time(study.makespan),
+            "longest_rank_span": self.time(study.longest_rank_span),
+            "ideal": self.time(study.ideal),
+            "bubble_rate": study.bubble_rate(),
+            "bubble_rate_longest_rank": study.bubble_rate_longest_rank(),
+            "peak_in_flight": self.in_flight(),
+        });
+        if explain == Explain::CriticalPath {
+            let played = self.played()?;
+            found["critical_path"] = path_json(&played.program, &path_of(&played), "", |of| self.time(of));
+        }
+        Ok(found)
+    }
+
+    fn as_text(&self, request: &ScheduleRequest) -> Result<String, SimulateError> {
+        let study = &self.study;
+        let time = |of| format!("{}", self.time(of));
+        let mut times = Table::new(["", "time", "bubble"]);
+        times.row(["a rank's computes".to_owned(), time(study.ideal)]);
+        times.row(["all ranks".to_owned(), time(study.makespan), percent(study.bubble_rate())]);
+        times.row([
+            "the longest rank alone".to_owned(),
+            time(study.longest_rank_span),
+            percent(study.bubble_rate_longest_rank()),
+        ]);
+        let in_flight: Vec<String> = self.in_flight().iter().map(ToString::to_string).collect();
+        let drawn = match self.schedule.shown() {
+            Err(SimulateError::TooLongToShow { .. }) => "left out, it is too long\n".to_owned(),
+            order => render::order(&order?, request.width),
+        };
+        let mut text = format!(
+            "{times}\nmicro-batches in flight at most, by rank, until their input gradient: {}\n\n\
+             order of work (F, I and W one column, B two):\n{drawn}",
+            in_flight.join(", ")
+        );
+        if request.explain == Explain::CriticalPath {
+            let played = self.played()?;
+            text += &format!("\n{}", explain(&played.program, &path_of(&played), self.scale()));
+        }
+        Ok(text)
+    }
+
+    fn as_picture(&self) -> Result<String, SimulateError> {
+        let played = self.played()?;
+        let title = format!("{}: {} bubble", self.schedule.title(), percent(self.study.bubble_rate()));
+        Ok(svg(&Gantt {
+            title: &title,
+            program: &played.program,
+            timeline: &played.timeline,
+            memory: &[],
+            scale: self.scale(),
+            shown: Shown::MicroBatches,
+        }))
+    }
+}
+
+fn path_of(played: &PlayedOrder) -> CriticalPath {
+    critical_path(&played.program, &played.costs, &played.timeline)
 }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use pipezero_models::ElementType;
+use pipezero_schedule::PipelineRank;
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
 use pipezero_schedule::simulate::world::Computes;
-use pipezero_schedule::simulate::{CriticalPath, MemoryError, PathStep, Why, critical_path};
-use pipezero_schedule::{Lane, PipelineRank};
+use pipezero_schedule::simulate::{CriticalPath, MemoryError, critical_path};
 use serde_json::{Value, json};
 
 use super::SimulateError;
+use super::path::path_json;
 use super::picture::{Format, curves, picture, trace};
 use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::what_if::WhatIf;
@@ -172,31 +173,13 @@ impl Found<'_> {
             "ranks": ranks.map(|(index, (rank, curve))| rank_json(index, rank, curve)).collect::<Vec<_>>(),
         });
         if explain == Explain::CriticalPath {
-            found["critical_path"] = self.path_json();
+            found["critical_path"] = path_json(plan.training(), &self.critical_path(), "_s", seconds);
         }
         if let Some(played) = played {
             found["what_if"] = played.what_if_json();
             found["world_ranks"] = played.ranks_json(plan)?;
         }
         Ok(found)
-    }
-
-    /// What the makespan is made of: parts end to end.
-    fn path_json(&self) -> Value {
-        let program = self.plan.training();
-        let part = |step: &PathStep| {
-            // What is taken in at the end of a row is of no instruction.
-            let instruction = program.row(step.rank).get(step.index);
-            json!({
-                "pipeline_rank": step.rank.index(),
-                "index": step.index,
-                "instruction": instruction.map(ToString::to_string),
-                "start_s": seconds(step.start),
-                "end_s": seconds(step.end),
-                "waited_for": waited_for(step.why, instruction.map(|of| of.lane())),
-            })
-        };
-        self.critical_path().steps().iter().map(part).collect()
     }
 
     fn as_text(&self, request: &StepRequest<'_>) -> String {
@@ -236,21 +219,4 @@ fn beyond_program(step: &Step) -> String {
         .map(|(name, ns)| format!("{} {name}", nanoseconds(ns)))
         .collect();
     if parts.is_empty() { String::new() } else { format!("\n         of it {}", parts.join(", ")) }
-}
-
-/// What a part of the critical path waited for, in a word.
-fn waited_for(why: Why, lane: Option<Lane>) -> &'static str {
-    match why {
-        Why::Beginning => "nothing",
-        // A message has a lane of its own, and is issued when its row comes to it.
-        Why::ComputeLane if lane.is_some_and(|lane| lane != Lane::Compute) => "row",
-        Why::ComputeLane => "compute lane",
-        Why::Dependency => "dependency",
-        Why::Message => "message",
-        Why::OtherEnd => "other end",
-        Why::LinkBusy => "link",
-        Why::Meeting => "last rank",
-        Why::Handling => "own time for messages",
-        Why::DataRanks => "other data ranks",
-    }
 }

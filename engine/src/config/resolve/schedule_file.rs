@@ -9,7 +9,7 @@ use crate::config::findings::Findings;
 use crate::config::notice::Notice;
 use crate::config::raw::{RawParallel, RawRun};
 use crate::config::resolved::{BatchConfig, ScheduleConfig};
-use crate::input_file::read_text;
+use crate::input_file::{InputError, read_text};
 
 use super::parallel::{Grid, counted};
 use super::schedule::{Scheduled, file_value};
@@ -25,7 +25,7 @@ pub(super) fn read(
     findings: &mut Findings,
 ) -> Option<Scheduled> {
     let repair = "name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`";
-    let text = match read_text(&path, MAX_BYTES) {
+    let text = match order_text(&path) {
         Ok(text) => text,
         Err(reason) => {
             let repair = format!("relative paths start at the run file's folder; {repair}");
@@ -60,6 +60,11 @@ pub(super) fn read(
 /// The whole path, as a relative one does not say where it begins.
 fn tried(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The text of a file that may hold an order, or why there is none.
+pub(crate) fn order_text(path: &Path) -> Result<String, InputError> {
+    read_text(path, MAX_BYTES)
 }
 
 /// The rules of a run that need no other section than this one.

@@ -4,11 +4,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::Gantt;
 use super::layout::Layout;
-use crate::check::CheckedProgram;
+use super::{Gantt, Shown};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Instruction, Lane};
+use crate::placement::Placement;
 use crate::simulate::{Activity, Span};
 
 /// What is thinner, in hundredths of a pixel, is not drawn by itself.
@@ -38,9 +38,10 @@ impl Row {
         }
     }
 
-    /// The rows that some rank of a program uses.
-    pub(super) fn used_by(program: &CheckedProgram) -> Vec<Self> {
-        let is_used = |row: &Self| program.program().rows.iter().flatten().any(|&of| Self::of(of) == *row);
+    /// The rows in which some rank has something to show.
+    pub(super) fn used_by(gantt: &Gantt<'_>) -> Vec<Self> {
+        let ranks = || (0..gantt.program.num_ranks() as u32).map(PipelineRank);
+        let is_used = |row: &Self| ranks().any(|rank| shown(gantt, rank).any(|(of, _)| Self::of(of) == *row));
         Self::ALL.into_iter().filter(is_used).collect()
     }
 
@@ -61,6 +62,8 @@ pub(super) struct Bar {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) activity: Activity,
+    /// How pale a compute is: the stages of a rank go from 0, the first, to 100, the last.
+    pub(super) paleness: u64,
     /// The micro-batch of a compute.
     pub(super) label: Option<String>,
     pub(super) title: String,
@@ -87,6 +90,14 @@ pub(super) fn bars(gantt: &Gantt<'_>, layout: &Layout, rank: PipelineRank, row: 
     (bars, num_together)
 }
 
+/// What is shown of a rank, by its row; what takes no time is not.
+fn shown<'a>(gantt: &Gantt<'a>, rank: PipelineRank) -> impl Iterator<Item = (Instruction, Span)> + use<'a> {
+    let &Gantt { program, timeline, shown, .. } = gantt;
+    let takes_time = |(_, span): &(Instruction, Span)| span.end > span.start;
+    let all = program.row(rank).iter().copied().zip(timeline.row(rank).iter().copied());
+    all.filter(takes_time).filter(move |(of, _)| shown == Shown::WholeStep || of.micro_batch().is_some())
+}
+
 /// Instructions of one kind, stage and micro-batch that follow each other without a gap.
 struct Work {
     span: Span,
@@ -97,14 +108,11 @@ struct Work {
     num_instructions: usize,
 }
 
-/// What a row shows, by time; what takes no time is not there.
+/// What a row shows, by time.
 fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
     let program = gantt.program;
-    let instructions = program.row(rank).iter().zip(gantt.timeline.row(rank));
-    let mut shown: Vec<(Instruction, Span)> = instructions
-        .filter(|(of, span)| Row::of(**of) == row && span.end > span.start)
-        .map(|(&of, &span)| (of, span))
-        .collect();
+    let mut shown: Vec<(Instruction, Span)> =
+        shown(gantt, rank).filter(|&(of, _)| Row::of(of) == row).collect();
     shown.sort_by_key(|(_, span)| (span.start, span.end));
     let mut works: Vec<Work> = Vec::new();
     for (instruction, span) in shown {
@@ -138,11 +146,13 @@ impl Work {
     fn bar(&self, gantt: &Gantt<'_>, from: u64, to: u64) -> Bar {
         let last = self.last_unit.map(|unit| format!(" to {unit}")).unwrap_or_default();
         let computes = self.first.lane() == Lane::Compute;
-        let (_, micro_batch) = self.of;
+        let (stage, micro_batch) = self.of;
+        let stage = stage.filter(|_| computes && micro_batch.is_some());
         Bar {
             from,
             to,
             activity: self.activity,
+            paleness: stage.map_or(0, |stage| paleness(gantt.program.placement(), stage)),
             label: micro_batch.filter(|_| computes).map(|of| of.0.to_string()),
             title: format!("{}{last}, {}", self.first, times(gantt, self.span)),
         }
@@ -182,10 +192,18 @@ impl Together {
             // So that it is seen at all.
             to: self.to.max(self.from + THIN),
             activity: most,
+            paleness: 0,
             label: None,
             title: format!("{} instructions, {}", self.num_instructions, times(gantt, self.span)),
         }
     }
+}
+
+/// In proportion to how many stages of its rank come before it.
+fn paleness(placement: &Placement, stage: Stage) -> u64 {
+    let of_rank = || placement.stages(placement.rank(stage));
+    let (before, others) = (of_rank().take_while(|of| *of < stage).count(), of_rank().count() - 1);
+    (100 * before).checked_div(others).unwrap_or(0) as u64
 }
 
 fn times(gantt: &Gantt<'_>, span: Span) -> String {

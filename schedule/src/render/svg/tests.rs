@@ -6,9 +6,9 @@ use std::vec::Vec;
 
 use roxmltree::{Document, Node};
 
-use super::{Bar, Gantt, svg};
+use super::{Bar, Gantt, Shown, svg};
 use crate::check::CheckedProgram;
-use crate::generate::one_f_one_b;
+use crate::generate::{interleaved, one_f_one_b};
 use crate::id::PipelineRank;
 use crate::instruction::Lane;
 use crate::lower::lower;
@@ -21,7 +21,7 @@ use crate::simulate::{
 use crate::testing::{generated_programs, uneven_costs, units};
 
 fn picture(program: &CheckedProgram, timeline: &Timeline, memory: &[MemoryCurve], title: &str) -> String {
-    svg(&Gantt { title, program, timeline, memory, scale: TimeScale::parts(1) })
+    svg(&Gantt { title, program, timeline, memory, scale: TimeScale::parts(1), shown: Shown::WholeStep })
 }
 
 fn curves(program: &CheckedProgram, timeline: &Timeline) -> Vec<MemoryCurve> {
@@ -209,9 +209,15 @@ fn nothing_is_lost_where_bars_are_thin() {
     // A gap between any two, so that no unit continues another.
     costs.edges.iter_mut().for_each(|edge| *edge = Passage { issue: 1, occupied: 1, latency: 0, landing: 1 });
     let timeline = simulate(&program, &costs).unwrap();
-    let gantt =
-        Gantt { title: "", program: &program, timeline: &timeline, memory: &[], scale: TimeScale::parts(1) };
-    let rows = super::bars::Row::used_by(&program);
+    let gantt = Gantt {
+        title: "",
+        program: &program,
+        timeline: &timeline,
+        memory: &[],
+        scale: TimeScale::parts(1),
+        shown: Shown::WholeStep,
+    };
+    let rows = super::bars::Row::used_by(&gantt);
     let layout = super::Layout::new(2, &rows, false, timeline.makespan());
     for rank in [0, 1].map(PipelineRank) {
         let row = program.row(rank).iter().zip(timeline.row(rank));
@@ -249,4 +255,36 @@ fn a_step_that_takes_no_time_is_a_picture_too() {
     let timeline = simulate(&program, &costs).unwrap();
     let text = picture(&program, &timeline, &curves(&program, &timeline), "nothing");
     assert!(parsed(&text).descendants().all(|of| !of.has_tag_name("rect") || !of.has_children()));
+}
+
+/// Of a schedule by itself only micro-batches are drawn; stages of a rank are told apart.
+#[test]
+fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
+    let program =
+        lower(&interleaved(2, 3, 2, 2).unwrap(), &units(6, 1, false), &LowerOptions::ZERO_1).unwrap();
+    let program = CheckedProgram::new(program).unwrap();
+    let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
+    let whole = picture(&program, &timeline, &[], "");
+    let shown = Shown::MicroBatches;
+    let gantt = Gantt {
+        title: "",
+        program: &program,
+        timeline: &timeline,
+        memory: &[],
+        scale: TimeScale::parts(1),
+        shown,
+    };
+    let alone = svg(&gantt);
+    let (whole, alone) = (parsed(&whole), parsed(&alone));
+    for of_the_end in ["optimizer", "meeting", "reduce", "gather"] {
+        assert!(!of_class(&whole, of_the_end).is_empty(), "{of_the_end}");
+        assert!(of_class(&alone, of_the_end).is_empty(), "{of_the_end}");
+    }
+    let opacities = |document: &Document<'_>| {
+        let bars = of_class(document, "forward").into_iter().filter(|bar| bar.has_children());
+        let count = |opacity| bars.clone().filter(|bar| bar.attribute("fill-opacity") == opacity).count();
+        [None, Some("0.73"), Some("0.45")].map(count)
+    };
+    // Two micro-batches on two ranks, of each of three stages.
+    assert_eq!((opacities(&whole), opacities(&alone)), ([4; 3], [4; 3]));
 }

@@ -1,0 +1,45 @@
+//! The critical path for other programs.
+
+use pipezero_schedule::simulate::{CriticalPath, PathStep, Why};
+use pipezero_schedule::{CheckedProgram, Lane};
+use serde_json::{Value, json};
+
+/// What a makespan is made of: parts end to end, with times as `time` gives them, under keys that end with their unit.
+pub(super) fn path_json(
+    program: &CheckedProgram,
+    path: &CriticalPath,
+    unit: &str,
+    time: impl Fn(u64) -> f64,
+) -> Value {
+    let [start, end] = ["start", "end"].map(|key| format!("{key}{unit}"));
+    let part = |step: &PathStep| {
+        // What is taken in at the end of a row is of no instruction.
+        let instruction = program.row(step.rank).get(step.index);
+        json!({
+            "pipeline_rank": step.rank.index(),
+            "index": step.index,
+            "instruction": instruction.map(ToString::to_string),
+            start.as_str(): time(step.start),
+            end.as_str(): time(step.end),
+            "waited_for": waited_for(step.why, instruction.map(|of| of.lane())),
+        })
+    };
+    path.steps().iter().map(part).collect()
+}
+
+/// What a part of the critical path waited for, in a word.
+fn waited_for(why: Why, lane: Option<Lane>) -> &'static str {
+    match why {
+        Why::Beginning => "nothing",
+        // A message has a lane of its own, and is issued when its row comes to it.
+        Why::ComputeLane if lane.is_some_and(|lane| lane != Lane::Compute) => "row",
+        Why::ComputeLane => "compute lane",
+        Why::Dependency => "dependency",
+        Why::Message => "message",
+        Why::OtherEnd => "other end",
+        Why::LinkBusy => "link",
+        Why::Meeting => "last rank",
+        Why::Handling => "own time for messages",
+        Why::DataRanks => "other data ranks",
+    }
+}
