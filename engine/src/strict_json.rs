@@ -83,11 +83,17 @@ fn told(text: &str, error: &serde_json::Error) -> JsonError {
     {
         offset += 1;
     }
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
-    let value = parsed.ok().and_then(|parsed| parsed.value);
+    let value = match parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default()) {
+        Ok(parsed) => parsed.value,
+        // It bounds what is nested, and no file that is read here comes near.
+        Err(error) => {
+            let message = format!("this cannot be read: {}", error.kind().to_string().to_lowercase());
+            return JsonError { place: LineColumn::of(text, error.range().start), message };
+        }
+    };
     match value.map(|value| innermost(text, &value, offset, String::new())) {
         Some(found) => JsonError { place: LineColumn::of(text, found.start), message: rule(message, &found) },
-        None => JsonError { place: LineColumn { line, column }, message: message.to_owned() },
+        None => JsonError { place: LineColumn { line, column: column.max(1) }, message: message.to_owned() },
     }
 }
 

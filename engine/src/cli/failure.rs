@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
 use pipezero_schedule::simulate::MemoryError;
+use pipezero_schedule::simulate::world::WorldError;
 
 use super::out_file::OutError;
 use super::profile::TooManySteps;
@@ -117,8 +118,28 @@ macro_rules! blame {
     };
 }
 
-blame!(true: SimulateError, TracedStepsError, TooManySteps, CostsFileError, OfCostsFile, PredictError, DataError, NothingLearnt);
+blame!(true: TracedStepsError, TooManySteps, CostsFileError, OfCostsFile, DataError, NothingLearnt);
 blame!(false: OutError, MemoryError);
+
+impl Blame for WorldError {
+    /// A run that is too large to be played one by one is a run all the same.
+    fn is_of_input(&self) -> bool {
+        !matches!(self, Self::TooManyInstructions { .. })
+    }
+}
+
+impl Blame for SimulateError {
+    fn is_of_input(&self) -> bool {
+        if let Self::World(error) = self { error.is_of_input() } else { true }
+    }
+}
+
+impl Blame for PredictError {
+    /// Costs that are not of the run, or whose sum no step can last.
+    fn is_of_input(&self) -> bool {
+        if let Self::World(error) = self { error.is_of_input() } else { true }
+    }
+}
 
 impl Blame for PlanError {
     /// What a run file may say was seen when it was read; a pattern is only read here.
@@ -189,5 +210,40 @@ impl Blame for ProfileError {
             Self::Engine(error) => error.is_of_input(),
             Self::Skipped { .. } => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sound_and_too_large_is_no_mistake_in_it() {
+        let is_of_input = |failure: Failure| match failure {
+            Failure::Input(_) => true,
+            Failure::Other(_) => false,
+            other => panic!("{other:?}"),
+        };
+        let too_large = || WorldError::TooManyInstructions { num_instructions: 1 << 40 };
+        let unknown = || WorldError::UnknownRank { rank: 7, world_size: 4 };
+        assert!(!is_of_input(PredictError::World(too_large()).into()));
+        assert!(!is_of_input(SimulateError::World(too_large()).into()));
+        assert!(is_of_input(PredictError::World(unknown()).into()));
+        assert!(is_of_input(SimulateError::World(unknown()).into()));
+        assert!(is_of_input(SimulateError::Nothing.into()));
+        assert!(is_of_input(TrainingError::Data(DataError::NoValidation).into()));
+        assert!(!is_of_input(TrainingError::Engine(EngineError::AlreadyStopped).into()));
+        let file = PathBuf::from("costs.json");
+        let unfinished = || RunDirError::Unfinished { path: PathBuf::from("out") };
+        assert!(is_of_input(unfinished().into()) && is_of_input(TrainingError::RunDir(unfinished()).into()));
+        assert!(!is_of_input(OutError::Exists { path: file }.into()));
+    }
+
+    #[test]
+    fn a_reader_who_has_gone_is_no_failure() {
+        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(matches!(Failure::from(gone), Failure::NobodyReads));
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(matches!(Failure::from(full), Failure::Other(_)));
     }
 }

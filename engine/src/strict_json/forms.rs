@@ -10,9 +10,8 @@ use std::fmt;
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
-    VariantAccess, Visitor,
+    Unexpected, VariantAccess, Visitor,
 };
-use serde::forward_to_deserialize_any;
 
 /// How the message of an object without a key begins; the names of which it has one follow.
 pub(super) const NO_KEY: &str = "no key, one of ";
@@ -24,28 +23,48 @@ pub(super) const KEY_FOR_NAME: &str = "key for a name";
 /// Whatever leads to values, made strict: a deserializer, a visitor, the seed of a value, an access.
 pub(super) struct Strict<T>(pub(super) T);
 
+/// Methods of a deserializer that only hand on a strict visitor.
+macro_rules! hand_on {
+    ($($method:ident($($name:ident: $type:ty),*))*) => {
+        $(fn $method<V: Visitor<'de>>(self, $($name: $type,)* visitor: V) -> Result<V::Value, D::Error> {
+            self.0.$method($($name,)* Strict(visitor))
+        })*
+    };
+}
+
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     type Error = D::Error;
 
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map identifier
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_any(Strict(visitor))
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_option(Strict(visitor))
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_newtype_struct(name, Strict(visitor))
+    hand_on! {
+        deserialize_any()
+        deserialize_bool()
+        deserialize_i8()
+        deserialize_i16()
+        deserialize_i32()
+        deserialize_i64()
+        deserialize_i128()
+        deserialize_u8()
+        deserialize_u16()
+        deserialize_u32()
+        deserialize_u64()
+        deserialize_u128()
+        deserialize_f32()
+        deserialize_f64()
+        deserialize_char()
+        deserialize_str()
+        deserialize_string()
+        deserialize_bytes()
+        deserialize_byte_buf()
+        deserialize_option()
+        deserialize_unit()
+        deserialize_unit_struct(name: &'static str)
+        deserialize_newtype_struct(name: &'static str)
+        deserialize_seq()
+        deserialize_tuple(len: usize)
+        deserialize_tuple_struct(name: &'static str, len: usize)
+        deserialize_map()
+        deserialize_identifier()
+        deserialize_ignored_any()
     }
 
     /// An object, and no list of its values.
@@ -65,10 +84,6 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         self.0.deserialize_any(Named { visitor, variants })
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_ignored_any(visitor)
     }
 }
 
@@ -181,6 +196,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Named<V> {
     fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
         let name: StrDeserializer<'_, E> = name.into_deserializer();
         self.visitor.visit_enum(name)
+    }
+
+    /// Not by default, whose message would not tell that the bracket has been read.
+    fn visit_seq<A: SeqAccess<'de>>(self, _list: A) -> Result<V::Value, A::Error> {
+        Err(A::Error::invalid_type(Unexpected::Other("a list"), &self))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<V::Value, A::Error> {

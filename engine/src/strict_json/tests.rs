@@ -146,9 +146,26 @@ fn each_type_has_one_form() {
     }
 }
 
+/// Neither parser recurses without end, and the mistake is told in the file's words all the same.
+#[test]
+fn what_is_nested_too_deeply_is_told() {
+    let deep = |num: usize| "[".repeat(num) + &"]".repeat(num);
+    let key = "`form` is a list, but must be a name, or an object of one key";
+    assert_eq!(read::<Forms>(&format!("{{\"form\": {}}}", deep(100))).unwrap_err().message, key);
+    for num in [1_000, 1_000_000] {
+        for text in [deep(num), format!("{{\"form\": {}}}", deep(num)), "[".repeat(num)] {
+            let error = read::<Forms>(&text).unwrap_err();
+            assert_eq!(error.message, "this cannot be read: maximum nesting depth exceeded");
+            assert!(error.place.line == 1 && error.place.column > 500, "{:?}", error.place);
+        }
+    }
+}
+
 /// Wherever the struct stands: in a list, in what may be left out, in the file itself.
 #[test]
 fn a_list_is_no_object() {
+    let count = "`list[0].count` is a list, but must be a whole number from 0 to 18446744073709551615";
+    says("{\"list\": [{\"count\": [[1]]}]}", 1, 21, count);
     says("[[], true]", 1, 1, "the file is a list, but must be an object");
     says("{\"list\": [\n [2, \"one\"]]}", 2, 2, "`list[0]` is a list, but must be an object");
     let error = read::<Forms>("{\"form\": \"name\", \"next\": [\"name\"]}").unwrap_err();

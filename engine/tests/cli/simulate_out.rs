@@ -25,6 +25,9 @@ fn commands() -> Vec<Vec<&'static str>> {
         ["text", "json", "svg", "chrome"].map(|format| [&run[..], &[format]].concat()).into();
     commands.push(TIMES.to_vec());
     commands.extend(["--json", "--format=svg", "--explain"].map(|of| [&TIMES[..], &[of]].concat()));
+    // A table whose columns are narrower, and one whose are wider.
+    commands.push(TIMES.iter().map(|of| if *of == "--ranks=2" { "--ranks=1" } else { of }).collect());
+    commands.push([&TIMES[..], &["--latency", "100000.125"]].concat());
     commands
 }
 

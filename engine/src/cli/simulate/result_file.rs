@@ -26,7 +26,9 @@ fn looks_like_result(path: &Path) -> bool {
 
 fn is_result(beginning: &str) -> bool {
     let is = |start: &str, mark: &str| beginning.starts_with(start) && beginning.contains(mark);
-    let is_text = beginning.lines().next().is_some_and(|line| line.ends_with(" time   bubble"))
+    let header = beginning.lines().next().unwrap_or_default();
+    let is_text = header.starts_with("   ")
+        && header.split_whitespace().eq(["time", "bubble"])
         && beginning.contains("\nall ranks ");
     is_text
         || is("{\n  \"", "\n  \"bubble_rate_longest_rank\": ")

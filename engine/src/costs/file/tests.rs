@@ -269,6 +269,15 @@ fn an_object_is_no_list_of_its_values() {
             "costs.json:34:24: `units[0].gradient_norm` is a list, but must be an object; mend it, or measure again with `pipezero profile`"
         ],
     );
+    // Brackets within brackets are not told for their own contents.
+    for (value, is) in [("[[1]]", "a list"), ("{\"a\": {}}", "an object")] {
+        let text = FILE.replacen("\"step_overhead_ns\": 40000", &format!("\"step_overhead_ns\": {value}"), 1);
+        let error = CostsFile::parse("costs.json", &text).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("costs.json:24:23: `step_overhead_ns` is {is}, but must be a time")),
+            "{error}"
+        );
+    }
     let size = &FILE[FILE.rfind("{\n          \"bytes\"").unwrap()..FILE.rfind("\n      ]").unwrap()];
     refuses(
         size,
