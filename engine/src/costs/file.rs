@@ -14,10 +14,15 @@ use super::file_check::Broken;
 use super::file_error::{CostsFileError, CostsFileRule};
 use super::ns;
 use super::scatter::Scatter;
+use crate::input_file::read_text;
 use crate::strict_json;
 
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
+
+/// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and a mistake is told by way of a tree of the whole
+/// text, many times its size.
+pub(crate) const COSTS_BYTES_MAX: u64 = 64 << 20;
 
 /// Measured costs; all times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,10 +262,11 @@ impl CostsFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`CostsFileError`]: it cannot be read, is not JSON of this version, or breaks a rule.
+    /// [`CostsFileError`]: it cannot be read, is no regular file or a larger one than any costs file, is not JSON of this
+    /// version, or breaks a rule.
     pub fn load(path: &Path) -> Result<Self, CostsFileError> {
         let name = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_text(path, COSTS_BYTES_MAX) {
             Ok(text) => Self::parse(&name, &text),
             Err(error) => Err(CostsFileError::Unreadable { name, reason: error.to_string() }),
         }

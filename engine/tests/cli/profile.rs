@@ -1,5 +1,7 @@
 //! `profile`: a costs file that `simulate` reads, and what cannot be measured or kept.
 
+use std::io::{BufRead, BufReader};
+
 use serde_json::Value;
 
 use crate::command::{Home, Printed};
@@ -96,6 +98,23 @@ fn costs_that_cannot_be_kept_are_not_measured() {
     }
 }
 
+/// Nothing of the costs file is there before all of it is, whenever the process ends.
+#[test]
+fn a_profile_that_is_killed_leaves_nothing() {
+    let home = Home::new();
+    let arguments = ["profile", "run.json", "--out", "costs.json", "--steps", "1000"];
+    let mut child = home.command(&arguments).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("step 1/") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the profile ended before its first step");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(home.names(), ["run.json", "text.txt"]);
+}
+
 #[test]
 fn no_steps_are_no_profile() {
     let home = Home::new();
@@ -118,6 +137,6 @@ fn what_cannot_be_trained_cannot_be_profiled() {
     assert!(home.run(&PROFILE).failure(2).contains("not a valid run"));
     let home = Home::new();
     std::fs::remove_file(home.path("text.txt")).unwrap();
-    assert!(error(home.run(&PROFILE), 1).starts_with("error: `data.text`"));
+    assert!(error(home.run(&PROFILE), 2).starts_with("error: `data.text`"));
     assert!(!home.path("costs.json").exists() && !home.path("costs.json.partial").exists());
 }

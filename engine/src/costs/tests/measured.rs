@@ -11,7 +11,7 @@ use crate::costs::*;
 use crate::plan::Plan;
 
 /// The costs file of a plan in which everything costs what its size says, so that each figure can be told apart.
-fn file_of(plan: &Plan) -> CostsFile {
+pub(super) fn file_of(plan: &Plan) -> CostsFile {
     let mut units: Vec<UnitTimes> = Vec::new();
     for (index, unit) in plan.units().iter().enumerate() {
         let (key, id) = (UnitKey::of(unit), Unit(index as u32));
