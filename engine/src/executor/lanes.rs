@@ -52,7 +52,7 @@ impl<C: Communicator> Rank<C> {
         unit: Unit,
     ) -> Result<(), Cause> {
         let layout = self.stores[&unit].layout;
-        let place = program.gather_buffer(self.pipeline_rank, index);
+        let place = program.gather_buffer(self.pipeline_rank.at(index));
         let mut buffer = self.gather_buffers[place].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
         let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };

@@ -77,9 +77,11 @@ pub(super) fn add_transfers(
         let mut free = BTreeMap::<Edge, u64>::new();
         for (index, &instruction) in program.row(rank).iter().enumerate() {
             let Instruction::Send { edge, .. } = instruction else { continue };
-            let (receiver, receive) = program.peer(rank, index).expect("a checked send has a receive");
-            let [sent, received] =
-                [step.rows[from][index], step.rows[facts.members(receiver).start + data_rank][receive]];
+            let receive = program.peer(rank.at(index)).expect("a checked send has a receive");
+            let [sent, received] = [
+                step.rows[from][index],
+                step.rows[facts.members(receive.rank).start + data_rank][receive.index],
+            ];
             let imitated = facts.imitated(instruction);
             let free = free.entry(edge).or_default();
             *free = sent.issued.max(received.issued).max(*free) + imitated.occupied;

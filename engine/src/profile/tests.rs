@@ -156,7 +156,7 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
         *now = of.ended;
     };
     for (index, &instruction) in row.iter().enumerate() {
-        for &wait in program.waits(rank, index) {
+        for &wait in program.waits(rank.at(index)) {
             let Some(queue) = in_flight.get_mut(&row[wait].lane()) else { continue };
             while let Some(first) = queue.pop_front_if(|first| *first <= wait) {
                 land(&mut instants, &mut now, first);

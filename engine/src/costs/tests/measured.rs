@@ -117,7 +117,7 @@ fn expected(plan: &Plan) -> Costs {
             gather_after_step: passage(&|of| of == Instruction::GatherAfterStep { unit: id }),
         }
     });
-    let num_edges = 2 * (plan.training().chain().num_stages() - 1);
+    let num_edges = plan.training().chain().num_edges();
     let edge =
         |index| passage(&move |of| matches!(of, Instruction::Send { edge, .. } if edge.index() == index));
     Costs {
