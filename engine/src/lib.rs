@@ -32,6 +32,7 @@ pub mod data;
 pub mod engine;
 mod executor;
 pub mod generation;
+mod input_file;
 pub mod memory;
 pub mod optimizer;
 mod partial_file;

@@ -3,11 +3,15 @@
 //! `serde_json` says what Rust's type would have been (`expected u64`), and where it noticed. The text is parsed a second
 //! time, places kept, but only to tell a mistake.
 
+mod forms;
+
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+
+use self::forms::{KEY_FOR_NAME, NO_KEY, SECOND_KEY, Strict};
 
 /// Why a text was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +35,9 @@ pub(crate) fn without_mark(text: &str) -> &str {
 
 /// Reads a text as a value of a type.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
-    serde_json::from_str(text).map_err(|error| told(text, &error))
+    let mut json = serde_json::Deserializer::from_str(text);
+    let found = T::deserialize(Strict(&mut json)).and_then(|found| json.end().map(|()| found));
+    found.map_err(|error| told(text, &error))
 }
 
 /// Where a key's value stands, by its path, such as `units[0].layers`; the beginning where it stands nowhere.
@@ -77,11 +83,17 @@ fn told(text: &str, error: &serde_json::Error) -> JsonError {
     {
         offset += 1;
     }
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
-    let value = parsed.ok().and_then(|parsed| parsed.value);
+    let value = match parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default()) {
+        Ok(parsed) => parsed.value,
+        // It bounds what is nested, and no file that is read here comes near.
+        Err(error) => {
+            let message = format!("this cannot be read: {}", error.kind().to_string().to_lowercase());
+            return JsonError { place: LineColumn::of(text, error.range().start), message };
+        }
+    };
     match value.map(|value| innermost(text, &value, offset, String::new())) {
         Some(found) => JsonError { place: LineColumn::of(text, found.start), message: rule(message, &found) },
-        None => JsonError { place: LineColumn { line, column }, message: message.to_owned() },
+        None => JsonError { place: LineColumn { line, column: column.max(1) }, message: message.to_owned() },
     }
 }
 
@@ -121,6 +133,17 @@ fn rule(message: &str, found: &Found) -> String {
     if let Some((_, expected)) = quoted("unknown variant `") {
         return format!("{named} is {written}, and known are {}; write one of these", names(expected));
     }
+    if let Some(names) = message.strip_prefix(NO_KEY) {
+        return format!("{named} has no key, and it has one of {names}; add one");
+    }
+    if let Some(names) = message.strip_prefix(SECOND_KEY) {
+        return format!("{named} is a second key, and there is one of {names}; keep one of the two");
+    }
+    if message == KEY_FOR_NAME {
+        return format!(
+            "{named} is a key, but the name alone is meant: write {written} in place of the object"
+        );
+    }
     if message == TOO_LARGE {
         return format!("{named} is {written}, but numbers end at 1.8e308; write a smaller one");
     }
@@ -144,7 +167,11 @@ fn in_words(expected: &str) -> String {
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
+        "newtype variant" | "tuple variant" | "struct variant" => {
+            "an object with this as its one key".to_owned()
+        }
         of if of.starts_with("struct ") => "an object".to_owned(),
+        of if of.starts_with("tuple ") => "a list".to_owned(),
         of if of.starts_with("enum ") => "a name, or an object of one key".to_owned(),
         other => other.to_owned(),
     }
@@ -218,92 +245,4 @@ fn short(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Outer {
-        #[serde(rename = "list")]
-        _list: Vec<Inner>,
-        #[serde(rename = "is_on")]
-        _is_on: Option<bool>,
-    }
-
-    #[derive(Debug, serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Inner {
-        #[serde(rename = "count")]
-        _count: u64,
-        #[serde(rename = "kind")]
-        _kind: Kind,
-    }
-
-    #[derive(Debug, serde::Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    enum Kind {
-        One,
-        Two,
-    }
-
-    #[track_caller]
-    fn says(text: &str, line: usize, column: usize, message: &str) {
-        let error = read::<Outer>(text).unwrap_err();
-        assert_eq!((error.message.as_str(), error.place), (message, LineColumn { line, column }), "{text}");
-    }
-
-    #[test]
-    fn a_mistake_is_told_by_key_value_and_rule_where_it_stands() {
-        read::<Outer>(r#"{"list": [{"count": 1, "kind": "one"}, {"count": 2, "kind": "two"}]}"#).unwrap();
-        let count = "must be a whole number from 0 to 18446744073709551615";
-        for value in ["-1", "1.5", "\"1\"", "null", "true", "18446744073709551616", "1e300"] {
-            let text = format!("{{\n \"list\": [{{\"count\": {value}, \"kind\": \"one\"}}]}}");
-            says(&text, 2, 21, &format!("`list[0].count` is {value}, but {count}"));
-        }
-        says(
-            "{\"list\": [{\"count\": 1e400}]}",
-            1,
-            21,
-            "`list[0].count` is 1e400, but numbers end at 1.8e308; write a smaller one",
-        );
-        says("{\"list\": [[]]}", 1, 11, "`list[0]` is a list, but must be an object");
-        says("{\"list\": {}}", 1, 10, "`list` is an object, but must be a list");
-        says("{\"list\": [3]}", 1, 11, "`list[0]` is 3, but must be an object");
-        says("7", 1, 1, "the file is 7, but must be an object");
-        says("{\"list\": [], \"is_on\": 1}", 1, 23, "`is_on` is 1, but must be true or false");
-        let three = "`list[0].kind` is \"three\", and known are `one`, `two`; write one of these";
-        says("{\"list\": [{\"kind\": \"three\"}]}", 1, 20, three);
-        says("{\"list\": [{\"count\": 1}]}", 1, 11, "`list[0]` lacks the key `kind`; add it");
-        says("{}", 1, 1, "the file lacks the key `list`; add it");
-        says(
-            "{\"list\": [{\"size\": 1}]}",
-            1,
-            12,
-            "`list[0].size` is no key: there are `count`, `kind`; rename or remove it",
-        );
-        says("{\"list\": [], \"list\": []}", 1, 14, "`list` stands twice; keep one of the two");
-        says("{\"list\": [],}", 1, 13, "this is not JSON: the comma before this has nothing behind it");
-        says("", 1, 1, "this is not JSON: the text ends where a value belongs");
-    }
-
-    #[test]
-    fn what_is_written_cannot_command_a_terminal() {
-        let error = read::<Outer>("{\"\\u001b[31m\u{9b}x\": 1}").unwrap_err();
-        assert!(!error.message.chars().any(char::is_control), "{error:?}");
-    }
-
-    #[test]
-    fn places_are_found_by_path() {
-        let text = "{\n  \"a\": [1, {\"b\": 2,\n    \"c\": 3}]\n}";
-        let places = [("a", 2, 8), ("a[0]", 2, 9), ("a[1].b", 2, 18), ("a[1].c", 3, 10), ("x", 1, 1)];
-        for (path, line, column) in places {
-            assert_eq!(place_of(text, path), LineColumn { line, column }, "{path}");
-        }
-    }
-
-    #[test]
-    fn the_mark_of_some_editors_is_no_text() {
-        assert_eq!(without_mark("\u{feff}{}"), "{}");
-        assert_eq!(without_mark("{}"), "{}");
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ mod describe;
 mod eval;
 mod failure;
 mod generate;
+mod out_file;
 mod output;
 mod plan;
 mod profile;
@@ -32,7 +33,7 @@ use clap::{Parser, Subcommand};
 /// prints memory and traffic per rank and what other residencies would cost, `show` prints the program, `train` runs
 /// exactly that.
 #[derive(Debug, Parser)]
-#[command(name = "pipezero", version, arg_required_else_help = true)]
+#[command(name = "pipezero", version, arg_required_else_help = true, after_help = failure::STATUSES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -1,6 +1,5 @@
 //! `pipezero profile`.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,16 +7,17 @@ use clap::Args;
 
 use super::describe::print_remarks;
 use super::failure::Failure;
+use super::out_file::{OutFile, Overwrite, Written};
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, nanoseconds};
 use super::whole::whole;
-use crate::costs::{CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
+use crate::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
 use crate::data::{BatchSource, Corpus, Zeros};
+use crate::input_file::read_text;
 use crate::memory::available_bytes;
-use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 use crate::profile::{Profile, ProfileError, ProfileOptions, kept_bytes, profile};
 use crate::training::{TrainingError, batch_layout};
@@ -30,7 +30,8 @@ Examples:
   pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
   pipezero profile run.json --out costs.json --overwrite --steps 40
 
-The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Let nothing else run meanwhile.";
+The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages
+of other sizes, for some seconds at most. Let nothing else run meanwhile.";
 
 /// Arguments of `profile`.
 #[derive(Debug, Args)]
@@ -56,7 +57,7 @@ pub(super) struct ProfileArgs {
     bytes(u64::try_from(*needed).unwrap_or(u64::MAX)),
     bytes(*available)
 )]
-struct TooManySteps {
+pub(super) struct TooManySteps {
     num_steps: u64,
     needed: u128,
     available: u64,
@@ -76,60 +77,27 @@ fn check_steps(plan: &Plan, num_steps: u64, available: Option<u64>) -> Result<()
     }
 }
 
-/// Why the costs cannot be kept.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum OutError {
-    /// There is a file already.
-    #[error("{} already exists: name another file with --out, or replace it with --overwrite", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
-    /// There is something that is no file.
-    #[error("{} is a folder: name a file with --out, such as {}", path.display(), path.join("costs.json").display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// What `--overwrite` would replace is something else.
-    #[error(
-        "{} is no costs file: --overwrite replaces what `pipezero profile` has written, and nothing else; name another file with \
-         --out",
-        path.display()
-    )]
-    NoCosts {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The system refused.
-    #[error("cannot write {}: {source}; name a file with --out in a folder that can be written to", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
+/// What is written.
+const COSTS_FILE: Written =
+    Written { name: "costs file", writer: "profile", example: "costs.json", is_such: looks_like_costs };
 
 pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     if args.steps == 0 {
-        return Err(Failure::Arguments(Box::new(ProfileError::NoSteps)));
+        return Err(ProfileError::NoSteps.into());
     }
     let (run, notices) = args.run.resolve()?;
     print_notices(&notices);
     let plan = Plan::new(run)?;
     print_remarks(&plan);
-    check_steps(&plan, args.steps, available_bytes()).map_err(|error| Failure::Arguments(Box::new(error)))?;
+    check_steps(&plan, args.steps, available_bytes())?;
     let source = batches(&plan)?;
-    // Before minutes are spent on costs that cannot be kept.
-    let out = create(&args.out, args.overwrite)?;
+    let out = OutFile::new(&args.out, Overwrite::of(args.overwrite), COSTS_FILE)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let profile =
         profile(plan.clone(), source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
     progress.finish();
-    out.finish_with(&profile.costs.to_json())
-        .map_err(|source| OutError::Io { path: args.out.clone(), source })?;
+    out.write(&profile.costs.to_json())?;
     print(report(&profile))?;
     print(against_itself(&plan, &profile)?)?;
     note(format_args!("\ncosts: {}", args.out.display()));
@@ -147,32 +115,22 @@ fn batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
     Ok(Arc::new(corpus.training_batches(batch_layout(plan), run.seed)?))
 }
 
-/// Begins the costs file.
-fn create(path: &Path, overwrite: bool) -> Result<PartialFile, OutError> {
-    if path.is_dir() {
-        return Err(OutError::Folder { path: path.to_owned() });
-    }
-    if overwrite && path.is_file() && !looks_like_costs(path) {
-        return Err(OutError::NoCosts { path: path.to_owned() });
-    }
-    let existing = if overwrite { Existing::Replaced } else { Existing::Kept };
-    PartialFile::create(path, existing).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => OutError::Exists { path: path.to_owned() },
-        _ => OutError::Io { path: path.to_owned(), source },
-    })
-}
-
 /// Whether a file has a costs file's keys, of whatever version: the run file that is measured has not.
 fn looks_like_costs(path: &Path) -> bool {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = read_text(path, COSTS_BYTES_MAX).unwrap_or_default();
     let found = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
     ["version", "workload", "units"].iter().all(|key| found.get(key).is_some())
 }
 
 fn report(profile: &Profile) -> String {
     let Profile { costs, step_s, num_steps } = profile;
+    let probed = match costs.num_probed_sizes() {
+        0 => "no size of a message was probed beside those of the run".to_owned(),
+        1 => "1 size of a message was probed beside those of the run".to_owned(),
+        num_sizes => format!("{num_sizes} sizes of messages were probed beside those of the run"),
+    };
     format!(
-        "{}\n{}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
+        "{}\n{}\n{probed}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
         units(costs),
         messages(costs),
         1e3 * step_s
@@ -208,7 +166,7 @@ fn units(costs: &CostsFile) -> Table {
 }
 
 fn messages(costs: &CostsFile) -> Table {
-    let mut table = Table::new(["message", "ranks", "size", "issue", "latency", "landing"]);
+    let mut table = Table::new(["message", "ranks", "size", "issue", "latency", "landing", "measured"]);
     for of in &costs.messages {
         for size in &of.sizes {
             table.row([
@@ -218,6 +176,7 @@ fn messages(costs: &CostsFile) -> Table {
                 nanoseconds(size.issue_ns),
                 nanoseconds(size.latency_ns),
                 nanoseconds(size.landing_ns),
+                if size.probed { "probe" } else { "run" }.to_owned(),
             ]);
         }
     }

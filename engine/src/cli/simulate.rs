@@ -8,6 +8,7 @@ mod path;
 mod picture;
 mod program_size;
 mod ranks;
+mod result_file;
 mod schedule;
 mod step;
 mod what_if;
@@ -19,13 +20,15 @@ use clap::Args;
 
 pub(super) use self::error::SimulateError;
 use self::named::{NamedSchedule, ScheduleName};
-pub(super) use self::picture::NotWritten;
-use self::picture::{Format, deliver};
+use self::picture::Format;
+use self::result_file::RESULT_FILE;
 use self::schedule::{ScheduleRequest, ScheduleSource};
 use self::step::{Explain, StepRequest};
 use self::what_if::WhatIf;
 use super::decimal::Decimal;
 use super::failure::Failure;
+use super::out_file::{OutFile, Overwrite};
+use super::output::{note, print};
 use super::run_args::RunArgs;
 use super::whole::whole;
 
@@ -108,33 +111,45 @@ pub(super) struct SimulateArgs {
     /// Print JSON: `--format json`.
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Write to a file, which must not be there yet, instead of stdout.
+    /// Write to a file instead of stdout.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Replace the file if it exists and an earlier simulation has written it.
+    #[arg(long, requires = "out")]
+    overwrite: bool,
     #[command(flatten)]
     what_if: WhatIf,
 }
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    let format = if args.json { Format::Json } else { args.format };
-    if args.explain && !matches!(format, Format::Text | Format::Json) {
-        return Err(SimulateError::Unexplained.into());
-    }
-    let explain = if args.explain { Explain::CriticalPath } else { Explain::Nothing };
-    let text = match &args.run {
-        Some(run) => {
-            args.refuse_schedule()?;
-            let run = RunArgs { run: run.clone(), set: args.set.clone() };
-            let (costs, device) = (args.costs.as_deref(), args.device.as_deref());
-            let width = args.width.unwrap_or(WIDTH);
-            step::run(&StepRequest { run, costs, device, what_if: &args.what_if, format, explain, width })?
-        }
-        None => schedule::run(&args.schedule(explain)?, format)?,
-    };
-    deliver(&text, args.out.as_deref())
+    let Some(path) = &args.out else { return Ok(print(args.play()?)?) };
+    let out = OutFile::new(path, Overwrite::of(args.overwrite), RESULT_FILE)?;
+    out.write(&args.play()?)?;
+    note(format_args!("wrote {}", path.display()));
+    Ok(())
 }
 
 impl SimulateArgs {
+    /// Plays what was asked for, and says what came out.
+    fn play(&self) -> Result<String, Failure> {
+        let format = if self.json { Format::Json } else { self.format };
+        if self.explain && !matches!(format, Format::Text | Format::Json) {
+            return Err(SimulateError::Unexplained.into());
+        }
+        let explain = if self.explain { Explain::CriticalPath } else { Explain::Nothing };
+        let Some(run) = &self.run else { return Ok(schedule::run(&self.schedule(explain)?, format)?) };
+        self.refuse_schedule()?;
+        step::run(&StepRequest {
+            run: RunArgs { run: run.clone(), set: self.set.clone() },
+            costs: self.costs.as_deref(),
+            device: self.device.as_deref(),
+            what_if: &self.what_if,
+            format,
+            explain,
+            width: self.width.unwrap_or(WIDTH),
+        })
+    }
+
     /// A run file says all that a schedule by itself is given.
     fn refuse_schedule(&self) -> Result<(), SimulateError> {
         let given = [

@@ -12,6 +12,10 @@ use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
 use super::source::{Node, Source, SourceKind, Span, parse};
+use crate::input_file::read_text;
+
+/// Bytes of a file at most: the longest lists in one are of texts and of layers.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// A run file that is well-formed JSON; what it says is checked when it is resolved.
 #[derive(Clone, Debug)]
@@ -41,14 +45,11 @@ impl Launch {
 impl RunFile {
     /// Reads the file at `path`. Relative paths in it start at its folder.
     ///
-    /// Errors: the file cannot be read, is not UTF-8 or not JSON, or holds a key twice.
+    /// Errors: the file cannot be read, is no regular file or a larger one than any run file, is not UTF-8 or not JSON, or
+    /// holds a key twice.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let name = path.display().to_string();
-        let text = std::fs::read(path).map_err(|error| unreadable(&name, &error.to_string()))?;
-        let text = String::from_utf8(text).map_err(|error| {
-            let offset = error.utf8_error().valid_up_to();
-            unreadable(&name, &format!("it is not UTF-8 from byte {offset} on"))
-        })?;
+        let text = read_text(path, MAX_BYTES).map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Self { root: parse_text(name, text)?, folder })

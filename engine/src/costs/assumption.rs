@@ -38,6 +38,13 @@ pub enum Assumption {
         /// The fewest bytes and the most that were measured.
         measured_bytes: [u64; 2],
     },
+    /// The run is so large that of the recorded steps only some are played for what ranks wait for slow ones.
+    Played {
+        /// Recorded steps that are played, evenly chosen.
+        num_played: usize,
+        /// Recorded steps.
+        num_recorded: usize,
+    },
     /// Another number of ranks was at work on the machine.
     Ranks {
         /// When it was measured.
@@ -74,6 +81,11 @@ impl fmt::Display for Assumption {
                 ranks_of(*ranks),
                 range(*measured_bytes),
                 range(*run_bytes)
+            ),
+            Self::Played { num_played, num_recorded } => write!(
+                f,
+                "of {num_recorded} recorded steps, {num_played} stand for all in what ranks wait for slow ones, evenly \
+                 chosen: the run is too large to play each"
             ),
             Self::Ranks { measured, run, cores } => write!(
                 f,

@@ -14,10 +14,15 @@ use super::file_check::Broken;
 use super::file_error::{CostsFileError, CostsFileRule};
 use super::ns;
 use super::slowness::RankSlowness;
+use crate::input_file::read_text;
 use crate::strict_json;
 
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
+
+/// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and a mistake is told by way of a tree of the whole
+/// text, many times its size.
+pub(crate) const COSTS_BYTES_MAX: u64 = 64 << 20;
 
 /// Measured costs; all times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +240,15 @@ pub struct SizedTimes {
     /// The rank's own time to take it in.
     #[serde(deserialize_with = "ns::any")]
     pub landing_ns: u64,
+    /// Whether no message of the run is of this size: it was sent beside the run, and its times are brought to the run's level.
+    #[serde(default, skip_serializing_if = "is_of_the_run")]
+    pub probed: bool,
+}
+
+/// What goes without saying.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_of_the_run(probed: &bool) -> bool {
+    !probed
 }
 
 /// What is read before it is known that the rest can be.
@@ -248,10 +262,11 @@ impl CostsFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`CostsFileError`]: it cannot be read, is not JSON of this version, or breaks a rule.
+    /// [`CostsFileError`]: it cannot be read, is no regular file or a larger one than any costs file, is not JSON of this
+    /// version, or breaks a rule.
     pub fn load(path: &Path) -> Result<Self, CostsFileError> {
         let name = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_text(path, COSTS_BYTES_MAX) {
             Ok(text) => Self::parse(&name, &text),
             Err(error) => Err(CostsFileError::Unreadable { name, reason: error.to_string() }),
         }
@@ -276,6 +291,11 @@ impl CostsFile {
         let file: Self = strict_json::read(text).map_err(syntax)?;
         file.check().map_err(broken)?;
         Ok(file)
+    }
+
+    /// Sizes of messages that were probed: none of the run's own.
+    pub fn num_probed_sizes(&self) -> usize {
+        self.messages.iter().flat_map(|of| &of.sizes).filter(|size| size.probed).count()
     }
 
     /// The file's text.

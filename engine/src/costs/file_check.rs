@@ -1,6 +1,6 @@
 //! What JSON cannot say of a costs file: that entries are there, none for nothing, and no two for one thing.
 
-use super::file::{CostsFile, MessageTimes, PerElement, UnitTimes};
+use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, UnitTimes};
 use super::file_error::CostsFileRule;
 use super::slowness::MEAN_PPM;
 use super::unit_key::kind;
@@ -90,7 +90,7 @@ impl UnitTimes {
 
 impl MessageTimes {
     fn check(&self, path: &str) -> Result<(), Broken> {
-        check_count(&format!("{path}.ranks"), self.ranks)?;
+        check_ranks(format!("{path}.ranks"), self.kind, self.ranks)?;
         if self.sizes.is_empty() {
             let path = format!("{path}.sizes");
             return broken(path.clone(), CostsFileRule::NoSizes { path });
@@ -103,6 +103,26 @@ impl MessageTimes {
         let path = format!("{path}.sizes[{}].bytes", index + 1);
         let [before, bytes] = [self.sizes[index].bytes, self.sizes[index + 1].bytes];
         broken(path.clone(), CostsFileRule::Unsorted { path, bytes, before })
+    }
+}
+
+/// What goes from stage to stage goes from rank to rank, since nothing is sent within one; a weight has two uses.
+fn check_ranks(path: String, kind: MessageKind, ranks: u64) -> Result<(), Broken> {
+    check_count(&path, ranks)?;
+    match kind {
+        MessageKind::Activation | MessageKind::Gradient if ranks != 2 => {
+            broken(path.clone(), CostsFileRule::NoPair { path, kind, ranks })
+        }
+        MessageKind::AddTied if ranks > 2 => broken(path.clone(), CostsFileRule::TiedRanks { path, ranks }),
+        MessageKind::Activation
+        | MessageKind::Gradient
+        | MessageKind::AddTied
+        | MessageKind::Unshard
+        | MessageKind::GatherAfterStep
+        | MessageKind::Reduce
+        | MessageKind::ReduceLast
+        | MessageKind::AllReduce
+        | MessageKind::GradientNorm => Ok(()),
     }
 }
 

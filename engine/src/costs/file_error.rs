@@ -8,7 +8,7 @@ use crate::strict_json::JsonError;
 #[non_exhaustive]
 pub enum CostsFileError {
     /// The file could not be read.
-    #[error("{name}: cannot read the costs file: {reason}")]
+    #[error("{name}: cannot read the costs file: {reason}; name one that `pipezero profile` has written")]
     Unreadable {
         /// The file.
         name: String,
@@ -166,6 +166,27 @@ pub enum CostsFileRule {
         /// The kind.
         kind: MessageKind,
         /// Ranks.
+        ranks: u64,
+    },
+    /// A message to more ranks than one, or to none.
+    #[error("`{path}` is {ranks}, but `{kind}` goes from one rank to another: write 2, or measure again")]
+    NoPair {
+        /// The key.
+        path: String,
+        /// The kind.
+        kind: MessageKind,
+        /// What stands there.
+        ranks: u64,
+    },
+    /// A weight of more uses than two.
+    #[error(
+        "`{path}` is {ranks}, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, \
+         or measure again"
+    )]
+    TiedRanks {
+        /// The key.
+        path: String,
+        /// What stands there.
         ranks: u64,
     },
     /// A message of no size.

@@ -34,6 +34,12 @@ impl Message {
         self.groups[0].len()
     }
 
+    /// The same message with other bytes, of which a rank sends the same share.
+    pub(crate) fn with_bytes(&self, bytes: u64) -> Self {
+        let sent_bytes = u128::from(self.sent_bytes) * u128::from(bytes) / u128::from(self.bytes.max(1));
+        Self { bytes, sent_bytes: u64::try_from(sent_bytes).unwrap_or(u64::MAX), ..self.clone() }
+    }
+
     /// What it is between near ranks, and what between far ones, where it has groups of both.
     pub(super) fn by_reach(&self, ranks_per_node: Option<NonZeroU32>) -> Option<[Self; 2]> {
         let node = |rank: &usize| ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize);

@@ -52,7 +52,7 @@ mod world;
 pub use assumption::Assumption;
 pub use device::{Device, Network, NetworkLink};
 pub use error::{Difference, PredictError};
-pub(crate) use file::COSTS_VERSION;
+pub(crate) use file::{COSTS_BYTES_MAX, COSTS_VERSION};
 pub use file::{
     CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
     UnitTimes, Workload,

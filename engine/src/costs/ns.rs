@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 /// The longest time of a costs file, eleven and a half days: whatever is longer was not measured.
 pub(super) const TIME_NS_MAX: u64 = 1_000_000_000_000_000;
@@ -35,7 +35,7 @@ impl Bounds {
     }
 }
 
-impl Visitor<'_> for Bounds {
+impl<'de> Visitor<'de> for Bounds {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,6 +54,14 @@ impl Visitor<'_> for Bounds {
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<u64, E> {
+        self.refuse()
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<u64, A::Error> {
+        self.refuse()
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<u64, A::Error> {
         self.refuse()
     }
 }

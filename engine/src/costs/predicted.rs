@@ -55,6 +55,8 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
             let costs = prices::costs(plan, &mut prices)?;
             let ranks_per_node = ranks_per_node(plan, None);
             let edges_by_reach = prices::edges_by_reach(plan, &mut prices, ranks_per_node)?;
+            let mut assumptions = prices.assumptions;
+            assumptions.extend(file.rank_slowness_ppm.assumption(plan));
             let host = &file.host;
             Ok(Predicted {
                 costs,
@@ -66,7 +68,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
                     "measured on {} ({} cores, {} ranks at work)",
                     host.name, host.cores, host.ranks
                 ),
-                assumptions: prices.assumptions,
+                assumptions,
             })
         }
         Source::Analytic(device) => {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use pipezero_schedule::simulate::world::{Ratio, World, WorldError, simulate};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::assumption::Assumption;
 use super::predicted::Predicted;
 use crate::plan::Plan;
 
@@ -76,12 +77,24 @@ impl RankSlowness {
         (0..world_size).map(speed).collect()
     }
 
+    /// What is to be told of a plan where not all steps are played.
+    pub(super) fn assumption(&self, plan: &Plan) -> Option<Assumption> {
+        let num_recorded = self.0.len();
+        let num_played = self.played(num_instructions(plan)).count();
+        (num_played < num_recorded).then_some(Assumption::Played { num_played, num_recorded })
+    }
+
     /// The steps to play of a program with so many instructions on all ranks: all or, evenly, as many as stay in bounds.
     fn played(&self, num_instructions: usize) -> impl Iterator<Item = usize> + use<> {
         let num_steps = self.0.len();
         let num_played = (NUM_PLAYED_MAX / num_instructions.max(1)).clamp(1, num_steps.max(1)).min(num_steps);
         (0..num_played).map(move |played| (2 * played + 1) * num_steps / (2 * num_played))
     }
+}
+
+/// Instructions of a step of a plan, on all its world ranks.
+fn num_instructions(plan: &Plan) -> usize {
+    plan.num_instructions().saturating_mul(plan.grid().data_degree)
 }
 
 /// A speed, divided by a slowness, to a millionth.
@@ -122,7 +135,7 @@ impl Predicted {
     /// How much longer a step in this world is in the mean for ranks that are as slow in turn as they were when they were
     /// measured, nanoseconds; 0 where that was not measured.
     ///
-    /// The mean is over the recorded steps, or of large runs over some of them.
+    /// The mean is over the recorded steps, or of large runs over some of them, which [`Assumption::Played`] tells.
     ///
     /// # Errors
     /// [`WorldError`] as [`super::WorldStep::new`].
@@ -132,10 +145,8 @@ impl Predicted {
         }
         let (program, costs) = (plan.training(), self.near_costs());
         let world_size = u32::try_from(plan.grid().world_size()).unwrap_or(u32::MAX);
-        let num_instructions: usize = program.program().rows.iter().map(Vec::len).sum();
-        let num_instructions = num_instructions.saturating_mul(plan.grid().data_degree);
         let (mut sum, mut num_played) = (0, 0);
-        for step in self.slowness.played(num_instructions) {
+        for step in self.slowness.played(num_instructions(plan)) {
             let world = World { speeds: self.slowness.speeds(step, world, world_size), ..world.clone() };
             sum += u128::from(simulate(program, &costs, &world)?.makespan());
             num_played += 1;

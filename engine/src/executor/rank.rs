@@ -307,7 +307,7 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    fn outcome(&mut self, start: Instant) -> RankOutcome {
+    pub(super) fn outcome(&mut self, start: Instant) -> RankOutcome {
         RankOutcome {
             traffic: self.comm.take_traffic(),
             waited: self.waited,

@@ -115,6 +115,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
             occupied_ns: 0,
             latency_ns: if alone { 0 } else { times.next(20_000, 90_000) },
             landing_ns: if joins { 0 } else { times.next(1_000, 30_000) },
+            probed: false,
         });
     }
     let mut entries: Vec<MessageTimes> = Vec::new();

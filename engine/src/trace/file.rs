@@ -25,6 +25,10 @@ use super::recorded::Recorded;
 use crate::plan::Plan;
 use crate::strict_json::{self, JsonError};
 
+/// Bytes of a file for each instruction of each rank, at most: five moments of fourteen digits in a step of a day, with room
+/// for a line and an indentation each; and some for the rest.
+const INSTRUCTION_BYTES_MAX: u64 = 256;
+
 const FORMAT: &str = "pipezero-trace";
 
 /// The version that is written and read.
@@ -121,6 +125,12 @@ impl Recorded {
         let mut text = serde_json::to_string(&file).expect("a trace has string keys and finite depth");
         text.push('\n');
         text
+    }
+
+    /// Bytes of a file of the plan at most.
+    pub(super) fn max_bytes(plan: &Plan) -> u64 {
+        let num_instructions = plan.num_instructions().saturating_mul(plan.grid().data_degree) as u64;
+        num_instructions.saturating_mul(INSTRUCTION_BYTES_MAX).saturating_add(1 << 20)
     }
 
     /// Reads the text of a file.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::fault::Fault;
 use super::file::ParseError;
 use super::recorded::Recorded;
+use crate::input_file::{InputError, read_text};
 use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 
@@ -43,6 +44,14 @@ pub enum TraceError {
         path: PathBuf,
         /// The step in it.
         step: u64,
+    },
+    /// A file cannot be read: the system refuses, or it is none of a step.
+    #[error("{}: cannot read the traced step: {reason}; trace the run again", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
     },
     /// The system refused.
     #[error("{}: {source}", path.display())]
@@ -129,7 +138,9 @@ impl TraceFolder {
     /// [`TraceError`] unless the file is there, whole, and of the plan's program.
     pub fn read(&self, plan: &Plan, step: u64) -> Result<Recorded, TraceError> {
         let path = self.file(step);
-        let text = fs::read_to_string(&path).map_err(|source| Self::io(&path, source))?;
+        let unreadable =
+            |error: InputError| TraceError::Unreadable { path: path.clone(), reason: error.to_string() };
+        let text = read_text(&path, Recorded::max_bytes(plan)).map_err(unreadable)?;
         match Recorded::from_json(plan, &text) {
             Ok(recorded) if recorded.step() == step => Ok(recorded),
             Ok(recorded) => Err(TraceError::OtherStep { path, step: recorded.step() }),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::summary;
+use crate::input_file::read_text;
 use crate::trace::TraceFolder;
 
 /// A run's folder.
@@ -89,6 +90,8 @@ impl RunDir {
     pub const TRACE: &str = "trace.json";
     /// The same, beside what was predicted of it.
     pub const COMPARISON: &str = "compare.json";
+    /// Bytes of a summary that is read, at most: it has some figures of each rank, and the names of its layers.
+    const SUMMARY_BYTES_MAX: u64 = 64 << 20;
     /// Everything that a run writes; the last is there only while weights are being written.
     const FILES: [&str; 8] = [
         Self::RUN_FILE,
@@ -187,13 +190,11 @@ impl RunDir {
     /// When the run has not ended, or its summary is damaged.
     pub fn measured_peak_bytes(&self) -> Result<Vec<u64>, RunDirError> {
         let path = self.file(Self::SUMMARY);
-        match fs::read_to_string(&path) {
+        match read_text(&path, Self::SUMMARY_BYTES_MAX) {
             Ok(text) => summary::peak_bytes(&text)
                 .map_err(|source| RunDirError::Summary { path, reason: source.to_string() }),
-            Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                Err(RunDirError::Unfinished { path: self.path.clone() })
-            }
-            Err(source) => Err(RunDirError::Io { path, source }),
+            Err(error) if error.is_missing() => Err(RunDirError::Unfinished { path: self.path.clone() }),
+            Err(error) => Err(RunDirError::Summary { path, reason: error.to_string() }),
         }
     }
 

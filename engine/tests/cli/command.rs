@@ -109,6 +109,15 @@ impl Home {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
+    /// What is in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     /// The binary in this folder, with piped output and an environment that does not colour it.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pipezero"));

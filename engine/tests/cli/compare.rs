@@ -130,13 +130,13 @@ fn measured_costs_are_held_against_the_run() {
         "costs.json",
         COSTS.replace("\"parameters_per_layer\": 1000", "\"parameters_per_layer\": 1001"),
     );
-    let printed = home.run(&compare).failure(1);
+    let printed = home.run(&compare).failure(2);
     expect!["error: costs.json: the costs are of another model: `model.timed.parameters_per_layer` is 1001 there and 1000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(printed.lines().last().unwrap());
     home.write("costs.json", &COSTS[..COSTS.len() / 2]);
-    let printed = home.run(&compare).failure(1);
+    let printed = home.run(&compare).failure(2);
     expect!["error: costs.json:16:13: this is not JSON: the text ends where a value belongs; mend it, or measure again with `pipezero profile`"].assert_eq(printed.lines().last().unwrap());
-    let printed = home.run(&["compare", "out", "--costs", "nowhere.json"]).failure(1);
-    expect!["error: nowhere.json: cannot read the costs file: No such file or directory (os error 2)"]
+    let printed = home.run(&["compare", "out", "--costs", "nowhere.json"]).failure(2);
+    expect!["error: nowhere.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written"]
         .assert_eq(printed.lines().last().unwrap());
 }
 
@@ -191,7 +191,7 @@ fn a_folder_of_steps_with_something_else_in_it_is_not_replaced() {
 
 #[track_caller]
 fn refused(home: &Home, expected: Expect) {
-    home.refuses(&["compare", "out"], 1, expected);
+    home.refuses(&["compare", "out"], 2, expected);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn damaged_traces() {
     let last = started.len() - 1;
     started[last] = json!(0);
     home.write(name, file.to_string());
-    let printed = home.run(&["compare", "out"]).failure(1);
+    let printed = home.run(&["compare", "out"]).failure(2);
     assert!(
         printed.starts_with("error: out/trace/step-000002.json: it is damaged: rank 1, instruction "),
         "{printed}"
@@ -298,7 +298,7 @@ fn a_trace_of_another_run() {
     let home = traced();
     let run = home.read("out/run.json");
     home.write("out/run.json", run.replace("\"num_layers\": 4", "\"num_layers\": 6"));
-    let printed = home.run(&["compare", "out"]).failure(1);
+    let printed = home.run(&["compare", "out"]).failure(2);
     let line = printed.lines().last().unwrap();
     assert!(line.starts_with("error: out/trace/step-000002.json: it is of program "), "{line}");
     assert!(line.ends_with("means something else on this host; trace the run again"), "{line}");

@@ -20,7 +20,7 @@ fn weights_cut_off() {
     home.write("out/weights.safetensors", &weights[..weights.len() - 1]);
     refused(
         &home,
-        1,
+        2,
         expect![[r#"
             error: out/weights.safetensors: its header describes 74112 bytes, the file has 74111; it is not a complete safetensors file
         "#]],
@@ -28,7 +28,7 @@ fn weights_cut_off() {
     home.write("out/weights.safetensors", &weights[..5]);
     refused(
         &home,
-        1,
+        2,
         expect![[r#"
             error: out/weights.safetensors: it has 5 bytes, a header 8 or more; it is not a complete safetensors file
         "#]],
@@ -36,7 +36,7 @@ fn weights_cut_off() {
     home.write("out/weights.safetensors", [0xff; 64]);
     refused(
         &home,
-        1,
+        2,
         expect![[r#"
             error: out/weights.safetensors: its header claims 18446744073709551615 bytes, the file has 64; it is not a complete safetensors file
         "#]],
@@ -49,7 +49,7 @@ fn weights_missing() {
     std::fs::remove_file(home.path("out/weights.safetensors")).unwrap();
     refused(
         &home,
-        1,
+        2,
         expect![[r#"
             error: out is no run directory: it has no weights.safetensors; give the folder that `pipezero train` wrote
         "#]],
@@ -63,7 +63,7 @@ fn weights_of_another_model() {
     home.write("out/run.json", run.replace("\"hidden_size\": 16", "\"hidden_size\": 32"));
     refused(
         &home,
-        1,
+        2,
         expect![[r#"
             error: out/weights.safetensors: `wte.weight` is F32 [256, 16], the model has F32 [256, 32]; the weights belong to another model than the run file describes
         "#]],
@@ -71,7 +71,7 @@ fn weights_of_another_model() {
     home.write("out/run.json", run.replace("\"num_layers\": 4", "\"num_layers\": 6"));
     refused(
         &home,
-        1,
+        2,
         expect![[r#"
             error: out/weights.safetensors: it has no tensor `h.4.ln_1.weight`; the weights belong to another model than the run file describes
         "#]],
@@ -102,7 +102,7 @@ fn run_file_broken() {
 fn no_run_directory_at_all() {
     refused(
         &Home::new(),
-        1,
+        2,
         expect![[r#"
             error: out is no run directory: it has no run.json; give the folder that `pipezero train` wrote
         "#]],

@@ -6,6 +6,7 @@ mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Run directories that are not what `train` wrote.
 mod files; // Mistakes in the run file.
+mod input; // Files that never end, and what a command exits with.
 mod interrupt; // Ctrl-C.
 mod memory; // What does not fit.
 mod planning; // `check`, `plan` and `show`.
@@ -14,6 +15,7 @@ mod profile; // `profile`.
 mod residency; // What stays gathered.
 mod schedules; // Several stages per rank, and schedule files.
 mod simulate; // `simulate --schedule`.
+mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.
 mod simulate_schedule; // `simulate --schedule` drawn, explained, and of a file.
 mod simulate_what_if; // Ranks that differ, and share links and cores.

@@ -1,5 +1,7 @@
 //! `profile`: a costs file that `simulate` reads, and what cannot be measured or kept.
 
+use std::io::{BufRead, BufReader};
+
 use serde_json::Value;
 
 use crate::command::{Home, Printed};
@@ -16,7 +18,15 @@ fn error(printed: Printed, status: i32) -> String {
 fn a_profile_is_what_simulate_reads() {
     let home = Home::new();
     let told = home.run(&PROFILE).success();
-    for expected in ["unit ", "h.*.attn, h.*.mlp", "unshard", "activation", "step: ", "3 typical"] {
+    for expected in [
+        "unit ",
+        "h.*.attn, h.*.mlp",
+        "unshard",
+        "activation",
+        "sizes of messages were probed beside",
+        "step: ",
+        "3 typical",
+    ] {
         assert!(told.contains(expected), "{expected}: {told}");
     }
     let costs: Value = serde_json::from_str(&home.read("costs.json")).unwrap();
@@ -27,6 +37,14 @@ fn a_profile_is_what_simulate_reads() {
     let kinds = costs["messages"].as_array().unwrap().iter().map(|of| of["kind"].as_str().unwrap());
     let expected = ["unshard", "reduce", "activation", "gradient", "add_tied", "gradient_norm"];
     assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    for message in costs["messages"].as_array().unwrap() {
+        let sizes = message["sizes"].as_array().unwrap();
+        let is_probed = |size: &&Value| size.get("probed").is_some();
+        let (probed, own): (Vec<_>, Vec<_>) = sizes.iter().partition(is_probed);
+        // The norm has one size, whatever the run.
+        assert_eq!(probed.is_empty(), message["kind"] == "gradient_norm", "{message}");
+        assert!(!own.is_empty() && probed.iter().all(|size| size["probed"] == true), "{message}");
+    }
     assert!(!home.path("costs.json.partial").exists());
     // Nothing of the run has to be assumed.
     let simulated = home.run(&["simulate", "run.json", "--costs", "costs.json", "--json"]);
@@ -80,6 +98,23 @@ fn costs_that_cannot_be_kept_are_not_measured() {
     }
 }
 
+/// Nothing of the costs file is there before all of it is, whenever the process ends.
+#[test]
+fn a_profile_that_is_killed_leaves_nothing() {
+    let home = Home::new();
+    let arguments = ["profile", "run.json", "--out", "costs.json", "--steps", "1000"];
+    let mut child = home.command(&arguments).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("step 1/") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the profile ended before its first step");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(home.names(), ["run.json", "text.txt"]);
+}
+
 #[test]
 fn no_steps_are_no_profile() {
     let home = Home::new();
@@ -102,6 +137,6 @@ fn what_cannot_be_trained_cannot_be_profiled() {
     assert!(home.run(&PROFILE).failure(2).contains("not a valid run"));
     let home = Home::new();
     std::fs::remove_file(home.path("text.txt")).unwrap();
-    assert!(error(home.run(&PROFILE), 1).starts_with("error: `data.text`"));
+    assert!(error(home.run(&PROFILE), 2).starts_with("error: `data.text`"));
     assert!(!home.path("costs.json").exists() && !home.path("costs.json.partial").exists());
 }

@@ -29,9 +29,9 @@ fn a_straggler_holds_up_everybody() {
         let value = value.as_f64().unwrap();
         assert!((value - expected).abs() < 1e-9, "{value}, not {expected}");
     };
-    near(&found["makespan"], (span + 0.25 + optimizer) / 1e3);
-    near(&found["longest_rank_span"], span / 1e3);
-    near(&found["what_if"]["step_s_without"], 0.052_798);
+    near(&found["makespan_s"], (span + 0.25 + optimizer) / 1e3);
+    near(&found["longest_rank_span_s"], span / 1e3);
+    near(&found["what_if"]["step_without_s"], 0.052_798);
     near(&found["what_if"]["times_without"], found["step_s"].as_f64().unwrap() / 0.052_798);
     assert_eq!(found["what_if"]["slowest_data_rank"], 1);
     assert_eq!(found["what_if"]["speeds"][0], serde_json::json!({ "rank": 3, "factor": 0.5 }));
@@ -42,16 +42,16 @@ fn a_straggler_holds_up_everybody() {
             (&index.into(), &(index / 2).into(), &(index % 2).into())
         );
         let bubble = rank["bubble"].as_object().unwrap().values().map(|part| part.as_f64().unwrap());
-        near(&found["makespan"], rank["busy"].as_f64().unwrap() + bubble.sum::<f64>());
+        near(&found["makespan_s"], rank["busy_s"].as_f64().unwrap() + bubble.sum::<f64>());
     }
-    near(&ranks[3]["busy"], (64.0 + optimizer) / 1e3);
-    near(&ranks[2]["busy"], (32.0 + optimizer / 2.0) / 1e3);
+    near(&ranks[3]["busy_s"], (64.0 + optimizer) / 1e3);
+    near(&ranks[2]["busy_s"], (32.0 + optimizer / 2.0) / 1e3);
     // The pipeline ranks and the critical path are those of the slowest data rank.
     assert_eq!(
-        [&found["ranks"][0]["busy"], &found["ranks"][1]["busy"]],
-        [&ranks[1]["busy"], &ranks[3]["busy"]]
+        [&found["ranks"][0]["busy_s"], &found["ranks"][1]["busy_s"]],
+        [&ranks[1]["busy_s"], &ranks[3]["busy_s"]]
     );
-    assert_eq!(found["critical_path"].as_array().unwrap().last().unwrap()["end"], found["makespan"]);
+    assert_eq!(found["critical_path"].as_array().unwrap().last().unwrap()["end_s"], found["makespan_s"]);
     expect![[r#"
                                     time   bubble
         all ranks               86.35 ms  50.71 %
@@ -110,7 +110,7 @@ fn jitter_is_reproducible() {
         found
     };
     assert_eq!(step("7"), step("7"));
-    assert_ne!(step("7")["makespan"], step("8")["makespan"]);
+    assert_ne!(step("7")["makespan_s"], step("8")["makespan_s"]);
 }
 
 /// F 4 ms, B 8 ms, and messages between nodes that take 2 ms of the way by themselves, so that a step's span is
@@ -129,7 +129,7 @@ fn messages_slow_each_other_and_computes_down() {
         ];
         json(&home, &[&["simulate", "run.json", "--device", "h100"], &TIMED[..], &links, more].concat())
     };
-    let span_ms = |more: &[&str]| of(more)["longest_rank_span"].as_f64().unwrap() * 1e3;
+    let span_ms = |more: &[&str]| of(more)["longest_rank_span_s"].as_f64().unwrap() * 1e3;
     // What sharing changes ends at most a nanosecond late each time.
     let near =
         |found: f64, expected: f64| assert!((found - expected).abs() < 2e-5, "{found}, not {expected}");
@@ -160,7 +160,7 @@ fn cores_are_shared_by_what_runs_on_them() {
     let wide = ["--set", "model.hidden_size=512", "--set", "model.seq_length=64"];
     let makespan = |cores: &str| {
         let found = json(&home, &[&["simulate", "run.json", "--cores", cores], &wide[..]].concat());
-        found["makespan"].as_f64().unwrap()
+        found["makespan_s"].as_f64().unwrap()
     };
     // Both data ranks compute at once all the time, so one core takes about twice as long as two.
     assert!(makespan("1") > 1.5 * makespan("2"));

@@ -10,7 +10,7 @@ fn refused(prepare: impl Fn(&Home), expected: Expect) {
     let home = Home::new();
     prepare(&home);
     let printed = home.run(&["train", "run.json", "--out", "out"]);
-    assert_eq!((printed.status, printed.stdout.as_str()), (Some(1), ""));
+    assert_eq!((printed.status, printed.stdout.as_str()), (Some(2), ""));
     expected.assert_eq(printed.stderr.lines().last().unwrap());
     assert!(!home.path("out").exists());
 }
@@ -58,13 +58,13 @@ fn other_text_to_evaluate() {
     let home = Home::trained();
     home.refuses(
         &["eval", "out", "--data", "nowhere.txt"],
-        1,
+        2,
         expect![[r#"
             error: `nowhere.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
         "#]],
     );
     home.write("short.txt", "abc");
-    home.refuses(&["eval", "out", "--data", "short.txt"], 1, expect![[r#"
+    home.refuses(&["eval", "out", "--data", "short.txt"], 2, expect![[r#"
         error: the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0
     "#]]);
 }

@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path) -> Result<ComputeOrder, OrderFileError> {
 }
 
 fn checked(path: &Path) -> Result<ComputeOrder, Rule> {
-    let text = order_text(path).map_err(Rule::Unread)?;
+    let text = order_text(path).map_err(|error| Rule::Unread(error.to_string()))?;
     let order = ComputeOrder::from_csv(&text).map_err(|error| Rule::NoOrder(Box::new(error)))?;
     if !order.has_backward() {
         return Err(Rule::NoBackward);

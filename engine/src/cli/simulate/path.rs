@@ -4,8 +4,14 @@ use pipezero_schedule::simulate::{CriticalPath, PathStep, Why};
 use pipezero_schedule::{CheckedProgram, Lane};
 use serde_json::{Value, json};
 
-/// What a makespan is made of: parts end to end, with times as `time` gives them.
-pub(super) fn path_json(program: &CheckedProgram, path: &CriticalPath, time: impl Fn(u64) -> f64) -> Value {
+/// What a makespan is made of: parts end to end, with times as `time` gives them, under keys that end with their unit.
+pub(super) fn path_json(
+    program: &CheckedProgram,
+    path: &CriticalPath,
+    unit: &str,
+    time: impl Fn(u64) -> f64,
+) -> Value {
+    let [start, end] = ["start", "end"].map(|key| format!("{key}{unit}"));
     let part = |step: &PathStep| {
         // What is taken in at the end of a row is of no instruction.
         let instruction = program.row(step.rank).get(step.index);
@@ -13,8 +19,8 @@ pub(super) fn path_json(program: &CheckedProgram, path: &CriticalPath, time: imp
             "pipeline_rank": step.rank.index(),
             "index": step.index,
             "instruction": instruction.map(ToString::to_string),
-            "start": time(step.start),
-            "end": time(step.end),
+            start.as_str(): time(step.start),
+            end.as_str(): time(step.end),
             "waited_for": waited_for(step.why, instruction.map(|of| of.lane())),
         })
     };

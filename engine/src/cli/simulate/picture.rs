@@ -1,15 +1,10 @@
-//! What a simulated step looks like to other programs, and where it is written.
-
-use std::path::{Path, PathBuf};
+//! What a simulated step looks like to other programs.
 
 use clap::ValueEnum;
 use pipezero_schedule::render::{Gantt, Shown, TimeScale, Track, chrome, svg};
 use pipezero_schedule::simulate::{MemoryCurve, MemoryError, memory};
 
-use crate::cli::failure::Failure;
-use crate::cli::output::{note, print};
 use crate::costs::{Step, memory_costs};
-use crate::partial_file::{Existing, PartialFile};
 use crate::plan::Plan;
 
 /// How a step is printed.
@@ -24,14 +19,6 @@ pub(super) enum Format {
     Svg,
     /// A trace for ui.perfetto.dev or chrome://tracing.
     Chrome,
-}
-
-/// A file that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {reason}; name a new file in a folder that can be written to, with --out", path.display())]
-pub(in crate::cli) struct NotWritten {
-    path: PathBuf,
-    reason: String,
 }
 
 /// The step as a trace.
@@ -56,13 +43,4 @@ pub(super) fn picture(plan: &Plan, step: &Step, title: &str) -> Result<String, M
 /// What each pipeline rank holds over the step.
 pub(super) fn curves(plan: &Plan, step: &Step) -> Result<Vec<MemoryCurve>, MemoryError> {
     memory(plan.training(), &step.timeline, &memory_costs(plan))
-}
-
-/// Writes to a new file, or to stdout where none is named.
-pub(super) fn deliver(text: &str, out: Option<&Path>) -> Result<(), Failure> {
-    let Some(path) = out else { return Ok(print(text)?) };
-    let written = PartialFile::create(path, Existing::Kept).and_then(|file| file.finish_with(text));
-    written.map_err(|error| NotWritten { path: path.to_owned(), reason: error.to_string() })?;
-    note(format_args!("wrote {}", path.display()));
-    Ok(())
 }

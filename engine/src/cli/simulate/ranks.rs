@@ -20,14 +20,14 @@ fn columns() -> impl Iterator<Item = &'static str> {
 pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCurve) -> Value {
     let bubble: Map<String, Value> = IdleCause::ALL
         .into_iter()
-        .map(|cause| (cause.key().to_owned(), json!(seconds(rank.bubble.of(cause)))))
+        .map(|cause| (format!("{}_s", cause.key()), json!(seconds(rank.bubble.of(cause)))))
         .collect();
     json!({
         "pipeline_rank": pipeline_rank,
-        "span": seconds(rank.span_ns),
-        "busy": seconds(rank.busy_ns),
+        "span_s": seconds(rank.span_ns),
+        "busy_s": seconds(rank.busy_ns),
         "bubble": bubble,
-        "exposed_comm": seconds(rank.exposed_comm_ns()),
+        "exposed_comm_s": seconds(rank.exposed_comm_ns()),
         "peak_bytes": rank.peak_bytes,
         "peak_used_bytes": curve.peak().1.total(),
     })

@@ -181,7 +181,7 @@ impl Found {
         });
         if explain == Explain::CriticalPath {
             let played = self.played()?;
-            found["critical_path"] = path_json(&played.program, &path_of(&played), |of| self.time(of));
+            found["critical_path"] = path_json(&played.program, &path_of(&played), "", |of| self.time(of));
         }
         Ok(found)
     }

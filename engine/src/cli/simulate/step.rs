@@ -159,14 +159,13 @@ impl Found<'_> {
         let curves = curves(plan, step)?;
         let ranks = step.ranks.iter().zip(&curves).enumerate();
         let mut found = json!({
-            "unit": "s",
-            "makespan": seconds(step.makespan_ns),
-            "longest_rank_span": seconds(step.longest_rank_span_ns),
+            "makespan_s": seconds(step.makespan_ns),
+            "longest_rank_span_s": seconds(step.longest_rank_span_ns),
             "bubble_rate": self.bubble_rate(),
             "bubble_rate_longest_rank": step.bubble_rate_longest_rank(),
             "peak_in_flight": (0..step.ranks.len()).map(in_flight).collect::<Vec<_>>(),
-            "straggling": seconds(step.straggling_ns),
-            "step_overhead": seconds(step.overhead_ns),
+            "straggling_s": seconds(step.straggling_ns),
+            "step_overhead_s": seconds(step.overhead_ns),
             "step_s": step.step_s(),
             "tokens_per_s": step.tokens_per_s(),
             "costs": predicted.description,
@@ -174,7 +173,7 @@ impl Found<'_> {
             "ranks": ranks.map(|(index, (rank, curve))| rank_json(index, rank, curve)).collect::<Vec<_>>(),
         });
         if explain == Explain::CriticalPath {
-            found["critical_path"] = path_json(plan.training(), &self.critical_path(), seconds);
+            found["critical_path"] = path_json(plan.training(), &self.critical_path(), "_s", seconds);
         }
         if let Some(played) = played {
             found["what_if"] = played.what_if_json();

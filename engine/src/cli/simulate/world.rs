@@ -63,7 +63,7 @@ impl Played {
     /// What was changed, for programs.
     pub(super) fn what_if_json(&self) -> Value {
         let mut found = what_if::as_json(&self.world);
-        found["step_s_without"] = json!(self.without.step_s());
+        found["step_without_s"] = json!(self.without.step_s());
         found["times_without"] = json!(self.times());
         found["slowest_data_rank"] = json!(self.step.slowest_data_rank());
         found

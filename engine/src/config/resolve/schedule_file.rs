@@ -9,6 +9,7 @@ use crate::config::findings::Findings;
 use crate::config::notice::Notice;
 use crate::config::raw::{RawParallel, RawRun};
 use crate::config::resolved::{BatchConfig, ScheduleConfig};
+use crate::input_file::{InputError, read_text};
 
 use super::parallel::{Grid, counted};
 use super::schedule::{Scheduled, file_value};
@@ -62,16 +63,8 @@ fn tried(path: &Path) -> PathBuf {
 }
 
 /// The text of a file that may hold an order, or why there is none.
-pub(crate) fn order_text(path: &Path) -> Result<String, String> {
-    // A folder or a device is refused before it is read.
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is no file".to_owned());
-    }
-    if metadata.len() > MAX_BYTES {
-        return Err(format!("it has {} bytes, of at most {MAX_BYTES}", metadata.len()));
-    }
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
+pub(crate) fn order_text(path: &Path) -> Result<String, InputError> {
+    read_text(path, MAX_BYTES)
 }
 
 /// The rules of a run that need no other section than this one.

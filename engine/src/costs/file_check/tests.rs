@@ -110,6 +110,42 @@ fn what_is_counted_is_there() {
     );
 }
 
+/// What goes from stage to stage has two ends, a tied weight two uses; between how many ranks the others are, the run decides.
+#[test]
+fn messages_have_as_many_ranks_as_they_can() {
+    let kind = "\"kind\": \"gradient_norm\",\n      \"ranks\": 4";
+    let of = |kind: &str, ranks: u64| format!("\"kind\": \"{kind}\",\n      \"ranks\": {ranks}");
+    for name in ["unshard", "reduce", "reduce_last", "all_reduce", "gather_after_step", "gradient_norm"] {
+        for ranks in [1, 3, u64::MAX] {
+            CostsFile::parse("costs.json", &FILE.replacen(kind, &of(name, ranks), 1)).unwrap();
+        }
+    }
+    for (name, ranks) in [("activation", 2), ("gradient", 2), ("add_tied", 1), ("add_tied", 2)] {
+        CostsFile::parse("costs.json", &FILE.replacen(kind, &of(name, ranks), 1)).unwrap();
+    }
+    refuses(
+        kind,
+        &of("activation", 1),
+        expect![
+            "costs.json:86:16: `messages[1].ranks` is 1, but `activation` goes from one rank to another: write 2, or measure again"
+        ],
+    );
+    refuses(
+        kind,
+        &of("gradient", 3),
+        expect![
+            "costs.json:86:16: `messages[1].ranks` is 3, but `gradient` goes from one rank to another: write 2, or measure again"
+        ],
+    );
+    refuses(
+        kind,
+        &of("add_tied", 3),
+        expect![
+            "costs.json:86:16: `messages[1].ranks` is 3, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, or measure again"
+        ],
+    );
+}
+
 #[test]
 fn halves_are_measured_together() {
     refuses(

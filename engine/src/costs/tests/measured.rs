@@ -11,7 +11,7 @@ use crate::costs::*;
 use crate::plan::Plan;
 
 /// The costs file of a plan in which everything costs what its size says, so that each figure can be told apart.
-fn file_of(plan: &Plan) -> CostsFile {
+pub(super) fn file_of(plan: &Plan) -> CostsFile {
     let mut units: Vec<UnitTimes> = Vec::new();
     for (index, unit) in plan.units().iter().enumerate() {
         let (key, id) = (UnitKey::of(unit), Unit(index as u32));
@@ -51,7 +51,14 @@ fn per_element(elements: u64, ns: u64) -> PerElement {
 
 fn times_of(message: &Message) -> SizedTimes {
     let bytes = message.bytes;
-    SizedTimes { bytes, issue_ns: 10 + bytes, occupied_ns: 2 * bytes, latency_ns: 50, landing_ns: 3 * bytes }
+    SizedTimes {
+        bytes,
+        issue_ns: 10 + bytes,
+        occupied_ns: 2 * bytes,
+        latency_ns: 50,
+        landing_ns: 3 * bytes,
+        probed: false,
+    }
 }
 
 /// All sizes of every message that the program sends.

@@ -2,8 +2,11 @@
 
 use pipezero_schedule::simulate::world::{Ratio, World};
 
+use super::measured::file_of;
 use super::{GPT2, plan};
-use crate::costs::{Device, Predicted, RankSlowness, Source, Step, WorldStep, for_plan};
+use crate::costs::{
+    Assumption, CostsFile, Device, Predicted, RankSlowness, Source, Step, WorldStep, for_plan,
+};
 use crate::plan::Plan;
 
 /// Costs of an H100 for ranks that are so slow in each step.
@@ -75,6 +78,32 @@ fn further_ranks_take_further_steps() {
         |predicted: &Predicted| predicted.straggling_ns(&plan, &predicted.world(&plan)).unwrap();
     assert!(straggling_ns(&of_two) > 0);
     assert_eq!(straggling_ns(&of_two), straggling_ns(&of_four));
+}
+
+/// Steps that are left out of the mean are told, with a costs file of so many steps that not all of them are played.
+#[test]
+fn steps_that_are_not_played_are_told() {
+    let plan = plan(GPT2, &[]);
+    let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
+    // Two data ranks; twenty million instructions at most.
+    let num_played = 20_000_000 / (2 * num_instructions);
+    let told = |num_recorded: usize| {
+        let step = || vec![[1, 1]; 4];
+        let file = CostsFile {
+            rank_slowness_ppm: RankSlowness::new((0..num_recorded).map(|_| step())),
+            ..file_of(&plan)
+        };
+        for_plan(&plan, Source::Measured(&file)).unwrap().assumptions
+    };
+    assert_eq!(told(num_played), []);
+    let num_recorded = num_played + 1;
+    let told = told(num_recorded);
+    assert_eq!(told, [Assumption::Played { num_played, num_recorded }]);
+    let expected = format!(
+        "of {num_recorded} recorded steps, {num_played} stand for all in what ranks wait for slow ones, evenly chosen: the run \
+         is too large to play each"
+    );
+    assert_eq!(told[0].to_string(), expected);
 }
 
 /// A rank that was said to be slow is slow in turn around that.

@@ -105,6 +105,12 @@ fn what_is_no_trace_of_the_run_is_refused() {
         expect!["it is damaged: it has 0 ranks, the run has 4; trace the run again"],
     );
     refused(
+        with("ranks", json!([[[], [], [], [], []]])),
+        expect![
+            "it is damaged or no trace: `ranks[0]` is a list, but must be an object; trace the run again"
+        ],
+    );
+    refused(
         |text| text.replace("\"started\":[0,", "\"started\":[1.5,"),
         expect![
             "it is damaged or no trace: `ranks[0].started[0]` is 1.5, but must be a whole number from 0 to 18446744073709551615; trace the run again"

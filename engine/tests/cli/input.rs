@@ -1,0 +1,153 @@
+//! What is given to a command: files that never end are told and not read, and whatever is wrong with any is one status.
+
+use std::fs::File;
+use std::process::Command;
+
+use expect_test::{Expect, expect};
+
+use crate::command::Home;
+
+/// Asserts that a command fails with status 2, and how its last line begins.
+#[track_caller]
+fn refused(home: &Home, arguments: &[&str], expected: Expect) {
+    let stderr = home.run(arguments).failure(2);
+    expected.assert_eq(stderr.lines().last().unwrap_or_default());
+}
+
+/// A pipe into which nobody writes: whoever opens it waits.
+fn pipe(home: &Home, name: &str) {
+    assert!(Command::new("mkfifo").arg(home.path(name)).status().unwrap().success());
+}
+
+/// A file of so many bytes, which takes no room on the disk.
+fn large(home: &Home, name: &str, num_bytes: u64) {
+    File::create(home.path(name)).unwrap().set_len(num_bytes).unwrap();
+}
+
+#[test]
+fn costs_files_end() {
+    let home = Home::new();
+    pipe(&home, "pipe");
+    large(&home, "large", (64 << 20) + 1);
+    let simulate = |costs| ["simulate", "run.json", "--costs", costs];
+    refused(
+        &home,
+        &simulate("/dev/zero"),
+        expect![
+            "error: /dev/zero: cannot read the costs file: it is a device, and only regular files of at most 67108864 bytes are read; name one that `pipezero profile` has written"
+        ],
+    );
+    refused(
+        &home,
+        &simulate("pipe"),
+        expect![
+            "error: pipe: cannot read the costs file: it is a pipe, and only regular files of at most 67108864 bytes are read; name one that `pipezero profile` has written"
+        ],
+    );
+    refused(
+        &home,
+        &simulate("."),
+        expect![
+            "error: .: cannot read the costs file: it is a folder, and only regular files of at most 67108864 bytes are read; name one that `pipezero profile` has written"
+        ],
+    );
+    refused(
+        &home,
+        &simulate("large"),
+        expect![
+            "error: large: cannot read the costs file: it has 67108865 bytes or more, and at most 67108864 are read; name one that `pipezero profile` has written"
+        ],
+    );
+    // Nor are they taken for costs files that could be replaced.
+    let profile = home.run(&["profile", "run.json", "--out", "large", "--overwrite"]).failure(1);
+    assert!(profile.contains("error: large is no costs file"), "{profile}");
+}
+
+#[test]
+fn traces_end() {
+    let home = Home::new();
+    home.run(&["train", "run.json", "--out", "out", "--trace"]).success();
+    let name = "out/trace/step-000002.json";
+    std::fs::remove_file(home.path(name)).unwrap();
+    pipe(&home, name);
+    refused(
+        &home,
+        &["compare", "out"],
+        expect![
+            "error: out/trace/step-000002.json: cannot read the traced step: it is a pipe, and only regular files of at most 1090560 bytes are read; trace the run again"
+        ],
+    );
+    std::fs::remove_file(home.path(name)).unwrap();
+    large(&home, name, 1 << 40);
+    let said = home.run(&["compare", "out"]).failure(2);
+    assert!(said.contains("it has 1099511627776 bytes or more, and at most "), "{said}");
+    std::fs::remove_file(home.path("out/summary.json")).unwrap();
+    pipe(&home, "out/summary.json");
+    refused(
+        &home,
+        &["compare", "out"],
+        expect![
+            "error: out/summary.json: it is a pipe, and only regular files of at most 67108864 bytes are read; it is damaged: train again"
+        ],
+    );
+}
+
+#[test]
+fn run_files_and_schedules_end() {
+    let home = Home::new();
+    pipe(&home, "pipe");
+    large(&home, "large", (16 << 20) + 1);
+    for (name, what) in
+        [("/dev/zero", "it is a device"), ("pipe", "it is a pipe"), ("large", "it has 16777217 bytes")]
+    {
+        let said = home.run(&["check", name]).failure(2);
+        assert!(said.contains(what) && said.contains("16777216"), "{said}");
+    }
+    for (name, what) in [("/dev/zero", "it is a device"), ("pipe", "it is a pipe")] {
+        let set = format!("parallel.schedule={{\"file\": \"{name}\"}}");
+        let said = home.run(&["check", "run.json", "--set", &set]).failure(2).replace("\n", " ");
+        assert!(said.contains(what) && said.contains("268435456"), "{said}");
+    }
+}
+
+/// A status says whose turn it is: 2 that something given has to be mended, 1 that all of it is sound.
+#[test]
+fn whatever_is_wrong_with_what_is_given_is_one_status() {
+    let home = Home::trained();
+    home.write("bad.json", "{");
+    home.write("short.txt", "abc");
+    std::fs::create_dir(home.path("empty")).unwrap();
+    for given in [
+        &["train"][..],
+        &["train", "bad.json"],
+        &["train", "nowhere.json"],
+        &["train", "run.json", "--set", "data.text=short.txt"],
+        &["train", "run.json", "--set", "data.text=nowhere.txt"],
+        &["train", "run.json", "--trace", "--trace-steps", "7..8", "--out", "new"],
+        &["plan", "run.json", "--set", "parallel.partition=type:("],
+        &["profile", "run.json", "--out", "costs.json", "--set", "data.text=short.txt"],
+        &["profile", "run.json", "--out", "costs.json", "--steps", "0"],
+        &["simulate", "run.json", "--costs", "bad.json"],
+        &["simulate", "run.json", "--costs", "nowhere.json"],
+        &["simulate", "run.json", "--device", "b200"],
+        &["compare", "out"],
+        &["compare", "empty"],
+        &["eval", "empty"],
+        &["eval", "out", "--data", "short.txt"],
+    ] {
+        home.run(given).failure(2);
+    }
+    for sound in [
+        &["train", "run.json", "--out", "out"][..],
+        &["profile", "run.json", "--out", "run.json"],
+        &["plan", "run.json", "--set", "memory=1KiB"],
+        &["simulate", "run.json", "--out", "none/step.json"],
+    ] {
+        home.run(sound).failure(1);
+    }
+    let help = home.run(&["--help"]).success();
+    assert!(
+        help.contains("Exit status: 0 where it was done; 2 where something that was given is wrong"),
+        "{help}"
+    );
+}
