@@ -29,11 +29,10 @@ impl Routes {
                 match instruction {
                     _ if facts.kind(instruction) != Some(kind) => {}
                     Instruction::Send { .. } => {
-                        let (receiver, receive) =
-                            program.peer(rank, index).expect("a checked send has a receive");
-                        if pairs.insert((rank, receiver)) {
+                        let receive = program.peer(rank.at(index)).expect("a checked send has a receive");
+                        if pairs.insert((rank, receive.rank)) {
                             rows[rank.index()].push(instruction);
-                            rows[receiver.index()].push(program.row(receiver)[receive]);
+                            rows[receive.rank.index()].push(program.instruction(receive));
                         }
                     }
                     Instruction::Receive { .. } => {}
