@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pipezero::config::{RunFile, World};
+use pipezero::config::{Launch, RunFile};
 
 /// The blocks of JSON in a page.
 fn blocks(page: &str) -> Vec<String> {
@@ -18,7 +18,7 @@ fn every_run_file_that_a_page_shows_loads() {
         let blocks = blocks(page);
         assert!(!blocks.is_empty(), "{page} shows no run file");
         for block in blocks {
-            let resolved = RunFile::parse(page, &block).and_then(|file| file.resolve(World::this_host()));
+            let resolved = RunFile::parse(page, &block).and_then(|file| file.resolve(Launch::this_host()));
             let (_, notices) = resolved.unwrap_or_else(|errors| panic!("{errors}\n{block}"));
             assert!(notices.is_empty(), "{page}: {notices:#?}");
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
-use pipezero::config::{RunFile, World};
+use pipezero::config::{Launch, RunFile};
 use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Training};
 
 /// A GPT-2 of 4 blocks on 2 x 2 ranks, ZeRO-3 with prefetch: the quickstart in small.
@@ -81,7 +81,7 @@ fn curve(home: &Path, name: &str, arguments: &[&str]) -> Curve {
     std::fs::write(home.join("text.txt"), text()).expect("a folder of our own");
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::load(&path).and_then(|file| file.set(&arguments)).expect("well-formed");
-    let (run, _) = file.resolve(World::this_host()).expect("valid");
+    let (run, _) = file.resolve(Launch::this_host()).expect("valid");
     let training = Training::new(Plan::new(run).expect("a valid run")).expect("the ranks start");
     let directory = RunDir::create(&home.join(name), false).expect("a new folder");
     let mut curve = Curve::default();

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
-use pipezero::config::{Run, RunFile, World};
+use pipezero::config::{Launch, Run, RunFile};
 use pipezero::models::{Ablation, GptConfig, gpt2};
 use pipezero::plan::gpt_config;
 use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
@@ -23,7 +23,7 @@ fn quickstart() -> Run {
     let file = RunFile::load(path.as_ref()).expect("the quickstart is well-formed");
     // One evaluation at the end is enough here.
     let file = file.set(&["evaluation.every=0".to_owned()]).expect("a valid override");
-    file.resolve(World::this_host()).expect("the quickstart is valid").0
+    file.resolve(Launch::this_host()).expect("the quickstart is valid").0
 }
 
 fn train(plan: Plan) -> Summary {

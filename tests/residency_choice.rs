@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use pipezero::config::{
-    PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayersConfig, World, ZeroConfig, ZeroLevel,
+    Launch, PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
 use pipezero::plan::{Change, Plan, PlanError};
 use tests::{Case, Schedule, small_run, zero};
@@ -136,7 +136,7 @@ fn the_quickstart_keeps_its_even_split_under_auto() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/quickstart.json");
     let auto = ["memory=13MiB", "zero_optimization.resident_units=auto"].map(str::to_owned);
     let file = RunFile::load(path.as_ref()).and_then(|file| file.set(&auto)).expect("well-formed");
-    let plan = Plan::new(file.resolve(World::this_host()).expect("a valid run").0).expect("it fits");
+    let plan = Plan::new(file.resolve(Launch::this_host()).expect("a valid run").0).expect("it fits");
     assert_eq!(blocks_per_stage(&plan), [6, 6]);
     let mut more = plan.run().clone();
     let ResidencyConfig::Units(number) = more.zero.resident_units else { panic!("all units do not fit") };
@@ -188,7 +188,7 @@ const RUN_FILE: &str = r#"{
 
 fn run_with(arguments: &[String]) -> Run {
     let file = RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(arguments));
-    let (run, _) = file.and_then(|file| file.resolve(World::this_host())).expect("a valid run file");
+    let (run, _) = file.and_then(|file| file.resolve(Launch::this_host())).expect("a valid run file");
     run
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
 use pipezero::comm::TrafficCount;
-use pipezero::config::{Run, RunFile, World};
+use pipezero::config::{Launch, Run, RunFile};
 use pipezero::data::Zeros;
 use pipezero::engine::Engine;
 use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Training};
@@ -22,7 +22,7 @@ fn example_of(name: &str, arguments: &[&str]) -> Run {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs").join(name);
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::load(&path).and_then(|file| file.set(&arguments)).expect("well-formed");
-    file.resolve(World::this_host()).expect("the example is valid").0
+    file.resolve(Launch::this_host()).expect("the example is valid").0
 }
 
 #[test]

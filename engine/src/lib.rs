@@ -5,11 +5,11 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use pipezero::config::{RunFile, World};
+//! use pipezero::config::{Launch, RunFile};
 //! use pipezero::{data::Corpus, engine::Engine, plan::Plan, training::batch_layout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (run, _notices) = RunFile::load("configs/quickstart.json".as_ref())?.resolve(World::this_host())?;
+//! let (run, _notices) = RunFile::load("configs/quickstart.json".as_ref())?.resolve(Launch::this_host())?;
 //! let plan = Plan::new(run)?;
 //! let corpus = Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length)?;
 //! let batches = corpus.training_batches(batch_layout(&plan), plan.run().seed)?;

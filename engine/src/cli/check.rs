@@ -8,7 +8,7 @@ use super::describe::print_remarks;
 use super::failure::Failure;
 use super::output::print;
 use super::run_args::{RunArgs, print_notices};
-use crate::config::World;
+use crate::config::Launch;
 use crate::data::find_text;
 use crate::plan::Plan;
 
@@ -32,7 +32,7 @@ pub(super) struct CheckArgs {
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
-    let (run, notices) = args.run.load()?.resolve_with(World::this_host(), &missing)?;
+    let (run, notices) = args.run.load()?.resolve_with(Launch::this_host(), &missing)?;
     print_notices(&notices);
     // What the file's own rules cannot see: that the schedule can be generated, lowered and proved.
     let plan = Plan::new(run)?;

@@ -10,7 +10,7 @@ use super::failure::{Failure, OfCostsFile};
 use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::costs::{CostsFile, PredictError, Source, for_plan};
 use crate::plan::Plan;
 use crate::trace::{
@@ -49,7 +49,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let directory = RunDir::of_run_file(&args.directory)?;
     let peaks = directory.measured_peak_bytes()?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    let (run, _) = file.resolve(World::this_host())?;
+    let (run, _) = file.resolve(Launch::this_host())?;
     let plan = Plan::new(run)?;
     let folder = TraceFolder::of_run(directory.path());
     let steps: Vec<Recorded> =

@@ -8,7 +8,7 @@ use clap::Args;
 use super::failure::{Failure, NothingLearnt};
 use super::output::print;
 use super::table::Table;
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::data::{BatchSource, Corpus, DataError};
 use crate::engine::Engine;
 use crate::plan::Plan;
@@ -44,7 +44,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    let (run, _) = file.resolve(World::this_host())?;
+    let (run, _) = file.resolve(Launch::this_host())?;
     if run.model.gpt().is_none() {
         return Err(NothingLearnt("score").into());
     }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::failure::{Failure, NothingLearnt};
 use crate::config::{
-    BatchConfig, ConfigErrors, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig, World,
+    BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig,
     ZeroLevel,
 };
 use crate::data::{BatchSource, NoBatches};
@@ -64,7 +64,7 @@ fn temperature(text: &str) -> Result<f64, String> {
 /// The run on one data rank, which is all that one sequence at a time has use for. Its micro-batches stay as many as they
 /// were, since a schedule file is an order of so many; [`of_one_sequence`] leaves one of them.
 fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
-    let (run, _) = file.resolve(World::this_host())?;
+    let (run, _) = file.resolve(Launch::this_host())?;
     let num_micro_batches = run.batch.num_micro_batches;
     file.set(&[
         "parallel.data=1".to_owned(),
@@ -90,7 +90,7 @@ fn of_one_sequence(mut run: Run) -> Run {
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = on_one_data_rank(RunFile::load(&directory.file(RunDir::RUN_FILE))?)?;
-    let (run, _) = file.resolve(World::this_host())?;
+    let (run, _) = file.resolve(Launch::this_host())?;
     if run.model.gpt().is_none() {
         return Err(NothingLearnt("generate").into());
     }

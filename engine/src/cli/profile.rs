@@ -186,7 +186,7 @@ fn messages(costs: &CostsFile) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{RunFile, World};
+    use crate::config::{Launch, RunFile};
 
     #[test]
     fn steps_are_recorded_as_far_as_they_fit() {
@@ -197,7 +197,7 @@ mod tests {
             "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "steps": 3
         }"#;
         let (run, _) =
-            RunFile::parse("run.json", text).unwrap().resolve(World { cores: 1, ranks: None }).unwrap();
+            RunFile::parse("run.json", text).unwrap().resolve(Launch { cores: 1, ranks: None }).unwrap();
         let plan = Plan::new(run).unwrap();
         let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
         // Five moments of eight bytes each, on both data ranks; and the last step's events, of 24 bytes each.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
 /// The plan of the run file that `command` ends with, and what stands below the command on the front page.
@@ -13,6 +13,6 @@ pub(super) fn example(command: &str) -> (Plan, String) {
     let (excerpt, _) = below.split_once("```").expect("the block ends");
     let (_, path) = command.rsplit_once(' ').expect("the command names a run file");
     let file = RunFile::load(&root.join(path)).expect("the example is well-formed");
-    let (run, _) = file.resolve(World { cores: 2, ranks: None }).expect("the example is valid");
+    let (run, _) = file.resolve(Launch { cores: 2, ranks: None }).expect("the example is valid");
     (Plan::new(run).expect("the example can be planned"), excerpt.to_owned())
 }

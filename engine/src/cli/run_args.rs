@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::output::note;
-use crate::config::{Notice, Run, RunFile, World};
+use crate::config::{Launch, Notice, Run, RunFile};
 
 /// A run file and what is changed in it.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ impl RunArgs {
 
     /// The resolved run and what its reader should know.
     pub(super) fn resolve(&self) -> Result<(Run, Vec<Notice>), Failure> {
-        Ok(self.load()?.resolve(World::this_host())?)
+        Ok(self.load()?.resolve(Launch::this_host())?)
     }
 }
 

@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::report::report;
 use super::run_args::{RunArgs, print_notices};
 use super::units::{count, counted};
-use crate::config::{Run, RunFile, ScheduleConfig, World};
+use crate::config::{Launch, Run, RunFile, ScheduleConfig};
 use crate::plan::Plan;
 use crate::trace::{TracedSteps, TracedStepsError};
 use crate::training::{RunDir, RunDirError, Summary, Training};
@@ -51,7 +51,7 @@ pub(super) struct TrainArgs {
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
-    let (resolved, notices) = file.resolve(World::this_host())?;
+    let (resolved, notices) = file.resolve(Launch::this_host())?;
     print_notices(&notices);
     let plan = Plan::new(resolved)?;
     print_remarks(&plan);

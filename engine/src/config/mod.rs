@@ -34,7 +34,7 @@ pub use reference::reference;
 pub(crate) use resolve::order_text;
 pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
-pub use run_file::{RunFile, World};
+pub use run_file::{Launch, RunFile};
 pub use schema::schema;
 
 #[cfg(test)]

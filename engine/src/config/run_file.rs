@@ -24,9 +24,9 @@ pub struct RunFile {
     folder: PathBuf,
 }
 
-/// What a file is resolved for.
+/// What a run is started on, and so what its file is resolved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct World {
+pub struct Launch {
     /// Cores of this host, at least 1.
     pub cores: usize,
     /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then the file
@@ -34,7 +34,7 @@ pub struct World {
     pub ranks: Option<usize>,
 }
 
-impl World {
+impl Launch {
     /// This host, without a launcher.
     pub fn this_host() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
@@ -79,8 +79,8 @@ impl RunFile {
     /// Checks every rule and fills in every default.
     ///
     /// Errors: everything that is wrong with the file, at once.
-    pub fn resolve(&self, world: World) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_with(world, &|_| None)
+    pub fn resolve(&self, launch: Launch) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        self.resolve_with(launch, &|_| None)
     }
 
     /// As [`RunFile::resolve`], and asks `fault` of every entry of `data.text`, as a path that starts at the file's folder,
@@ -89,13 +89,13 @@ impl RunFile {
     /// Errors: those of [`RunFile::resolve`], and every text with a fault.
     pub fn resolve_with(
         &self,
-        world: World,
+        launch: Launch,
         fault: &dyn Fn(&Path) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let mut findings = Findings::default();
         let root = Object::root(&self.root, &mut findings);
         let raw = RawRun::read(&root, &mut findings);
-        let run = resolve::resolve(&raw, &self.folder, world, &mut findings);
+        let run = resolve::resolve(&raw, &self.folder, launch, &mut findings);
         resolve::check_texts(&raw, &self.folder, fault, &mut findings);
         match run {
             Some(run) if findings.errors.is_empty() => {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::file_check::Broken;
 use super::file_error::{CostsFileError, CostsFileRule};
 use super::ns;
-use super::scatter::Scatter;
+use super::slowness::RankSlowness;
 use crate::input_file::read_text;
 use crate::strict_json;
 
@@ -38,8 +38,8 @@ pub struct CostsFile {
     #[serde(deserialize_with = "ns::any")]
     pub step_overhead_ns: u64,
     /// By how much ranks were off the means in each step, as far as that was measured.
-    #[serde(default, skip_serializing_if = "Scatter::is_empty")]
-    pub rank_slowness_ppm: Scatter,
+    #[serde(default, skip_serializing_if = "RankSlowness::is_empty")]
+    pub rank_slowness_ppm: RankSlowness,
     /// What units cost; no two of equal layers and parameters.
     pub units: Vec<UnitTimes>,
     /// What messages cost; no two of equal kind and number of ranks.

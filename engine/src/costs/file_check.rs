@@ -2,7 +2,7 @@
 
 use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, UnitTimes};
 use super::file_error::CostsFileRule;
-use super::scatter::MEAN_PPM;
+use super::slowness::MEAN_PPM;
 use super::unit_key::kind;
 
 /// A rule that does not hold, and the key that breaks it.

@@ -10,13 +10,13 @@
 //! what they consist of, so that it serves other grids, schedules, ZeRO levels and unit sizes of the same model too.
 //!
 //! ```no_run
-//! use pipezero::config::{RunFile, World};
+//! use pipezero::config::{Launch, RunFile};
 //! use pipezero::costs::{Device, Source, for_plan};
 //! use pipezero::plan::Plan;
 //! use pipezero::schedule::simulate::simulate;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (run, _) = RunFile::load("configs/seed-48-layers.json".as_ref())?.resolve(World::this_host())?;
+//! let (run, _) = RunFile::load("configs/seed-48-layers.json".as_ref())?.resolve(Launch::this_host())?;
 //! let plan = Plan::new(run)?;
 //! let device = Device::by_name("h100").ok_or("no such device")?;
 //! let predicted = for_plan(&plan, Source::Analytic(&device))?;
@@ -40,8 +40,8 @@ mod needs;
 mod ns;
 mod predicted;
 mod prices;
-mod scatter;
 mod sizes;
+mod slowness;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -62,7 +62,7 @@ pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
-pub use scatter::Scatter;
+pub use slowness::RankSlowness;
 pub use step::{RankStep, Step};
 pub(crate) use unit_key::UnitKey;
 pub use world::WorldStep;

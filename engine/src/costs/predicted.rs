@@ -11,7 +11,7 @@ use super::error::PredictError;
 use super::file::CostsFile;
 use super::measured::Measured;
 use super::prices::{self, EdgeCosts};
-use super::scatter::Scatter;
+use super::slowness::RankSlowness;
 use crate::config::ModelConfig;
 use crate::plan::Plan;
 
@@ -37,7 +37,7 @@ pub struct Predicted {
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
     /// By how much ranks are off their mean times, step by step.
-    pub scatter: Scatter,
+    pub slowness: RankSlowness,
     /// Where the costs come from, in a line.
     pub description: String,
     /// What the source does not hold, and what stands for it.
@@ -63,7 +63,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
                 ranks_per_node,
                 edges_by_reach,
                 step_overhead_ns: file.step_overhead_ns,
-                scatter: file.rank_slowness_ppm.clone(),
+                slowness: file.rank_slowness_ppm.clone(),
                 description: format!(
                     "measured on {} ({} cores, {} ranks at work)",
                     host.name, host.cores, host.ranks
@@ -82,7 +82,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
                 ranks_per_node,
                 edges_by_reach,
                 step_overhead_ns: 0,
-                scatter: Scatter::default(),
+                slowness: RankSlowness::default(),
                 description: describe(plan, device, rates),
                 assumptions: Vec::new(),
             })

@@ -18,7 +18,7 @@ pub struct Step {
     pub makespan_ns: u64,
     /// What the step takes beside its program.
     pub overhead_ns: u64,
-    /// What ranks wait for each other beyond the makespan, since their speeds scatter ([`Predicted::straggling_ns`]): the
+    /// What ranks wait for each other beyond the makespan, since they are slow in turn ([`Predicted::straggling_ns`]): the
     /// timeline is of ranks that take their mean times.
     pub straggling_ns: u64,
     /// Of the rank that takes longest from its first compute of a micro-batch to its last: the measure of the

@@ -6,19 +6,19 @@ mod calculated; // Analytic costs beside closed forms.
 mod measured; // Costs files, applied to other plans than they were measured on.
 mod memory; // What is in use beside what is allocated.
 mod messages; // Bytes beside the plan's traffic.
-mod scatter; // Ranks that are off their mean times.
+mod slowness; // Ranks that are off their mean times.
 mod world; // Data ranks that are alike, and edges that are not.
 
 use std::fmt::Write;
 
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
 /// A plan of this run file with keys changed, as `--set` changes them.
 fn plan(file: &str, changes: &[&str]) -> Plan {
     let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
     let file = RunFile::parse("run.json", file).unwrap().set(&changes).unwrap();
-    match file.resolve(World { cores: 2, ranks: None }) {
+    match file.resolve(Launch { cores: 2, ranks: None }) {
         Ok((run, _)) => Plan::new(run).unwrap(),
         Err(errors) => {
             let mut text = format!("{changes:?}");

@@ -1,12 +1,12 @@
 use super::*;
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::plan::Needs;
 
 fn planned(text: &str) -> Plan {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(World::this_host()).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(Launch::this_host()).unwrap();
     Plan::new(run).unwrap()
 }
 

@@ -206,7 +206,7 @@ fn row(name: String, allowed: Option<Allowed>, ranks: &[RankForecast]) -> Combin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{RunFile, World};
+    use crate::config::{Launch, RunFile};
 
     /// The plan of 6 blocks on two pipeline ranks, or why the file or the plan refuses it.
     fn planned(partition: &str, tied: bool, zero: &str) -> Result<Plan, String> {
@@ -223,7 +223,7 @@ mod tests {
             }}"#
         );
         let file = RunFile::parse("run.json", &text).map_err(|error| error.to_string())?;
-        let (run, _) = file.resolve(World::this_host()).map_err(|error| error.to_string())?;
+        let (run, _) = file.resolve(Launch::this_host()).map_err(|error| error.to_string())?;
         Plan::new(run).map_err(|error| error.to_string())
     }
 

@@ -62,7 +62,7 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn pipeline_ranks(&self) -> impl Iterator<Item = PipelineRank> + use<> {
-        (0..self.plan.grid().pipeline_degree as u32).map(PipelineRank)
+        self.program().ranks()
     }
 
     /// World ranks of a pipeline rank, one for each data rank.

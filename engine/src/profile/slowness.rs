@@ -3,11 +3,11 @@
 use super::facts::Facts;
 use super::recording::RecordedStep;
 use super::totals::Totals;
-use crate::costs::Scatter;
+use crate::costs::RankSlowness;
 
 /// What all computes of a rank took in each step, beside what the same computes take in the mean.
-pub(super) fn of(facts: &Facts<'_>, steps: &[RecordedStep], totals: &Totals) -> Scatter {
-    Scatter::new(steps.iter().map(|step| {
+pub(super) fn of(facts: &Facts<'_>, steps: &[RecordedStep], totals: &Totals) -> RankSlowness {
+    RankSlowness::new(steps.iter().map(|step| {
         let ranks =
             facts.pipeline_ranks().flat_map(|rank| facts.members(rank).map(move |member| (rank, member)));
         let took = |(rank, member): (_, usize)| {

@@ -10,9 +10,9 @@ use super::facts::{Facts, MessageKey};
 use super::instants::Instants;
 use super::into_file::costs_file;
 use super::recording::RecordedStep;
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::costs::{
-    CostsFile, Host, MessageTimes, PerElement, Scatter, SizedTimes, Source, UnitTimes, Workload,
+    CostsFile, Host, MessageTimes, PerElement, RankSlowness, SizedTimes, Source, UnitTimes, Workload,
     counted_elements, for_plan, owned_elements,
 };
 use crate::plan::Plan;
@@ -24,7 +24,7 @@ fn planned(model: &str, rest: &str) -> Plan {
         r#"{{"model": {{{model}}}, {rest}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01}}}}, "steps": 1}}"#
     );
     std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(World { cores: 2, ranks: None }).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(Launch { cores: 2, ranks: None }).unwrap();
     Plan::new(run).unwrap()
 }
 
@@ -130,7 +130,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
         host: Host { name: "none".into(), cores: 2, ranks: facts.plan.grid().world_size() as u64 },
         workload: Workload::of(facts.plan.run()),
         step_overhead_ns: 123_456,
-        rank_slowness_ppm: Scatter::default(),
+        rank_slowness_ppm: RankSlowness::default(),
         units,
         messages: entries,
     }
@@ -205,7 +205,7 @@ fn what_was_played_is_profiled() {
         let found = costs_file(&facts, &[step.clone(), step]);
         assert_eq!(found.step_overhead_ns, given.step_overhead_ns, "{case}");
         let world_size = plan.grid().world_size();
-        let no_rank_is_off = Scatter::new([vec![[1, 1]; world_size], vec![[1, 1]; world_size]]);
+        let no_rank_is_off = RankSlowness::new([vec![[1, 1]; world_size], vec![[1, 1]; world_size]]);
         assert_eq!(found.rank_slowness_ppm, no_rank_is_off, "{case}");
         for (found, given) in found.units.iter().zip(&given.units) {
             assert_unit(found, given, &case);
@@ -282,5 +282,5 @@ fn how_far_ranks_are_off_their_means_is_profiled() {
     steps[1].rows.iter_mut().zip([1, 2, 3]).for_each(|(row, by)| scale(row, by));
     // So a compute takes twice its time in the mean.
     let found = costs_file(&facts, &steps).rank_slowness_ppm;
-    assert_eq!(found, Scatter::new([vec![[2, 2]; 3], vec![[1, 2], [2, 2], [3, 2]]]));
+    assert_eq!(found, RankSlowness::new([vec![[2, 2]; 3], vec![[1, 2], [2, 2], [3, 2]]]));
 }

@@ -1,7 +1,7 @@
 //! `check`, `plan` and `show` say what a run will be, before anything runs.
 
 use expect_test::expect;
-use pipezero::config::{RunFile, World};
+use pipezero::config::{Launch, RunFile};
 use pipezero::plan::Plan;
 use pipezero_schedule::Program;
 use serde_json::Value;
@@ -214,7 +214,7 @@ fn a_shown_program_reads_back_as_the_one_that_runs() {
     let home = Home::new();
     let text = home.run(&["show", "run.json", "--format", "program"]).success();
     let shown: Program = text.parse().unwrap();
-    let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(World::this_host()).unwrap();
+    let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(Launch::this_host()).unwrap();
     assert_eq!(&shown, Plan::new(run).unwrap().training().program());
 }
 

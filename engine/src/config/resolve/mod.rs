@@ -33,11 +33,11 @@ pub(crate) use schedule_file::order_text;
 use super::findings::Findings;
 use super::raw::RawRun;
 use super::resolved::Run;
-use super::run_file::World;
+use super::run_file::Launch;
 use super::words::FamilyWord;
 
 /// Resolves a whole file.
-pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut Findings) -> Option<Run> {
+pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch, findings: &mut Findings) -> Option<Run> {
     foreign::check(raw, findings);
     let precision = precision::resolve(&raw.bf16, &raw.fp16, findings);
     let memory_bytes = rules::memory(&raw.memory, findings);
@@ -45,7 +45,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut 
     let reads_text = raw.model.family.given() != Some(FamilyWord::Timed);
     let data = data::resolve(&raw.data, reads_text, folder, findings);
     let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text, findings);
-    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, world, findings);
+    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, launch, findings);
     let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data), findings);
     let optimizer = optimizer::resolve(&raw.optimizer, findings);
     let zero = zero::resolve(raw, model.as_ref(), findings);
@@ -54,7 +54,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, world: World, findings: &mut 
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps, findings);
     let comm = comm::resolve(&raw.comm, grid.as_ref(), findings);
     let gradient_clipping = rules::gradient_clipping(&raw.gradient_clipping, findings);
-    let threads = rules::threads(&raw.threads, grid.as_ref(), world, findings);
+    let threads = rules::threads(&raw.threads, grid.as_ref(), launch, findings);
     let threads = limits::threads(raw, threads, findings);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref(), findings);
     if let Some(grid) = &grid {

@@ -6,7 +6,7 @@ use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::raw::RawParallel;
 use crate::config::resolved::{ParallelConfig, PartitionConfig, ScheduleConfig};
-use crate::config::run_file::World;
+use crate::config::run_file::Launch;
 use crate::config::section::Field;
 
 use super::partition;
@@ -54,11 +54,11 @@ pub(super) fn resolve(
     raw: &RawParallel,
     num_layers: &Field<usize>,
     folder: &Path,
-    world: World,
+    launch: Launch,
     findings: &mut Findings,
 ) -> Option<Grid> {
     let pipeline = at_least_one(&raw.pipeline, raw.pipeline.or(1), findings);
-    let data = data(raw, pipeline, world, findings);
+    let data = data(raw, pipeline, launch, findings);
     let schedule = schedule::resolve(raw, pipeline, folder, findings);
     let num_layers = num_layers.given().filter(|&layers| layers > 0);
     let num_stages = match (pipeline, &schedule) {
@@ -119,13 +119,18 @@ fn stages(
 }
 
 /// The data degree. A launcher's number of ranks must be p * d exactly: a rank left over would wait for ever.
-fn data(raw: &RawParallel, pipeline: Option<usize>, world: World, findings: &mut Findings) -> Option<usize> {
+fn data(
+    raw: &RawParallel,
+    pipeline: Option<usize>,
+    launch: Launch,
+    findings: &mut Findings,
+) -> Option<usize> {
     let written = raw.data.or(Auto::Auto)?.value();
     if written.is_some() {
         at_least_one(&raw.data, written, findings)?;
     }
     let pipeline = pipeline?;
-    let data = match (written, world.ranks) {
+    let data = match (written, launch.ranks) {
         (Some(data), _) => data,
         (None, None) => 1,
         (None, Some(ranks)) if ranks > 0 && ranks.is_multiple_of(pipeline) => ranks / pipeline,
@@ -142,7 +147,7 @@ fn data(raw: &RawParallel, pipeline: Option<usize>, world: World, findings: &mut
         findings.broken(&raw.data.place, data, rule, "use a smaller grid");
         return None;
     };
-    if let Some(ranks) = world.ranks.filter(|&ranks| ranks != needed) {
+    if let Some(ranks) = launch.ranks.filter(|&ranks| ranks != needed) {
         let rule = format!(
             "with `parallel.pipeline` {pipeline} that is {needed} ranks, and the launcher started {ranks}"
         );

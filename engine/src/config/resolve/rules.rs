@@ -5,7 +5,7 @@ use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig};
-use crate::config::run_file::World;
+use crate::config::run_file::Launch;
 use crate::config::section::Field;
 
 use super::parallel::Grid;
@@ -63,12 +63,12 @@ pub(super) fn gradient_clipping(field: &Field<Auto<f64>>, findings: &mut Finding
 pub(super) fn threads(
     field: &Field<Auto<usize>>,
     grid: Option<&Grid>,
-    world: World,
+    launch: Launch,
     findings: &mut Findings,
 ) -> Option<usize> {
     match field.or(Auto::Auto)? {
         Auto::Value(threads) => at_least_one(field, Some(threads), findings),
-        Auto::Auto => grid.map(|grid| (world.cores / grid.num_ranks()).max(1)),
+        Auto::Auto => grid.map(|grid| (launch.cores / grid.num_ranks()).max(1)),
     }
 }
 

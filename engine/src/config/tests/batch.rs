@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{check, file, run};
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
 
@@ -32,7 +32,8 @@ fn any_two_imply_the_third() {
                     let mut changes: Vec<_> =
                         keys.iter().map(|(key, value)| (*key, value.as_str())).collect();
                     changes.push(("parallel", &grid));
-                    let resolved = RunFile::parse("run.json", &file(&changes)).unwrap().resolve(super::WORLD);
+                    let resolved =
+                        RunFile::parse("run.json", &file(&changes)).unwrap().resolve(super::LAUNCH);
                     match solve(train, micro, steps, data) {
                         Some(expected) => {
                             let batch = resolved.unwrap().0.batch;
@@ -256,8 +257,8 @@ fn the_launchers_ranks_fix_the_data_degree() {
             ("train_batch_size", ""),
             ("train_micro_batch_size_per_gpu", "1"),
         ]);
-        let world = World { cores: 8, ranks };
-        let resolved = RunFile::parse("run.json", &text).unwrap().resolve(world);
+        let launch = Launch { cores: 8, ranks };
+        let resolved = RunFile::parse("run.json", &text).unwrap().resolve(launch);
         resolved.map(|(run, _)| (run.parallel.data, run.batch.train_batch_size, run.threads))
     };
     assert_eq!(resolve(r#"{"pipeline": 2}"#, None).unwrap(), (1, 1, 4));

@@ -151,7 +151,7 @@ fn units_that_cannot_pay_are_warned_of() {
         super::outcome(
             &super::file(&[("model", model), ("parallel", parallel), ("zero_optimization", zero)]),
             &[],
-            super::WORLD,
+            super::LAUNCH,
         )
     };
     let grid = r#"{"pipeline": 4, "data": 2}"#;
@@ -174,7 +174,7 @@ fn budgets_and_half_layers_have_the_same_break_even() {
     let warns = |zero: &str| {
         let changes =
             [("model", model), ("parallel", r#"{"pipeline": 4, "data": 2}"#), ("zero_optimization", zero)];
-        let outcome = super::outcome(&super::file(&changes), &[], super::WORLD);
+        let outcome = super::outcome(&super::file(&changes), &[], super::LAUNCH);
         assert!(outcome == "valid\n" || outcome.contains("warning: `zero_optimization"), "{outcome}");
         outcome != "valid\n"
     };
@@ -202,7 +202,7 @@ fn no_more_is_said_to_be_gathered_than_there_is() {
     let data = ("parallel", r#"{"data": 2}"#);
     for prefetch in 1..4 {
         let zero = format!(r#"{{"stage": 3, "unit_layers": 3, "prefetch_units": {prefetch}}}"#);
-        let outcome = super::outcome(&super::file(&[data, ("zero_optimization", &zero)]), &[], super::WORLD);
+        let outcome = super::outcome(&super::file(&[data, ("zero_optimization", &zero)]), &[], super::LAUNCH);
         assert!(outcome.contains("hold 4 layers gathered and 2.0 at rest"), "{outcome}");
     }
 }
@@ -225,7 +225,7 @@ fn several_stages_on_a_rank_are_several_units() {
     let outcome = |zero: &str| {
         let parallel = r#"{"pipeline": 2, "data": 8, "schedule": "interleaved", "virtual_stages": 4}"#;
         let changes = [("model", model), ("parallel", parallel), ("zero_optimization", zero)];
-        super::outcome(&super::file(&changes), &[], super::WORLD)
+        super::outcome(&super::file(&changes), &[], super::LAUNCH)
     };
     // 12 layers on a rank, in stages of 3: break-even at data degree 8 is 10.5 layers.
     expect![[r#"

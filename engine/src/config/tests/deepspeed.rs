@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use expect_test::{Expect, expect};
 
-use super::WORLD;
+use super::LAUNCH;
 use crate::config::resolved::{Precision, SchedulerConfig, ZeroLevel};
 use crate::config::{ConfigErrors, Notice, Run, RunFile};
 
@@ -22,7 +22,7 @@ fn resolve(name: &str, more: &[&str]) -> Result<(Run, Vec<Notice>), ConfigErrors
     let text = std::fs::read_to_string(folder().join(name)).unwrap();
     let added = [MODEL, r#"data={"text":"a.md"}"#, "steps=100", r#"parallel={"data":4}"#];
     let arguments: Vec<String> = added.iter().chain(more).map(|&argument| argument.to_owned()).collect();
-    RunFile::parse("ds.json", &text).unwrap().set(&arguments).unwrap().resolve(WORLD)
+    RunFile::parse("ds.json", &text).unwrap().set(&arguments).unwrap().resolve(LAUNCH)
 }
 
 /// A file that loads: its run, and what is said of its keys.

@@ -1,6 +1,6 @@
 //! The defaults that the documentation states are those that the resolver applies.
 
-use super::{BASE, WORLD, file};
+use super::{BASE, LAUNCH, file};
 use crate::config::RunFile;
 use crate::config::raw::RawRun;
 use crate::config::resolved::Run;
@@ -18,7 +18,7 @@ const FILES: &[&[(&str, &str)]] = &[
 
 fn resolve(changes: &[(&str, &str)], arguments: &[String]) -> Option<Run> {
     let file = RunFile::parse("run.json", &file(changes)).unwrap().set(arguments).unwrap();
-    file.resolve(WORLD).ok().map(|(run, _)| run)
+    file.resolve(LAUNCH).ok().map(|(run, _)| run)
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn writing_a_default_changes_nothing() {
 #[test]
 fn needed_keys_are_needed() {
     for (name, _) in BASE {
-        let errors = RunFile::parse("run.json", &file(&[(name, "")])).unwrap().resolve(WORLD).unwrap_err();
+        let errors = RunFile::parse("run.json", &file(&[(name, "")])).unwrap().resolve(LAUNCH).unwrap_err();
         let paths: Vec<&str> = errors.iter().map(|error| error.path()).collect();
         assert_eq!(paths, [*name]);
     }

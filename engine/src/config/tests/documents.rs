@@ -5,7 +5,7 @@ use std::path::Path;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::config::{NoticeKind, RunFile, World, reference, schema};
+use crate::config::{Launch, NoticeKind, RunFile, reference, schema};
 
 #[test]
 fn the_schema_is_up_to_date() {
@@ -31,8 +31,8 @@ fn every_example_loads() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let file = RunFile::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
-        let world = World { cores: 2, ranks: None };
-        let (run, notices) = file.resolve(world).unwrap_or_else(|errors| panic!("{errors}"));
+        let launch = Launch { cores: 2, ranks: None };
+        let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
         assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
         let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();
         found.push((name, notices.len() - warnings, warnings));

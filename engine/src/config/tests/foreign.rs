@@ -132,7 +132,7 @@ fn every_foreign_key_keeps_its_class() {
                 let mut arguments = base_notices.to_vec();
                 arguments.extend(&with_scheduler);
                 arguments.push(&argument);
-                outcome(&base, &arguments, super::WORLD)
+                outcome(&base, &arguments, super::LAUNCH)
             };
             let quiet = |text: &str| !text.contains(&format!("`{path}`"));
             match key.meaning {

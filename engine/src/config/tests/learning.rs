@@ -63,7 +63,7 @@ fn the_optimizer() {
 }
 
 fn check_optimizer(optimizer: &str) -> String {
-    super::outcome(&super::file(&[("optimizer", optimizer)]), &[], super::WORLD)
+    super::outcome(&super::file(&[("optimizer", optimizer)]), &[], super::LAUNCH)
 }
 
 #[test]

@@ -21,10 +21,10 @@ mod zero;
 
 use expect_test::Expect;
 
-use super::{RunFile, World};
+use super::{Launch, RunFile};
 
 /// A host of 8 cores on which the engine starts its own ranks.
-const WORLD: World = World { cores: 8, ranks: None };
+const LAUNCH: Launch = Launch { cores: 8, ranks: None };
 
 /// A valid file, one key per line: `model` is line 2, `data` 3, `train_batch_size` 4, `steps` 5.
 const BASE: &[(&str, &str)] = &[
@@ -53,10 +53,10 @@ fn file(changes: &[(&str, &str)]) -> String {
 
 /// The errors of a text, or what it says although nothing is wrong. It ends a line, so that expectations always are
 /// lines of their own, which `cargo fmt` and `UPDATE_EXPECT=1` both leave in place.
-fn outcome(text: &str, arguments: &[&str], world: World) -> String {
+fn outcome(text: &str, arguments: &[&str], launch: Launch) -> String {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::parse("run.json", text).and_then(|file| file.set(&arguments));
-    match file.and_then(|file| file.resolve(world)) {
+    match file.and_then(|file| file.resolve(launch)) {
         Ok((_, notices)) if notices.is_empty() => "valid\n".to_owned(),
         Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
         Err(errors) => format!("{errors}\n"),
@@ -65,12 +65,12 @@ fn outcome(text: &str, arguments: &[&str], world: World) -> String {
 
 /// Compares the outcome of the valid file with changes.
 fn check(changes: &[(&str, &str)], expected: Expect) {
-    expected.assert_eq(&outcome(&file(changes), &[], WORLD));
+    expected.assert_eq(&outcome(&file(changes), &[], LAUNCH));
 }
 
 /// The run that the valid file with changes becomes.
 fn run(changes: &[(&str, &str)]) -> super::Run {
-    match RunFile::parse("run.json", &file(changes)).unwrap().resolve(WORLD) {
+    match RunFile::parse("run.json", &file(changes)).unwrap().resolve(LAUNCH) {
         Ok((run, _)) => run,
         Err(errors) => panic!("{errors}"),
     }

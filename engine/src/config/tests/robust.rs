@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{WORLD, file};
+use super::{LAUNCH, file};
 use crate::config::raw::RawRun;
 use crate::config::section::{Section, SectionSpec};
-use crate::config::{Problem, RunFile, World, keys};
+use crate::config::{Launch, Problem, RunFile, keys};
 
 /// Paths of all sections and keys that have an effect.
 fn paths(section: &SectionSpec, found: &mut Vec<String>) {
@@ -31,7 +31,7 @@ fn a_value_of_the_wrong_type_is_reported_where_it_stands() {
         }
         *value = json!([[null]]);
         let text = serde_json::to_string(&root).unwrap();
-        let errors = RunFile::parse("run.json", &text).unwrap().resolve(WORLD).unwrap_err();
+        let errors = RunFile::parse("run.json", &text).unwrap().resolve(LAUNCH).unwrap_err();
         let wrong: Vec<_> =
             errors.iter().filter(|error| matches!(error.problem(), Problem::WrongType { .. })).collect();
         assert_eq!(wrong.len(), 1, "{path}: {errors}");
@@ -122,7 +122,7 @@ fn nearly_valid() -> impl Strategy<Value = Value> {
 /// Reads, resolves and prints; the outcome does not matter here.
 fn exercise(text: &str, ranks: Option<usize>) {
     let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::ascii());
-    match RunFile::parse("run.json", text).and_then(|file| file.resolve(World { cores: 0, ranks })) {
+    match RunFile::parse("run.json", text).and_then(|file| file.resolve(Launch { cores: 0, ranks })) {
         Ok((run, notices)) => {
             let (batch, grid) = (run.batch, &run.parallel);
             assert_eq!(batch.train_batch_size, batch.micro_batch_size * batch.num_micro_batches * grid.data);
@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn arbitrary_arguments_never_panic(argument in "[a-z.=\"{}\\[\\]0-9é]{0,24}") {
         let file = RunFile::parse("run.json", &file(&[])).unwrap();
-        if let Err(errors) = file.set(&[argument]).and_then(|file| file.resolve(WORLD)) {
+        if let Err(errors) = file.set(&[argument]).and_then(|file| file.resolve(LAUNCH)) {
             prop_assert!(!errors.to_string().is_empty());
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use pipezero_schedule::generate::one_f_one_b;
 
-use super::{WORLD, check, file, run};
+use super::{LAUNCH, check, file, run};
 use crate::config::RunFile;
 use crate::config::resolved::{ParallelConfig, ScheduleConfig};
 
@@ -193,7 +193,7 @@ impl Home {
 
     /// What is said of a schedule: errors, or notices.
     fn check(&self, parallel: &str, expected: Expect) {
-        let found = match self.load(parallel).resolve(WORLD) {
+        let found = match self.load(parallel).resolve(LAUNCH) {
             Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
             Err(errors) => format!("{errors}\n"),
         };
@@ -208,7 +208,7 @@ const FROM_FILE: &str = r#"{"pipeline":2,"schedule":{"file":"order.csv"}}"#;
 fn a_file_is_read_from_the_run_files_folder() {
     let order = one_f_one_b(2, 2).unwrap();
     let home = Home::new(&order.to_csv());
-    let (run, notices) = home.load(FROM_FILE).resolve(WORLD).unwrap();
+    let (run, notices) = home.load(FROM_FILE).resolve(LAUNCH).unwrap();
     assert!(notices.is_empty(), "{notices:?}");
     let ScheduleConfig::File { path, order: found } = &run.parallel.schedule else {
         panic!("{:?}", run.parallel.schedule)
@@ -266,11 +266,11 @@ fn a_file_is_named_by_a_string() {
 #[test]
 fn a_file_places_its_stages() {
     let home = Home::new("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-    let (run, _) = home.load(FROM_FILE).resolve(WORLD).unwrap();
+    let (run, _) = home.load(FROM_FILE).resolve(LAUNCH).unwrap();
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (4, 2));
     // Of four layers each rank has two, one in each of its stages: two units, so ZeRO-3 is not refused.
     let argument = ["zero_optimization.stage=3".to_owned()];
-    home.load(FROM_FILE).set(&argument).unwrap().resolve(WORLD).unwrap();
+    home.load(FROM_FILE).set(&argument).unwrap().resolve(LAUNCH).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use expect_test::expect;
 
-use super::{WORLD, check, file, run};
+use super::{LAUNCH, check, file, run};
 use crate::config::RunFile;
 
 fn model(sizes: &str) -> String {
@@ -16,7 +16,7 @@ fn model(sizes: &str) -> String {
 fn texts_that_are_not_there_are_reported_with_all_else_where_they_are_asked_for() {
     let fault = |path: &Path| (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()));
     let said = |changes: &[(&str, &str)]| {
-        let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(WORLD, &fault);
+        let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(LAUNCH, &fault);
         resolved.map_or_else(|errors| format!("{errors}\n"), |_| "valid\n".to_owned())
     };
     expect!["valid\n"].assert_eq(&said(&[]));

@@ -2,15 +2,15 @@
 
 use expect_test::{Expect, expect};
 
-use super::{BASE, WORLD, check, file, outcome};
+use super::{BASE, LAUNCH, check, file, outcome};
 use crate::config::RunFile;
 
 fn check_text(text: &str, expected: Expect) {
-    expected.assert_eq(&outcome(text, &[], WORLD));
+    expected.assert_eq(&outcome(text, &[], LAUNCH));
 }
 
 fn check_set(arguments: &[&str], expected: Expect) {
-    expected.assert_eq(&outcome(&file(&[]), arguments, WORLD));
+    expected.assert_eq(&outcome(&file(&[]), arguments, LAUNCH));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn set_to_null_takes_a_key_away() {
         RunFile::parse("run.json", text).unwrap().set(&arguments).unwrap()
     };
     let seeded = file(&[("seed", "7"), ("optimizer", r#"{"params": {"lr": 0.5}}"#)]);
-    let seed = |arguments: &[&str]| set(&seeded, arguments).resolve(WORLD).unwrap().0.seed;
+    let seed = |arguments: &[&str]| set(&seeded, arguments).resolve(LAUNCH).unwrap().0.seed;
     assert_eq!((seed(&[]), seed(&["seed=null"]), seed(&["seed=null", "seed=3"])), (7, 0, 3));
     let without = set(&seeded, &["optimizer=null", "seed=null", "comm.links.near=null", "fp16.enabled=null"]);
     assert_eq!(without.effective_json(""), set(&file(&[]), &[]).effective_json(""));
@@ -324,7 +324,7 @@ fn auto_and_sizes_say_what_to_write_instead() {
 fn set_takes_effect() {
     let arguments = ["optimizer.params.lr=0.5", "data.text=b = c.txt", "seed=7", "seed=8"].map(str::to_owned);
     let file = RunFile::parse("run.json", &file(&[])).unwrap().set(&arguments).unwrap();
-    let (run, _) = file.resolve(WORLD).unwrap();
+    let (run, _) = file.resolve(LAUNCH).unwrap();
     assert_eq!(run.seed, 8);
     assert_eq!(run.data.text, [std::path::PathBuf::from("b = c.txt")]);
     assert!(matches!(run.optimizer, crate::config::resolved::OptimizerConfig::AdamW { lr: 0.5, .. }));
@@ -333,7 +333,7 @@ fn set_takes_effect() {
 #[test]
 fn an_error_is_drawn_below_its_line() {
     let text = file(&[("parallel", r#"{"pipeline": 5}"#)]);
-    let errors = RunFile::parse("run.json", &text).unwrap().resolve(WORLD).unwrap_err();
+    let errors = RunFile::parse("run.json", &text).unwrap().resolve(LAUNCH).unwrap_err();
     let theme = miette::GraphicalTheme::unicode_nocolor();
     let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(100);
     expect![[r#"
@@ -368,6 +368,6 @@ fn paths_start_at_the_files_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     std::fs::write(&path, file(&[("data", r#"{"text": ["a.md", "/b.md"]}"#)])).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(WORLD).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(LAUNCH).unwrap();
     assert_eq!(run.data.text, [folder.path().join("a.md"), "/b.md".into()]);
 }

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 
 /// A file of two kinds of units and two kinds of messages.
 pub(in crate::costs) const FILE: &str = r#"{
@@ -487,7 +487,7 @@ fn a_file_that_is_not_there_is_named() {
 
 fn workload(text: &str) -> Workload {
     let file = RunFile::parse("run.json", text).unwrap();
-    Workload::of(&file.resolve(World { cores: 2, ranks: None }).unwrap().0)
+    Workload::of(&file.resolve(Launch { cores: 2, ranks: None }).unwrap().0)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use crate::costs::file::tests::{FILE, refuses};
-use crate::costs::{CostsFile, Scatter};
+use crate::costs::{CostsFile, RankSlowness};
 
 #[test]
 fn what_cannot_be_is_refused() {
@@ -247,6 +247,9 @@ fn slowness_is_of_every_rank_and_within_bounds() {
     let text =
         FILE.replacen(overhead, &format!("{overhead},\n  \"rank_slowness_ppm\": [[1000001, 999999]]"), 1);
     let file = CostsFile::parse("costs.json", &text).unwrap();
-    assert_eq!(file.rank_slowness_ppm, Scatter::new([vec![[1_000_001, 1_000_000], [999_999, 1_000_000]]]));
+    assert_eq!(
+        file.rank_slowness_ppm,
+        RankSlowness::new([vec![[1_000_001, 1_000_000], [999_999, 1_000_000]]])
+    );
     assert_eq!(CostsFile::parse("costs.json", &file.to_json()).unwrap(), file);
 }

@@ -39,7 +39,7 @@ pub(super) fn file_of(plan: &Plan) -> CostsFile {
         host: Host { name: "a machine".to_owned(), cores: 2, ranks: world_size },
         workload: Workload::of(plan.run()),
         step_overhead_ns: 777,
-        rank_slowness_ppm: Scatter::default(),
+        rank_slowness_ppm: RankSlowness::default(),
         units,
         messages: messages_of(plan),
     }

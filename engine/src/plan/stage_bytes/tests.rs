@@ -1,7 +1,7 @@
 //! What is shared between ranges, and what is said at least, against every range by itself.
 
 use super::*;
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::plan::{cut, model};
 
 const RUN_FILE: &str = r#"{
@@ -38,7 +38,7 @@ fn for_every_run(judge: impl Fn(&StageBytes<'_>)) {
             changes.retain(|change| !change.starts_with("model."));
         }
         let file = RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(&changes));
-        let (run, _) = file.and_then(|file| file.resolve(World::this_host())).expect("a valid run file");
+        let (run, _) = file.and_then(|file| file.resolve(Launch::this_host())).expect("a valid run file");
         let model = model::build(&run.model).expect("a valid model");
         let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
         let graph = cut::graph(&model, shape).expect("a chain");

@@ -7,7 +7,7 @@ use pipezero_schedule::Instruction;
 
 use super::rounds;
 use super::routes::Routes;
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::costs::{CostsFile, MessageKind, SizedTimes, Source, for_plan};
 use crate::data::Zeros;
 use crate::engine::Engine;
@@ -29,7 +29,7 @@ fn planned(model: &str, parallel: &str, zero: &str, rest: &str) -> Plan {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(World { cores: 2, ranks: None }).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(Launch { cores: 2, ranks: None }).unwrap();
     Plan::new(run).unwrap()
 }
 

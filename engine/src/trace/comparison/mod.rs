@@ -56,7 +56,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Plays a plan's program with costs in nanoseconds, by ranks that do not scatter; `step_overhead_ns` is what a step
+    /// Plays a plan's program with costs in nanoseconds, by ranks of which none is slow; `step_overhead_ns` is what a step
     /// takes beside it.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ mod file;
 mod perfect;
 mod replay;
 
-use crate::config::{RunFile, World};
+use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
 /// A run of timed layers whose grid, schedule and ZeRO are those of `changes`.
@@ -21,7 +21,7 @@ fn planned(changes: &[&str]) -> Plan {
     }"#;
     let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
     let file = RunFile::parse("run.json", text).and_then(|file| file.set(&changes)).unwrap();
-    let (run, _) = file.resolve(World { cores: 1, ranks: None }).unwrap();
+    let (run, _) = file.resolve(Launch { cores: 1, ranks: None }).unwrap();
     Plan::new(run).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! What ranks wait for each other because their speeds scatter.
+//! How slow each rank was in each step, and what ranks wait for each other because of it.
 //!
 //! A step of ranks that all take their mean time is shorter than the mean step: whoever meets others waits for the slowest of
 //! them, and the slowest is another one each time. Cores of one host are a few percent faster in one step and slower in the
@@ -20,15 +20,16 @@ pub(super) const MEAN_PPM: u32 = 1_000_000;
 /// World ranks' instructions that are played at most, beyond the first of the recorded steps.
 const NUM_PLAYED_MAX: usize = 20_000_000;
 
-/// `[step][rank]`: what the computes of a rank took in a recorded step that counts, in millionths of what they take in the mean.
+/// How slow ranks were, `[step][rank]`: what the computes of a rank took in a recorded step that counts, in millionths of
+/// what they take in the mean.
 ///
-/// All steps have as many ranks, [`super::Host::ranks`], at least one; each figure is from [`Scatter::LEAST_PPM`] to
-/// [`Scatter::MOST_PPM`]. Costs that were not measured have no steps.
+/// All steps have as many ranks, [`super::Host::ranks`], at least one; each figure is from [`RankSlowness::LEAST_PPM`] to
+/// [`RankSlowness::MOST_PPM`]. Costs that were not measured have no steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Scatter(Vec<Vec<u32>>);
+pub struct RankSlowness(Vec<Vec<u32>>);
 
-impl Scatter {
+impl RankSlowness {
     /// A thousand times as fast as in the mean.
     pub const LEAST_PPM: u32 = 1_000;
     /// A thousand times as slow.
@@ -107,7 +108,7 @@ fn slowed(speed: Ratio, ppm: u32) -> Ratio {
     Ratio::new(u32::try_from(rounded).unwrap_or(u32::MAX).max(1), MEAN_PPM)
 }
 
-impl<'de> Deserialize<'de> for Scatter {
+impl<'de> Deserialize<'de> for RankSlowness {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let steps = Vec::<Vec<Slowness>>::deserialize(deserializer)?;
         Ok(Self(steps.into_iter().map(|step| step.into_iter().map(|Slowness(ppm)| ppm).collect()).collect()))
@@ -121,7 +122,7 @@ impl<'de> Deserialize<'de> for Slowness {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let found = serde_json::Number::deserialize(deserializer)?;
         let ppm = found.as_u64().and_then(|ppm| u32::try_from(ppm).ok());
-        let (least, most) = (Scatter::LEAST_PPM, Scatter::MOST_PPM);
+        let (least, most) = (RankSlowness::LEAST_PPM, RankSlowness::MOST_PPM);
         ppm.filter(|ppm| (least..=most).contains(ppm)).map(Self).ok_or_else(|| {
             serde::de::Error::custom(format_args!(
                 "{found} is no slowness: what a rank took, in millionths of its mean, is a whole number from {least} to {most}"
@@ -131,22 +132,22 @@ impl<'de> Deserialize<'de> for Slowness {
 }
 
 impl Predicted {
-    /// How much longer a step in this world is in the mean since ranks' speeds scatter as they did when they were measured,
-    /// nanoseconds; 0 where that was not measured.
+    /// How much longer a step in this world is in the mean for ranks that are as slow in turn as they were when they were
+    /// measured, nanoseconds; 0 where that was not measured.
     ///
     /// The mean is over the recorded steps, or of large runs over some of them, which [`Assumption::Played`] tells.
     ///
     /// # Errors
     /// [`WorldError`] as [`super::WorldStep::new`].
     pub fn straggling_ns(&self, plan: &Plan, world: &World) -> Result<u64, WorldError> {
-        if self.scatter.is_empty() {
+        if self.slowness.is_empty() {
             return Ok(0);
         }
         let (program, costs) = (plan.training(), self.near_costs());
         let world_size = u32::try_from(plan.grid().world_size()).unwrap_or(u32::MAX);
         let (mut sum, mut num_played) = (0, 0);
-        for step in self.scatter.played(num_instructions(plan)) {
-            let world = World { speeds: self.scatter.speeds(step, world, world_size), ..world.clone() };
+        for step in self.slowness.played(num_instructions(plan)) {
+            let world = World { speeds: self.slowness.speeds(step, world, world_size), ..world.clone() };
             sum += u128::from(simulate(program, &costs, &world)?.makespan());
             num_played += 1;
         }
@@ -164,8 +165,8 @@ mod tests {
     #[test]
     fn of_large_runs_some_steps_are_played_evenly() {
         let played = |num_steps: usize, num_instructions| {
-            let scatter = Scatter(vec![vec![MEAN_PPM]; num_steps]);
-            scatter.played(num_instructions).collect::<Vec<_>>()
+            let slowness = RankSlowness(vec![vec![MEAN_PPM]; num_steps]);
+            slowness.played(num_instructions).collect::<Vec<_>>()
         };
         assert_eq!(played(5, 1000), [0, 1, 2, 3, 4]);
         assert_eq!(played(5, NUM_PLAYED_MAX / 2), [1, 3]);
@@ -180,6 +181,6 @@ mod tests {
         assert_eq!(slowed(Ratio::ONE, 1_250_000), Ratio::new(800_000, 1_000_000));
         assert_eq!(slowed(Ratio::new(1, 3), 2_000_000), Ratio::new(166_667, 1_000_000));
         assert_eq!(slowed(Ratio::new(u32::MAX, 1), 1_000), Ratio::new(u32::MAX, 1_000_000));
-        assert_eq!(slowed(Ratio::new(1, u32::MAX), Scatter::MOST_PPM), Ratio::new(1, 1_000_000));
+        assert_eq!(slowed(Ratio::new(1, u32::MAX), RankSlowness::MOST_PPM), Ratio::new(1, 1_000_000));
     }
 }

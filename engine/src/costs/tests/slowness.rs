@@ -1,23 +1,25 @@
-//! Ranks whose speeds scatter: what they wait for each other.
+//! Ranks that are slow in turn: what they wait for each other.
 
 use pipezero_schedule::simulate::world::{Ratio, World};
 
 use super::measured::file_of;
 use super::{GPT2, plan};
-use crate::costs::{Assumption, CostsFile, Device, Predicted, Scatter, Source, Step, WorldStep, for_plan};
+use crate::costs::{
+    Assumption, CostsFile, Device, Predicted, RankSlowness, Source, Step, WorldStep, for_plan,
+};
 use crate::plan::Plan;
 
-/// Costs of an H100 for ranks that scatter so.
+/// Costs of an H100 for ranks that are so slow in each step.
 fn predicted(plan: &Plan, steps: &[&[u32]]) -> Predicted {
     let predicted = for_plan(plan, Source::Analytic(&Device::by_name("h100").unwrap())).unwrap();
     let of_mean = |&ppm: &u32| [u128::from(ppm), 1_000_000];
-    let scatter = Scatter::new(steps.iter().map(|step| step.iter().map(of_mean).collect()));
-    Predicted { scatter, ..predicted }
+    let slowness = RankSlowness::new(steps.iter().map(|step| step.iter().map(of_mean).collect()));
+    Predicted { slowness, ..predicted }
 }
 
 /// What a step takes if all ranks are so much slower, nanoseconds.
 fn all_slower(plan: &Plan, predicted: &Predicted, ppm: u32) -> u64 {
-    let alike = Predicted { scatter: Scatter::default(), ..predicted.clone() };
+    let alike = Predicted { slowness: RankSlowness::default(), ..predicted.clone() };
     let world = alike.world(plan);
     let speeds = (0..plan.grid().world_size() as u32).map(|rank| (rank, Ratio::new(1_000_000, ppm)));
     let world = World { speeds: speeds.collect(), ..world };
@@ -49,12 +51,12 @@ fn steps_that_are_slow_for_all_ranks_cost_nothing_in_the_mean() {
     let sum: u64 =
         [1_250_000, 750_000, 1_000_000].iter().map(|&ppm| all_slower(&plan, &predicted, ppm)).sum();
     assert_eq!(step.straggling_ns, (sum / 3).saturating_sub(step.makespan_ns));
-    // Messages that links carry do not scatter; a thousandth of the step is left of it.
+    // Messages that links carry know no slow rank; a thousandth of the step is left of it.
     assert!(step.straggling_ns < step.makespan_ns / 1000, "{} of {}", step.straggling_ns, step.makespan_ns);
 }
 
 #[test]
-fn nothing_is_waited_for_where_nothing_scatters() {
+fn nothing_is_waited_for_where_no_rank_is_slow() {
     let plan = plan(GPT2, &[]);
     let (of_four, of_two): (&[u32], &[u32]) = (&[1_000_000; 4], &[1_000_000; 2]);
     for steps in [&[][..], &[of_four], &[of_two, of_two]] {
@@ -88,7 +90,7 @@ fn steps_that_are_not_played_are_told() {
     let told = |num_recorded: usize| {
         let step = || vec![[1, 1]; 4];
         let file = CostsFile {
-            rank_slowness_ppm: Scatter::new((0..num_recorded).map(|_| step())),
+            rank_slowness_ppm: RankSlowness::new((0..num_recorded).map(|_| step())),
             ..file_of(&plan)
         };
         for_plan(&plan, Source::Measured(&file)).unwrap().assumptions
@@ -104,9 +106,9 @@ fn steps_that_are_not_played_are_told() {
     assert_eq!(told[0].to_string(), expected);
 }
 
-/// A rank that was said to be slow scatters around that.
+/// A rank that was said to be slow is slow in turn around that.
 #[test]
-fn scatter_comes_on_top_of_a_speed() {
+fn slowness_comes_on_top_of_a_speed() {
     let plan = plan(GPT2, &["parallel.pipeline=1"]);
     let predicted = predicted(&plan, &[&[1_250_000, 1_000_000]]);
     let half = Ratio::new(1, 2);
@@ -118,7 +120,7 @@ fn scatter_comes_on_top_of_a_speed() {
 
 #[test]
 fn figures_are_rounded_and_bounded() {
-    let of = |took, mean| Scatter::new([vec![[took, mean]]]);
+    let of = |took, mean| RankSlowness::new([vec![[took, mean]]]);
     assert_eq!(serde_json::to_string(&of(2, 3)).unwrap(), "[[666667]]");
     assert_eq!(serde_json::to_string(&of(0, 3)).unwrap(), "[[1000]]");
     assert_eq!(serde_json::to_string(&of(u128::from(u64::MAX), 1)).unwrap(), "[[1000000000]]");
