@@ -7,7 +7,6 @@ use pipezero::config::{
     PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayersConfig, World, ZeroConfig, ZeroLevel,
 };
 use pipezero::plan::{Change, Plan, PlanError};
-use pipezero_schedule::PipelineRank;
 use tests::{Case, Schedule, small_run, zero};
 
 /// ZeRO-3 on grids with units of unequal sizes, halves among them; the runs have strict residency.
@@ -49,7 +48,7 @@ fn with_residency(run: &Run, resident_units: ResidencyConfig) -> Run {
 /// Every number from the least to all units of a rank, with the peak of the fullest rank.
 fn numbers(run: &Run) -> Vec<(ResidencyConfig, u64)> {
     let plan = Plan::new(run.clone()).expect("a valid run");
-    let ranks = (0..plan.grid().pipeline_degree as u32).map(PipelineRank);
+    let ranks = plan.training().ranks();
     let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| !unit.is_persistent).count();
     let most = ranks.map(gathered).max().expect("some rank");
     let numbers = (1 + run.zero.prefetch_units..most).map(ResidencyConfig::Units);

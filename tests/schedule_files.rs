@@ -9,7 +9,7 @@ use pipezero::config::{
 };
 use pipezero::engine::Engine;
 use pipezero::plan::Plan;
-use pipezero_schedule::{ComputeOrder, PipelineRank};
+use pipezero_schedule::ComputeOrder;
 use serde_json::json;
 use tests::{
     Case, Mask, assert_bit_identical, assert_close, plan_and_batches, small_run, train, train_with, zero,
@@ -86,8 +86,7 @@ fn split(text: &str) -> String {
 /// The run with this order, as the run file's resolution would have it.
 fn with_file(run: Run, text: &str) -> Run {
     let order = ComputeOrder::from_csv(text).expect("a schedule");
-    let ranks = (0..order.placement.num_ranks()).map(|rank| PipelineRank(rank as u32));
-    let stages = ranks.map(|rank| order.placement.stages(rank).count());
+    let stages = order.placement.ranks().map(|rank| order.placement.stages(rank).count());
     let mut run = run;
     run.parallel.virtual_stages = stages.max().expect("some rank");
     run.parallel.schedule = ScheduleConfig::File { path: PathBuf::from("own.csv"), order: Arc::new(order) };

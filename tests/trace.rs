@@ -101,7 +101,7 @@ fn a_comparison_of_a_real_step_accounts_for_all_of_it() {
         assert_eq!(prediction.timeline, played);
         let found = Comparison::new(plan, &steps, &prediction, &peaks);
         assert_eq!(found.steps, [1, 2, 3]);
-        assert!(found.steps.contains(&found.typical_step));
+        assert!(found.steps.contains(&found.median_step));
         assert_eq!(found.program.predicted_ns, played.makespan());
         for rank in &found.ranks {
             let measured: u64 = rank.bubble.causes().iter().map(|cause| cause.measured_ns).sum();

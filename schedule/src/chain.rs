@@ -137,6 +137,23 @@ impl Chain {
         self.placement.num_ranks()
     }
 
+    /// Every pipeline rank, ascending.
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = PipelineRank> + use<> {
+        self.placement.ranks()
+    }
+
+    /// Number of directed edges between neighbouring stages, those within a rank included: the length of a table by
+    /// [`Edge::index`].
+    pub fn num_edges(&self) -> usize {
+        2 * (self.num_stages() - 1)
+    }
+
+    /// Every edge, ascending by [`Edge::index`]: of each pair of neighbouring stages up, then down.
+    pub fn edges(&self) -> impl Iterator<Item = Edge> + use<> {
+        (1..self.num_stages() as u32)
+            .flat_map(|high| [Edge::Up(Stage(high - 1)), Edge::Down(Stage(high - 1))])
+    }
+
     /// What is known of a unit.
     ///
     /// # Panics
@@ -299,6 +316,19 @@ mod tests {
         assert_eq!((tied([false, false]), tied([true, true])), (Ok(()), Ok(())));
         for (uses, persistent) in [([true, false], Unit(0)), ([false, true], Unit(1))] {
             assert_eq!(tied(uses), Err(ChainError::TiedPersistence { persistent }));
+        }
+    }
+
+    #[test]
+    fn edges_and_ranks_are_listed_by_their_numbers() {
+        for num_stages in 1..6 {
+            let units = (0..num_stages).map(|stage| (stage, Tying::Untied)).collect::<Vec<_>>();
+            let chain = chain(num_stages, &units).unwrap();
+            let numbers = chain.edges().map(Edge::index).collect::<Vec<_>>();
+            assert_eq!(numbers, (0..chain.num_edges()).collect::<Vec<_>>());
+            assert_eq!(numbers.len() as u32, 2 * (num_stages - 1));
+            assert!(chain.edges().all(|edge| chain.crosses_ranks(edge)));
+            assert!(chain.ranks().map(PipelineRank::index).eq(0..chain.num_ranks()));
         }
     }
 

@@ -7,8 +7,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::id::PipelineRank;
-use crate::instruction::{Edge, Instruction};
+use crate::id::InstructionId;
+use crate::instruction::Instruction;
 use crate::program::Program;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
@@ -60,28 +60,28 @@ impl Dependencies {
         Self { rows, peers: peers(program), slots, send_buffers }
     }
 
-    /// Positions in the rank's row that must have ended before instruction `index` may start, beside what is before
-    /// it on its lane; ascending.
+    /// Positions in the same row that must have ended before an instruction may start, beside what is before it on its
+    /// lane; ascending.
     ///
     /// # Panics
-    /// If there is no such rank or index.
-    pub fn waits(&self, rank: PipelineRank, index: usize) -> &[usize] {
-        let Waits { starts, waits } = &self.rows[rank.index()];
-        &waits[starts[index] as usize..starts[index + 1] as usize]
+    /// If there is no such instruction.
+    pub fn waits(&self, of: InstructionId) -> &[usize] {
+        let Waits { starts, waits } = &self.rows[of.rank.index()];
+        &waits[starts[of.index] as usize..starts[of.index + 1] as usize]
     }
 
-    /// The other end of a transfer, as rank and position: a receive's send, a send's receive.
+    /// The other end of a transfer: a receive's send, a send's receive.
     ///
     /// # Panics
-    /// If there is no such rank or index.
-    pub fn peer(&self, program: &Program, rank: PipelineRank, index: usize) -> Option<(PipelineRank, usize)> {
-        let position = self.peers[rank.index()][index]?;
-        let other_end = match program.row(rank)[index] {
+    /// If there is no such instruction.
+    pub fn peer(&self, program: &Program, of: InstructionId) -> Option<InstructionId> {
+        let position = self.peers[of.rank.index()][of.index]?;
+        let other_end = match program.instruction(of) {
             Instruction::Send { edge, .. } => edge.receiver(),
             Instruction::Receive { edge, .. } => edge.sender(),
             _ => return None,
         };
-        Some((program.chain.placement().rank(other_end), position as usize))
+        Some(program.chain.placement().rank(other_end).at(position as usize))
     }
 
     pub(crate) fn slots(&self) -> &Slots {
@@ -95,7 +95,7 @@ impl Dependencies {
 
 /// Pairs the n-th send of each edge with its n-th receive.
 fn peers(program: &Program) -> Vec<Vec<Option<u32>>> {
-    let num_edges = 2 * (program.chain.num_stages() - 1);
+    let num_edges = program.chain.num_edges();
     let mut sends: Vec<Vec<u32>> = vec![Vec::new(); num_edges];
     let mut receives = sends.clone();
     for row in &program.rows {
@@ -108,14 +108,12 @@ fn peers(program: &Program) -> Vec<Vec<Option<u32>>> {
         }
     }
     let mut peers: Vec<Vec<Option<u32>>> = program.rows.iter().map(|row| vec![None; row.len()]).collect();
-    let rank =
-        |edge: Edge, of: fn(Edge) -> crate::id::Stage| program.chain.placement().rank(of(edge)).index();
-    for stage in 0..program.chain.num_stages() as u32 - 1 {
-        for edge in [Edge::Up(crate::id::Stage(stage)), Edge::Down(crate::id::Stage(stage))] {
-            for (&send, &receive) in sends[edge.index()].iter().zip(&receives[edge.index()]) {
-                peers[rank(edge, Edge::sender)][send as usize] = Some(receive);
-                peers[rank(edge, Edge::receiver)][receive as usize] = Some(send);
-            }
+    for edge in program.chain.edges() {
+        let [sender, receiver] =
+            [edge.sender(), edge.receiver()].map(|stage| program.chain.placement().rank(stage).index());
+        for (&send, &receive) in sends[edge.index()].iter().zip(&receives[edge.index()]) {
+            peers[sender][send as usize] = Some(receive);
+            peers[receiver][receive as usize] = Some(send);
         }
     }
     peers

@@ -31,6 +31,22 @@ id!(
     PipelineRank,
     'p'
 );
+impl PipelineRank {
+    /// The instruction at a position of this rank's row.
+    pub fn at(self, index: usize) -> InstructionId {
+        InstructionId { rank: self, index }
+    }
+}
+
+/// Which instruction of a program: the same on every data rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstructionId {
+    /// The rank in whose row it stands.
+    pub rank: PipelineRank,
+    /// Its position there, from 0.
+    pub index: usize,
+}
+
 id!(
     /// A pipeline stage, counted from the tokens; placed on a pipeline rank.
     Stage,

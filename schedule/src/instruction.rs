@@ -32,7 +32,10 @@ impl Edge {
         }
     }
 
-    /// A position in a table of `2 * (num_stages - 1)` edges.
+    /// A position in a table of all edges: see [`Chain::num_edges`] and [`Chain::edges`].
+    ///
+    /// [`Chain::num_edges`]: crate::Chain::num_edges
+    /// [`Chain::edges`]: crate::Chain::edges
     pub fn index(self) -> usize {
         match self {
             Self::Up(stage) => 2 * stage.index(),

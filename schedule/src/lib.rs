@@ -86,7 +86,7 @@ pub use chain::{Chain, ChainError};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};
 pub use csv::{CsvError, CsvPlace, CsvRule, CsvSite, CsvWait, csv_place};
 pub use dependencies::Dependencies;
-pub use id::{MicroBatch, PipelineRank, Stage, Unit};
+pub use id::{InstructionId, MicroBatch, PipelineRank, Stage, Unit};
 pub use instruction::{Edge, Instruction, InstructionKind, Lane};
 pub use lower::{LowerError, lower};
 pub use options::{LowerOptions, OptionsError, Reduction, Residency, Weights};

@@ -8,7 +8,7 @@ use crate::id::{PipelineRank, Stage};
 /// A map from stages to pipeline ranks; every rank holds at least one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    ranks: Vec<PipelineRank>,
+    ranks_by_stage: Vec<PipelineRank>,
     num_ranks: usize,
 }
 
@@ -79,7 +79,7 @@ impl Placement {
         if first_empty < num_ranks {
             return Err(PlacementError::EmptyRank(PipelineRank(first_empty as u32)));
         }
-        Ok(Self { ranks, num_ranks })
+        Ok(Self { ranks_by_stage: ranks, num_ranks })
     }
 
     /// Number of pipeline ranks.
@@ -89,7 +89,7 @@ impl Placement {
 
     /// Number of stages.
     pub fn num_stages(&self) -> usize {
-        self.ranks.len()
+        self.ranks_by_stage.len()
     }
 
     /// The rank that a stage lies on.
@@ -97,17 +97,22 @@ impl Placement {
     /// # Panics
     /// If there is no such stage.
     pub fn rank(&self, stage: Stage) -> PipelineRank {
-        self.ranks[stage.index()]
+        self.ranks_by_stage[stage.index()]
     }
 
     /// The rank of every stage, in stage order.
-    pub fn ranks(&self) -> &[PipelineRank] {
-        &self.ranks
+    pub fn ranks_by_stage(&self) -> &[PipelineRank] {
+        &self.ranks_by_stage
+    }
+
+    /// Every pipeline rank, ascending.
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = PipelineRank> + use<> {
+        (0..self.num_ranks as u32).map(PipelineRank)
     }
 
     /// The stages of a rank, ascending.
     pub fn stages(&self, rank: PipelineRank) -> impl Iterator<Item = Stage> + '_ {
-        self.ranks
+        self.ranks_by_stage
             .iter()
             .enumerate()
             .filter(move |&(_, &of_stage)| of_stage == rank)

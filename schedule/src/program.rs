@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::Instruction;
 use crate::options::LowerOptions;
 
@@ -34,11 +34,24 @@ pub struct Program {
 }
 
 impl Program {
+    /// The ranks that have a row, ascending: in a checked program, all.
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = PipelineRank> + use<> {
+        (0..self.rows.len() as u32).map(PipelineRank)
+    }
+
     /// The instructions of a rank in issue order.
     ///
     /// # Panics
     /// If there is no such rank.
     pub fn row(&self, rank: PipelineRank) -> &[Instruction] {
         &self.rows[rank.index()]
+    }
+
+    /// One instruction.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn instruction(&self, id: InstructionId) -> Instruction {
+        self.row(id.rank)[id.index]
     }
 }

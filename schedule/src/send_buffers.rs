@@ -68,7 +68,7 @@ struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn new(program: &'a Program) -> Self {
-        let num_edges = 2 * (program.chain.num_stages() - 1);
+        let num_edges = program.chain.num_edges();
         let num_ranks = program.rows.len();
         let mut play = Self {
             program,

@@ -12,7 +12,6 @@
 
 use pipezero::costs::{Device, NetworkLink, Step};
 use pipezero::plan::Plan;
-use pipezero::schedule::PipelineRank;
 
 use crate::case::{ELEMENT_BYTES, HIDDEN, MICRO_BATCHES, PIPELINE, Placed, SEQ_LENGTH, STAGE_LAYERS};
 
@@ -60,7 +59,7 @@ pub(crate) fn tensor_parallel(plan: &Plan, zero_1: &Step, placed: Placed) -> Ten
 }
 
 fn largest_stage(plan: &Plan) -> f64 {
-    let ranks = (0..plan.grid().pipeline_degree as u32).map(PipelineRank);
+    let ranks = plan.training().ranks();
     let parameters =
         ranks.map(|rank| plan.units_of(rank).map(|(_, unit)| unit.unit.num_parameters() as u64).sum::<u64>());
     parameters.max().unwrap_or(0) as f64

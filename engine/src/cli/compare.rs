@@ -14,7 +14,7 @@ use crate::config::{RunFile, World};
 use crate::costs::{CostsFile, PredictError, Source, for_plan};
 use crate::plan::Plan;
 use crate::trace::{
-    Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, picture, typical,
+    Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, median_step, picture,
 };
 use crate::training::RunDir;
 
@@ -56,7 +56,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
         folder.steps()?.into_iter().map(|step| folder.read(&plan, step)).collect::<Result<_, _>>()?;
     let (prediction, costs) = args.predict(&plan, &steps)?;
     let comparison = Comparison::new(&plan, &steps, &prediction, &peaks);
-    let picture = picture(plan.training(), typical(&steps), Some(&prediction.timeline));
+    let picture = picture(plan.training(), median_step(&steps), Some(&prediction.timeline));
     directory.write(RunDir::COMPARISON, &picture)?;
     if args.json {
         let printed = Printed { costs: &costs, comparison: &comparison };
@@ -102,7 +102,7 @@ fn as_text(comparison: &Comparison, costs: &str) -> String {
     format!(
         "{}\npredicted from {costs}; measured in step {} of {}: {}\n\n{}\n{}\n{}",
         step_table(comparison),
-        comparison.typical_step,
+        comparison.median_step,
         counted(comparison.steps.len(), "traced step"),
         steps.join(", "),
         rank_table(&comparison.ranks),

@@ -30,7 +30,8 @@ Examples:
   pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
   pipezero profile run.json --out costs.json --overwrite --steps 40
 
-The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Let nothing else run meanwhile.";
+The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages
+of other sizes, for some seconds at most. Let nothing else run meanwhile.";
 
 /// Arguments of `profile`.
 #[derive(Debug, Args)]
@@ -123,8 +124,13 @@ fn looks_like_costs(path: &Path) -> bool {
 
 fn report(profile: &Profile) -> String {
     let Profile { costs, step_s, num_steps } = profile;
+    let probed = match costs.num_probed_sizes() {
+        0 => "no size of a message was probed beside those of the run".to_owned(),
+        1 => "1 size of a message was probed beside those of the run".to_owned(),
+        num_sizes => format!("{num_sizes} sizes of messages were probed beside those of the run"),
+    };
     format!(
-        "{}\n{}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
+        "{}\n{}\n{probed}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
         units(costs),
         messages(costs),
         1e3 * step_s
@@ -160,7 +166,7 @@ fn units(costs: &CostsFile) -> Table {
 }
 
 fn messages(costs: &CostsFile) -> Table {
-    let mut table = Table::new(["message", "ranks", "size", "issue", "latency", "landing"]);
+    let mut table = Table::new(["message", "ranks", "size", "issue", "latency", "landing", "measured"]);
     for of in &costs.messages {
         for size in &of.sizes {
             table.row([
@@ -170,6 +176,7 @@ fn messages(costs: &CostsFile) -> Table {
                 nanoseconds(size.issue_ns),
                 nanoseconds(size.latency_ns),
                 nanoseconds(size.landing_ns),
+                if size.probed { "probe" } else { "run" }.to_owned(),
             ]);
         }
     }

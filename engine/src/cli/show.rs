@@ -1,7 +1,7 @@
 //! `pipezero show`.
 
 use clap::{Args, ValueEnum};
-use pipezero_schedule::{PipelineRank, render};
+use pipezero_schedule::render;
 
 use super::describe::print_remarks;
 use super::failure::Failure;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
 
 fn text(plan: &Plan, width: usize) -> String {
     let program = plan.training();
-    let rows = (0..program.num_ranks() as u32).map(PipelineRank).map(|rank| {
+    let rows = program.ranks().map(|rank| {
         let stages: Vec<String> = program.placement().stages(rank).map(|stage| stage.to_string()).collect();
         let of_several = if stages.len() > 1 { format!(": {}", stages.join(", ")) } else { String::new() };
         format!("rank {}{of_several}\n{}", rank.0, render::instructions(program, rank))

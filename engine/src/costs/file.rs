@@ -240,6 +240,15 @@ pub struct SizedTimes {
     /// The rank's own time to take it in.
     #[serde(deserialize_with = "ns::any")]
     pub landing_ns: u64,
+    /// Whether no message of the run is of this size: it was sent beside the run, and its times are brought to the run's level.
+    #[serde(default, skip_serializing_if = "is_of_the_run")]
+    pub probed: bool,
+}
+
+/// What goes without saying.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_of_the_run(probed: &bool) -> bool {
+    !probed
 }
 
 /// What is read before it is known that the rest can be.
@@ -282,6 +291,11 @@ impl CostsFile {
         let file: Self = strict_json::read(text).map_err(syntax)?;
         file.check().map_err(broken)?;
         Ok(file)
+    }
+
+    /// Sizes of messages that were probed: none of the run's own.
+    pub fn num_probed_sizes(&self) -> usize {
+        self.messages.iter().flat_map(|of| &of.sizes).filter(|size| size.probed).count()
     }
 
     /// The file's text.

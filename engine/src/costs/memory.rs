@@ -4,8 +4,8 @@
 //! most what the plan says, and what the plan says is what is allocated.
 
 use pipezero_partition::Purpose;
+use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
-use pipezero_schedule::{PipelineRank, Unit};
 
 use super::messages::{GRADIENT_BYTES, Messages};
 use crate::memory::RankMemory;
@@ -25,9 +25,9 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         }
     });
     let (grid, forecast) = (plan.grid(), plan.forecast());
-    let fixed = (0..grid.pipeline_degree).map(|rank| {
-        let sizes = plan.sizes(PipelineRank(rank as u32), Purpose::Training);
-        fixed(&forecast[grid.rank(rank, 0)].memory, &sizes, element_bytes)
+    let fixed = plan.training().ranks().map(|rank| {
+        let sizes = plan.sizes(rank, Purpose::Training);
+        fixed(&forecast[grid.rank(rank.index(), 0)].memory, &sizes, element_bytes)
     });
     MemoryCosts {
         units: units.collect(),

@@ -34,6 +34,12 @@ impl Message {
         self.groups[0].len()
     }
 
+    /// The same message with other bytes, of which a rank sends the same share.
+    pub(crate) fn with_bytes(&self, bytes: u64) -> Self {
+        let sent_bytes = u128::from(self.sent_bytes) * u128::from(bytes) / u128::from(self.bytes.max(1));
+        Self { bytes, sent_bytes: u64::try_from(sent_bytes).unwrap_or(u64::MAX), ..self.clone() }
+    }
+
     /// What it is between near ranks, and what between far ones, where it has groups of both.
     pub(super) fn by_reach(&self, ranks_per_node: Option<NonZeroU32>) -> Option<[Self; 2]> {
         let node = |rank: &usize| ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize);
@@ -83,12 +89,11 @@ impl Messages {
         let collectives = |kind, element_bytes| {
             plan.units().iter().map(|unit| collective(plan, unit, kind, element_bytes)).collect()
         };
-        let num_edges = 2 * (plan.training().chain().num_stages() - 1);
         Self {
             gathers: collectives(MessageKind::Unshard, element_bytes),
             reductions: collectives(reduction, GRADIENT_BYTES),
             gathers_after_step: collectives(MessageKind::GatherAfterStep, element_bytes),
-            edges: (0..num_edges).map(|index| transfer(plan, index)).collect(),
+            edges: plan.training().chain().edges().map(|edge| transfer(plan, edge)).collect(),
             add_tied: add_tied(plan),
             gradient_norm: gradient_norm(plan),
         }
@@ -148,11 +153,10 @@ fn pairs(plan: &Plan, from: PipelineRank, to: PipelineRank) -> Vec<Vec<usize>> {
     (0..grid.data_degree).map(pair).collect()
 }
 
-fn transfer(plan: &Plan, index: usize) -> Message {
-    let lower = pipezero_schedule::Stage((index / 2) as u32);
-    let (edge, kind) = match index % 2 {
-        0 => (Edge::Up(lower), MessageKind::Activation),
-        _ => (Edge::Down(lower), MessageKind::Gradient),
+fn transfer(plan: &Plan, edge: Edge) -> Message {
+    let (lower, kind) = match edge {
+        Edge::Up(stage) => (stage, MessageKind::Activation),
+        Edge::Down(stage) => (stage, MessageKind::Gradient),
     };
     let last = plan.units().iter().rfind(|unit| unit.stage == lower).expect("every stage has a unit");
     let bytes = (last.sizes.output * plan.element_type().num_bytes()) as u64;

@@ -26,7 +26,7 @@ pub(super) struct Needs {
 impl Needs {
     /// Reads them off a program.
     pub(super) fn of(program: &CheckedProgram) -> Self {
-        let num_edges = 2 * (program.chain().num_stages() - 1);
+        let num_edges = program.chain().num_edges();
         let mut needs = Self {
             units: vec![UnitNeeds::default(); program.units().len()],
             edges: vec![None; num_edges],

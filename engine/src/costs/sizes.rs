@@ -20,6 +20,7 @@ impl MessageTimes {
             occupied_ns: time(|size| size.occupied_ns),
             latency_ns: time(|size| size.latency_ns),
             landing_ns: time(|size| size.landing_ns),
+            probed: false,
         }
     }
 }
@@ -52,6 +53,7 @@ mod tests {
             occupied_ns: 2 * ns,
             latency_ns: ns,
             landing_ns: 3 * ns,
+            probed: false,
         };
         MessageTimes { kind: MessageKind::Reduce, ranks: 2, sizes: sizes.iter().map(size).collect() }
     }
@@ -66,7 +68,14 @@ mod tests {
         assert_eq!([75, 0, 1000].map(occupied), [10, 0, 100]);
         assert_eq!(
             times.at(150),
-            SizedTimes { bytes: 150, issue_ns: 20, occupied_ns: 40, latency_ns: 20, landing_ns: 60 }
+            SizedTimes {
+                bytes: 150,
+                issue_ns: 20,
+                occupied_ns: 40,
+                latency_ns: 20,
+                landing_ns: 60,
+                probed: false
+            }
         );
     }
 
@@ -81,11 +90,25 @@ mod tests {
         let times = times(&[(100, 10)]);
         assert_eq!(
             times.at(250),
-            SizedTimes { bytes: 250, issue_ns: 25, occupied_ns: 50, latency_ns: 10, landing_ns: 75 }
+            SizedTimes {
+                bytes: 250,
+                issue_ns: 25,
+                occupied_ns: 50,
+                latency_ns: 10,
+                landing_ns: 75,
+                probed: false
+            }
         );
         assert_eq!(
             times.at(0),
-            SizedTimes { bytes: 0, issue_ns: 0, occupied_ns: 0, latency_ns: 10, landing_ns: 0 }
+            SizedTimes {
+                bytes: 0,
+                issue_ns: 0,
+                occupied_ns: 0,
+                latency_ns: 10,
+                landing_ns: 0,
+                probed: false
+            }
         );
     }
 

@@ -17,7 +17,7 @@ pub use weights::WeightsError;
 use worker::{Answer, Command};
 
 use crate::data::BatchSource;
-use crate::executor::StepInputs;
+use crate::executor::{Event, Probe, StepInputs};
 use crate::memory::{self, Category, Ledger};
 use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::plan::Plan;
@@ -129,6 +129,13 @@ impl Engine {
         self.update_loss_scale(step, overflowed)?;
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
+    }
+
+    /// Sends messages and nothing else: what happened to them on each rank, by world rank, and when.
+    pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
+        let command = Command::Probe { probe: Arc::new(probe), recorded_since: self.epoch };
+        let outcomes = outcomes(self.ranks.ask(&command)?);
+        Ok(outcomes.into_iter().map(|outcome| outcome.events).collect())
     }
 
     /// Takes note of whether a step overflowed. That it was left out is for the reader of its report to tell, or it would be

@@ -1,13 +1,14 @@
 //! What a rank's thread does: take a command, carry it out, answer.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pipezero_models::init;
 
 use super::weights::WeightsFile;
 use crate::comm::Communicator;
 use crate::data::BatchSource;
-use crate::executor::{Cause, Rank, RankOutcome, StepInputs};
+use crate::executor::{Cause, Probe, Rank, RankOutcome, StepInputs};
 
 /// What is asked of every rank.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub(super) enum Command {
     Initialise,
     /// One training step.
     Train(StepInputs),
+    /// Messages alone, whose events are timed from a moment on.
+    Probe { probe: Arc<Probe>, recorded_since: Instant },
     /// The loss of one batch.
     Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
     /// The logits after these tokens.
@@ -51,6 +54,9 @@ pub(super) fn serve<C: Communicator>(
             Ok(Answer::Done)
         }
         Command::Train(inputs) => Ok(Answer::Outcome(Box::new(rank.train(inputs, source)?))),
+        Command::Probe { probe, recorded_since } => {
+            Ok(Answer::Outcome(Box::new(rank.probe(&probe, recorded_since)?)))
+        }
         Command::Evaluate { source, batch } => {
             Ok(Answer::Outcome(Box::new(rank.evaluate(source.as_ref(), batch)?)))
         }

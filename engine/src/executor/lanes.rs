@@ -1,5 +1,6 @@
 //! Instructions of the other lanes: started here, ended when something waits for them.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Stage, Unit};
@@ -51,7 +52,7 @@ impl<C: Communicator> Rank<C> {
         unit: Unit,
     ) -> Result<(), Cause> {
         let layout = self.stores[&unit].layout;
-        let place = program.gather_buffer(self.pipeline_rank, index);
+        let place = program.gather_buffer(self.pipeline_rank.at(index));
         let mut buffer = self.gather_buffers[place].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
         let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };
@@ -175,14 +176,7 @@ impl<C: Communicator> Rank<C> {
             }
             Landing::Reduce { unit } => {
                 let shard = self.stores[&unit].layout.shard(self.data_rank);
-                let sum = self.store_mut(unit).gradient.get_mut();
-                buffer.write(|reduced| {
-                    sum.write(|sum| {
-                        sum.iter_mut().zip(&reduced[shard]).for_each(|(sum, &part)| *sum += part)
-                    });
-                    // The next backward adds into this buffer.
-                    reduced.fill(0.0);
-                });
+                add_reduced(self.store_mut(unit).gradient.get_mut(), &mut buffer, shard);
                 self.gradient_buffers.push(buffer);
             }
             Landing::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
@@ -203,7 +197,16 @@ impl<C: Communicator> Rank<C> {
     }
 
     /// The world rank that runs a stage at this rank's place along the data axis.
-    fn peer(&self, stage: Stage) -> usize {
+    pub(super) fn peer(&self, stage: Stage) -> usize {
         self.plan.grid().rank(self.plan.pipeline_rank_of(stage).index(), self.data_rank)
     }
+}
+
+/// Adds a rank's shard of what was reduced to its sum.
+pub(super) fn add_reduced(sum: &mut Tagged, reduced: &mut Tagged, shard: Range<usize>) {
+    reduced.write(|reduced| {
+        sum.write(|sum| sum.iter_mut().zip(&reduced[shard]).for_each(|(sum, &part)| *sum += part));
+        // The next backward adds into this buffer.
+        reduced.fill(0.0);
+    });
 }

@@ -47,13 +47,20 @@ pub enum Position {
     },
     /// At the end of an evaluation.
     AddingLosses,
+    /// Sending messages of which nothing but their time is wanted.
+    Probing {
+        /// The first of what it sends at once, if it sends any.
+        instruction: Option<Instruction>,
+        /// Elements of each message.
+        num_elements: usize,
+    },
 }
 
 impl Position {
     /// The step alone, which is the same for all ranks that fail of one thing.
     pub(crate) fn step(self) -> Option<Step> {
         match self {
-            Self::Idle => None,
+            Self::Idle | Self::Probing { .. } => None,
             Self::Reading { step, .. }
             | Self::At { step, .. }
             | Self::Waiting { step, .. }
@@ -81,6 +88,10 @@ impl fmt::Display for Position {
                 write!(f, "the end of {} ({waits_for} is still under way)", Step(step))
             }
             Self::AddingLosses => write!(f, "evaluation, adding up the losses"),
+            Self::Probing { instruction: Some(instruction), num_elements } => {
+                write!(f, "a probe of {instruction} with {num_elements} elements")
+            }
+            Self::Probing { instruction: None, .. } => write!(f, "a probe of what others send"),
         }
     }
 }

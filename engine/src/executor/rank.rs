@@ -234,7 +234,7 @@ impl<C: Communicator> Rank<C> {
         let step = inputs.map_or(0, |inputs| inputs.step);
         for (index, &instruction) in row.iter().enumerate() {
             let here = |waits_for| Position::Waiting { step, index, instruction, waits_for };
-            for &earlier in program.waits(self.pipeline_rank, index) {
+            for &earlier in program.waits(self.pipeline_rank.at(index)) {
                 self.complete(row, row[earlier].lane(), earlier, here)?;
             }
             self.positions.set(rank, Position::At { step, index, instruction });
@@ -307,7 +307,7 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    fn outcome(&mut self, start: Instant) -> RankOutcome {
+    pub(super) fn outcome(&mut self, start: Instant) -> RankOutcome {
         RankOutcome {
             traffic: self.comm.take_traffic(),
             waited: self.waited,

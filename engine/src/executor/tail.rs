@@ -1,5 +1,6 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use pipezero_schedule::Unit;
@@ -9,6 +10,7 @@ use super::position::Position;
 use super::rank::{Rank, StepInputs};
 use super::record::{RECORD_WORDS, StepRecord};
 use crate::comm::{Channel, Communicator, Pending};
+use crate::memory::Tagged;
 use crate::optimizer::clip_factor;
 
 /// What the end of the step knows once the ranks have talked.
@@ -31,13 +33,7 @@ impl<C: Communicator> Rank<C> {
             let mut second = self.stores.get_mut(&head).expect("just found").gradient.lend();
             let store = self.stores.get_mut(&embedding).expect("just found");
             let owned = store.owned_gradient.clone();
-            second.write(|second| {
-                let sum = store.gradient.get_mut();
-                sum.write(|sum| {
-                    sum[owned.clone()].iter_mut().zip(&second[owned]).for_each(|(sum, &part)| *sum += part);
-                });
-                second.fill(0.0);
-            });
+            add_second(store.gradient.get_mut(), &mut second, owned);
             self.stores.get_mut(&head).expect("just found").gradient.give_back(second);
             return Ok(());
         }
@@ -114,4 +110,15 @@ impl<C: Communicator> Rank<C> {
         self.waited.tail += start.elapsed();
         Ok(StepRecord::from_words(&words))
     }
+}
+
+/// Adds what a rank owns of the gradient of a tied weight's second use to that of the first, and empties the second for the
+/// next step.
+pub(super) fn add_second(first: &mut Tagged, second: &mut Tagged, owned: Range<usize>) {
+    second.write(|second| {
+        first.write(|sum| {
+            sum[owned.clone()].iter_mut().zip(&second[owned]).for_each(|(sum, &part)| *sum += part);
+        });
+        second.fill(0.0);
+    });
 }

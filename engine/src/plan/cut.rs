@@ -91,7 +91,8 @@ pub(super) fn split(
         }
         PartitionConfig::Balanced => {
             let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
-            let ranks: Vec<usize> = order.placement.ranks().iter().map(|rank| rank.index()).collect();
+            let ranks: Vec<usize> =
+                order.placement.ranks_by_stage().iter().map(|rank| rank.index()).collect();
             let stages = StageBytes::new(run, model, graph, shape, order)?;
             let stage_bytes = |stage, layers| stages.peak(stage, layers);
             let least_bytes = |stage, layers| stages.least(stage, layers);

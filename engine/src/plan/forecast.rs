@@ -58,7 +58,7 @@ impl Plan {
         let grid = self.grid();
         // All data ranks of a pipeline rank are alike.
         let by_pipeline_rank: Vec<RankForecast> =
-            (0..grid.pipeline_degree).map(|rank| self.forecast_of(PipelineRank(rank as u32))).collect();
+            self.training.ranks().map(|rank| self.forecast_of(rank)).collect();
         (0..grid.world_size())
             .map(|rank| RankForecast {
                 rank,
@@ -76,8 +76,7 @@ impl Plan {
     /// Bytes that each rank allocates, by world rank.
     pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
         let of_pipeline_rank = |rank| MemoryBytes::of(&self.memory_facts(rank, purpose)).peak;
-        let ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
-        ranks.flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
+        self.training.ranks().flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
     }
 
     /// The forecast of a pipeline rank's first data rank.

@@ -53,7 +53,7 @@ impl Plan {
         if self.run.zero.level != ZeroLevel::Zero3 || self.grid.pipeline_degree == 1 {
             return None;
         }
-        (0..self.grid.pipeline_degree as u32).map(PipelineRank).find_map(|rank| {
+        self.training.ranks().find_map(|rank| {
             let has_tied = self.units_of(rank).any(|(_, unit)| unit.tying != Tying::Untied);
             let mut units = self.units_of(rank).filter(|(_, unit)| unit.tying == Tying::Untied);
             let (first, unit) = units.next()?;

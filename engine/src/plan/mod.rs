@@ -25,8 +25,7 @@ use pipezero_models::unit::UnitSizes;
 use pipezero_models::{ElementType, Model, Unit as ModelUnit};
 use pipezero_partition::{LayerGraph, Tying};
 use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
-use pipezero_schedule::render::idle_share;
-use pipezero_schedule::simulate::Links;
+use pipezero_schedule::simulate::{Links, idle_share};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
 
 pub(crate) use alternatives::Changes;

@@ -3,7 +3,6 @@
 //! Each is planned like a run of its own, program and all, on the split that the run has.
 
 use pipezero_partition::LayerRole;
-use pipezero_schedule::PipelineRank;
 use serde::{Serialize, Serializer};
 
 use super::{Plan, PlanError, RankForecast};
@@ -98,12 +97,11 @@ impl Plan {
 
     /// The most units that one rank gathers.
     pub(super) fn most_units_of_a_rank(&self) -> usize {
-        let ranks = (0..self.grid.pipeline_degree as u32).map(PipelineRank);
-        ranks.map(|rank| self.gathered_unit_bytes(rank).len()).max().unwrap_or(0)
+        self.training.ranks().map(|rank| self.gathered_unit_bytes(rank).len()).max().unwrap_or(0)
     }
 
     /// Instructions of a training step on all pipeline ranks together: what planning it again would cost.
     pub fn num_instructions(&self) -> usize {
-        (0..self.grid.pipeline_degree as u32).map(|rank| self.training.row(PipelineRank(rank)).len()).sum()
+        self.training.ranks().map(|rank| self.training.row(rank).len()).sum()
     }
 }

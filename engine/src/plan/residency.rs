@@ -1,7 +1,6 @@
 //! `"resident_units": "auto"`: as many gathered units as fit the memory of every rank.
 
 use pipezero_models::Model;
-use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
@@ -83,6 +82,5 @@ fn suggested(plan: &Plan, limit_bytes: u64) -> usize {
         // A rank that has room for all its units bounds nothing.
         (num_fitting < units.len()).then_some(num_fitting)
     };
-    let ranks = (0..plan.grid.pipeline_degree).map(|rank| PipelineRank(rank as u32));
-    ranks.filter_map(room_of).min().unwrap_or_else(|| plan.most_units_of_a_rank())
+    plan.training.ranks().filter_map(room_of).min().unwrap_or_else(|| plan.most_units_of_a_rank())
 }

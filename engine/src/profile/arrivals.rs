@@ -8,12 +8,18 @@ use std::collections::BTreeMap;
 use pipezero_schedule::{Edge, Instruction, Lane, PipelineRank};
 
 use super::facts::Facts;
+use super::instants::Instants;
 use super::recording::RecordedStep;
 use super::totals::MessageTotals;
 
 /// A wait that begins so soon after a message could be there began with it: whoever issues last and waits at once finds it
 /// there, and counts among those who waited.
 const AT_ONCE_NS: u64 = 2_000;
+
+/// How much later than it is `known` to be there a message was, by a rank that can tell.
+pub(super) fn delay(of: Instants, known: u64) -> Option<i128> {
+    (of.awaited <= known + AT_ONCE_NS).then(|| i128::from(of.arrived) - i128::from(known))
+}
 
 /// A collective under way.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +58,8 @@ pub(super) fn add_collectives(
             let imitated = facts.imitated(instruction);
             free = joined.max(free) + imitated.occupied;
             let known = free + imitated.latency;
-            for of in of_members(index).filter(|of| of.awaited <= known + AT_ONCE_NS) {
-                messages.add_delay(facts.key(instruction), i128::from(of.arrived) - i128::from(known));
+            for delay in of_members(index).filter_map(|of| delay(of, known)) {
+                messages.add_delay(facts.key(instruction), delay);
             }
         }
     }
@@ -71,14 +77,15 @@ pub(super) fn add_transfers(
         let mut free = BTreeMap::<Edge, u64>::new();
         for (index, &instruction) in program.row(rank).iter().enumerate() {
             let Instruction::Send { edge, .. } = instruction else { continue };
-            let (receiver, receive) = program.peer(rank, index).expect("a checked send has a receive");
-            let [sent, received] =
-                [step.rows[from][index], step.rows[facts.members(receiver).start + data_rank][receive]];
+            let receive = program.peer(rank.at(index)).expect("a checked send has a receive");
+            let [sent, received] = [
+                step.rows[from][index],
+                step.rows[facts.members(receive.rank).start + data_rank][receive.index],
+            ];
             let imitated = facts.imitated(instruction);
             let free = free.entry(edge).or_default();
             *free = sent.issued.max(received.issued).max(*free) + imitated.occupied;
-            if received.awaited <= *free + imitated.latency + AT_ONCE_NS {
-                let delay = i128::from(received.arrived) - i128::from(*free + imitated.latency);
+            if let Some(delay) = delay(received, *free + imitated.latency) {
                 messages.add_delay(facts.key(instruction), delay);
             }
         }

@@ -27,7 +27,7 @@ pub(super) struct Imitated {
 
 impl Imitated {
     pub(super) fn total(self) -> u64 {
-        self.occupied + self.latency
+        self.occupied.saturating_add(self.latency)
     }
 }
 
@@ -90,14 +90,26 @@ impl<'a> Facts<'a> {
     /// What the costs file calls the message of an instruction.
     ///
     /// # Panics
-    /// If it sends nothing; so does the other method that takes a message.
+    /// If it sends nothing; so do the other methods that want a message.
     pub(super) fn key(&self, instruction: Instruction) -> MessageKey {
         let message = self.message(instruction);
         MessageKey { kind: message.kind, ranks: message.num_ranks() as u64, bytes: message.bytes }
     }
 
-    fn message(&self, instruction: Instruction) -> &Message {
+    pub(super) fn message(&self, instruction: Instruction) -> &Message {
         self.messages.get(instruction).expect("only messages are asked for")
+    }
+
+    /// The kind of message that an instruction sends, if it sends any.
+    pub(super) fn kind(&self, instruction: Instruction) -> Option<MessageKind> {
+        self.messages.get(instruction).map(|message| message.kind)
+    }
+
+    /// Instructions of a step that send such a message, over all pipeline ranks.
+    pub(super) fn num_messages(&self, key: MessageKey) -> u64 {
+        let rows = self.pipeline_ranks().flat_map(|rank| self.program().row(rank));
+        let is_of = |of: &&Instruction| self.messages.get(**of).is_some() && self.key(**of) == key;
+        rows.filter(is_of).count() as u64
     }
 
     /// Whether gathers and reductions take turns on one link.
@@ -107,7 +119,11 @@ impl<'a> Facts<'a> {
 
     /// What the message of an instruction costs on its link; there is none within a rank.
     pub(super) fn imitated(&self, instruction: Instruction) -> Imitated {
-        let message = self.message(instruction);
+        self.over_its_link(self.message(instruction))
+    }
+
+    /// What a message costs on its link.
+    pub(super) fn over_its_link(&self, message: &Message) -> Imitated {
         let links = self.plan.shaping().filter(|_| message.num_ranks() > 1);
         let [occupied, latency] = links.map_or([0, 0], |links| message.over(&links));
         Imitated { occupied, latency }

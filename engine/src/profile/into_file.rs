@@ -7,7 +7,7 @@ use pipezero_schedule::InstructionKind;
 use super::facts::{Facts, MessageKey};
 use super::recording::RecordedStep;
 use super::slowness;
-use super::totals::{MessageTotal, Totals};
+use super::totals::{MessageTotal, MessageTotals, Totals};
 use crate::costs::{
     COSTS_VERSION, CostsFile, Host, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload,
     counted_elements, owned_elements,
@@ -28,7 +28,7 @@ pub(super) fn costs_file(facts: &Facts<'_>, steps: &[RecordedStep]) -> CostsFile
         step_overhead_ns: totals.step_overhead.or_zero(),
         rank_slowness_ppm: slowness::of(facts, steps, totals),
         units: (0..facts.keys.len()).map(|key| unit_times(facts, totals, key)).collect(),
-        messages: message_times(totals),
+        messages: message_times(&totals.messages),
     }
 }
 
@@ -57,10 +57,9 @@ fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
 }
 
 /// One entry for each kind and number of ranks, with its sizes ascending.
-fn message_times(totals: &Totals) -> Vec<MessageTimes> {
+pub(super) fn message_times(totals: &MessageTotals) -> Vec<MessageTimes> {
     let mut entries: Vec<MessageTimes> = Vec::new();
-    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, landing }) in totals.messages.iter()
-    {
+    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, landing }) in totals.iter() {
         if entries.last().is_none_or(|last| (last.kind, last.ranks) != (kind, ranks)) {
             entries.push(MessageTimes { kind, ranks, sizes: Vec::new() });
         }
@@ -72,6 +71,7 @@ fn message_times(totals: &Totals) -> Vec<MessageTimes> {
             occupied_ns: 0,
             latency_ns: delay.or_zero(),
             landing_ns: landing.or_zero(),
+            probed: false,
         });
     }
     entries

@@ -8,7 +8,8 @@
 //! beside it, and no benchmark of a part alone would tell. Nothing is fitted to the time of a step: each figure is the mean
 //! of what it names, over the typical steps, the micro-batches and the data ranks, so that figures add up to what was
 //! measured, and a program of the same parts can be predicted from them. By how much ranks were off these means in each step is
-//! kept too: where ranks wait for each other, the mean step is longer than a step of means.
+//! kept too: where ranks wait for each other, the mean step is longer than a step of means. The one thing that no step shows is
+//! what messages of other sizes cost; they are probed after the steps.
 
 mod arrivals;
 mod error;
@@ -17,6 +18,7 @@ mod instants;
 mod into_file;
 mod mean;
 mod meetings;
+mod probe;
 mod recording;
 mod slowness;
 mod totals;
@@ -27,7 +29,7 @@ use pipezero_schedule::PipelineRank;
 
 use crate::costs::CostsFile;
 use crate::data::BatchSource;
-use crate::engine::StepReport;
+use crate::engine::{Engine, StepReport};
 use crate::executor::Event;
 use crate::plan::Plan;
 
@@ -74,7 +76,8 @@ pub struct Profile {
     pub num_steps: usize,
 }
 
-/// Runs a plan on batches of `source` and measures what its parts take. `watch` is told of every step.
+/// Runs a plan on batches of `source` and measures what its parts take. `watch` is told of every step. Then the same ranks send
+/// messages of other sizes than the run's, for some seconds at most.
 ///
 /// What happened in the recorded steps is kept until the last has ended: [`kept_bytes`].
 ///
@@ -90,9 +93,12 @@ pub fn profile(
     if options.num_steps == 0 {
         return Err(ProfileError::NoSteps);
     }
+    let mut engine = Engine::recording(plan.clone(), source)?;
     let mut profiler = Profiler::new(&plan);
-    recording::record(&mut profiler, source, options, watch)?;
-    profiler.finish()
+    recording::record(&mut profiler, &mut engine, options, watch)?;
+    let mut profile = profiler.finish()?;
+    probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
+    Ok(profile)
 }
 
 /// Bytes in memory when so many steps of a plan have been recorded: the moments of every instruction of every world rank, and

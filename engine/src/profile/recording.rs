@@ -1,12 +1,9 @@
 //! Steps of the real executor, recorded, and which of them are typical.
 
-use std::sync::Arc;
-
 use pipezero_schedule::PipelineRank;
 
 use super::instants::{self, Instants};
 use super::{ProfileError, ProfileOptions, Profiler, Watched};
-use crate::data::BatchSource;
 use crate::engine::{Engine, StepReport};
 use crate::plan::Plan;
 
@@ -44,14 +41,13 @@ impl RecordedStep {
     }
 }
 
-/// Runs the profiler's plan and records its steps, after some that warm caches and memory up.
+/// Runs an engine of the profiler's plan and records its steps, after some that warm caches and memory up.
 pub(super) fn record(
     profiler: &mut Profiler<'_>,
-    source: Arc<dyn BatchSource>,
+    engine: &mut Engine,
     options: ProfileOptions,
     watch: &mut dyn FnMut(Watched),
 ) -> Result<(), ProfileError> {
-    let mut engine = Engine::recording(profiler.plan.clone(), source)?;
     let num_steps = options.num_warm_up_steps.saturating_add(options.num_steps);
     let (mut num_done, mut num_skipped) = (0, 0);
     while num_done < num_steps {

@@ -115,6 +115,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
             occupied_ns: 0,
             latency_ns: if alone { 0 } else { times.next(20_000, 90_000) },
             landing_ns: if joins { 0 } else { times.next(1_000, 30_000) },
+            probed: false,
         });
     }
     let mut entries: Vec<MessageTimes> = Vec::new();
@@ -155,7 +156,7 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
         *now = of.ended;
     };
     for (index, &instruction) in row.iter().enumerate() {
-        for &wait in program.waits(rank, index) {
+        for &wait in program.waits(rank.at(index)) {
             let Some(queue) = in_flight.get_mut(&row[wait].lane()) else { continue };
             while let Some(first) = queue.pop_front_if(|first| *first <= wait) {
                 land(&mut instants, &mut now, first);

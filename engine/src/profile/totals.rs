@@ -57,7 +57,8 @@ impl MessageTotals {
         self.0.iter().map(|(&key, &total)| (key, total))
     }
 
-    fn of(&mut self, key: MessageKey) -> &mut MessageTotal {
+    /// What the messages of a key took so far.
+    pub(super) fn of(&mut self, key: MessageKey) -> &mut MessageTotal {
         self.0.entry(key).or_default()
     }
 }

@@ -99,7 +99,7 @@ impl Row<'_> {
     fn check_waits(&self) -> Result<(), Fault> {
         for (index, moments) in self.moments.iter().enumerate() {
             let at_ns = moments.started_ns();
-            let mut waits = self.program.waits(self.first.pipeline_rank, index).iter();
+            let mut waits = self.program.waits(self.first.pipeline_rank.at(index)).iter();
             if let Some(&wait) = waits.find(|&&wait| self.moments[wait].ended_ns() > at_ns) {
                 let [place, waits_for] = [index, wait].map(|index| self.first.at(index).place(self.program));
                 return Err(Fault::Dependency { place, waits_for, at_ns });

@@ -50,9 +50,9 @@ pub(super) fn members(program: &CheckedProgram, grid: Grid, site: Site) -> Vec<S
     };
     match site.instruction(program) {
         Instruction::Send { .. } | Instruction::Receive { .. } => {
-            let peer = program.peer(site.pipeline_rank, site.index);
-            let (peer, index) = peer.expect("a checked transfer has two ends");
-            vec![site, on(peer, index)]
+            let peer = program.peer(site.pipeline_rank.at(site.index));
+            let peer = peer.expect("a checked transfer has two ends");
+            vec![site, on(peer.rank, peer.index)]
         }
         Instruction::Unshard { .. }
         | Instruction::Reduce { .. }

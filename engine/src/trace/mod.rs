@@ -28,7 +28,7 @@ mod tests;
 
 pub use comparison::{
     Compared, ComparedBubble, ComparedBytes, ComparedKind, ComparedRank, Comparison, Part, Parting,
-    Prediction, typical,
+    Prediction, median_step,
 };
 pub use fault::{Fault, Place};
 pub use file::ParseError;

@@ -18,7 +18,15 @@ fn error(printed: Printed, status: i32) -> String {
 fn a_profile_is_what_simulate_reads() {
     let home = Home::new();
     let told = home.run(&PROFILE).success();
-    for expected in ["unit ", "h.*.attn, h.*.mlp", "unshard", "activation", "step: ", "3 typical"] {
+    for expected in [
+        "unit ",
+        "h.*.attn, h.*.mlp",
+        "unshard",
+        "activation",
+        "sizes of messages were probed beside",
+        "step: ",
+        "3 typical",
+    ] {
         assert!(told.contains(expected), "{expected}: {told}");
     }
     let costs: Value = serde_json::from_str(&home.read("costs.json")).unwrap();
@@ -29,6 +37,14 @@ fn a_profile_is_what_simulate_reads() {
     let kinds = costs["messages"].as_array().unwrap().iter().map(|of| of["kind"].as_str().unwrap());
     let expected = ["unshard", "reduce", "activation", "gradient", "add_tied", "gradient_norm"];
     assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    for message in costs["messages"].as_array().unwrap() {
+        let sizes = message["sizes"].as_array().unwrap();
+        let is_probed = |size: &&Value| size.get("probed").is_some();
+        let (probed, own): (Vec<_>, Vec<_>) = sizes.iter().partition(is_probed);
+        // The norm has one size, whatever the run.
+        assert_eq!(probed.is_empty(), message["kind"] == "gradient_norm", "{message}");
+        assert!(!own.is_empty() && probed.iter().all(|size| size["probed"] == true), "{message}");
+    }
     assert!(!home.path("costs.json.partial").exists());
     // Nothing of the run has to be assumed.
     let simulated = home.run(&["simulate", "run.json", "--costs", "costs.json", "--json"]);

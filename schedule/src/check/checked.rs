@@ -8,7 +8,7 @@ use super::{complete, high_water, liveness, names, order, reduction, residency, 
 use crate::chain::Chain;
 use crate::dependencies::Dependencies;
 use crate::gather_buffers::GatherBuffers;
-use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::id::{InstructionId, MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction, InstructionKind};
 use crate::options::LowerOptions;
 use crate::placement::Placement;
@@ -76,6 +76,11 @@ impl CheckedProgram {
         self.program.chain.num_ranks()
     }
 
+    /// Every pipeline rank, ascending.
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = PipelineRank> + use<> {
+        self.program.ranks()
+    }
+
     /// Micro-batches of a step.
     pub fn num_micro_batches(&self) -> u32 {
         self.program.num_micro_batches
@@ -94,19 +99,24 @@ impl CheckedProgram {
     /// The instructions of a rank in issue order.
     ///
     /// # Panics
-    /// If there is no such rank; so do the other methods that take a rank, index, stage or micro-batch.
+    /// If there is no such rank; so do the other methods that take a rank, instruction, stage or micro-batch.
     pub fn row(&self, rank: PipelineRank) -> &[Instruction] {
         self.program.row(rank)
     }
 
-    /// What an instruction waits for beside its lane: see [`Dependencies`].
-    pub fn waits(&self, rank: PipelineRank, index: usize) -> &[usize] {
-        self.dependencies.waits(rank, index)
+    /// One instruction.
+    pub fn instruction(&self, id: InstructionId) -> Instruction {
+        self.program.instruction(id)
     }
 
-    /// The other end of a transfer, as rank and position: a receive's send, a send's receive.
-    pub fn peer(&self, rank: PipelineRank, index: usize) -> Option<(PipelineRank, usize)> {
-        self.dependencies.peer(&self.program, rank, index)
+    /// What an instruction waits for beside its lane: see [`Dependencies`].
+    pub fn waits(&self, of: InstructionId) -> &[usize] {
+        self.dependencies.waits(of)
+    }
+
+    /// The other end of a transfer: a receive's send, a send's receive.
+    pub fn peer(&self, of: InstructionId) -> Option<InstructionId> {
+        self.dependencies.peer(&self.program, of)
     }
 
     /// Activation slots of a stage.
@@ -137,12 +147,12 @@ impl CheckedProgram {
         self.gather_buffers[rank.index()].bytes()
     }
 
-    /// The gather buffer of the rank that the `UNSHARD` at a position of its row fills, until its `RESHARD`.
+    /// The gather buffer of its rank that an `UNSHARD` fills, until its `RESHARD`.
     ///
     /// # Panics
-    /// If another instruction stands there.
-    pub fn gather_buffer(&self, rank: PipelineRank, index: usize) -> usize {
-        self.gather_buffers[rank.index()].buffer(index)
+    /// If it is another instruction.
+    pub fn gather_buffer(&self, unshard: InstructionId) -> usize {
+        self.gather_buffers[unshard.rank.index()].buffer(unshard.index)
     }
 
     /// Buffers out of which gradients are sent over an edge, down the chain: [`protocol::GRADIENT_SEND_BUFFERS`], or

@@ -13,7 +13,7 @@ use crate::instruction::{Edge, Instruction, InstructionKind};
 use crate::program::{Program, Purpose};
 
 pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
-    for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+    for rank in program.ranks() {
         let units = || program.chain.units_on(rank);
         let forward = |unit, micro_batch| Instruction::Forward { unit, micro_batch };
         once(program, rank, units(), InstructionKind::Forward, forward)?;
@@ -41,9 +41,10 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
 
 /// The edges that carry messages, in the order of [`Edge`].
 fn edges(program: &Program) -> impl Iterator<Item = Edge> {
-    let stages = || (0..program.chain.num_stages() as u32 - 1).map(Stage);
-    let downwards = if program.purpose == Purpose::Training { Some(stages().map(Edge::Down)) } else { None };
-    stages().map(Edge::Up).chain(downwards.into_iter().flatten())
+    let of_way =
+        |is_down: bool| program.chain.edges().filter(move |edge| matches!(edge, Edge::Down(_)) == is_down);
+    let down = (program.purpose == Purpose::Training).then(|| of_way(true));
+    of_way(false).chain(down.into_iter().flatten())
 }
 
 /// A row's instructions of one kind with their positions, sorted by what they name.

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use super::{Blocked, Rule, Violation, Wait};
 use crate::dependencies::Dependencies;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Instruction, Lane};
 use crate::program::Program;
 
@@ -65,7 +65,7 @@ impl<'a> Graph<'a> {
             lane_after: Vec::with_capacity(num_nodes as usize),
             together: (0..num_nodes).collect(),
         };
-        for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+        for rank in program.ranks() {
             graph.push_row_order(rank);
         }
         graph.join_transfers();
@@ -79,7 +79,7 @@ impl<'a> Graph<'a> {
     }
 
     fn push_row_order(&mut self, rank: PipelineRank) {
-        let num_edges = 2 * (self.program.chain.num_stages() - 1);
+        let num_edges = self.program.chain.num_edges();
         let mut last_on_lane = vec![None; 3 + num_edges];
         for (node, &instruction) in (self.row_starts[rank.index()]..).zip(self.program.row(rank)) {
             let lane = match instruction.lane() {
@@ -94,14 +94,13 @@ impl<'a> Graph<'a> {
     }
 
     fn join_transfers(&mut self) {
-        for rank in (0..self.program.rows.len() as u32).map(PipelineRank) {
+        for rank in self.program.ranks() {
             for (step, instruction) in self.program.row(rank).iter().enumerate() {
                 let is_send = matches!(instruction, Instruction::Send { .. });
-                if let Some((peer, peer_step)) = self.dependencies.peer(self.program, rank, step)
+                if let Some(receive) = self.dependencies.peer(self.program, rank.at(step))
                     && is_send
                 {
-                    let send = self.row_starts[rank.index()] as usize + step;
-                    let receive = self.row_starts[peer.index()] as usize + peer_step;
+                    let [send, receive] = [rank.at(step), receive].map(|id| self.node(id));
                     self.together.swap(send, receive);
                 }
             }
@@ -120,10 +119,13 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Rank and position of a node.
-    fn place(&self, node: u32) -> (PipelineRank, usize) {
+    fn node(&self, id: InstructionId) -> usize {
+        self.row_starts[id.rank.index()] as usize + id.index
+    }
+
+    fn id(&self, node: u32) -> InstructionId {
         let rank = self.row_starts.partition_point(|&start| start <= node) - 1;
-        (PipelineRank(rank as u32), (node - self.row_starts[rank]) as usize)
+        PipelineRank(rank as u32).at((node - self.row_starts[rank]) as usize)
     }
 
     /// The nodes from this one on that are issued at one time: up to the next compute, which holds up the rest.
@@ -138,11 +140,11 @@ impl<'a> Graph<'a> {
 
     /// What a node itself waits for, the oldest reasons first.
     fn waits(&self, node: u32) -> impl Iterator<Item = (u32, Wait)> {
-        let (rank, step) = self.place(node);
-        let start = self.row_starts[rank.index()];
+        let id = self.id(node);
+        let start = self.row_starts[id.rank.index()];
         let issue = self.issued_after[node as usize].map(|before| (before, Wait::Issue));
         let lane = self.lane_after[node as usize].map(|before| (before, Wait::Lane));
-        let needs = self.dependencies.waits(rank, step).iter();
+        let needs = self.dependencies.waits(id).iter();
         issue.into_iter().chain(lane).chain(needs.map(move |&need| (start + need as u32, Wait::Need)))
     }
 
@@ -234,9 +236,10 @@ impl Execution {
                 return cycle;
             }
             seen_at[node as usize] = Some(path.len());
-            let (rank, step) = graph.place(node);
+            let id = graph.id(node);
             let (next, wait) = self.obstacle(graph, node);
-            path.push(Blocked { rank, step, instruction: graph.program.rows[rank.index()][step], wait });
+            let instruction = graph.program.instruction(id);
+            path.push(Blocked { rank: id.rank, step: id.index, instruction, wait });
             node = next;
         }
     }

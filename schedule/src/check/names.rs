@@ -19,8 +19,7 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     }
     let trains = program.purpose == Purpose::Training;
     program.options.check(trains).map_err(|error| whole(Rule::Options(error)))?;
-    for (rank, row) in program.rows.iter().enumerate() {
-        let rank = PipelineRank(rank as u32);
+    for (rank, row) in program.ranks().zip(&program.rows) {
         for (step, &instruction) in row.iter().enumerate() {
             let fail = |rule| Err(Violation::new(program, rank, step, rule));
             let Some(holder) = holder(program, rank, instruction) else {

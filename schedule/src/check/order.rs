@@ -10,16 +10,15 @@ use alloc::vec::Vec;
 
 use super::{Rule, Violation};
 use crate::chain::Chain;
-use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::id::{MicroBatch, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
 
 pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     let mut walk = Walk::new(program);
-    for (rank, row) in program.rows.iter().enumerate() {
+    for (rank, row) in program.ranks().zip(&program.rows) {
         for (step, &instruction) in row.iter().enumerate() {
-            walk.step(instruction)
-                .map_err(|rule| Violation::new(program, PipelineRank(rank as u32), step, rule))?;
+            walk.step(instruction).map_err(|rule| Violation::new(program, rank, step, rule))?;
         }
     }
     Ok(())

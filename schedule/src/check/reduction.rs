@@ -15,7 +15,7 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     if program.purpose == Purpose::Evaluation {
         return Ok(());
     }
-    for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+    for rank in program.ranks() {
         match program.options.reduction {
             Reduction::ScatterEvery => every(program, rank)?,
             Reduction::ScatterLast => last(program, rank, |unit| Instruction::ReduceLast { unit })?,

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::{GatherFault, Rule, Violation};
 use crate::chain::Chain;
 use crate::gather_buffers::{self, GatherBuffers, NoBuffer};
-use crate::id::{PipelineRank, Unit};
+use crate::id::Unit;
 use crate::instruction::{Instruction, Lane};
 use crate::options::{Residency, Weights};
 use crate::program::Program;
@@ -21,8 +21,7 @@ pub(super) fn check(program: &Program) -> Result<Vec<GatherBuffers>, Box<Violati
     }
     let mut buffers = Vec::with_capacity(program.rows.len());
     let mut walk = Walk::new(program);
-    for (rank, row) in program.rows.iter().enumerate() {
-        let rank = PipelineRank(rank as u32);
+    for (rank, row) in program.ranks().zip(&program.rows) {
         let violation = |step, rule| Violation::new(program, rank, step, rule);
         let allowed = gather_buffers::allowed(&program.chain, rank, program.options.weights);
         walk.budget = allowed.len();

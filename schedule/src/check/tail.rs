@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 
 use super::{Rule, Violation};
-use crate::id::PipelineRank;
 use crate::instruction::Instruction;
 use crate::lower::tail;
 use crate::program::{Program, Purpose};
@@ -12,7 +11,7 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     if program.purpose == Purpose::Evaluation {
         return Ok(());
     }
-    for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+    for rank in program.ranks() {
         let row = program.row(rank);
         let start = row.iter().position(|&instruction| is_of_tail(instruction)).unwrap_or(row.len());
         let expected = tail(&program.chain, rank, &program.options);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::{Rule, Violation};
 use crate::chain::Chain;
-use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::id::MicroBatch;
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
 use crate::protocol::{RECEIVE_BUFFERS, consumed_message, produced_message};
@@ -19,7 +19,7 @@ pub(super) fn check(
     slots: &Slots,
     send_buffers: &SendBuffers,
 ) -> Result<(), Box<Violation>> {
-    let num_edges = 2 * (program.chain.num_stages() - 1);
+    let num_edges = program.chain.num_edges();
     let end = || End::new(program.num_micro_batches as usize);
     let mut walk = Walk {
         chain: &program.chain,
@@ -28,10 +28,9 @@ pub(super) fn check(
         senders: (0..num_edges).map(|_| end()).collect(),
         receivers: (0..num_edges).map(|_| end()).collect(),
     };
-    for (rank, row) in program.rows.iter().enumerate() {
+    for (rank, row) in program.ranks().zip(&program.rows) {
         for (step, &instruction) in row.iter().enumerate() {
-            walk.step(step, instruction)
-                .map_err(|rule| Violation::new(program, PipelineRank(rank as u32), step, rule))?;
+            walk.step(step, instruction).map_err(|rule| Violation::new(program, rank, step, rule))?;
         }
     }
     same_order(program, &walk)
@@ -161,16 +160,14 @@ impl Walk<'_> {
 
 /// The n-th send of every edge is of the micro-batch of its n-th receive.
 fn same_order(program: &Program, walk: &Walk<'_>) -> Result<(), Box<Violation>> {
-    for stage in (0..program.chain.num_stages() as u32 - 1).map(Stage) {
-        for edge in [Edge::Up(stage), Edge::Down(stage)] {
-            let sends = &walk.senders[edge.index()].transfers;
-            let receives = &walk.receivers[edge.index()].transfers;
-            for (&(sent, _), &(received, step)) in sends.iter().zip(receives) {
-                if sent != received {
-                    let rank = program.chain.placement().rank(edge.receiver());
-                    let rule = Rule::ReceivedOutOfOrder { edge, received, sent };
-                    return Err(Violation::new(program, rank, step, rule));
-                }
+    for edge in program.chain.edges() {
+        let sends = &walk.senders[edge.index()].transfers;
+        let receives = &walk.receivers[edge.index()].transfers;
+        for (&(sent, _), &(received, step)) in sends.iter().zip(receives) {
+            if sent != received {
+                let rank = program.chain.placement().rank(edge.receiver());
+                let rule = Rule::ReceivedOutOfOrder { edge, received, sent };
+                return Err(Violation::new(program, rank, step, rule));
             }
         }
     }

@@ -69,7 +69,7 @@ fn a_blank_line_between_rows_is_a_rank_that_idles() {
 fn split_backwards_and_a_v_are_read_as_they_stand() {
     let text = "0F0,3F0,3I0,3W0,0B0\n1F0,2F0,2I0,1I0,2W0,1W0\n";
     let order = ComputeOrder::from_csv(text).unwrap();
-    assert_eq!(order.placement.ranks(), [0, 1, 1, 0].map(PipelineRank));
+    assert_eq!(order.placement.ranks_by_stage(), [0, 1, 1, 0].map(PipelineRank));
     assert_eq!(order.num_micro_batches, 1);
     assert_eq!(order.to_csv(), text);
     assert!(order.is_ascending());

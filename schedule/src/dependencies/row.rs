@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
         let num_units = chain.num_units();
         let by_micro_batch = vec![None; program.num_micro_batches as usize];
         let end = EdgeEnd { compute: by_micro_batch.clone(), transfer: by_micro_batch, ..EdgeEnd::default() };
-        let ends = vec![end; 2 * (chain.num_stages() - 1)];
+        let ends = vec![end; chain.num_edges()];
         Self {
             chain,
             slots,

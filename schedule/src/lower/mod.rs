@@ -15,7 +15,6 @@ mod units;
 
 use crate::chain::Chain;
 use crate::gather_buffers;
-use crate::id::PipelineRank;
 use crate::options::{LowerOptions, Weights};
 use crate::order::ComputeOrder;
 use crate::program::{Program, Purpose};
@@ -47,15 +46,15 @@ pub fn lower(
     let purpose = if has_backward { Purpose::Training } else { Purpose::Evaluation };
     let mut rows = transfers::insert(rows, &chain, order.num_micro_batches, purpose)?;
     if let Weights::Sharded { residency, prefetch_units } = options.weights {
-        for (rank, row) in rows.iter_mut().enumerate() {
-            let allowed = gather_buffers::allowed(&chain, PipelineRank(rank as u32), options.weights);
+        for (rank, row) in chain.ranks().zip(&mut rows) {
+            let allowed = gather_buffers::allowed(&chain, rank, options.weights);
             *row = residency::insert(row, &chain, &allowed, residency, prefetch_units as usize);
         }
     }
     if purpose == Purpose::Training {
-        for (rank, row) in rows.iter_mut().enumerate() {
+        for (rank, row) in chain.ranks().zip(&mut rows) {
             *row = reduction::insert(row, &chain, options.reduction);
-            tail::append(row, &chain, PipelineRank(rank as u32), options);
+            tail::append(row, &chain, rank, options);
         }
     }
     Ok(Program { chain, num_micro_batches: order.num_micro_batches, purpose, options: *options, rows })

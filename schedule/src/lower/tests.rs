@@ -20,7 +20,7 @@ use crate::unit_facts::{Tying, UnitFacts};
 
 fn gathers(program: Program) -> Vec<usize> {
     let program = CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}"));
-    let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+    let ranks = program.ranks();
     ranks.map(|rank| program.count(rank, InstructionKind::Unshard)).collect()
 }
 
@@ -237,7 +237,7 @@ fn a_tied_vocabulary_costs_one_huge_buffer() {
             let huge = program.chain().units_on(rank).find(|unit| [0, 5].contains(&unit.0));
             for (index, &instruction) in program.row(rank).iter().enumerate() {
                 if let Instruction::Unshard { unit } = instruction {
-                    let in_huge = program.gather_buffer(rank, index) == 0;
+                    let in_huge = program.gather_buffer(rank.at(index)) == 0;
                     assert!(in_huge || Some(unit) != huge, "{unit} in the small buffer");
                 }
             }
@@ -319,7 +319,7 @@ fn a_recompute_stands_by_its_backward_and_gathers_nothing_of_its_own() {
         }
         let checked = CheckedProgram::new(program).unwrap();
         for (index, instruction) in checked.row(PipelineRank(0)).iter().enumerate() {
-            let waits = checked.waits(PipelineRank(0), index);
+            let waits = checked.waits(PipelineRank(0).at(index));
             let waits_for_receive = waits
                 .iter()
                 .any(|&wait| checked.row(PipelineRank(0))[wait].kind() == InstructionKind::Receive);

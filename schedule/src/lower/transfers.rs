@@ -88,7 +88,7 @@ impl<'a> Play<'a> {
             received: vec![false; num_micro_batches as usize],
             consumed: vec![false; num_micro_batches as usize],
         };
-        let num_edges = 2 * (chain.num_stages() - 1);
+        let num_edges = chain.num_edges();
         let edges = (0..num_edges).map(|_| edge()).collect();
         Self { chain, purpose, edges, played: vec![Vec::new(); num_rows] }
     }
@@ -112,7 +112,7 @@ impl<'a> Play<'a> {
 
     /// `[rank]`: what each rank cannot start, and the rank that it waits for, when none can go on with what it has left.
     fn stuck(&self, left: &[&[Instruction]]) -> Vec<Option<(StuckRank, PipelineRank)>> {
-        let of_rank = |(rank, left_here): (usize, &&[Instruction])| {
+        let of_rank = |(rank, left_here): (PipelineRank, &&[Instruction])| {
             let &instruction = left_here.first()?;
             let (edge, made) = match self.missing_message(instruction) {
                 Some((edge, micro_batch)) if !self.edges[edge.index()].waiting.contains(&micro_batch) => {
@@ -136,9 +136,9 @@ impl<'a> Play<'a> {
                 Edge::Down(_) if left[holder.index()].contains(&input_gradient) => input_gradient,
                 Edge::Down(_) => Instruction::Backward { unit, micro_batch },
             };
-            Some((StuckRank { rank: PipelineRank(rank as u32), instruction, lack, awaited }, holder))
+            Some((StuckRank { rank, instruction, lack, awaited }, holder))
         };
-        left.iter().enumerate().map(of_rank).collect()
+        self.chain.ranks().zip(left).map(of_rank).collect()
     }
 
     fn play(&mut self, rank: usize, compute: Instruction) {
@@ -173,9 +173,9 @@ impl<'a> Play<'a> {
     /// The rows as played, with receives.
     fn with_receives(self) -> Vec<Vec<Instruction>> {
         let arrivals: Vec<_> = self.edges.into_iter().map(|edge| edge.arrivals).collect();
-        let insert = |(rank, row): (usize, Vec<Instruction>)| {
-            receives::insert(&row, self.chain, PipelineRank(rank as u32), &arrivals)
+        let insert = |(rank, row): (PipelineRank, Vec<Instruction>)| {
+            receives::insert(&row, self.chain, rank, &arrivals)
         };
-        self.played.into_iter().enumerate().map(insert).collect()
+        self.chain.ranks().zip(self.played).map(insert).collect()
     }
 }

@@ -25,8 +25,7 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
     if num_forwards as u64 != expected {
         return Err(LowerError::NumForwards { num_forwards, expected });
     }
-    let expand_row = |(rank, row): (usize, &Vec<StageAction>)| {
-        let rank = PipelineRank(rank as u32);
+    let expand_row = |(rank, row): (PipelineRank, &Vec<StageAction>)| {
         let mut expanded = Vec::new();
         for &action in row {
             let placed = action.stage.index() < chain.num_stages()
@@ -44,7 +43,7 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
         }
         Ok(expanded)
     };
-    order.rows.iter().enumerate().map(expand_row).collect()
+    chain.ranks().zip(&order.rows).map(expand_row).collect()
 }
 
 fn expand_action(action: StageAction, chain: &Chain, row: &mut Vec<Instruction>) {

@@ -46,7 +46,7 @@ pub fn chrome(tracks: &[Track<'_>]) -> String {
     let mut next_pid = 1;
     for (index, track) in tracks.iter().enumerate() {
         let ids = trace.number(track);
-        for rank in (0..track.program.num_ranks() as u32).map(PipelineRank) {
+        for rank in track.program.ranks() {
             let sort_index = rank.index() * tracks.len() + index;
             trace.push_rank(&RankTrack { track, rank, ids: &ids, pid: next_pid }, sort_index);
             next_pid += 1;
@@ -79,7 +79,7 @@ impl RankTrack<'_> {
         let mut is_read = vec![false; row.len()];
         let mut reads = vec![Vec::new(); row.len()];
         for (index, reads) in reads.iter_mut().enumerate() {
-            for &wait in program.waits(self.rank, index) {
+            for &wait in program.waits(self.rank.at(index)) {
                 let is_gather = matches!(row[wait], Instruction::Unshard { .. });
                 if is_gather && !core::mem::replace(&mut is_read[wait], true) {
                     reads.push(wait);
@@ -98,8 +98,8 @@ impl RankTrack<'_> {
         match self.track.program.row(self.rank)[index] {
             Instruction::Send { .. } => arrows.push(('s', own + index, span.start)),
             Instruction::Receive { .. } => {
-                if let Some((peer, send)) = self.track.program.peer(self.rank, index) {
-                    arrows.push(('f', self.ids[peer.index()] + send, last_moment(span)));
+                if let Some(send) = self.track.program.peer(self.rank.at(index)) {
+                    arrows.push(('f', self.ids[send.rank.index()] + send.index, last_moment(span)));
                 }
             }
             Instruction::Unshard { .. } => arrows.push(('s', own + index, last_moment(span))),

@@ -42,8 +42,7 @@ pub fn order(order: &ComputeOrder, max_width: usize) -> String {
 /// A program as a grid of its stages' work, and below each rank what is issued with it: the number of gathers and of
 /// reductions before the next work begins. At most `max_width` characters wide, as [`order`].
 pub fn program(program: &CheckedProgram, max_width: usize) -> String {
-    let works: Vec<Vec<Work>> =
-        (0..program.num_ranks() as u32).map(|rank| works_of_row(program, PipelineRank(rank))).collect();
+    let works: Vec<Vec<Work>> = program.ranks().map(|rank| works_of_row(program, rank)).collect();
     let actions: Vec<Vec<StageAction>> =
         works.iter().map(|row| row.iter().map(|work| work.action).collect()).collect();
     let rows: Vec<&[StageAction]> = actions.iter().map(Vec::as_slice).collect();

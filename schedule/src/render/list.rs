@@ -22,9 +22,9 @@ pub fn instructions(program: &CheckedProgram, rank: PipelineRank) -> String {
     let width = row.iter().map(|instruction| instruction.to_string().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, instruction) in row.iter().enumerate() {
-        let mut waits: Vec<String> = program.waits(rank, index).iter().map(ToString::to_string).collect();
-        if let (Instruction::Receive { .. }, Some((peer, step))) = (instruction, program.peer(rank, index)) {
-            waits.push(format!("{step} of rank {}", peer.0));
+        let mut waits: Vec<String> = program.waits(rank.at(index)).iter().map(ToString::to_string).collect();
+        if let (Instruction::Receive { .. }, Some(send)) = (instruction, program.peer(rank.at(index))) {
+            waits.push(format!("{} of rank {}", send.index, send.rank.0));
         }
         let lane = lane_name(instruction.lane(), 0);
         let mut line =

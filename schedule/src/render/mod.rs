@@ -19,7 +19,6 @@ pub use list::instructions;
 pub use scale::TimeScale;
 pub use svg::{Gantt, Shown, svg};
 pub use time_grid::time_grid;
-pub use timing::idle_share;
 
 #[cfg(test)]
 mod tests;

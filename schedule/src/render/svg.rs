@@ -73,7 +73,7 @@ pub fn svg(gantt: &Gantt<'_>) -> String {
     push_axis(&mut body, gantt, &layout);
     let mut drawing =
         Drawing { gantt, layout: &layout, rows: &rows, body, activities: Vec::new(), num_together: 0 };
-    for rank in (0..gantt.program.num_ranks() as u32).map(PipelineRank) {
+    for rank in gantt.program.ranks() {
         drawing.push_rank(rank);
     }
     let Drawing { mut body, activities, num_together, .. } = drawing;

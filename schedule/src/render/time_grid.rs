@@ -31,7 +31,7 @@ pub fn time_grid(program: &CheckedProgram, timeline: &Timeline, width: usize, sc
         makespan: timeline.makespan(),
     };
     let mut text = String::new();
-    for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+    for rank in program.ranks() {
         let mut line = vec![b'.'; columns.num];
         for cell in cells(program, timeline, rank, columns) {
             let label = cell.work.label(program, cell.to - cell.from);

@@ -1,11 +1,11 @@
 //! When each action of an order starts, in columns: a forward, `I` and `W` take one, a full backward two, messages
-//! none. A picture's clock, not a prediction.
+//! none. A picture's clock, which goes for orders that can never run too; what runs is timed by [`crate::simulate`].
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::id::Stage;
-use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::order::{ComputeKind, StageAction};
 
 /// Columns that an action takes.
 pub(super) fn columns(kind: ComputeKind) -> usize {
@@ -38,22 +38,6 @@ pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<V
             return starts;
         }
     }
-}
-
-/// The share of a step that a rank idles on average, by the picture's clock: for orders without a closed form. An order
-/// that never ends idles all the time.
-pub fn idle_share(order: &ComputeOrder) -> f64 {
-    let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
-    let starts = start_columns(&rows, order.placement.num_stages());
-    let timed = order.rows.iter().flatten().zip(starts.iter().flatten());
-    let Some((busy, end)) = timed
-        .map(|(action, start)| Some((columns(action.kind), (*start)? + columns(action.kind))))
-        .try_fold((0, 0), |(busy, end), of| of.map(|(columns, ends)| (busy + columns, end.max(ends))))
-    else {
-        return 1.0;
-    };
-    let all = rows.len() * end;
-    if all > 0 { 1.0 - busy as f64 / all as f64 } else { 0.0 }
 }
 
 /// When each stage's forward and input gradient of each micro-batch end.
@@ -108,24 +92,40 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_form::{bubble_share, looped_bubble_share};
-    use crate::generate::{bfs, gpipe, one_f_one_b};
+    use crate::check::CheckedProgram;
+    use crate::generate::{zb_h1, zb_h2, zb_v};
+    use crate::lower::lower;
+    use crate::options::LowerOptions;
+    use crate::order::ComputeOrder;
+    use crate::simulate::{Costs, Passage, UnitCosts, simulate};
+    use crate::testing::{all_orders, looped_orders, units};
 
+    fn checked(order: &ComputeOrder) -> CheckedProgram {
+        let units = units(order.placement.num_stages() as u32, 1, false);
+        CheckedProgram::new(lower(order, &units, &LowerOptions::ZERO_0).unwrap()).unwrap()
+    }
+
+    /// Where a column is a tick, pictures of generated orders are the simulator's timelines.
     #[test]
-    fn orders_with_a_closed_form_idle_as_it_says() {
-        for p in 1..5 {
-            for m in 1..7 {
-                for order in [gpipe(p, m).unwrap(), one_f_one_b(p, m).unwrap()] {
-                    assert!((idle_share(&order) - bubble_share(p, m)).abs() < 1e-12, "p = {p}, m = {m}");
-                }
-                if p > 1 {
-                    let expected = looped_bubble_share(p, 2, m);
-                    assert!(
-                        (idle_share(&bfs(p, 2, m).unwrap()) - expected).abs() < 1e-12,
-                        "p = {p}, m = {m}"
-                    );
+    fn generated_orders_start_when_the_simulator_says() {
+        let mut num_starts = 0;
+        for (p, m) in (1..=4).flat_map(|p| (1..=6).map(move |m| (p, m))) {
+            let split = [zb_h1, zb_h2, zb_v].map(|generate| generate(p, m).unwrap());
+            for order in all_orders(p, m).into_iter().chain(looped_orders(p, 2, m)).chain(split) {
+                let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
+                let starts = start_columns(&rows, order.placement.num_stages());
+                let program = checked(&order);
+                let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+                let timeline = simulate(&program, &costs).unwrap();
+                for rank in program.ranks() {
+                    let row = program.row(rank).iter().zip(timeline.row(rank));
+                    let computes = row.filter(|(of, _)| of.is_micro_batch_compute());
+                    let played: Vec<_> = computes.map(|(_, span)| Some(span.start as usize)).collect();
+                    assert_eq!(starts[rank.index()], played, "rank {rank} of {}", order.to_csv());
+                    num_starts += played.len();
                 }
             }
         }
+        assert!(num_starts > 5_000, "{num_starts}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::timeline::{Span, Timeline, is_meeting};
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Instruction, Lane};
 
 /// Why a rank does not compute: see the fields of [`Bubble`], of which each has one.
@@ -108,7 +108,7 @@ impl Timeline {
             } else if idle > 0 {
                 let handling = self.held(rank, next..index + 1);
                 bubble.handling += handling;
-                self.attribute(program, rank, index, idle - handling, &mut bubble);
+                self.attribute(program, rank.at(index), idle - handling, &mut bubble);
             }
             (free, next) = (span.end, index + 1);
         }
@@ -117,23 +117,14 @@ impl Timeline {
     }
 
     /// Lays a wait that ended with the start of a compute to what the compute waited for last.
-    fn attribute(
-        &self,
-        program: &CheckedProgram,
-        rank: PipelineRank,
-        index: usize,
-        waited: u64,
-        bubble: &mut Bubble,
-    ) {
-        let spans = self.row(rank);
-        let last = program.waits(rank, index).iter().copied().max_by_key(|&wait| spans[wait].end);
-        let Some(last) = last else { return };
-        match program.row(rank)[last].lane() {
+    fn attribute(&self, program: &CheckedProgram, compute: InstructionId, waited: u64, bubble: &mut Bubble) {
+        let waits = program.waits(compute).iter().map(|&wait| compute.rank.at(wait));
+        let Some(last) = waits.max_by_key(|&wait| self.span(wait).end) else { return };
+        match program.instruction(last).lane() {
             Lane::Gather => bubble.gather += waited,
             Lane::Reduce => bubble.reduce += waited,
             Lane::Edge(_) => {
-                let on_its_way =
-                    spans[last].end.saturating_sub(self.sets_out(program, rank, last)).min(waited);
+                let on_its_way = self.span(last).end.saturating_sub(self.sets_out(program, last)).min(waited);
                 bubble.dependency += waited - on_its_way;
                 bubble.transfer += on_its_way;
             }
@@ -143,14 +134,14 @@ impl Timeline {
 
     /// From when on a transfer only waits for its link: a receive when its message was made, a send when its receiver
     /// had room.
-    fn sets_out(&self, program: &CheckedProgram, rank: PipelineRank, index: usize) -> u64 {
-        let Span { start, .. } = self.row(rank)[index];
-        if !matches!(program.row(rank)[index], Instruction::Receive { .. }) {
+    fn sets_out(&self, program: &CheckedProgram, transfer: InstructionId) -> u64 {
+        let Span { start, .. } = self.span(transfer);
+        if !matches!(program.instruction(transfer), Instruction::Receive { .. }) {
             return start;
         }
-        let made = program.peer(rank, index).map(|(peer, send)| {
-            let spans = self.row(peer);
-            program.waits(peer, send).iter().map(|&wait| spans[wait].end).max().unwrap_or(0)
+        let made = program.peer(transfer).map(|send| {
+            let spans = self.row(send.rank);
+            program.waits(send).iter().map(|&wait| spans[wait].end).max().unwrap_or(0)
         });
         made.unwrap_or(start)
     }

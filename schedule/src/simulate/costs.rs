@@ -162,7 +162,7 @@ impl core::error::Error for CostsError {}
 impl Costs {
     /// All units of a program alike, and all edges.
     pub fn uniform(program: &CheckedProgram, unit: UnitCosts, edge: Passage) -> Self {
-        let num_edges = 2 * (program.chain().num_stages() - 1);
+        let num_edges = program.chain().num_edges();
         Self { units: vec![unit; program.units().len()], edges: vec![edge; num_edges], ..Self::default() }
     }
 
@@ -216,9 +216,8 @@ impl Costs {
     }
 
     /// A rank's part of the norm, before the ranks meet.
-    pub(super) fn own_norm(&self, program: &CheckedProgram, rank: usize) -> u64 {
-        let units = program.chain().units_on(PipelineRank(rank as u32));
-        units.map(|unit| self.units[unit.index()].gradient_norm).sum()
+    pub(super) fn own_norm(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
+        program.chain().units_on(rank).map(|unit| self.units[unit.index()].gradient_norm).sum()
     }
 
     /// Whether messages take of their ranks' own time.
@@ -243,7 +242,7 @@ impl Costs {
         if num_units != expected {
             return Err(CostsError::NumUnits { num_units, expected });
         }
-        let (num_edges, expected) = (self.edges.len(), 2 * (program.chain().num_stages() - 1));
+        let (num_edges, expected) = (self.edges.len(), program.chain().num_edges());
         if num_edges != expected {
             return Err(CostsError::NumEdges { num_edges, expected });
         }

@@ -15,12 +15,12 @@ use super::activity::Activity;
 use super::costs::Costs;
 use super::timeline::Timeline;
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 
 mod causes;
 mod rows;
 
-use causes::{Causes, Node};
+use causes::Causes;
 
 /// What an instruction of the critical path waited for last, which is what the part before it ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,16 +139,16 @@ pub fn critical_path(program: &CheckedProgram, costs: &Costs, timeline: &Timelin
     let mut until = timeline.makespan();
     let mut next = causes.of_end();
     while let Some(cause) = next {
-        let Node { rank, index } = cause.handled_at;
+        let InstructionId { rank, index } = cause.handled_at;
         let since = cause.time.min(until);
         let handled = since + causes.own_time(cause, until - since);
         push(&mut steps, PathStep { rank, index, start: handled, end: until, why: Why::DataRanks });
         push(&mut steps, PathStep { rank, index, start: since, end: handled, why: Why::Handling });
         until = since;
-        next = cause.node.map(|node| {
-            let Node { rank, index } = node;
-            let cause = causes.of(node);
-            let start = timeline.row(rank)[index].start.min(until);
+        next = cause.waited_for.map(|of| {
+            let InstructionId { rank, index } = of;
+            let cause = causes.of(of);
+            let start = timeline.span(of).start.min(until);
             push(&mut steps, PathStep { rank, index, start, end: until, why: cause.why });
             until = start;
             cause

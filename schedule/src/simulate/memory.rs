@@ -21,7 +21,6 @@ use alloc::vec::Vec;
 
 use super::timeline::Timeline;
 use crate::check::CheckedProgram;
-use crate::id::{MicroBatch, PipelineRank};
 
 mod bytes;
 mod holds;
@@ -106,7 +105,7 @@ pub fn memory(
 ) -> Result<Vec<MemoryCurve>, MemoryError> {
     costs.check(program)?;
     let mut holds = Holds::new(program, timeline, costs);
-    let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+    let ranks = program.ranks();
     ranks
         .map(|rank| {
             let at_rest = costs.fixed[rank.index()];
@@ -121,11 +120,6 @@ pub fn memory(
             Ok(MemoryCurve::new(at_rest, moments))
         })
         .collect()
-}
-
-/// The place of a stage's or edge's micro-batch in a table.
-fn place(row: usize, micro_batch: MicroBatch, num_micro_batches: usize) -> usize {
-    row * num_micro_batches + micro_batch.index()
 }
 
 #[cfg(test)]

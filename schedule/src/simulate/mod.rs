@@ -16,6 +16,14 @@
 //! One data rank stands for all here. [`world`] plays each of them: ranks that are not alike, and messages that slow each
 //! other down.
 //!
+//! # Words
+//!
+//! - A *lane* says in which order a rank's instructions run; a *link* carries messages, and may serve several lanes.
+//! - A message is *issued* and *lands*, both in its rank's own time; in between it is *under way*: it *occupies* its link,
+//!   and then is only *late* by the latency.
+//! - A *meeting* is a norm or a tied addition: ranks stop for each other.
+//! - An instruction's *index* is its position in the row of its rank. A *slot* holds activations, and nothing else is one.
+//!
 //! # Example
 //!
 //! 1F1B of four ranks and eight micro-batches takes `(m + p - 1) (T_F + T_B)`:
@@ -49,7 +57,7 @@ pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
 pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
 pub use steady::{LongStep, Played, Steady, simulate_long};
-pub use study::{PlayedOrder, RankTimes, Study, study, study_long};
+pub use study::{PlayedOrder, RankTimes, Study, idle_share, study, study_long};
 pub use timeline::{Span, Timeline};
 
 use crate::check::CheckedProgram;

@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use self::edges::Edges;
-use self::lanes::{Issued, Lanes, Slot};
+use self::lanes::{Lanes, RankLane, UnderWay};
 use self::meetings::Meetings;
 use super::costs::{Costs, Links, Passage};
 use super::timeline::{Span, Timeline};
@@ -163,14 +163,14 @@ impl<'a> Play<'a> {
             return false;
         }
         let program = self.program;
-        let waits = program.waits(PipelineRank(rank as u32), index);
+        let waits = program.waits(PipelineRank(rank as u32).at(index));
         if self.lanes.is_none() {
             // Computes too: they were done before the row went on.
             let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
             return waits.iter().all(|&wait| cursor.arrive(wait, spans[wait].end));
         }
         let row = program.row(PipelineRank(rank as u32));
-        waits.iter().all(|&wait| match self.lanes.as_ref().and_then(|lanes| lanes.slot(rank, row[wait])) {
+        waits.iter().all(|&wait| match self.lanes.as_ref().and_then(|lanes| lanes.lane(rank, row[wait])) {
             Some(lane) => self.land(rank, lane, wait, index),
             None => true,
         })
@@ -178,11 +178,11 @@ impl<'a> Play<'a> {
 
     /// Waits for the message that was issued at `until`, and those of its lane before it, and takes them in; `false` if
     /// the end of one is not known yet.
-    fn land(&mut self, rank: usize, lane: Slot, until: usize, at: usize) -> bool {
+    fn land(&mut self, rank: usize, lane: RankLane, until: usize, at: usize) -> bool {
         let Some(lanes) = &mut self.lanes else { return true };
         let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
-        while let Some(Issued { place, landing }) = lanes.first(lane).filter(|first| first.place <= until) {
-            if !cursor.arrive(place, spans[place].end) {
+        while let Some(UnderWay { index, landing }) = lanes.first(lane).filter(|first| first.index <= until) {
+            if !cursor.arrive(index, spans[index].end) {
                 return false;
             }
             cursor.free += landing;
@@ -202,11 +202,11 @@ impl<'a> Play<'a> {
     }
 
     /// Issues a message: the time at which it sets out.
-    fn issue(&mut self, rank: usize, place: usize, instruction: Instruction, passage: Passage) -> u64 {
+    fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, passage: Passage) -> u64 {
         if let Some(lanes) = &mut self.lanes {
-            lanes.issue(rank, instruction, Issued { place, landing: passage.landing });
+            lanes.issue(rank, instruction, UnderWay { index, landing: passage.landing });
         }
-        self.hold(rank, place, passage.issue);
+        self.hold(rank, index, passage.issue);
         let free = &mut self.cursors[rank].free;
         *free += passage.issue;
         *free
@@ -237,15 +237,15 @@ impl<'a> Play<'a> {
         let issued = self.issue(rank, index, instruction, passage);
         let Some(met) = self.edges.join(edge, rank, index, issued, passage) else { return };
         self.spans[rank][index] = met.own;
-        self.spans[met.rank][met.place] = met.span;
-        self.wake(met.rank, met.place, to_run);
+        self.spans[met.rank][met.index] = met.span;
+        self.wake(met.rank, met.index, to_run);
     }
 
     /// A norm or tied addition holds the rows of all its members until the last has come; they end together.
     fn join_meeting(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
         let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
         let (own_part, together) = if is_norm {
-            (self.costs.own_norm(self.program, rank), self.costs.gradient_norm)
+            (self.costs.own_norm(self.program, PipelineRank(rank as u32)), self.costs.gradient_norm)
         } else {
             (0, self.costs.add_tied)
         };

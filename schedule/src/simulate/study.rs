@@ -7,7 +7,7 @@ use super::simulate;
 use super::steady::simulate_long;
 use super::timeline::Timeline;
 use crate::check::CheckedProgram;
-use crate::id::{PipelineRank, Stage};
+use crate::id::Stage;
 use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::order::ComputeOrder;
@@ -55,8 +55,9 @@ impl Study {
     }
 }
 
-fn rate(ideal: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { 1.0 - ideal as f64 / of as f64 }
+/// The share of a time that is not `busy`.
+fn rate(busy: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { 1.0 - busy as f64 / of as f64 }
 }
 
 /// An order that was played, with all that a picture of it or its critical path needs.
@@ -144,6 +145,19 @@ pub fn study_long<E: From<CostsError>>(
     })
 }
 
+/// The share of a step that a rank idles on average where a forward, an input and a weight gradient of a stage take alike,
+/// and messages no time: for orders without a closed form.
+///
+/// # Panics
+/// As [`study`].
+pub fn idle_share(order: &ComputeOrder) -> f64 {
+    let alike = RankTimes { forward: 1, backward_input: 1, backward_weight: 1, latency: 0 };
+    let PlayedOrder { program, timeline, .. } =
+        PlayedOrder::new(order, alike).expect("no more ticks than two for each action");
+    let busy = program.ranks().map(|rank| timeline.busy(&program, rank)).sum();
+    rate(busy, program.num_ranks() as u64 * timeline.makespan())
+}
+
 /// A rank's times in parts of their unit, so that a stage's share is whole.
 struct Parts {
     num_parts: u64,
@@ -182,6 +196,50 @@ fn program(order: &ComputeOrder) -> CheckedProgram {
 }
 
 fn peak_in_flight(order: &ComputeOrder) -> Vec<u64> {
-    let ranks = (0..order.placement.num_ranks() as u32).map(PipelineRank);
+    let ranks = order.placement.ranks();
     ranks.map(|rank| order.in_flight_until_input(rank) as u64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_form::{bubble_share, looped_bubble_share};
+    use crate::generate::{bfs, gpipe, one_f_one_b};
+    use crate::id::MicroBatch;
+    use crate::order::{ComputeKind, StageAction};
+    use crate::placement::Placement;
+    use std::vec;
+
+    #[test]
+    fn orders_with_a_closed_form_idle_as_it_says() {
+        for p in 1..5 {
+            for m in 1..7 {
+                for order in [gpipe(p, m).unwrap(), one_f_one_b(p, m).unwrap()] {
+                    assert!((idle_share(&order) - bubble_share(p, m)).abs() < 1e-12, "p = {p}, m = {m}");
+                }
+                if p > 1 {
+                    let expected = looped_bubble_share(p, 2, m);
+                    assert!(
+                        (idle_share(&bfs(p, 2, m).unwrap()) - expected).abs() < 1e-12,
+                        "p = {p}, m = {m}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Three stages on two ranks: of 9 ticks, the one computes 6 and the other 3.
+    #[test]
+    fn ranks_of_unlike_work_idle_by_their_mean() {
+        let placement = Placement::new([0, 1, 0].map(crate::PipelineRank).to_vec()).unwrap();
+        let action = |kind, stage| StageAction { kind, stage: Stage(stage), micro_batch: MicroBatch(0) };
+        let (forward, backward) = (ComputeKind::Forward, ComputeKind::Backward);
+        let outer = [(forward, 0), (forward, 2), (backward, 2), (backward, 0)];
+        let rows = vec![
+            outer.map(|(kind, stage)| action(kind, stage)).to_vec(),
+            [forward, backward].map(|kind| action(kind, 1)).to_vec(),
+        ];
+        let order = ComputeOrder { placement, num_micro_batches: 1, rows };
+        assert_eq!(idle_share(&order), 0.5);
+    }
 }

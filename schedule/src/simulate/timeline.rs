@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Instruction, Lane};
 
 /// From start to end.
@@ -42,9 +42,14 @@ impl Timeline {
     /// The instructions of a rank, by their position in its row.
     ///
     /// # Panics
-    /// If there is no such rank; so do the other methods that take one.
+    /// If there is no such rank; so do the other methods that take one, or an instruction.
     pub fn row(&self, rank: PipelineRank) -> &[Span] {
         &self.spans[rank.index()]
+    }
+
+    /// One instruction.
+    pub fn span(&self, of: InstructionId) -> Span {
+        self.spans[of.rank.index()][of.index]
     }
 
     /// When a rank had ended its row and taken in what was still under way.
@@ -73,8 +78,7 @@ impl Timeline {
 
     /// The longest [`Timeline::rank_span`].
     pub fn longest_rank_span(&self, program: &CheckedProgram) -> u64 {
-        let ranks = (0..self.spans.len() as u32).map(PipelineRank);
-        ranks.map(|rank| self.rank_span(program, rank)).max().unwrap_or(0)
+        program.ranks().map(|rank| self.rank_span(program, rank)).max().unwrap_or(0)
     }
 
     /// How long a rank computes.

@@ -12,7 +12,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "pipezero-program {VERSION}")?;
         f.write_str("placement")?;
-        self.chain.placement().ranks().iter().try_for_each(|rank| write!(f, " {rank}"))?;
+        self.chain.placement().ranks_by_stage().iter().try_for_each(|rank| write!(f, " {rank}"))?;
         writeln!(f, "\nmicro-batches {}", self.num_micro_batches)?;
         writeln!(f, "purpose {}", purpose_word(self.purpose))?;
         match self.options.weights {

@@ -126,7 +126,7 @@ pub(super) fn describe(world: &World) -> String {
     match world.sharing {
         Sharing::RankPort(duplex) => parts.push(ports("their ranks'", duplex)),
         Sharing::NodePort(duplex) => parts.push(ports("their nodes'", duplex)),
-        Sharing::Own | Sharing::Ports(_) => {}
+        Sharing::Own => {}
     }
     if let Some(Cores { ranks_per_host, num_cores, computes }) = world.cores {
         let what = match computes {
@@ -143,7 +143,7 @@ pub(super) fn describe(world: &World) -> String {
 pub(super) fn as_json(world: &World) -> Value {
     let speeds = world.speeds.iter().map(|(rank, &speed)| json!({ "rank": rank, "factor": decimal(speed) }));
     let (sharing, half_duplex) = match world.sharing {
-        Sharing::Own | Sharing::Ports(_) => ("own", false),
+        Sharing::Own => ("own", false),
         Sharing::RankPort(duplex) => ("rank-port", duplex == Duplex::Half),
         Sharing::NodePort(duplex) => ("node-port", duplex == Duplex::Half),
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero_schedule::{ComputeOrder, PipelineRank, StageAction, csv_place};
+use pipezero_schedule::{ComputeOrder, StageAction, csv_place};
 
 use crate::config::findings::Findings;
 use crate::config::notice::Notice;
@@ -51,7 +51,7 @@ pub(super) fn read(
         }
     };
     check_order(raw, &text, &order, pipeline, findings)?;
-    let stages = (0..pipeline).map(|rank| order.placement.stages(PipelineRank(rank as u32)).count());
+    let stages = order.placement.ranks().map(|rank| order.placement.stages(rank).count());
     let virtual_stages = stages.max().unwrap_or(1);
     let schedule = ScheduleConfig::File { path, order: Arc::new(order) };
     Some(Scheduled { schedule, virtual_stages })

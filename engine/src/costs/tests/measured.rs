@@ -51,7 +51,14 @@ fn per_element(elements: u64, ns: u64) -> PerElement {
 
 fn times_of(message: &Message) -> SizedTimes {
     let bytes = message.bytes;
-    SizedTimes { bytes, issue_ns: 10 + bytes, occupied_ns: 2 * bytes, latency_ns: 50, landing_ns: 3 * bytes }
+    SizedTimes {
+        bytes,
+        issue_ns: 10 + bytes,
+        occupied_ns: 2 * bytes,
+        latency_ns: 50,
+        landing_ns: 3 * bytes,
+        probed: false,
+    }
 }
 
 /// All sizes of every message that the program sends.
@@ -110,7 +117,7 @@ fn expected(plan: &Plan) -> Costs {
             gather_after_step: passage(&|of| of == Instruction::GatherAfterStep { unit: id }),
         }
     });
-    let num_edges = 2 * (plan.training().chain().num_stages() - 1);
+    let num_edges = plan.training().chain().num_edges();
     let edge =
         |index| passage(&move |of| matches!(of, Instruction::Send { edge, .. } if edge.index() == index));
     Costs {

@@ -81,7 +81,8 @@ pub struct Comparison {
     /// The steps that were recorded.
     pub steps: Vec<u64>,
     /// The one of them that took the middle time; all that was measured is of it.
-    pub typical_step: u64,
+    #[serde(rename = "typical_step")]
+    pub median_step: u64,
     /// The whole step.
     pub step: Compared,
     /// Its program: from the first start of an instruction on any rank to the last end.
@@ -112,13 +113,13 @@ impl Comparison {
         prediction: &Prediction,
         measured_peak_bytes: &[u64],
     ) -> Self {
-        let recorded = typical(steps);
+        let recorded = median_step(steps);
         let path = path::critical(plan.training(), recorded, &prediction.timeline);
         let predicted_ns = prediction.timeline.makespan();
         let (makespan_ns, overhead_ns) = (recorded.makespan_ns(), step_overhead_ns(recorded));
         Self {
             steps: steps.iter().map(Recorded::step).collect(),
-            typical_step: recorded.step(),
+            median_step: recorded.step(),
             step: Compared::new(
                 predicted_ns
                     .saturating_add(prediction.straggling_ns)
@@ -140,7 +141,7 @@ impl Comparison {
 ///
 /// # Panics
 /// If there is none.
-pub fn typical(steps: &[Recorded]) -> &Recorded {
+pub fn median_step(steps: &[Recorded]) -> &Recorded {
     let mut sorted: Vec<&Recorded> = steps.iter().collect();
     sorted.sort_by_key(|recorded| recorded.length());
     sorted[sorted.len() / 2]

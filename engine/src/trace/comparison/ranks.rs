@@ -155,10 +155,9 @@ fn add_wait(
 /// When the message of a receive was made.
 fn made_ns(program: &CheckedProgram, recorded: &Recorded, receive: Site) -> u64 {
     let grid = recorded.grid();
-    let (peer, send) =
-        program.peer(receive.pipeline_rank, receive.index).expect("a checked receive has its send");
-    let rank = grid.rank(peer.index(), grid.data_rank(receive.rank));
-    let waits = program.waits(peer, send).iter();
+    let send = program.peer(receive.pipeline_rank.at(receive.index)).expect("a checked receive has its send");
+    let rank = grid.rank(send.rank.index(), grid.data_rank(receive.rank));
+    let waits = program.waits(send).iter();
     waits.map(|&wait| recorded.row(rank)[wait].ended_ns()).max().unwrap_or(0)
 }
 

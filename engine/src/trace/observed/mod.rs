@@ -12,7 +12,7 @@ mod prices;
 mod ways;
 
 use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
-use pipezero_schedule::{Edge, InstructionKind, Stage, Unit};
+use pipezero_schedule::{InstructionKind, Unit};
 
 pub(super) use self::carrier::Carrier;
 use self::prices::{Item, Prices};
@@ -30,13 +30,11 @@ pub fn observed_costs(plan: &Plan, steps: &[Recorded]) -> Costs {
     }
     let observed = Observed { plan, prices, ways };
     let chain = plan.training().chain();
-    let stages = (0..chain.num_stages() as u32 - 1).map(Stage);
-    let edges = stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]);
     Costs {
         units: (0..chain.num_units() as u32).map(|unit| observed.unit(Unit(unit))).collect(),
-        edges: edges.map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
-        add_tied: observed.prices.typical_ns(Item::AddTied),
-        gradient_norm: observed.prices.typical_ns(Item::Norm),
+        edges: chain.edges().map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
+        add_tied: observed.prices.median_ns(Item::AddTied),
+        gradient_norm: observed.prices.median_ns(Item::Norm),
         links: plan.links().unwrap_or(Links::Own),
     }
 }
@@ -49,7 +47,7 @@ struct Observed<'a> {
 
 impl Observed<'_> {
     fn unit(&self, unit: Unit) -> UnitCosts {
-        let compute = |kind| self.prices.typical_ns(Item::Compute(kind, unit));
+        let compute = |kind| self.prices.median_ns(Item::Compute(kind, unit));
         let chain = self.plan.training().chain();
         let rank = chain.rank(unit);
         // Only the sum over a rank counts, so its first unit stands for all.
@@ -61,7 +59,7 @@ impl Observed<'_> {
             backward_weight: compute(InstructionKind::BackwardWeight),
             recompute: compute(InstructionKind::Recompute),
             optimizer_step: compute(InstructionKind::OptimizerStep),
-            gradient_norm: if is_first { self.prices.typical_ns(Item::OwnNorm(rank)) } else { 0 },
+            gradient_norm: if is_first { self.prices.median_ns(Item::OwnNorm(rank)) } else { 0 },
             gather: self.passage(Carrier::Gather(unit)),
             reduce: self.passage(Carrier::Reduce(unit)),
             gather_after_step: self.passage(Carrier::GatherAfterStep(unit)),
@@ -69,13 +67,13 @@ impl Observed<'_> {
     }
 
     fn passage(&self, carrier: Carrier) -> Passage {
-        let way_ns = self.ways.typical_ns(carrier);
+        let way_ns = self.ways.median_ns(carrier);
         let latency = carrier.latency_ns(self.plan).min(way_ns);
         Passage {
-            issue: self.prices.typical_ns(Item::Issue(carrier)),
+            issue: self.prices.median_ns(Item::Issue(carrier)),
             occupied: way_ns - latency,
             latency,
-            landing: self.prices.typical_ns(Item::Landing(carrier)),
+            landing: self.prices.median_ns(Item::Landing(carrier)),
         }
     }
 }

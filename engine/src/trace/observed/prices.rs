@@ -29,7 +29,7 @@ pub(super) struct Prices(BTreeMap<Item, Vec<u64>>);
 
 impl Prices {
     /// The middle one of the steps' means; 0 of what never ran.
-    pub(super) fn typical_ns(&self, item: Item) -> u64 {
+    pub(super) fn median_ns(&self, item: Item) -> u64 {
         self.0.get(&item).map_or(0, |means| median(means))
     }
 

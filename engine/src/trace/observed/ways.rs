@@ -41,7 +41,7 @@ struct Taken {
 
 impl Ways {
     /// The middle one of those known; 0 of what nobody ever stood still for, which may as well take no time.
-    pub(super) fn typical_ns(&self, carrier: Carrier) -> u64 {
+    pub(super) fn median_ns(&self, carrier: Carrier) -> u64 {
         match self.alone.get(&carrier) {
             Some(ways) => median(ways),
             None => self.queued.get(&carrier).copied().unwrap_or(0),

@@ -24,7 +24,7 @@ fn a_measured_timeline_has_the_spans_of_the_prediction() {
         let recorded = step(&plan, &costs);
         assert_eq!(recorded.makespan_ns(), predicted.makespan());
         for timeline in recorded.timelines(plan.training()) {
-            for rank in (0..plan.grid().pipeline_degree as u32).map(pipezero_schedule::PipelineRank) {
+            for rank in plan.training().ranks() {
                 let pairs = timeline.row(rank).iter().zip(predicted.row(rank)).zip(plan.training().row(rank));
                 for ((measured, predicted), instruction) in pairs {
                     if instruction.lane() == pipezero_schedule::Lane::Compute {

@@ -44,7 +44,7 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
     let mut machine =
         Machine { costs, timeline, row, rank, now_ns: 0, events: Vec::new(), lanes: BTreeMap::new() };
     for (index, &instruction) in row.iter().enumerate() {
-        for &wait in program.waits(rank, index) {
+        for &wait in program.waits(rank.at(index)) {
             machine.take_in(row[wait].lane(), wait);
         }
         machine.note(index, EventKind::Started);
@@ -118,7 +118,7 @@ pub(super) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Costs {
         landing: up_to(message_ns / 50),
     };
     let chain = plan.training().chain();
-    let edges = (0..2 * (chain.num_stages() - 1)).map(|_| passage(message_ns / 4)).collect();
+    let edges = (0..chain.num_edges()).map(|_| passage(message_ns / 4)).collect();
     let passages: Vec<[Passage; 3]> =
         (0..chain.num_units()).map(|_| [(); 3].map(|()| passage(message_ns))).collect();
     let units = passages.into_iter().map(|[gather, reduce, gather_after_step]| {

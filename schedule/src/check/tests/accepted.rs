@@ -29,10 +29,10 @@ fn every_generated_program_is_accepted_and_plays_to_its_end() {
 }
 
 fn assert_only_computes_wait_for_other_lanes(program: &CheckedProgram) {
-    for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+    for rank in program.ranks() {
         let row = program.row(rank);
         for (index, instruction) in row.iter().enumerate() {
-            for &wait in program.waits(rank, index) {
+            for &wait in program.waits(rank.at(index)) {
                 let (lane, waits_for) = (instruction.lane(), row[wait].lane());
                 assert!(wait < index && lane != waits_for, "{instruction} waits for {}", row[wait]);
                 assert!(

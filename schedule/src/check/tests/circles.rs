@@ -119,7 +119,9 @@ fn assert_is_a_circle(program: &Program, cycle: &[Blocked]) {
                     && next.instruction.lane() == of.instruction.lane()
                     && between().iter().all(|between| between.lane() != of.instruction.lane())
             }
-            Wait::Need => of.rank == next.rank && dependencies.waits(of.rank, of.step).contains(&next.step),
+            Wait::Need => {
+                of.rank == next.rank && dependencies.waits(of.rank.at(of.step)).contains(&next.step)
+            }
             Wait::Partner => match (of.instruction, next.instruction) {
                 (
                     Instruction::Send { edge, micro_batch },

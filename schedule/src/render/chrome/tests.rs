@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::{Track, chrome};
 use crate::check::CheckedProgram;
 use crate::generate::one_f_one_b;
-use crate::id::PipelineRank;
 use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::simulate::{Costs, Passage, Timeline, UnitCosts, simulate};
@@ -121,7 +120,7 @@ fn every_instruction_is_a_slice_and_slices_of_a_thread_never_overlap() {
             }
         }
         let mut expected = Vec::new();
-        for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+        for rank in program.ranks() {
             for (index, span) in timeline.row(rank).iter().enumerate() {
                 let text = program.row(rank)[index].to_string();
                 expected.push((u64::from(rank.0) + 1, index as u64, text, span.start, span.end));

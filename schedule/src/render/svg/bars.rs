@@ -40,8 +40,9 @@ impl Row {
 
     /// The rows in which some rank has something to show.
     pub(super) fn used_by(gantt: &Gantt<'_>) -> Vec<Self> {
-        let ranks = || (0..gantt.program.num_ranks() as u32).map(PipelineRank);
-        let is_used = |row: &Self| ranks().any(|rank| shown(gantt, rank).any(|(of, _)| Self::of(of) == *row));
+        let is_used = |row: &Self| {
+            gantt.program.ranks().any(|rank| shown(gantt, rank).any(|(of, _)| Self::of(of) == *row))
+        };
         Self::ALL.into_iter().filter(is_used).collect()
     }
 

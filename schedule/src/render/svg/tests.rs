@@ -105,8 +105,8 @@ fn bars_are_as_wide_as_their_time() {
         }
         drawn.sort_by_key(|&(y, ..)| y);
         assert_eq!(drawn.len(), program.num_ranks());
-        for (rank, (_, sum, edges)) in drawn.into_iter().enumerate() {
-            let busy = timeline.busy(&program, PipelineRank(rank as u32)) as f64;
+        for (rank, (_, sum, edges)) in program.ranks().zip(drawn) {
+            let busy = timeline.busy(&program, rank) as f64;
             let expected = 1050.0 * busy / timeline.makespan() as f64;
             assert!((sum - expected).abs() <= 0.01 * edges as f64, "{sum} for {expected}");
         }

@@ -103,8 +103,7 @@ fn idle_columns_are_idle_time() {
         // Every column is a moment, so nothing is rounded.
         let width = timeline.makespan() as usize + "rank 0  ".len();
         let printed = time_grid(&program, &timeline, width, TimeScale::parts(1));
-        for (rank, line) in printed.lines().take(program.num_ranks()).enumerate() {
-            let rank = crate::id::PipelineRank(rank as u32);
+        for (rank, line) in program.ranks().zip(printed.lines()) {
             assert_eq!(line.len(), width);
             let idle = line["rank 0  ".len()..].matches('.').count() as u64;
             assert_eq!(idle, timeline.makespan() - timeline.busy(&program, rank), "{printed}");

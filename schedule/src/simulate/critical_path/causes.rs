@@ -6,28 +6,21 @@ use alloc::vec::Vec;
 use super::Why;
 use super::rows::RowFacts;
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::InstructionId;
 use crate::instruction::{Instruction, Lane};
 use crate::simulate::costs::Costs;
 use crate::simulate::timeline::{Timeline, is_meeting};
-
-/// An instruction of a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Node {
-    pub(super) rank: PipelineRank,
-    pub(super) index: usize,
-}
 
 /// What let an instruction start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     /// What it waited for; `None` for the beginning of the step.
-    pub(super) node: Option<Node>,
+    pub(super) waited_for: Option<InstructionId>,
     /// When that was over.
     pub(super) time: u64,
     pub(super) why: Why,
     /// The instruction at which a rank spent what came between on messages.
-    pub(super) handled_at: Node,
+    pub(super) handled_at: InstructionId,
     /// When the instruction could start for it, that included.
     lets_start: u64,
 }
@@ -42,31 +35,31 @@ pub(super) struct Causes<'a> {
 
 impl<'a> Causes<'a> {
     pub(super) fn new(program: &'a CheckedProgram, costs: &'a Costs, timeline: &'a Timeline) -> Self {
-        let ranks = (0..program.num_ranks() as u32).map(PipelineRank);
+        let ranks = program.ranks();
         let rows = ranks.map(|rank| RowFacts::new(program, costs, rank)).collect();
         Self { program, costs, timeline, rows }
     }
 
     /// What the end of the step waited for.
     pub(super) fn of_end(&self) -> Option<Cause> {
-        let ranks = (0..self.program.num_ranks() as u32).map(PipelineRank);
+        let ranks = self.program.ranks();
         let last = ranks.reduce(|a, b| if self.timeline.end(b) > self.timeline.end(a) { b } else { a })?;
         let index = self.program.row(last).len();
-        Some(self.resolved(self.of_row(Node { rank: last, index })))
+        Some(self.resolved(self.of_row(last.at(index))))
     }
 
     /// What let an instruction start: the latest of what it had to wait for.
-    pub(super) fn of(&self, node: Node) -> Cause {
-        let mut cause = self.of_row(node);
+    pub(super) fn of(&self, at: InstructionId) -> Cause {
+        let mut cause = self.of_row(at);
         let mut consider = |other: Cause| {
             if other.lets_start > cause.lets_start {
                 cause = other;
             }
         };
-        if let Some((peer, index)) = self.program.peer(node.rank, node.index) {
-            consider(Cause { why: Why::OtherEnd, ..self.of_row(Node { rank: peer, index }) });
+        if let Some(peer) = self.program.peer(at) {
+            consider(Cause { why: Why::OtherEnd, ..self.of_row(peer) });
         }
-        if let Some(link) = self.of_link(node) {
+        if let Some(link) = self.of_link(at) {
             consider(link);
         }
         self.resolved(cause)
@@ -74,21 +67,20 @@ impl<'a> Causes<'a> {
 
     /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had to be
     /// taken in for it.
-    fn of_row(&self, at: Node) -> Cause {
-        let Node { rank, index } = at;
+    fn of_row(&self, at: InstructionId) -> Cause {
+        let InstructionId { rank, index } = at;
         let facts = &self.rows[rank.index()];
         let (row, spans) = (self.program.row(rank), self.timeline.row(rank));
         let before = facts.issued_after[index];
         let time = before.map_or(0, |before| spans[before].end);
-        let is_needed =
-            |before: usize| index < row.len() && self.program.waits(rank, index).contains(&before);
+        let is_needed = |before: usize| index < row.len() && self.program.waits(at).contains(&before);
         let why = match before {
             None => Why::Beginning,
             Some(before) if is_needed(before) => Why::Dependency,
             Some(_) => Why::ComputeLane,
         };
         let mut cause = Cause {
-            node: before.map(|index| Node { rank, index }),
+            waited_for: before.map(|before| rank.at(before)),
             time,
             why,
             handled_at: at,
@@ -101,8 +93,8 @@ impl<'a> Causes<'a> {
                     Instruction::Receive { .. } => Why::Message,
                     _ => Why::Dependency,
                 };
-                let node = Some(Node { rank, index: message });
-                cause = Cause { node, time: end, why, lets_start: end, ..cause };
+                cause =
+                    Cause { waited_for: Some(rank.at(message)), time: end, why, lets_start: end, ..cause };
             }
             let landing = self.costs.passage(row[message]).landing;
             cause.lets_start = cause.lets_start.saturating_add(landing);
@@ -113,7 +105,7 @@ impl<'a> Causes<'a> {
     /// How much of the time between a cause and what it let start its rank spent on messages: all of it, unless that is a
     /// gather or reduction, which waits for every data rank.
     pub(super) fn own_time(&self, cause: Cause, time: u64) -> u64 {
-        let Node { rank, index } = cause.handled_at;
+        let InstructionId { rank, index } = cause.handled_at;
         match self.program.row(rank).get(index).map(|of| of.lane()) {
             Some(Lane::Gather | Lane::Reduce) if cause.why == Why::LinkBusy => 0,
             Some(Lane::Gather | Lane::Reduce) => {
@@ -125,49 +117,47 @@ impl<'a> Causes<'a> {
     }
 
     /// The message before it on its link, until it no longer occupies that.
-    fn of_link(&self, node: Node) -> Option<Cause> {
-        let Node { rank, index } = node;
-        let before = self.rows[rank.index()].link_after[index]?;
-        let instruction = self.program.row(rank)[before];
+    fn of_link(&self, at: InstructionId) -> Option<Cause> {
+        let before = at.rank.at(self.rows[at.rank.index()].link_after[at.index]?);
+        let instruction = self.program.instruction(before);
         let passage = self.costs.passage(instruction);
-        let span = self.timeline.row(rank)[before];
+        let span = self.timeline.span(before);
         let left = match instruction {
             Instruction::Send { .. } => span.end,
             _ => span.end.saturating_sub(passage.latency),
         };
         // What shares its link occupies it for longer.
         let time = span.end.min(span.start.saturating_add(passage.occupied).max(left));
-        let node = Some(Node { rank, index: before });
-        Some(Cause { node, time, why: Why::LinkBusy, handled_at: Node { rank, index }, lets_start: time })
+        Some(Cause { waited_for: Some(before), time, why: Why::LinkBusy, handled_at: at, lets_start: time })
     }
 
     /// A cause that is a norm or tied addition is so where the last rank came to it.
     fn resolved(&self, cause: Cause) -> Cause {
-        match cause.node {
-            Some(node) if is_meeting(self.program.row(node.rank)[node.index]) => {
-                let last = self.last_to_join(node);
-                let why = if last == node { cause.why } else { Why::Meeting };
-                Cause { node: Some(last), why, ..cause }
+        match cause.waited_for {
+            Some(of) if is_meeting(self.program.instruction(of)) => {
+                let last = self.last_to_join(of);
+                let why = if last == of { cause.why } else { Why::Meeting };
+                Cause { waited_for: Some(last), why, ..cause }
             }
             _ => cause,
         }
     }
 
     /// The member of a meeting that came to it last, its own part done.
-    fn last_to_join(&self, node: Node) -> Node {
-        let instruction = self.program.row(node.rank)[node.index];
-        let members = (0..self.program.num_ranks() as u32).map(PipelineRank).filter_map(|rank| {
+    fn last_to_join(&self, own: InstructionId) -> InstructionId {
+        let instruction = self.program.instruction(own);
+        let members = self.program.ranks().filter_map(|rank| {
             // At the end of a row, where it stands at most once.
             let index = self.program.row(rank).iter().rposition(|&of| of == instruction)?;
-            Some(Node { rank, index })
+            Some(rank.at(index))
         });
-        let joined = |node: Node| {
+        let joined = |member: InstructionId| {
             let own_part = match instruction {
-                Instruction::GradientNorm => self.costs.own_norm(self.program, node.rank.index()),
+                Instruction::GradientNorm => self.costs.own_norm(self.program, member.rank),
                 _ => 0,
             };
-            self.timeline.row(node.rank)[node.index].start.saturating_add(own_part)
+            self.timeline.span(member).start.saturating_add(own_part)
         };
-        members.fold(node, |latest, member| if joined(member) > joined(latest) { member } else { latest })
+        members.fold(own, |latest, member| if joined(member) > joined(latest) { member } else { latest })
     }
 }

@@ -39,7 +39,7 @@ impl RowFacts {
         for (index, &instruction) in row.iter().enumerate() {
             facts.landings_start.push(facts.landings.len());
             facts.issued_after[index] = last_compute;
-            for &wait in program.waits(rank, index) {
+            for &wait in program.waits(rank.at(index)) {
                 // A lane is taken in in the order of its issue.
                 let lane = under_way.entry(row[wait].lane()).or_default();
                 while let Some(message) = lane.pop_front_if(|message| *message <= wait) {

@@ -85,7 +85,7 @@ fn length(program: &CheckedProgram, path: &CriticalPath, costs: &Costs) -> u64 {
         let instruction = program.row(step.rank)[step.index];
         let passage = costs.passage(instruction);
         match instruction {
-            Instruction::GradientNorm => costs.own_norm(program, step.rank.index()) + costs.gradient_norm,
+            Instruction::GradientNorm => costs.own_norm(program, step.rank) + costs.gradient_norm,
             Instruction::Send { .. } => passage.occupied,
             _ if next == Why::LinkBusy => passage.occupied,
             _ => costs.compute(instruction) + passage.occupied + passage.latency,

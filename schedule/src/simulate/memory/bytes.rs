@@ -105,7 +105,7 @@ pub struct MemoryCosts {
 impl MemoryCosts {
     /// All units of a program alike, all messages too, and nothing at rest.
     pub fn uniform(program: &CheckedProgram, unit: UnitMemory, message_bytes: u64) -> Self {
-        let num_edges = 2 * (program.chain().num_stages() - 1);
+        let num_edges = program.chain().num_edges();
         Self {
             units: vec![unit; program.units().len()],
             message_bytes: vec![message_bytes; num_edges],
@@ -119,7 +119,7 @@ impl MemoryCosts {
         if self.units.len() != expected {
             return Err(MemoryError::NumUnits { num_units: self.units.len(), expected });
         }
-        let expected = 2 * (program.chain().num_stages() - 1);
+        let expected = program.chain().num_edges();
         if self.message_bytes.len() != expected {
             return Err(MemoryError::NumEdges { num_edges: self.message_bytes.len(), expected });
         }

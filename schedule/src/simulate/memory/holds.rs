@@ -5,7 +5,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::bytes::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
-use super::place;
 use crate::check::CheckedProgram;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
@@ -56,9 +55,8 @@ pub(super) struct Holds<'a> {
 impl<'a> Holds<'a> {
     pub(super) fn new(program: &'a CheckedProgram, timeline: &'a Timeline, costs: &'a MemoryCosts) -> Self {
         let num_micro_batches = program.num_micro_batches() as usize;
-        let num_stages = program.chain().num_stages();
-        let of_stages = vec![0; num_stages * num_micro_batches];
-        let of_edges = vec![0; 2 * (num_stages - 1) * num_micro_batches];
+        let of_stages = vec![0; program.chain().num_stages() * num_micro_batches];
+        let of_edges = vec![0; program.chain().num_edges() * num_micro_batches];
         Self {
             program,
             timeline,
@@ -89,6 +87,11 @@ impl<'a> Holds<'a> {
         &self.moments
     }
 
+    /// The position of a stage's or edge's micro-batch in a table.
+    fn at(&self, stage_or_edge: usize, micro_batch: MicroBatch) -> usize {
+        stage_or_edge * self.num_micro_batches + micro_batch.index()
+    }
+
     fn hold(&mut self, category: MemoryCategory, num_bytes: u64, from: u64, until: u64) {
         if num_bytes > 0 && from < until {
             self.moments.push(Moment { time: from, takes: true, category, num_bytes });
@@ -113,14 +116,16 @@ impl<'a> Holds<'a> {
             Instruction::Forward { unit, micro_batch } => {
                 let stage = self.program.chain().stage(unit);
                 if unit == self.program.chain().first_unit(stage) {
-                    self.slots[place(stage.index(), micro_batch, self.num_micro_batches)] = span.start;
+                    let at = self.at(stage.index(), micro_batch);
+                    self.slots[at] = span.start;
                 }
                 self.read_by_evaluation(unit, micro_batch, span);
             }
             Instruction::BackwardInput { unit, micro_batch } => {
                 let stage = self.program.chain().stage(unit);
                 if unit == self.program.chain().last_unit(stage) {
-                    self.stashes[place(stage.index(), micro_batch, self.num_micro_batches)] = span.start;
+                    let at = self.at(stage.index(), micro_batch);
+                    self.stashes[at] = span.start;
                 }
             }
             Instruction::Backward { unit, micro_batch } => self.last_read(unit, micro_batch, span.end),
@@ -128,7 +133,7 @@ impl<'a> Holds<'a> {
                 self.last_read(unit, micro_batch, span.end);
                 let stage = self.program.chain().stage(unit);
                 if unit == self.program.chain().first_unit(stage) {
-                    let from = self.stashes[place(stage.index(), micro_batch, self.num_micro_batches)];
+                    let from = self.stashes[self.at(stage.index(), micro_batch)];
                     let num_bytes = self.of_stage(stage, |unit| unit.stash_bytes);
                     self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
                 }
@@ -170,7 +175,7 @@ impl<'a> Holds<'a> {
     }
 
     fn give_back_slot(&mut self, stage: Stage, micro_batch: MicroBatch, end: u64) {
-        let from = self.slots[place(stage.index(), micro_batch, self.num_micro_batches)];
+        let from = self.slots[self.at(stage.index(), micro_batch)];
         let num_bytes = self.of_stage(stage, |unit| unit.saved_bytes);
         self.hold(MemoryCategory::Activations, num_bytes, from, end);
     }
@@ -198,23 +203,25 @@ impl<'a> Holds<'a> {
         let program = self.program;
         match instruction {
             Instruction::Receive { edge, micro_batch } => {
-                self.received[place(edge.index(), micro_batch, self.num_micro_batches)] = span.start;
+                let at = self.at(edge.index(), micro_batch);
+                self.received[at] = span.start;
             }
             Instruction::Send { edge: edge @ Edge::Down(_), micro_batch } => {
-                let from = self.to_send[place(edge.index(), micro_batch, self.num_micro_batches)];
+                let from = self.to_send[self.at(edge.index(), micro_batch)];
                 let num_bytes = self.costs.message_bytes[edge.index()];
                 self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
             }
             _ => {
                 if let Some((edge, micro_batch)) = consumed_message(program.chain(), instruction) {
-                    let from = self.received[place(edge.index(), micro_batch, self.num_micro_batches)];
+                    let from = self.received[self.at(edge.index(), micro_batch)];
                     let num_bytes = self.costs.message_bytes[edge.index()];
                     self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
                 }
                 if let Some((edge @ Edge::Down(_), micro_batch)) =
                     produced_message(program.chain(), instruction)
                 {
-                    self.to_send[place(edge.index(), micro_batch, self.num_micro_batches)] = span.start;
+                    let at = self.at(edge.index(), micro_batch);
+                    self.to_send[at] = span.start;
                 }
             }
         }

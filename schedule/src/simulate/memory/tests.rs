@@ -182,8 +182,7 @@ fn curves_are_what_counting_at_every_moment_says() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
         let costs = random_sizes(&program, seed as u64);
         let count = Count { program: &program, timeline: &timeline, costs: &costs };
-        for (rank, curve) in memory(&program, &timeline, &costs).unwrap().iter().enumerate() {
-            let rank = PipelineRank(rank as u32);
+        for (rank, curve) in program.ranks().zip(&memory(&program, &timeline, &costs).unwrap()) {
             let mut times: Vec<u64> =
                 timeline.row(rank).iter().flat_map(|span| [span.start, span.end]).collect();
             times.push(0);
@@ -217,8 +216,7 @@ fn no_peak_exceeds_the_buffers_that_the_checker_proved_enough() {
         for stage in (0..program.chain().num_stages() as u32).map(Stage) {
             costs.units[program.chain().first_unit(stage).index()].saved_bytes = 1;
         }
-        for (rank, curve) in memory(&program, &timeline, &costs).unwrap().iter().enumerate() {
-            let rank = PipelineRank(rank as u32);
+        for (rank, curve) in program.ranks().zip(&memory(&program, &timeline, &costs).unwrap()) {
             let (peak, high_water) = (curve.peak_of_each(), program.high_water(rank));
             let buffers = program.gather_buffers(rank).iter().sum::<u64>();
             assert!(peak[MemoryCategory::Gathered] <= high_water.gathered_bytes.min(buffers));
@@ -245,22 +243,19 @@ fn every_edge_and_stash_stays_within_its_buffers() {
             let curves = memory(&program, &timeline, &costs).unwrap();
             let peaks = curves[program.placement().rank(stage).index()].peak_of_each();
             assert!(peaks[MemoryCategory::Activations] <= program.num_stashes(stage) as u64);
-            if stage.index() + 1 == program.chain().num_stages() {
-                continue;
-            }
-            for edge in [Edge::Up(stage), Edge::Down(stage)] {
-                let mut costs = MemoryCosts::uniform(&program, UnitMemory::default(), 0);
-                costs.message_bytes[edge.index()] = 1;
-                let curves = memory(&program, &timeline, &costs).unwrap();
-                let of = |stage: Stage| curves[program.placement().rank(stage).index()].peak_of_each();
-                let most = |stage: Stage| of(stage)[MemoryCategory::Communication];
-                assert!(most(edge.receiver()) <= RECEIVE_BUFFERS as u64);
-                let sends = match edge {
-                    Edge::Up(_) => 0,
-                    Edge::Down(_) => program.num_gradient_send_buffers(edge) as u64,
-                };
-                assert!(most(edge.sender()) <= sends);
-            }
+        }
+        for edge in program.chain().edges() {
+            let mut costs = MemoryCosts::uniform(&program, UnitMemory::default(), 0);
+            costs.message_bytes[edge.index()] = 1;
+            let curves = memory(&program, &timeline, &costs).unwrap();
+            let of = |stage: Stage| curves[program.placement().rank(stage).index()].peak_of_each();
+            let most = |stage: Stage| of(stage)[MemoryCategory::Communication];
+            assert!(most(edge.receiver()) <= RECEIVE_BUFFERS as u64);
+            let sends = match edge {
+                Edge::Up(_) => 0,
+                Edge::Down(_) => program.num_gradient_send_buffers(edge) as u64,
+            };
+            assert!(most(edge.sender()) <= sends);
         }
     }
 }

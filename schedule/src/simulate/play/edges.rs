@@ -6,14 +6,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::check::CheckedProgram;
-use crate::id::Stage;
 use crate::instruction::Edge;
 use crate::simulate::costs::Passage;
 use crate::simulate::timeline::Span;
 
-/// One end of a message that has come before the other.
-struct Issued {
-    place: usize,
+/// The end of a message that has come before the other.
+struct EarlyEnd {
+    index: usize,
     issued: u64,
 }
 
@@ -22,7 +21,7 @@ struct State {
     sender: usize,
     receiver: usize,
     /// Ends that wait for the other, all of the same rank.
-    waiting: VecDeque<Issued>,
+    waiting: VecDeque<EarlyEnd>,
     waiting_rank: usize,
     /// When the last message that has passed was sent, and when it was there.
     sent: u64,
@@ -39,7 +38,7 @@ pub(super) struct Edges {
 pub(super) struct Met {
     /// The end that came first.
     pub(super) rank: usize,
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(super) span: Span,
     /// The span of the end that came last.
     pub(super) own: Span,
@@ -48,8 +47,7 @@ pub(super) struct Met {
 impl Edges {
     pub(super) fn new(program: &CheckedProgram) -> Self {
         let rank = |stage| program.placement().rank(stage).index();
-        let low_stages = (0..program.chain().num_stages() as u32 - 1).map(Stage);
-        let edges = low_stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]).map(|edge| State {
+        let edges = program.chain().edges().map(|edge| State {
             sender: rank(edge.sender()),
             receiver: rank(edge.receiver()),
             waiting: VecDeque::new(),
@@ -65,14 +63,14 @@ impl Edges {
         &mut self,
         edge: Edge,
         rank: usize,
-        place: usize,
+        index: usize,
         issued: u64,
         passage: Passage,
     ) -> Option<Met> {
         let state = &mut self.edges[edge.index()];
         if state.waiting_rank == rank || state.waiting.is_empty() {
             state.waiting_rank = rank;
-            state.waiting.push_back(Issued { place, issued });
+            state.waiting.push_back(EarlyEnd { index, issued });
             return None;
         }
         let other = state.waiting.pop_front()?;
@@ -82,7 +80,7 @@ impl Edges {
         let sent = Span { start, end: state.sent };
         let received = Span { start, end: state.arrived };
         let (own, span) = if rank == state.sender { (sent, received) } else { (received, sent) };
-        Some(Met { rank: state.waiting_rank, place: other.place, span, own })
+        Some(Met { rank: state.waiting_rank, index: other.index, span, own })
     }
 
     /// When the last messages of each rank were sent and received.

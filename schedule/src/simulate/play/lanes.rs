@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use crate::check::CheckedProgram;
 use crate::instruction::{Instruction, Lane};
 
-/// A lane of a rank, as a place in a table.
+/// A lane of a rank, as a position in a table of all.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot(usize);
+pub(super) struct RankLane(usize);
 
-impl Slot {
+impl RankLane {
     /// The lane of a message; `None` of what is none. An edge has two: the sender's and the receiver's.
     pub(super) fn of(num_ranks: usize, rank: usize, instruction: Instruction) -> Option<Self> {
         Some(Self(match (instruction.lane(), instruction) {
@@ -24,11 +24,11 @@ impl Slot {
     }
 }
 
-/// A message that a rank has issued.
+/// A message that a rank has issued and not taken in.
 #[derive(Clone, Copy)]
-pub(super) struct Issued {
-    /// Its place in the row.
-    pub(super) place: usize,
+pub(super) struct UnderWay {
+    /// Its position in the row.
+    pub(super) index: usize,
     /// What taking it in costs the rank.
     pub(super) landing: u64,
 }
@@ -36,49 +36,49 @@ pub(super) struct Issued {
 /// For each lane the messages that were issued and not taken in, as they were issued.
 pub(super) struct Lanes {
     num_ranks: usize,
-    /// `[slot]`
-    under_way: Vec<VecDeque<Issued>>,
+    /// `[lane of a rank]`
+    under_way: Vec<VecDeque<UnderWay>>,
     /// `[rank]`: the lanes that it has used, ascending.
-    used: Vec<Vec<(Lane, Slot)>>,
+    used: Vec<Vec<(Lane, RankLane)>>,
 }
 
 impl Lanes {
     pub(super) fn new(program: &CheckedProgram) -> Self {
         let num_ranks = program.num_ranks();
-        let num_slots = 2 * num_ranks + 4 * (program.chain().num_stages() - 1);
+        let num_lanes = 2 * num_ranks + 2 * program.chain().num_edges();
         let used = vec![Vec::new(); num_ranks];
-        Self { num_ranks, under_way: (0..num_slots).map(|_| VecDeque::new()).collect(), used }
+        Self { num_ranks, under_way: (0..num_lanes).map(|_| VecDeque::new()).collect(), used }
     }
 
     /// The lane of an instruction of a rank; `None` where it is no message.
-    pub(super) fn slot(&self, rank: usize, instruction: Instruction) -> Option<Slot> {
-        Slot::of(self.num_ranks, rank, instruction)
+    pub(super) fn lane(&self, rank: usize, instruction: Instruction) -> Option<RankLane> {
+        RankLane::of(self.num_ranks, rank, instruction)
     }
 
     /// A rank has issued a message.
-    pub(super) fn issue(&mut self, rank: usize, instruction: Instruction, issued: Issued) {
-        let Some(slot) = self.slot(rank, instruction) else { return };
-        let under_way = &mut self.under_way[slot.0];
+    pub(super) fn issue(&mut self, rank: usize, instruction: Instruction, message: UnderWay) {
+        let Some(of_rank) = self.lane(rank, instruction) else { return };
+        let under_way = &mut self.under_way[of_rank.0];
         if under_way.capacity() == 0 {
             let used = &mut self.used[rank];
             let lane = instruction.lane();
-            used.insert(used.partition_point(|&(other, _)| other < lane), (lane, slot));
+            used.insert(used.partition_point(|&(other, _)| other < lane), (lane, of_rank));
         }
-        under_way.push_back(issued);
+        under_way.push_back(message);
     }
 
     /// The lanes that a rank has used, ascending.
-    pub(super) fn used(&self, rank: usize, number: usize) -> Option<Slot> {
-        self.used[rank].get(number).map(|&(_, slot)| slot)
+    pub(super) fn used(&self, rank: usize, number: usize) -> Option<RankLane> {
+        self.used[rank].get(number).map(|&(_, of_rank)| of_rank)
     }
 
     /// The first message that has not been taken in.
-    pub(super) fn first(&self, slot: Slot) -> Option<Issued> {
-        self.under_way[slot.0].front().copied()
+    pub(super) fn first(&self, lane: RankLane) -> Option<UnderWay> {
+        self.under_way[lane.0].front().copied()
     }
 
     /// That message has been taken in.
-    pub(super) fn land(&mut self, slot: Slot) {
-        self.under_way[slot.0].pop_front();
+    pub(super) fn land(&mut self, lane: RankLane) {
+        self.under_way[lane.0].pop_front();
     }
 }

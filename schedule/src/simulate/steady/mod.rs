@@ -88,7 +88,7 @@ impl LongStep {
 
     /// The longest [`LongStep::rank_span`].
     pub fn longest_rank_span(&self) -> u64 {
-        let ranks = (0..self.played.program.num_ranks() as u32).map(PipelineRank);
+        let ranks = self.played.program.ranks();
         ranks.map(|rank| self.rank_span(rank)).max().unwrap_or(0)
     }
 

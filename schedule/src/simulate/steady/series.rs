@@ -32,20 +32,20 @@ struct Name {
 impl Series {
     /// All series of a step: by rank, kind, and unit or edge.
     pub(super) fn of(played: &Played) -> Vec<Self> {
-        let (chain, num_ranks) = (played.program.chain(), played.program.num_ranks());
-        let num_operands = chain.num_units().max(2 * (chain.num_stages() - 1)).max(1);
+        let chain = played.program.chain();
+        let num_operands = chain.num_units().max(chain.num_edges()).max(1);
         // Of kinds, it is the last.
         let num_kinds = InstructionKind::GatherAfterStep as usize + 1;
         let mut found = Vec::new();
         // A table and no map: every instruction is looked up.
         let mut of_rank: Vec<Vec<Span>> = vec![Vec::new(); num_kinds * num_operands];
-        for rank in (0..num_ranks as u32).map(PipelineRank) {
+        for rank in played.program.ranks() {
             for (&instruction, &span) in played.program.row(rank).iter().zip(played.timeline.row(rank)) {
                 of_rank[instruction.kind() as usize * num_operands + operand(instruction)].push(span);
             }
             let used = of_rank.iter_mut().enumerate().filter(|(_, spans)| !spans.is_empty());
-            found.extend(used.map(|(place, spans)| Self {
-                name: Name { rank, kind: place / num_operands, operand: place % num_operands },
+            found.extend(used.map(|(index, spans)| Self {
+                name: Name { rank, kind: index / num_operands, operand: index % num_operands },
                 spans: core::mem::take(spans),
             }));
         }

@@ -53,7 +53,7 @@ fn is_extended(make: impl Fn(u32) -> CheckedProgram, costs: &Costs, m: u32, name
     assert_eq!(long.makespan(), full.timeline.makespan(), "{name}, m {m}, {costs:?}");
     let longest = full.timeline.longest_rank_span(&full.program);
     assert_eq!(long.longest_rank_span(), longest, "{name}, m {m}, {costs:?}");
-    for rank in (0..full.program.num_ranks() as u32).map(PipelineRank) {
+    for rank in full.program.ranks() {
         assert_eq!(long.rank_span(rank), full.timeline.rank_span(&full.program, rank), "{name}, m {m}");
         assert_eq!(long.busy(rank), full.timeline.busy(&full.program, rank), "{name}, m {m}");
         let bubble = full.timeline.bubble(&full.program, rank);

@@ -3,7 +3,6 @@
 use super::error::WorldError;
 use super::grid::Grid;
 use super::setting::{Ratio, World};
-use super::sharing::Sharing;
 use crate::instruction::Instruction;
 use crate::simulate::{Costs, Passage};
 
@@ -33,13 +32,7 @@ pub(super) fn check(grid: Grid<'_>, costs: &Costs, world: &World) -> Result<(), 
     if denominator == 0 || numerator < denominator {
         return Err(WorldError::Slowdown(world.slowdown));
     }
-    check_ranks(grid, world)?;
-    if let Sharing::Ports(named) = &world.sharing
-        && let Some(&lane) = named.keys().find(|&&lane| !grid.has(lane))
-    {
-        return Err(WorldError::UnknownLane(lane));
-    }
-    Ok(())
+    check_ranks(grid, world)
 }
 
 fn check_ranks(grid: Grid<'_>, world: &World) -> Result<(), WorldError> {
@@ -79,9 +72,9 @@ pub(super) fn check_times(
         u128::from(costs.compute(instruction)) + message
     };
     let mut alone: u128 = 0;
-    for (rank, row) in grid.program.program().rows.iter().enumerate() {
+    for rank in grid.program.ranks() {
         alone = alone.saturating_add(u128::from(costs.own_norm(grid.program, rank)));
-        for &instruction in row {
+        for &instruction in grid.program.row(rank) {
             // Four ends of an instruction at most are rounded to the next tick.
             alone = alone.saturating_add(by_itself(instruction) + 4);
         }

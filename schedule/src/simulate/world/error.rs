@@ -3,7 +3,6 @@
 use core::fmt;
 
 use super::check::INSTRUCTIONS_MAX;
-use super::grid::WorldLane;
 use super::setting::Ratio;
 use crate::simulate::CostsError;
 
@@ -52,8 +51,6 @@ pub enum WorldError {
         /// Cores of a host.
         num_cores: u32,
     },
-    /// There are ports for a lane that is not there.
-    UnknownLane(WorldLane),
     /// One instruction after the other, and all as slow as sharing can make them, the step takes longer than a `u64`
     /// can say.
     TooLong {
@@ -107,9 +104,6 @@ impl fmt::Display for WorldError {
                 "hosts of {ranks_per_host} ranks and {num_cores} cores: a host has at least one of each; give both, or \
                  leave cores out"
             ),
-            Self::UnknownLane(lane) => {
-                write!(f, "ports for {lane}: there are none; name lanes between ranks of this world")
-            }
             Self::TooLong { total } => write!(
                 f,
                 "all instructions together take up to {total}, and times go up to {}: make times shorter, or the step",

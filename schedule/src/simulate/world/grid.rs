@@ -1,16 +1,15 @@
 //! World ranks and the lanes between them, numbered.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::Range;
 
 use crate::check::CheckedProgram;
-use crate::id::{PipelineRank, Stage};
+use crate::id::PipelineRank;
 use crate::instruction::Edge;
 
 /// A lane of the world: what carries messages one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorldLane {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WorldLane {
     /// Gathers of a pipeline rank's units, among its data ranks.
     Gather(PipelineRank),
     /// Reductions of a pipeline rank's gradients, among its data ranks.
@@ -22,17 +21,6 @@ pub enum WorldLane {
         /// The place of both ranks along the data axis.
         data_rank: u32,
     },
-}
-
-/// `the gathers of p2`, `the messages over s0>s1 at data rank 1`
-impl fmt::Display for WorldLane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gather(of) => write!(f, "the gathers of {of}"),
-            Self::Reduce(of) => write!(f, "the reductions of {of}"),
-            Self::Edge { edge, data_rank } => write!(f, "the messages over {edge} at data rank {data_rank}"),
-        }
-    }
 }
 
 /// Pipeline rank x data rank, data innermost.
@@ -70,10 +58,10 @@ impl Grid<'_> {
     }
 
     pub(super) fn num_lanes(self) -> usize {
-        2 * self.num_pipeline_ranks() + 2 * (self.program.chain().num_stages() - 1) * self.data_degree
+        2 * self.num_pipeline_ranks() + self.program.chain().num_edges() * self.data_degree
     }
 
-    /// A place in a table of lanes.
+    /// A position in a table of lanes.
     pub(super) fn lane_index(self, lane: WorldLane) -> usize {
         let num_ranks = self.num_pipeline_ranks();
         match lane {
@@ -87,10 +75,9 @@ impl Grid<'_> {
 
     /// Every lane over which a message can go, ascending by [`Grid::lane_index`].
     pub(super) fn lanes(self) -> impl Iterator<Item = WorldLane> {
-        let ranks = move || (0..self.num_pipeline_ranks() as u32).map(PipelineRank);
-        let stages = (0..self.program.chain().num_stages() as u32 - 1).map(Stage);
-        let edges = stages.flat_map(|stage| [Edge::Up(stage), Edge::Down(stage)]);
-        let crossing = edges.filter(move |&edge| self.program.chain().crosses_ranks(edge));
+        let ranks = || self.program.ranks();
+        let crossing =
+            self.program.chain().edges().filter(move |&edge| self.program.chain().crosses_ranks(edge));
         let of_edges = crossing.flat_map(move |edge| {
             (0..self.data_degree as u32).map(move |data_rank| WorldLane::Edge { edge, data_rank })
         });
@@ -104,18 +91,6 @@ impl Grid<'_> {
             WorldLane::Edge { edge, data_rank } => [edge.sender(), edge.receiver()]
                 .map(|stage| self.rank(self.program.placement().rank(stage), data_rank as usize))
                 .into(),
-        }
-    }
-
-    /// Whether a lane is of this world.
-    pub(super) fn has(self, lane: WorldLane) -> bool {
-        match lane {
-            WorldLane::Gather(of) | WorldLane::Reduce(of) => of.index() < self.num_pipeline_ranks(),
-            WorldLane::Edge { edge: edge @ (Edge::Up(stage) | Edge::Down(stage)), data_rank } => {
-                stage.index() + 1 < self.program.chain().num_stages()
-                    && (data_rank as usize) < self.data_degree
-                    && self.program.chain().crosses_ranks(edge)
-            }
         }
     }
 }

@@ -37,7 +37,11 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn new(grid: Grid<'_>, world: &World) -> Self {
-        let ports = Ports::new(grid, &world.sharing, world.ranks_per_node);
+        Self::through(grid, world, Ports::new(grid, world.sharing, world.ranks_per_node))
+    }
+
+    /// Of a world whose messages go through these ports.
+    pub(super) fn through(grid: Grid<'_>, world: &World, ports: Ports) -> Self {
         let mut members = vec![Vec::new(); grid.num_lanes()];
         if world.slowdown.numerator != world.slowdown.denominator {
             grid.lanes().for_each(|lane| members[grid.lane_index(lane)] = grid.members(lane));

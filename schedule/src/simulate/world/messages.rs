@@ -12,9 +12,9 @@ use crate::simulate::{Links, Passage};
 /// What stands for no message: that of an instruction of the compute lane.
 const NONE: u32 = u32::MAX;
 
-/// An instruction of a world rank, by its place in the row.
+/// An instruction of a world rank, by its position in the row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Site {
     pub(super) rank: usize,
     pub(super) index: usize,
 }
@@ -22,10 +22,10 @@ pub(super) struct Place {
 /// Who issues a message and waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ends {
-    /// All data ranks of a pipeline rank, at the same place of their row.
+    /// All data ranks of a pipeline rank, at the same position of their rows.
     Group { of: PipelineRank, index: usize },
     /// The two ends of an edge.
-    Pair { sender: Place, receiver: Place },
+    Pair { sender: Site, receiver: Site },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Messages {
         let rows = &grid.program.program().rows;
         let mut queue_of: Vec<usize> = (0..grid.num_lanes()).collect();
         if links == Links::SharedByCollectives {
-            for rank in (0..rows.len() as u32).map(PipelineRank) {
+            for rank in grid.program.ranks() {
                 queue_of[grid.lane_index(WorldLane::Reduce(rank))] = grid.lane_index(WorldLane::Gather(rank));
             }
         }
@@ -71,9 +71,9 @@ impl Messages {
             queues: vec![Queue::default(); grid.num_lanes()],
             queue_of,
         };
-        for (rank, row) in rows.iter().enumerate() {
+        for (rank, row) in grid.program.ranks().zip(rows) {
             for (index, &instruction) in row.iter().enumerate() {
-                messages.push_instruction(grid, passages, PipelineRank(rank as u32), index, instruction);
+                messages.push_instruction(grid, passages, rank, index, instruction);
             }
         }
         messages
@@ -129,15 +129,15 @@ impl Messages {
         of: PipelineRank,
         index: usize,
     ) {
-        let (to, receive) = grid.program.peer(of, index).expect("a checked transfer has two ends");
+        let to = grid.program.peer(of.at(index)).expect("a checked transfer has two ends");
         self.numbers[of.index()][index] = self.messages.len() as u32;
-        self.numbers[to.index()][receive] = self.messages.len() as u32;
+        self.numbers[to.rank.index()][to.index] = self.messages.len() as u32;
         for data_rank in 0..grid.data_degree {
             let Passage { occupied, latency, .. } = passage(data_rank);
             self.push(Message {
                 ends: Ends::Pair {
-                    sender: Place { rank: grid.rank(of, data_rank), index },
-                    receiver: Place { rank: grid.rank(to, data_rank), index: receive },
+                    sender: Site { rank: grid.rank(of, data_rank), index },
+                    receiver: Site { rank: grid.rank(to.rank, data_rank), index: to.index },
                 },
                 lane: grid.lane_index(WorldLane::Edge { edge, data_rank: data_rank as u32 }),
                 occupied,
@@ -153,8 +153,8 @@ impl Messages {
         self.messages.push(message);
     }
 
-    /// The message that a rank issues at a place of its row.
-    pub(super) fn at(&self, grid: Grid<'_>, Place { rank, index }: Place) -> u32 {
+    /// The message that a rank issues at a position of its row.
+    pub(super) fn at(&self, grid: Grid<'_>, Site { rank, index }: Site) -> u32 {
         let number = self.numbers[grid.pipeline_rank(rank).index()][index];
         match self.messages[number as usize].ends {
             Ends::Group { .. } => number,

@@ -65,7 +65,6 @@ mod sharing;
 mod timeline;
 
 pub use error::WorldError;
-pub use grid::WorldLane;
 pub use setting::{Computes, Cores, Jitter, Ratio, World};
 pub use sharing::{Duplex, Sharing};
 pub use timeline::WorldTimeline;

@@ -19,7 +19,7 @@ impl OwnTime<'_> {
         }
     }
 
-    /// A rank's compute at a place of its row, with its delay.
+    /// A rank's compute at a position of its row, with its delay.
     pub(super) fn of_compute(&self, rank: usize, index: usize, cost: u64) -> u64 {
         let time = self.of(rank, cost);
         match self.jitter {

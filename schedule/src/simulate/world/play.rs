@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::grid::Grid;
 use super::load::Load;
 use super::meetings::Meetings;
-use super::messages::{Ends, Messages, Place};
+use super::messages::{Ends, Messages, Site};
 use super::own_time::OwnTime;
 use super::passages::Passages;
 use super::progress::{Due, Progress, UNKNOWN};
@@ -17,7 +17,6 @@ use super::row::Row;
 use super::runner::Runner;
 use super::setting::World;
 use super::timeline::WorldTimeline;
-use crate::id::PipelineRank;
 use crate::simulate::{Costs, Span, Timeline};
 
 pub(super) struct Play<'a> {
@@ -98,8 +97,8 @@ impl<'a> Play<'a> {
     }
 
     /// A rank has issued its message, which sets out when all of its ranks have and the link is free.
-    pub(super) fn issue(&mut self, place: Place) {
-        let number = self.messages.at(self.grid, place);
+    pub(super) fn issue(&mut self, site: Site) {
+        let number = self.messages.at(self.grid, site);
         if self.messages.issue(number) {
             self.send_next(self.messages.message(number).lane);
         }
@@ -137,7 +136,7 @@ impl<'a> Play<'a> {
             Ends::Group { of, index } => {
                 self.grid
                     .data_ranks(of)
-                    .for_each(|rank| self.end_after(message.latency, Place { rank, index }));
+                    .for_each(|rank| self.end_after(message.latency, Site { rank, index }));
             }
             Ends::Pair { sender, receiver } => {
                 self.end_after(0, sender);
@@ -147,7 +146,7 @@ impl<'a> Play<'a> {
     }
 
     /// A message ends for a rank; that matters from when the rank waits for it.
-    fn end_after(&mut self, latency: u64, Place { rank, index }: Place) {
+    fn end_after(&mut self, latency: u64, Site { rank, index }: Site) {
         self.spans[rank][index].end = self.progress.now() + latency;
         if self.runners[rank].no_longer_waits_for(index) {
             self.progress.after(latency, Due::Arrival(rank as u32));
@@ -167,7 +166,7 @@ impl<'a> Play<'a> {
         let mut spans: Vec<_> = self.spans.into_iter().map(Some).collect();
         let mut held: Vec<_> = self.held.into_iter().map(Some).collect();
         let timelines = (0..self.grid.data_degree).map(|data_rank| {
-            let pipeline_ranks = (0..self.grid.num_pipeline_ranks() as u32).map(PipelineRank);
+            let pipeline_ranks = self.grid.program.ranks();
             let ranks: Vec<usize> =
                 pipeline_ranks.map(|pipeline_rank| self.grid.rank(pipeline_rank, data_rank)).collect();
             Timeline::new(

@@ -14,8 +14,8 @@ pub(super) struct Row<'a> {
     pub(super) instructions: &'a [Instruction],
     /// `[index]`: the number of a message's lane.
     lanes: Vec<u32>,
-    /// `[lane number]`, lanes ascending: the places of its messages.
-    places: Vec<Vec<u32>>,
+    /// `[lane number]`, lanes ascending: the positions of its messages.
+    positions: Vec<Vec<u32>>,
 }
 
 impl<'a> Row<'a> {
@@ -27,14 +27,14 @@ impl<'a> Row<'a> {
             }
         }
         let mut lanes = vec![NONE; instructions.len()];
-        for (number, places) in by_lane.values().enumerate() {
-            places.iter().for_each(|&place| lanes[place as usize] = number as u32);
+        for (number, positions) in by_lane.values().enumerate() {
+            positions.iter().for_each(|&position| lanes[position as usize] = number as u32);
         }
-        Self { instructions, lanes, places: by_lane.into_values().collect() }
+        Self { instructions, lanes, positions: by_lane.into_values().collect() }
     }
 
     pub(super) fn num_lanes(&self) -> usize {
-        self.places.len()
+        self.positions.len()
     }
 
     /// The number of a message's lane; none of a compute's.
@@ -44,7 +44,7 @@ impl<'a> Row<'a> {
     }
 
     /// Where a lane's message stands, if there are so many.
-    pub(super) fn place(&self, lane: usize, number: usize) -> Option<usize> {
-        self.places[lane].get(number).map(|&place| place as usize)
+    pub(super) fn position(&self, lane: usize, number: usize) -> Option<usize> {
+        self.positions[lane].get(number).map(|&position| position as usize)
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::load::WorkKind;
-use super::messages::Place;
+use super::messages::Site;
 use super::play::Play;
 use super::progress::{Due, UNKNOWN};
 use crate::instruction::{Instruction, Lane};
@@ -14,9 +14,9 @@ use crate::instruction::{Instruction, Lane};
 enum Task {
     /// Takes in the next message of a lane of its row.
     Land(usize),
-    /// Issues the message at its place.
+    /// Issues the message at its position.
     Issue,
-    /// The compute at its place.
+    /// The compute at its position.
     Compute,
     /// Its own part of a meeting, which it then joins.
     Join,
@@ -41,15 +41,15 @@ enum Next {
 
 /// Where a rank is.
 pub(super) struct Runner {
-    /// Its place in the row.
+    /// Its position in the row.
     next: usize,
-    /// How many of the waits of that place are over.
+    /// How many of the waits of that position are over.
     num_waited: usize,
     /// `[lane of the row]`: messages taken in.
     num_landed: Vec<usize>,
     /// What it is at, and since when.
     task: Option<(Task, u64)>,
-    /// The place of the message that it waits for, while nobody knows when that ends.
+    /// The position of the message that it waits for, while nobody knows when that ends.
     waits_for: Option<usize>,
     /// Whether it waits for the other members of a meeting.
     meets: bool,
@@ -70,12 +70,12 @@ impl Runner {
         }
     }
 
-    /// Whether the rank waits for the message at a place, of which it is now known when it ends.
+    /// Whether the rank waits for the message at a position, of which it is now known when it ends.
     pub(super) fn no_longer_waits_for(&mut self, index: usize) -> bool {
         self.waits_for.take_if(|waits_for| *waits_for == index).is_some()
     }
 
-    /// Ends its meeting: the place of that in the row.
+    /// Ends its meeting: the position of that in the row.
     pub(super) fn leave_meeting(&mut self) -> usize {
         self.meets = false;
         self.go_on();
@@ -131,7 +131,7 @@ impl Play<'_> {
             return Next::Wait;
         }
         let Some(&instruction) = row.instructions.get(index) else { return self.drain(rank) };
-        for &wait in &self.grid.program.waits(pipeline_rank, index)[self.runners[rank].num_waited..] {
+        for &wait in &self.grid.program.waits(pipeline_rank.at(index))[self.runners[rank].num_waited..] {
             // A compute was done before the row went on.
             if let Some(lane) = self.rows[pipeline_rank.index()].lane(wait)
                 && let Some(landing) = self.landing(rank, lane, wait)
@@ -157,11 +157,12 @@ impl Play<'_> {
         }
     }
 
-    /// Takes in the first message of a lane that was issued up to a place of the row, or waits for it; `None` if all
+    /// Takes in the first message of a lane that was issued up to a position of the row, or waits for it; `None` if all
     /// have been taken in.
     fn landing(&mut self, rank: usize, lane: usize, until: usize) -> Option<Next> {
         let row = &self.rows[self.grid.pipeline_rank(rank).index()];
-        let index = row.place(lane, self.runners[rank].num_landed[lane]).filter(|&index| index <= until)?;
+        let index =
+            row.position(lane, self.runners[rank].num_landed[lane]).filter(|&index| index <= until)?;
         let end = self.spans[rank][index].end;
         if end == UNKNOWN {
             self.runners[rank].waits_for = Some(index);
@@ -192,7 +193,7 @@ impl Play<'_> {
         let meeting = self.meetings.of(self.grid.data_rank(rank), instruction);
         match instruction {
             Instruction::GradientNorm => {
-                self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank).index())
+                self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank))
             }
             // With both uses on one rank, the addition is its own.
             _ if self.meetings.members(meeting).len() == 1 => self.costs.add_tied,
@@ -216,7 +217,7 @@ impl Play<'_> {
             Task::Land(lane) => self.runners[rank].num_landed[lane] += 1,
             Task::Issue => {
                 self.runners[rank].go_on();
-                self.issue(Place { rank, index });
+                self.issue(Site { rank, index });
             }
             Task::Compute => {
                 self.runners[rank].go_on();

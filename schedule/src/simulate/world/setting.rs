@@ -35,7 +35,7 @@ impl fmt::Display for Ratio {
 }
 
 /// Random delays of computes: each takes `1 + share * u` times as long, `u` uniform in `[0, 1)` and drawn from seed,
-/// world rank and place in the row alone. So a step is longer by `share / 2` on average before anybody waits for
+/// world rank and position in the row alone. So a step is longer by `share / 2` on average before anybody waits for
 /// anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter {

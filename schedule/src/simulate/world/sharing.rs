@@ -24,7 +24,7 @@ pub enum Duplex {
 /// Which messages share ports. Gathers and reductions that go in turn are said elsewhere, by [`Links`]; both can hold.
 ///
 /// [`Links`]: crate::simulate::Links
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// None: a link for each lane.
     Own,
@@ -34,8 +34,6 @@ pub enum Sharing {
     /// Each node has one port to the others, the network interface that its ranks share; near lanes have their own
     /// links.
     NodePort(Duplex),
-    /// These ports, by any numbers; lanes that are not named have their own links.
-    Ports(BTreeMap<WorldLane, Vec<u32>>),
 }
 
 /// The lanes of each port, and the ports of each lane.
@@ -47,18 +45,19 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn new(grid: Grid<'_>, sharing: &Sharing, ranks_per_node: Option<NonZeroU32>) -> Self {
-        let mut by_port: BTreeMap<Port, Vec<u32>> = BTreeMap::new();
+    pub(super) fn new(grid: Grid<'_>, sharing: Sharing, ranks_per_node: Option<NonZeroU32>) -> Self {
+        Self::by(grid, |lane| match sharing {
+            Sharing::Own => BTreeSet::new(),
+            Sharing::RankPort(duplex) => rank_ports(grid, lane, ranks_per_node, duplex),
+            Sharing::NodePort(duplex) => node_ports(grid, lane, ranks_per_node, duplex),
+        })
+    }
+
+    /// The ports that a rule gives each lane, by anything that tells them apart.
+    pub(super) fn by<P: Ord>(grid: Grid<'_>, ports_of: impl Fn(WorldLane) -> BTreeSet<P>) -> Self {
+        let mut by_port: BTreeMap<P, Vec<u32>> = BTreeMap::new();
         for lane in grid.lanes() {
-            let ports = match sharing {
-                Sharing::Own => BTreeSet::new(),
-                Sharing::RankPort(duplex) => rank_ports(grid, lane, ranks_per_node, *duplex),
-                Sharing::NodePort(duplex) => node_ports(grid, lane, ranks_per_node, *duplex),
-                Sharing::Ports(named) => {
-                    named.get(&lane).into_iter().flatten().map(|&number| Port::Named(number)).collect()
-                }
-            };
-            for port in ports {
+            for port in ports_of(lane) {
                 by_port.entry(port).or_default().push(grid.lane_index(lane) as u32);
             }
         }
@@ -103,21 +102,21 @@ enum Way {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Port {
-    /// Of a rank or of a node.
-    Of { owner: usize, reach: Reach, way: Way },
-    /// The caller's.
-    Named(u32),
+struct Port {
+    /// The rank or node.
+    owner: usize,
+    reach: Reach,
+    way: Way,
 }
 
 /// Which ways a lane's messages go at each of its ranks.
 fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item = (usize, Way)> {
     let members = grid.members(lane).into_iter().enumerate();
-    members.flat_map(move |(place, rank)| {
+    members.flat_map(move |(number, rank)| {
         let (out, back) = match lane {
             WorldLane::Gather(_) | WorldLane::Reduce(_) => (true, true),
             // The sender stands first.
-            WorldLane::Edge { .. } => (place == 0, place == 1),
+            WorldLane::Edge { .. } => (number == 0, number == 1),
         };
         let ways = match duplex {
             Duplex::Full => [out.then_some(Way::Out), back.then_some(Way::In)],
@@ -134,7 +133,7 @@ fn rank_ports(
     duplex: Duplex,
 ) -> BTreeSet<Port> {
     let reach = Reach::of(&grid.members(lane), ranks_per_node);
-    ways(grid, lane, duplex).map(|(owner, way)| Port::Of { owner, reach, way }).collect()
+    ways(grid, lane, duplex).map(|(owner, way)| Port { owner, reach, way }).collect()
 }
 
 /// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it
@@ -149,6 +148,6 @@ fn node_ports(
     if reach == Reach::Near {
         return BTreeSet::new();
     }
-    let port = |(rank, way)| Port::Of { owner: node(rank, ranks_per_node), reach, way };
+    let port = |(rank, way)| Port { owner: node(rank, ranks_per_node), reach, way };
     ways(grid, lane, duplex).map(port).collect()
 }

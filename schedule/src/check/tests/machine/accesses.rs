@@ -178,7 +178,7 @@ impl Walk<'_> {
     fn gather(&mut self, index: usize, instruction: Instruction) -> Access {
         match instruction {
             Instruction::Unshard { unit } => {
-                let buffer = self.program.gather_buffer(self.rank, index);
+                let buffer = self.program.gather_buffer(self.rank.at(index));
                 self.copies.entry(unit).or_default().push_back(buffer);
                 Write(Buffer::Copy(self.rank, buffer), (unit.0, 0))
             }

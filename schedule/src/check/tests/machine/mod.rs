@@ -52,7 +52,7 @@ fn run_without(
     seed: u64,
     ignores: fn(InstructionKind, InstructionKind) -> bool,
 ) -> Result<(), String> {
-    let ranks: Vec<_> = (0..program.num_ranks() as u32).map(PipelineRank).collect();
+    let ranks: Vec<_> = program.ranks().collect();
     let lane_before = ranks.iter().map(|&rank| {
         let mut last: BTreeMap<Lane, usize> = BTreeMap::new();
         let row = program.row(rank).iter().enumerate();
@@ -108,7 +108,7 @@ impl Machine<'_> {
     fn waits(&self, rank: usize, index: usize) -> impl Iterator<Item = usize> {
         let rank = PipelineRank(rank as u32);
         let kind = move |index: usize| self.program.row(rank)[index].kind();
-        let waits = self.program.waits(rank, index).iter().copied();
+        let waits = self.program.waits(rank.at(index)).iter().copied();
         waits.filter(move |&wait| !(self.ignores)(kind(index), kind(wait)))
     }
 
@@ -117,8 +117,8 @@ impl Machine<'_> {
         let instruction = self.program.row(PipelineRank(rank as u32))[index];
         match instruction {
             Instruction::Send { .. } | Instruction::Receive { .. } => {
-                let (peer, step) = self.program.peer(PipelineRank(rank as u32), index).unwrap();
-                vec![(peer.index(), step)]
+                let peer = self.program.peer(PipelineRank(rank as u32).at(index)).unwrap();
+                vec![(peer.rank.index(), peer.index)]
             }
             Instruction::AddTied { .. } | Instruction::GradientNorm => {
                 let rows = (0..self.program.num_ranks()).filter_map(|rank| {

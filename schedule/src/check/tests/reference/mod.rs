@@ -100,7 +100,7 @@ pub(super) fn play(program: &Program) -> Result<(), Wrong> {
     };
     loop {
         let mut progressed = false;
-        for rank in (0..program.rows.len() as u32).map(PipelineRank) {
+        for rank in program.ranks() {
             while let Some(&instruction) = program.row(rank).get(reference.ranks[rank.index()].at) {
                 match reference.execute(rank, instruction) {
                     Ok(()) => {

@@ -29,7 +29,7 @@ fn small_worlds_take_what_they_take_tick_by_tick() {
         let expected = Naive::play(&program, &costs, &world);
         assert!(by_rank(&played, program.num_ranks()) == expected, "seed {seed}: {world:?}, {costs:?}");
         for timeline in played.by_data_rank() {
-            for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+            for rank in program.ranks() {
                 let (busy, bubble) = (timeline.busy(&program, rank), timeline.bubble(&program, rank));
                 assert_eq!(busy + bubble.total(), timeline.makespan(), "seed {seed}: {bubble:?}");
             }

@@ -1,6 +1,5 @@
 //! Ranks that are alike and share nothing: what the longest-path pass says, bit for bit, on every data rank.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::vec::Vec;
 
@@ -10,7 +9,7 @@ use crate::generate::{zb_h1, zb_h2, zb_v};
 use crate::lower::lower;
 use crate::order::ComputeOrder;
 use crate::program::Program;
-use crate::simulate::world::{self, Computes, Cores, Duplex, Jitter, Ratio, Sharing, World, WorldLane};
+use crate::simulate::world::{self, Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
 use crate::simulate::{Costs, simulate};
 use crate::testing::{all_options, all_programs, looped_orders, mixed_units, units};
 use crate::unit_facts::UnitFacts;
@@ -22,8 +21,6 @@ fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<World
     let said = World {
         ranks_per_node: NonZeroU32::new(2),
         far_edges: Some(costs.edges.clone()),
-        // A port of one lane.
-        sharing: Sharing::Ports(BTreeMap::from([(WorldLane::Gather(crate::PipelineRank(0)), [7].into())])),
         slowdown: Ratio::new(7, 7),
         speeds: (0..world_size).map(|rank| (rank, Ratio::new(3, 3))).collect(),
         jitter: Some(Jitter { seed: 5, share: Ratio::new(0, 9) }),

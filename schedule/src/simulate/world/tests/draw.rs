@@ -1,6 +1,5 @@
 //! Random costs and worlds, small enough for ties to be common.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::vec::Vec;
 
@@ -8,8 +7,7 @@ use crate::check::CheckedProgram;
 use crate::generate::{eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_v};
 use crate::lower::lower;
 use crate::order::ComputeOrder;
-use crate::simulate::world::grid::Grid;
-use crate::simulate::world::{Computes, Cores, Duplex, Jitter, Ratio, Sharing, World, WorldLane};
+use crate::simulate::world::{Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
 use crate::simulate::{Costs, Links, Passage, UnitCosts};
 use crate::testing::{Random, all_options, mixed_units, units};
 
@@ -67,7 +65,7 @@ impl Draw {
 
     /// One for each edge.
     pub(super) fn passages(&mut self, program: &CheckedProgram) -> Vec<Passage> {
-        (0..2 * (program.chain().num_stages() - 1)).map(|_| self.passage()).collect()
+        (0..program.chain().num_edges()).map(|_| self.passage()).collect()
     }
 
     /// A program of up to three ranks.
@@ -99,12 +97,7 @@ impl Draw {
         let data_degree = 1 + self.below(3) as u32;
         let world_size = data_degree * program.num_ranks() as u32;
         let duplex = self.one_of(&[Duplex::Full, Duplex::Half]);
-        let sharing = match self.below(4) {
-            0 => Sharing::Own,
-            1 => Sharing::RankPort(duplex),
-            2 => Sharing::NodePort(duplex),
-            _ => Sharing::Ports(self.ports(Grid { program, data_degree: data_degree as usize })),
-        };
+        let sharing = self.one_of(&[Sharing::Own, Sharing::RankPort(duplex), Sharing::NodePort(duplex)]);
         let speeds = [(1, 2), (3, 4), (2, 1), (5, 3)].map(|(n, d)| Ratio::new(n, d));
         let computes = [Computes::OccupyCores, Computes::Elsewhere];
         World {
@@ -123,10 +116,5 @@ impl Draw {
                 computes: self.one_of(&computes),
             }),
         }
-    }
-
-    /// None to three ports of four for each lane.
-    fn ports(&mut self, grid: Grid<'_>) -> BTreeMap<WorldLane, Vec<u32>> {
-        grid.lanes().map(|lane| (lane, (0..self.below(4)).map(|_| self.below(4) as u32).collect())).collect()
     }
 }

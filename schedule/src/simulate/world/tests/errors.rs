@@ -7,11 +7,9 @@ use expect_test::{Expect, expect};
 
 use crate::check::CheckedProgram;
 use crate::generate::one_f_one_b;
-use crate::id::{PipelineRank, Stage};
-use crate::instruction::Edge;
 use crate::lower::lower;
 use crate::options::LowerOptions;
-use crate::simulate::world::{self, Computes, Cores, Jitter, Ratio, Sharing, World, WorldError, WorldLane};
+use crate::simulate::world::{self, Computes, Cores, Jitter, Ratio, World, WorldError};
 use crate::simulate::{Costs, CostsError, Passage, UnitCosts};
 use crate::testing::units;
 
@@ -88,32 +86,6 @@ fn broken_worlds_say_value_rule_and_repair() {
         expect![
             "hosts of 4 ranks and 0 cores: a host has at least one of each; give both, or leave cores out"
         ],
-    );
-}
-
-#[test]
-fn ports_are_of_lanes_that_are_there() {
-    let edge = |edge, data_rank| WorldLane::Edge { edge, data_rank };
-    let ports =
-        |lane| error(move |world| world.sharing = Sharing::Ports(BTreeMap::from([(lane, [0].into())])));
-    for lane in [
-        WorldLane::Gather(PipelineRank(2)),
-        WorldLane::Reduce(PipelineRank(2)),
-        edge(Edge::Up(Stage(1)), 0),
-        edge(Edge::Down(Stage(u32::MAX)), 0),
-        edge(Edge::Up(Stage(0)), 2),
-    ] {
-        assert_eq!(ports(lane), WorldError::UnknownLane(lane));
-    }
-    check(
-        &ports(edge(Edge::Down(Stage(0)), 2)),
-        expect![
-            "ports for the messages over s1>s0 at data rank 2: there are none; name lanes between ranks of this world"
-        ],
-    );
-    check(
-        &ports(WorldLane::Gather(PipelineRank(2))),
-        expect!["ports for the gathers of p2: there are none; name lanes between ranks of this world"],
     );
 }
 

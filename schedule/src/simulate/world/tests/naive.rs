@@ -7,8 +7,9 @@ use std::vec::Vec;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
+use crate::simulate::world::grid::WorldLane;
 use crate::simulate::world::own_time::OwnTime;
-use crate::simulate::world::{Computes, Duplex, Ratio, Sharing, World, WorldLane};
+use crate::simulate::world::{Computes, Duplex, Ratio, Sharing, World};
 use crate::simulate::{Costs, Links, Passage, Span};
 
 /// What is left of a work: a quotient in lowest terms.
@@ -128,12 +129,12 @@ impl<'a> Naive<'a> {
     fn passage(&self, rank: usize, index: usize) -> Passage {
         let instruction = self.instruction(rank, index);
         let here = PipelineRank((rank / self.degree) as u32);
-        match (self.program.peer(here, index), instruction, &self.world.far_edges) {
-            (
-                Some((peer, _)),
-                Instruction::Send { edge, .. } | Instruction::Receive { edge, .. },
-                Some(far),
-            ) if self.is_far(&[rank, peer.index() * self.degree + rank % self.degree]) => far[edge.index()],
+        match (self.program.peer(here.at(index)), instruction, &self.world.far_edges) {
+            (Some(peer), Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }, Some(far))
+                if self.is_far(&[rank, peer.rank.index() * self.degree + rank % self.degree]) =>
+            {
+                far[edge.index()]
+            }
             _ => self.costs.passage(instruction),
         }
     }
@@ -155,7 +156,7 @@ impl<'a> Naive<'a> {
         };
         for (index, &instruction) in row.iter().enumerate() {
             for &wait in
-                self.program.waits(here, index).iter().filter(|&&wait| row[wait].lane() != Lane::Compute)
+                self.program.waits(here.at(index)).iter().filter(|&&wait| row[wait].lane() != Lane::Compute)
             {
                 take_in(row[wait].lane(), wait, &mut tasks);
             }
@@ -195,8 +196,8 @@ impl<'a> Naive<'a> {
         let instruction = self.instruction(rank, index);
         let (lane, ends) = match (instruction, instruction.lane()) {
             (Instruction::Send { edge, .. }, _) => {
-                let (peer, receive) = self.program.peer(here, index).unwrap();
-                let receiver = (peer.index() * self.degree + data_rank, receive);
+                let receive = self.program.peer(here.at(index)).unwrap();
+                let receiver = (receive.rank.index() * self.degree + data_rank, receive.index);
                 let lane = WorldLane::Edge { edge, data_rank: data_rank as u32 };
                 (lane, std::vec![(rank, index), receiver])
             }
@@ -340,21 +341,15 @@ impl<'a> Naive<'a> {
             }
             sides
         };
-        match &self.world.sharing {
+        match self.world.sharing {
             Sharing::Own => BTreeSet::new(),
             Sharing::RankPort(duplex) => {
-                sides(*duplex).into_iter().map(|(rank, inwards)| (rank, is_far, inwards)).collect()
+                sides(duplex).into_iter().map(|(rank, inwards)| (rank, is_far, inwards)).collect()
             }
             Sharing::NodePort(_) if !is_far => BTreeSet::new(),
             Sharing::NodePort(duplex) => {
-                sides(*duplex).into_iter().map(|(rank, inwards)| (self.nodes(rank), true, inwards)).collect()
+                sides(duplex).into_iter().map(|(rank, inwards)| (self.nodes(rank), true, inwards)).collect()
             }
-            Sharing::Ports(named) => named
-                .get(&message.lane)
-                .into_iter()
-                .flatten()
-                .map(|&port| (port as usize, false, false))
-                .collect(),
         }
     }
 

@@ -13,10 +13,11 @@ use crate::instruction::Edge;
 use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::simulate::world::grid::Grid;
+use crate::simulate::world::grid::WorldLane;
 use crate::simulate::world::load::Load;
 use crate::simulate::world::progress::{Due, Progress};
 use crate::simulate::world::sharing::Ports;
-use crate::simulate::world::{Duplex, Sharing, World, WorldLane};
+use crate::simulate::world::{Duplex, Sharing, World};
 use crate::testing::units;
 
 /// A message alone: when it sets out, and for how long it would occupy its link if that were its own.
@@ -42,9 +43,9 @@ fn ends(flows: &[Flow], ports: &[&[u32]]) -> Vec<u64> {
     let grid = Grid { program: &program, data_degree: 1 };
     let edges: Vec<WorldLane> =
         grid.lanes().filter(|lane| matches!(lane, WorldLane::Edge { .. })).take(flows.len()).collect();
-    let named: BTreeMap<_, _> = edges.iter().copied().zip(ports.iter().map(|of| of.to_vec())).collect();
-    let world = World { sharing: Sharing::Ports(named), ..World::alike(1) };
-    let mut load = Load::new(grid, &world);
+    let by_lane: BTreeMap<_, _> = edges.iter().copied().zip(ports.iter().copied()).collect();
+    let of_lane = |lane| by_lane.get(&lane).copied().into_iter().flatten().copied().collect();
+    let mut load = Load::through(grid, &World::alike(1), Ports::by::<u32>(grid, of_lane));
     let mut progress = Progress::new(load.num_works(), load.scale());
     for (number, flow) in flows.iter().enumerate() {
         progress.after(flow.start, Due::Arrival(number as u32));
@@ -170,7 +171,7 @@ proptest! {
 }
 
 /// The lanes at each port, by name.
-fn crowds(num_ranks: u32, data_degree: usize, ranks_per_node: u32, sharing: &Sharing) -> Vec<Vec<WorldLane>> {
+fn crowds(num_ranks: u32, data_degree: usize, ranks_per_node: u32, sharing: Sharing) -> Vec<Vec<WorldLane>> {
     let program = program(num_ranks);
     let grid = Grid { program: &program, data_degree };
     let lanes: BTreeMap<usize, WorldLane> = grid.lanes().map(|lane| (grid.lane_index(lane), lane)).collect();
@@ -206,10 +207,10 @@ fn sorted(mut crowds: Vec<Vec<WorldLane>>) -> Vec<Vec<WorldLane>> {
 fn a_rank_shares_its_port_by_reach_and_way() {
     // Two pipeline ranks of two data ranks, each pair a node: collectives are near, edges far.
     let near = |rank| std::vec![gather(rank), reduce(rank)];
-    let full = crowds(2, 2, 2, &Sharing::RankPort(Duplex::Full));
+    let full = crowds(2, 2, 2, Sharing::RankPort(Duplex::Full));
     // Out and in of both data ranks of both; over each far port goes one message a way.
     assert_eq!(full, sorted([0, 0, 0, 0, 1, 1, 1, 1].map(near).to_vec()));
-    let half = crowds(2, 2, 2, &Sharing::RankPort(Duplex::Half));
+    let half = crowds(2, 2, 2, Sharing::RankPort(Duplex::Half));
     let far = |data_rank| std::vec![up(0, data_rank), down(0, data_rank)];
     let mut expected = [0, 0, 1, 1].map(near).to_vec();
     expected.extend([0, 0, 1, 1].map(far));
@@ -221,21 +222,21 @@ fn a_rank_shares_its_port_by_reach_and_way() {
     let expected = (0..2).flat_map(|data_rank| {
         [out(0, data_rank, up), out(0, data_rank, down), out(1, data_rank, up), out(1, data_rank, down)]
     });
-    assert_eq!(crowds(2, 2, 0, &Sharing::RankPort(Duplex::Full)), sorted(expected.collect()));
+    assert_eq!(crowds(2, 2, 0, Sharing::RankPort(Duplex::Full)), sorted(expected.collect()));
 }
 
 #[test]
 fn a_node_shares_its_port_among_far_messages() {
     // Two nodes of two ranks: each node's ranks send to the other's.
     let crowd = |edge: fn(u32, u32) -> WorldLane| std::vec![edge(0, 0), edge(0, 1)];
-    let full = crowds(2, 2, 2, &Sharing::NodePort(Duplex::Full));
+    let full = crowds(2, 2, 2, Sharing::NodePort(Duplex::Full));
     // Out of the first node is into the second.
     assert_eq!(full, sorted(std::vec![crowd(up), crowd(up), crowd(down), crowd(down)]));
-    let half = crowds(2, 2, 2, &Sharing::NodePort(Duplex::Half));
+    let half = crowds(2, 2, 2, Sharing::NodePort(Duplex::Half));
     let both = std::vec![up(0, 0), up(0, 1), down(0, 0), down(0, 1)];
     assert_eq!(half, std::vec![both.clone(), both]);
     // Four data ranks on two nodes: a gather passes the ports of both nodes, once each and both ways.
     let far = std::vec![gather(0), reduce(0)];
-    assert_eq!(crowds(1, 4, 2, &Sharing::NodePort(Duplex::Full)), std::vec![far; 4]);
-    assert_eq!(crowds(2, 2, 0, &Sharing::NodePort(Duplex::Full)), Vec::<Vec<WorldLane>>::new());
+    assert_eq!(crowds(1, 4, 2, Sharing::NodePort(Duplex::Full)), std::vec![far; 4]);
+    assert_eq!(crowds(2, 2, 0, Sharing::NodePort(Duplex::Full)), Vec::<Vec<WorldLane>>::new());
 }

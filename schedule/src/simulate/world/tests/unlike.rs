@@ -190,7 +190,7 @@ proptest! {
         world.speeds.insert(rank, Ratio::new(10, 10 + slowness));
         let after = world::simulate(&program, &costs, &world).unwrap();
         for (before, after) in before.by_data_rank().iter().zip(after.by_data_rank()) {
-            for rank in (0..program.num_ranks() as u32).map(PipelineRank) {
+            for rank in program.ranks() {
                 let later = before.row(rank).iter().zip(after.row(rank)).all(|(before, after)| before.end <= after.end);
                 prop_assert!(later && before.end(rank) <= after.end(rank));
             }

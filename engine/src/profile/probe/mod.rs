@@ -1,0 +1,95 @@
+//! Messages of other sizes than the run's, so that a costs file serves other unit sizes, micro-batches and grids.
+//!
+//! ```text
+//! routes  what is sent at once, and between whom      \
+//! sizes   how large                                    +-> rounds -> means by size -> level -> costs file
+//! Engine::probe  on the run's own ranks and links     /
+//! ```
+//!
+//! After the recorded steps the same ranks send each kind of message that the run has, at its own sizes and at others, with
+//! nothing between. Alone a message is cheaper than in the midst of computes, so what a probe says of a size is brought to the
+//! level of the run by what it says of the run's own sizes, whose figures stay as the steps gave them.
+
+mod budget;
+mod level;
+mod rounds;
+mod routes;
+mod sizes;
+
+use std::time::Duration;
+
+use super::facts::{Facts, MessageKey};
+use super::into_file::message_times;
+use super::totals::MessageTotals;
+use crate::costs::{CostsFile, MessageTimes};
+use crate::engine::{Engine, EngineError};
+use crate::executor::Probe;
+use crate::memory::available_bytes;
+
+use self::budget::Budget;
+use self::routes::Routes;
+
+/// What all kinds of messages may take together. Small ones need a tenth of it; over slow links, the largest sizes are not sent.
+pub(super) const TIME: Duration = Duration::from_secs(4);
+
+/// Adds sizes to every kind of message of a file that was measured on this engine, in so much time.
+///
+/// # Errors
+/// When a rank stops.
+pub(super) fn add_sizes(
+    engine: &mut Engine,
+    facts: &Facts<'_>,
+    costs: &mut CostsFile,
+    time: Duration,
+) -> Result<(), EngineError> {
+    let of_kind = time / costs.messages.len().max(1) as u32;
+    for measured in &mut costs.messages {
+        let MessageTimes { kind, ranks, .. } = *measured;
+        if let Some(routes) = Routes::of(facts, kind) {
+            let probed = probe(engine, facts, &routes, measured, Budget::new(of_kind))?;
+            // One kind between one number of ranks.
+            let sizes = message_times(&probed).pop().map_or_else(Vec::new, |times| times.sizes);
+            level::add(measured, &sizes, |bytes| facts.num_messages(MessageKey { kind, ranks, bytes }));
+        }
+    }
+    Ok(())
+}
+
+/// What the messages of a kind cost when nothing else runs, at the run's own sizes and at others, as far as time and memory
+/// last.
+fn probe(
+    engine: &mut Engine,
+    facts: &Facts<'_>,
+    routes: &Routes,
+    measured: &MessageTimes,
+    mut budget: Budget,
+) -> Result<MessageTotals, EngineError> {
+    let element_type = Probe::element_type(facts.plan, routes.first());
+    let sizes = sizes::to_probe(measured, element_type);
+    let mut totals = MessageTotals::default();
+    for (place, &bytes) in sizes.iter().enumerate() {
+        if !fits(facts, routes, bytes) {
+            continue;
+        }
+        let num_elements = bytes as usize / element_type.num_bytes();
+        let mut send = |num_rounds| {
+            let events = engine.probe(Probe { rows: routes.rows.clone(), num_elements, num_rounds })?;
+            Ok::<_, EngineError>(rounds::of_events(facts, routes, &events, num_rounds))
+        };
+        let num_left = (sizes.len() - place) as u64;
+        let Some(rounds) = budget.spend(bytes, num_left, &mut send)? else { continue };
+        rounds::add(facts, routes, bytes, &rounds, &mut totals);
+    }
+    Ok(totals)
+}
+
+/// Whether memory has room for messages of a size, and no wait for one is longer than the run allows.
+fn fits(facts: &Facts<'_>, routes: &Routes, bytes: u64) -> bool {
+    let needed_bytes = routes.num_buffers(facts).saturating_mul(bytes);
+    let on_its_link = Duration::from_nanos(routes.longest_on_its_link(facts, bytes));
+    available_bytes().is_none_or(|available| needed_bytes <= available / 2)
+        && on_its_link <= facts.plan.run().comm.timeout / 2
+}
+
+#[cfg(test)]
+mod tests;
