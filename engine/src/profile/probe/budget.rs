@@ -1,11 +1,12 @@
-//! How often each size is sent: until its mean is steady, but for some seconds in all.
+//! How often each size is sent: as often as its share of the time allows, within bounds.
 
 use std::time::{Duration, Instant};
 
 use super::rounds::Round;
 use crate::engine::EngineError;
 
-/// First rounds, which do not count: they wake the ranks and touch memory.
+/// First rounds of each call, which do not count: they wake the ranks and touch memory. There are two calls: the first tells how
+/// many rounds the second can have.
 const NUM_WARM_UP: usize = 2;
 
 /// Rounds that count, of which the typical half makes the mean.
