@@ -32,7 +32,13 @@ pub(super) fn to_probe(measured: &MessageTimes, element_type: ElementType) -> Ve
 fn padded(measured: &MessageTimes, element_bytes: u64, bytes: u64) -> u64 {
     match measured.kind {
         MessageKind::Activation | MessageKind::Gradient => bytes,
-        _ => {
+        MessageKind::Unshard
+        | MessageKind::GatherAfterStep
+        | MessageKind::Reduce
+        | MessageKind::ReduceLast
+        | MessageKind::AllReduce
+        | MessageKind::AddTied
+        | MessageKind::GradientNorm => {
             let layout = ShardLayout::new((bytes / element_bytes) as usize, measured.ranks as usize);
             layout.padded_len() as u64 * element_bytes
         }
