@@ -288,8 +288,8 @@ fn damaged_traces() {
     refused(
         &home,
         expect![[r#"
-        error: out/summary.json: missing field `ranks` at line 1 column 2; it is damaged: train again
-    "#]],
+            error: out/summary.json: line 1, column 1: the file lacks the key `ranks`; add it; it is damaged: train again
+        "#]],
     );
 }
 
