@@ -13,8 +13,8 @@ use crate::costs::{MessageTimes, SizedTimes};
 /// - `latency` is the run's own, and *more* by what the probe says more than at that size. It is how late a waiting thread goes on
 ///   once all is there, which has little to do with bytes and much with what the ranks did before: one that slept through a timed
 ///   layer wakes otherwise than one that only probes. So the probe says how latency grows, and never that a run's is less; a ratio
-///   of two small delays would be noise, and multiply it. Where nobody in the run waited its latency is 0 for want of a witness,
-///   and what is added to that is as much too little as the own size's is.
+///   of two small delays would be noise, and multiply it. Where nobody in the run waited for any
+///   size near by, their latency is 0 for want of a witness, and what is added to that is as much too little as theirs is.
 ///
 /// No time falls with bytes beyond the run's own sizes ([`hold_rising`]).
 pub(super) fn add(measured: &mut MessageTimes, probed: &[SizedTimes], num_messages: impl Fn(u64) -> u64) {
@@ -31,7 +31,7 @@ pub(super) fn add(measured: &mut MessageTimes, probed: &[SizedTimes], num_messag
             bytes: alone.bytes,
             issue_ns: scaled(alone, &near, |of| of.issue_ns),
             occupied_ns: alone.occupied_ns,
-            latency_ns: raised(alone, &near, |of| of.latency_ns),
+            latency_ns: raised(alone, &waited_for(&near), |of| of.latency_ns),
             landing_ns: scaled(alone, &near, |of| of.landing_ns),
             probed: true,
         });
@@ -55,6 +55,13 @@ struct Compared {
 fn near(compared: &[Compared], bytes: u64) -> Option<Vec<Compared>> {
     let nearest = compared.iter().map(|of| of.run.bytes).min_by_key(|&own| ratio(own, bytes))?;
     Some(compared.iter().filter(|of| ratio(of.run.bytes, nearest) < 2000).copied().collect())
+}
+
+/// Of some sizes those for which somebody waited in the run; all of them if nobody did. The others have latency 0 for want of a
+/// witness, which says nothing of the level.
+fn waited_for(near: &[Compared]) -> Vec<Compared> {
+    let seen: Vec<Compared> = near.iter().filter(|of| of.run.latency_ns > 0).copied().collect();
+    if seen.is_empty() { near.to_vec() } else { seen }
 }
 
 /// How many times larger the larger of two sizes is, in thousandths.
@@ -164,6 +171,10 @@ mod tests {
         // Nobody in the run waited: from its 0 on, only what larger sizes take longer counts.
         let found = added(&[size(1000, 9, 0, 9)], &[size(1000, 9, 60, 9), size(4000, 9, 100, 9)]);
         assert_eq!([found[0].latency_ns, found[1].latency_ns], [0, 40]);
+        // Of sizes that hardly differ, only those count for which somebody waited.
+        let own = [size(1000, 9, 70, 9), size(1010, 9, 0, 9)];
+        let found = added(&own, &[size(1000, 9, 60, 9), size(1010, 9, 65, 9), size(4000, 9, 61, 9)]);
+        assert_eq!(found[2].latency_ns, 71);
     }
 
     #[test]
