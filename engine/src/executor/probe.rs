@@ -2,7 +2,8 @@
 //!
 //! It is the one thing that a rank does without a checked program, so why it cannot hang is to be said here: all ranks begin a
 //! round together, each starts all its messages before it waits for any, and starting never blocks. So whatever a rank waits for
-//! has been started by all who take part in it, or will be by ranks that wait for nothing.
+//! has been started by all who take part in it, or will be by ranks that wait for nothing. That whoever takes part in a message
+//! has it in its row is for whoever makes the rows to see to; a rank that does not come is told by the communicator's timeout.
 //!
 //! A probe's messages go the way that a program's go: the rank's part is copied in, the operation is started, waited for, and
 //! what it brought is taken in. Only there is no compute between them, and their buffers are the probe's own, since those of the
@@ -29,7 +30,7 @@ use crate::shard::{Loan, ShardLayout};
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     /// `[pipeline rank]`: what it issues at once in every round, before it waits for all of it. Whoever takes part in a message
-    /// has it in its row, or a round would never end: the same collective for all of its ranks, a receive for each send.
+    /// has it in its row: each send has its receive, and a collective is in the rows of all of its ranks.
     pub(crate) rows: Vec<Vec<ProbedMessage>>,
     /// What the elements of each message are.
     pub(crate) element_type: ElementType,

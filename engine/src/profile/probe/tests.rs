@@ -133,6 +133,23 @@ fn every_group_sends_once_a_round() {
         let is_line = plan.training().chain().num_stages() == pipeline_degree;
         let num_pairs = if is_line { pipeline_degree - 1 } else { pipeline_degree };
         assert_eq!(num_transfers, if pipeline_degree == 1 { 0 } else { 2 * num_pairs });
+        // Nobody waits for what the other end does not start.
+        for kind in [MessageKind::Activation, MessageKind::Gradient] {
+            let Some(routes) = Routes::of(&facts, kind) else { continue };
+            let mut sent_to = Vec::new();
+            let mut received_at = Vec::new();
+            for (rank, index, message) in routes.messages() {
+                match message.passage() {
+                    Passage::Send(edge) => sent_to.push(routes.receive_of(&facts, edge)),
+                    passage => {
+                        assert!(matches!(passage, Passage::Receive(_)), "{passage:?}");
+                        received_at.push((rank, index));
+                    }
+                }
+            }
+            sent_to.sort_unstable();
+            assert_eq!(sent_to, received_at);
+        }
         if plan.run().zero.level == crate::config::ZeroLevel::Zero3 {
             assert_eq!(
                 (num_of(MessageKind::Unshard), num_of(MessageKind::Reduce)),
