@@ -12,13 +12,18 @@ use crate::comm::{Shaping, part_bytes};
 use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Plan, PlannedUnit};
 
-/// Bytes of an element of a gradient, f32 in every precision.
-pub(super) const GRADIENT_BYTES: usize = ElementType::F32.num_bytes();
+/// What the elements of a gradient are in every precision.
+const GRADIENT_TYPE: ElementType = ElementType::F32;
+
+/// Bytes of an element of a gradient.
+pub(super) const GRADIENT_BYTES: usize = GRADIENT_TYPE.num_bytes();
 
 /// A message, as all data ranks have it at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) kind: MessageKind,
+    /// What its elements are; `None` of the norm's record, which is of words.
+    pub(crate) element_type: Option<ElementType>,
     /// Bytes of the whole buffer, padding included.
     pub(crate) bytes: u64,
     /// Bytes that a rank sends of it.
@@ -80,19 +85,18 @@ pub(crate) struct Messages {
 impl Messages {
     /// Reads them off the plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let element_bytes = plan.element_type().num_bytes();
         let reduction = match (plan.run().zero.level, plan.run().zero.reduce) {
             (ZeroLevel::Zero0, _) => MessageKind::AllReduce,
             (_, ReductionPolicy::Last) => MessageKind::ReduceLast,
             (_, ReductionPolicy::Every) => MessageKind::Reduce,
         };
-        let collectives = |kind, element_bytes| {
-            plan.units().iter().map(|unit| collective(plan, unit, kind, element_bytes)).collect()
+        let collectives = |kind, element_type| {
+            plan.units().iter().map(|unit| collective(plan, unit, kind, element_type)).collect()
         };
         Self {
-            gathers: collectives(MessageKind::Unshard, element_bytes),
-            reductions: collectives(reduction, GRADIENT_BYTES),
-            gathers_after_step: collectives(MessageKind::GatherAfterStep, element_bytes),
+            gathers: collectives(MessageKind::Unshard, plan.element_type()),
+            reductions: collectives(reduction, GRADIENT_TYPE),
+            gathers_after_step: collectives(MessageKind::GatherAfterStep, plan.element_type()),
             edges: plan.training().chain().edges().map(|edge| transfer(plan, edge)).collect(),
             add_tied: add_tied(plan),
             gradient_norm: gradient_norm(plan),
@@ -129,14 +133,15 @@ impl Messages {
 }
 
 /// A collective over the data ranks of a unit.
-fn collective(plan: &Plan, unit: &PlannedUnit, kind: MessageKind, element_bytes: usize) -> Message {
+fn collective(plan: &Plan, unit: &PlannedUnit, kind: MessageKind, element_type: ElementType) -> Message {
     let grid = plan.grid();
     let members = grid.data_group(grid.rank(plan.pipeline_rank_of(unit.stage).index(), 0));
-    let num_elements = unit.layout.padded_len();
+    let (num_elements, element_bytes) = (unit.layout.padded_len(), element_type.num_bytes());
     // An all-reduce is a reduce-scatter and an all-gather.
     let passes = if kind == MessageKind::AllReduce { 2 } else { 1 };
     Message {
         kind,
+        element_type: Some(element_type),
         bytes: (num_elements * element_bytes) as u64,
         sent_bytes: passes * part_bytes(num_elements, members.len(), element_bytes),
         groups: vec![members.collect()],
@@ -163,6 +168,7 @@ fn transfer(plan: &Plan, edge: Edge) -> Message {
     let rank = |stage| plan.pipeline_rank_of(stage);
     Message {
         kind,
+        element_type: Some(plan.element_type()),
         bytes,
         sent_bytes: bytes,
         groups: pairs(plan, rank(edge.sender()), rank(edge.receiver())),
@@ -177,6 +183,7 @@ fn add_tied(plan: &Plan) -> Option<Message> {
     let num_elements = owned_elements(plan, embedding) as usize;
     Some(Message {
         kind: MessageKind::AddTied,
+        element_type: Some(GRADIENT_TYPE),
         bytes: (num_elements * GRADIENT_BYTES) as u64,
         sent_bytes: 2 * part_bytes(num_elements, groups[0].len(), GRADIENT_BYTES),
         groups,
@@ -189,6 +196,7 @@ fn gradient_norm(plan: &Plan) -> Message {
     let num_words = NORM_RECORD_WORDS as usize;
     Message {
         kind: MessageKind::GradientNorm,
+        element_type: None,
         bytes: (num_words * size_of::<u64>()) as u64,
         sent_bytes: 2 * part_bytes(num_words, members.len(), size_of::<u64>()),
         groups: vec![members],

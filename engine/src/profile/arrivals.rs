@@ -4,10 +4,11 @@
 //! began to wait before its link would have brought it can tell when a message came; one that came later finds it there.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 
 use pipezero_schedule::{Edge, Instruction, Lane, PipelineRank};
 
-use super::facts::Facts;
+use super::facts::{Facts, MessageKey};
 use super::instants::Instants;
 use super::recording::RecordedStep;
 use super::totals::MessageTotals;
@@ -16,9 +17,21 @@ use super::totals::MessageTotals;
 /// there, and counts among those who waited.
 const AT_ONCE_NS: u64 = 2_000;
 
-/// How much later than it is `known` to be there a message was, by a rank that can tell.
-pub(super) fn delay(of: Instants, known: u64) -> Option<i128> {
-    (of.awaited <= known + AT_ONCE_NS).then(|| i128::from(of.arrived) - i128::from(known))
+/// When the last of those who take part in a message had issued it.
+pub(super) fn joined(members: impl Iterator<Item = Instants>) -> u64 {
+    members.map(|of| of.issued).max().unwrap_or(0)
+}
+
+/// Adds how much later than it is `known` to be there a message was, by each rank that can tell.
+pub(super) fn add_delays(
+    key: MessageKey,
+    known: u64,
+    receivers: impl Iterator<Item = Instants>,
+    messages: &mut MessageTotals,
+) {
+    for of in receivers.filter(|of| of.awaited <= known + AT_ONCE_NS) {
+        messages.add_delay(key, i128::from(of.arrived) - i128::from(known));
+    }
 }
 
 /// A collective under way.
@@ -48,7 +61,7 @@ pub(super) fn add_collectives(
             Lane::Reduce => usize::from(!facts.collectives_share_a_link()),
             Lane::Compute | Lane::Edge(_) => continue,
         };
-        let joined = of_members(index).map(|of| of.issued).max().unwrap_or(0);
+        let joined = joined(of_members(index));
         links[link].push(Sent { index, instruction, joined });
     }
     for mut link in links {
@@ -57,10 +70,7 @@ pub(super) fn add_collectives(
         for Sent { index, instruction, joined } in link {
             let imitated = facts.imitated(instruction);
             free = joined.max(free) + imitated.occupied;
-            let known = free + imitated.latency;
-            for delay in of_members(index).filter_map(|of| delay(of, known)) {
-                messages.add_delay(facts.key(instruction), delay);
-            }
+            add_delays(facts.key(instruction), free + imitated.latency, of_members(index), messages);
         }
     }
 }
@@ -84,10 +94,8 @@ pub(super) fn add_transfers(
             ];
             let imitated = facts.imitated(instruction);
             let free = free.entry(edge).or_default();
-            *free = sent.issued.max(received.issued).max(*free) + imitated.occupied;
-            if let Some(delay) = delay(received, *free + imitated.latency) {
-                messages.add_delay(facts.key(instruction), delay);
-            }
+            *free = joined([sent, received].into_iter()).max(*free) + imitated.occupied;
+            add_delays(facts.key(instruction), *free + imitated.latency, once(received), messages);
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Facts<'a> {
     messages: Messages,
     /// What units consist of, each kind once.
     pub(super) keys: Vec<UnitKey>,
-    /// `[unit]`: its place in `keys`.
+    /// `[unit]`: its index in `keys`.
     key_of: Vec<usize>,
 }
 
@@ -48,9 +48,9 @@ impl<'a> Facts<'a> {
         let mut key_of = Vec::new();
         for unit in plan.units() {
             let key = UnitKey::of(unit);
-            let place = keys.iter().position(|known| *known == key);
-            key_of.push(place.unwrap_or(keys.len()));
-            if place.is_none() {
+            let index = keys.iter().position(|known| *known == key);
+            key_of.push(index.unwrap_or(keys.len()));
+            if index.is_none() {
                 keys.push(key);
             }
         }

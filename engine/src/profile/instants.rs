@@ -63,6 +63,14 @@ pub(super) fn of_row(events: &[Event], len: usize) -> Vec<Instants> {
     row.into_iter().map(ended).collect()
 }
 
+/// From the first start in any row to the last end in any; 0 of empty rows.
+pub(super) fn makespan(rows: &[Vec<Instants>]) -> u64 {
+    let instants = || rows.iter().flatten();
+    let first = instants().map(|instants| instants.started).min();
+    let last = instants().map(|instants| instants.ended).max();
+    last.zip(first).map_or(0, |(last, first)| last - first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

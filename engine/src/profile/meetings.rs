@@ -2,12 +2,27 @@
 
 use pipezero_schedule::{Instruction, InstructionKind, PipelineRank};
 
-use super::facts::Facts;
+use super::facts::{Facts, Imitated, MessageKey};
 use super::instants::Instants;
 use super::recording::RecordedStep;
 use super::totals::MessageTotals;
 
-/// One rank at a meeting.
+/// When a rank was at a meeting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    came: u64,
+    /// When it went on.
+    ended: u64,
+}
+
+impl Stay {
+    /// At the tied addition, to which a rank has come when it starts it.
+    pub(super) fn at_tied(of: Instants) -> Self {
+        Self { came: of.started, ended: of.ended }
+    }
+}
+
+/// One rank at a meeting of a step.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     rank: PipelineRank,
@@ -60,8 +75,11 @@ impl OwnNorms {
 /// takes in the mean, to when the last went on.
 pub(super) fn add_norm(facts: &Facts<'_>, step: &RecordedStep, own: OwnNorms, messages: &mut MessageTotals) {
     let all = members(facts, step, InstructionKind::GradientNorm);
-    let came = |member: &Member| member.at.started + own.of_elements(facts.counted_by(member.rank));
-    add(facts, &all, came, messages);
+    let stay = |member: &Member| Stay {
+        came: member.at.started + own.of_elements(facts.counted_by(member.rank)),
+        ended: member.at.ended,
+    };
+    add_of_step(facts, &all, stay, messages);
 }
 
 /// Adds what the addition of the tied weight's gradients took of a step, at every place along the data axis.
@@ -69,15 +87,29 @@ pub(super) fn add_tied(facts: &Facts<'_>, step: &RecordedStep, messages: &mut Me
     let all = members(facts, step, InstructionKind::AddTied);
     for data_rank in 0..facts.plan.grid().data_degree {
         let here: Vec<Member> = all.iter().copied().filter(|member| member.data_rank == data_rank).collect();
-        add(facts, &here, |member| member.at.started, messages);
+        add_of_step(facts, &here, |member| Stay::at_tied(member.at), messages);
     }
 }
 
-/// From when the last of them came to when the last went on.
-fn add(facts: &Facts<'_>, members: &[Member], came: impl Fn(&Member) -> u64, messages: &mut MessageTotals) {
+fn add_of_step(
+    facts: &Facts<'_>,
+    members: &[Member],
+    stay: impl Fn(&Member) -> Stay,
+    messages: &mut MessageTotals,
+) {
     let Some(&Member { instruction, .. }) = members.first() else { return };
-    let joined = members.iter().map(came).max().unwrap_or(0);
-    let ended = members.iter().map(|member| member.at.ended).max().unwrap_or(0);
-    let known = joined + facts.imitated(instruction).total();
-    messages.add_meeting(facts.key(instruction), i128::from(ended) - i128::from(known));
+    add(facts.key(instruction), facts.imitated(instruction), members.iter().map(stay), messages);
+}
+
+/// Adds what a meeting took beside its link: from when the last came to when the last went on.
+pub(super) fn add(
+    key: MessageKey,
+    imitated: Imitated,
+    stays: impl Iterator<Item = Stay>,
+    messages: &mut MessageTotals,
+) {
+    let [joined, ended] =
+        stays.fold([0, 0], |[joined, ended], stay| [joined.max(stay.came), ended.max(stay.ended)]);
+    let known = joined + imitated.total();
+    messages.add_meeting(key, i128::from(ended) - i128::from(known));
 }

@@ -144,7 +144,7 @@ impl<'a> Profiler<'a> {
             return Err(ProfileError::NoSteps);
         }
         let facts = Facts::new(self.plan);
-        let steps = recording::typical(self.recorded);
+        let steps = recording::typical(self.recorded, |step| step.step_ns);
         let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
         let costs = into_file::costs_file(&facts, &steps);
         Ok(Profile { costs, step_s, num_steps: steps.len() })

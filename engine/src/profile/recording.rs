@@ -34,10 +34,7 @@ impl RecordedStep {
 
     /// From the first rank's first instruction to the last rank's last.
     pub(super) fn makespan(&self) -> u64 {
-        let instants = || self.rows.iter().flatten();
-        let first = instants().map(|instants| instants.started).min();
-        let last = instants().map(|instants| instants.ended).max();
-        last.zip(first).map_or(0, |(last, first)| last - first)
+        instants::makespan(&self.rows)
     }
 }
 
@@ -69,13 +66,13 @@ pub(super) fn record(
     Ok(())
 }
 
-/// The middle half of the steps by what they took, none of fewer than four left out.
+/// The middle half of some steps by what they took, none of fewer than four left out; of rounds of a probe likewise.
 ///
 /// A machine now and then does something else; the steps that it hits say nothing of the run. Of the steps that remain,
 /// means are taken, not medians: what a step takes is a *sum* of what its instructions take, and only means add up to it.
 /// The median of delays that are mostly short and sometimes long (a thread that is woken late) is well below their mean.
-pub(super) fn typical(mut steps: Vec<RecordedStep>) -> Vec<RecordedStep> {
-    steps.sort_by_key(|step| step.step_ns);
+pub(super) fn typical<T>(mut steps: Vec<T>, took_ns: impl Fn(&T) -> u64) -> Vec<T> {
+    steps.sort_by_cached_key(took_ns);
     let num_left_out = steps.len() / 4;
     steps.drain(steps.len() - num_left_out..);
     steps.drain(..num_left_out);
@@ -90,7 +87,8 @@ mod tests {
     fn the_fastest_and_the_slowest_quarter_are_left_out() {
         let kept = |steps: &[u64]| {
             let step = |&step_ns: &u64| RecordedStep { rows: Vec::new(), step_ns };
-            typical(steps.iter().map(step).collect()).iter().map(|step| step.step_ns).collect::<Vec<_>>()
+            let kept = typical(steps.iter().map(step).collect(), |step| step.step_ns);
+            kept.iter().map(|step| step.step_ns).collect::<Vec<_>>()
         };
         assert_eq!(kept(&[7]), [7]);
         assert_eq!(kept(&[9, 7, 8]), [7, 8, 9]);

@@ -35,6 +35,21 @@ pub(super) struct MessageTotal {
     pub(super) landing: Mean,
 }
 
+impl MessageTotal {
+    /// Adds a rank's own time at its end of a transfer: means are over both ends.
+    pub(super) fn add_end(&mut self, of: Instants) {
+        self.issue.add(of.issue());
+        self.landing.add(of.landing());
+    }
+
+    /// Adds the own times of the data ranks at a collective of theirs. Of the issues it is the longest: on threads whoever comes
+    /// last carries the exchange out, which makes it the last again next time.
+    pub(super) fn add_collective(&mut self, members: impl Iterator<Item = Instants> + Clone) {
+        self.issue.add(members.clone().map(Instants::issue).max().unwrap_or(0));
+        members.for_each(|of| self.landing.add(of.landing()));
+    }
+}
+
 /// What messages took.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageTotals(BTreeMap<MessageKey, MessageTotal>);
@@ -107,7 +122,16 @@ impl Totals {
             | Instruction::BackwardWeight { unit, .. }
             | Instruction::Recompute { unit, .. }
             | Instruction::OptimizerStep { unit } => unit,
-            _ => return None,
+            Instruction::Unshard { .. }
+            | Instruction::Reshard { .. }
+            | Instruction::Reduce { .. }
+            | Instruction::ReduceLast { .. }
+            | Instruction::AllReduce { .. }
+            | Instruction::Send { .. }
+            | Instruction::Receive { .. }
+            | Instruction::AddTied { .. }
+            | Instruction::GradientNorm
+            | Instruction::GatherAfterStep { .. } => return None,
         };
         self.units[facts.key_of(unit)].mean(instruction.kind()).get()
     }
@@ -128,20 +152,14 @@ impl Totals {
                 }
                 Instruction::Send { .. } | Instruction::Receive { .. } => {
                     let total = messages.of(facts.key(instruction));
-                    for of in of_members() {
-                        total.issue.add(of.issue());
-                        total.landing.add(of.landing());
-                    }
+                    of_members().for_each(|of| total.add_end(of));
                 }
                 Instruction::Unshard { .. }
                 | Instruction::GatherAfterStep { .. }
                 | Instruction::Reduce { .. }
                 | Instruction::ReduceLast { .. }
                 | Instruction::AllReduce { .. } => {
-                    let total = messages.of(facts.key(instruction));
-                    // On threads whoever comes last carries the exchange out, which makes it the last again next time.
-                    total.issue.add(of_members().map(Instants::issue).max().unwrap_or(0));
-                    of_members().for_each(|of| total.landing.add(of.landing()));
+                    messages.of(facts.key(instruction)).add_collective(of_members());
                 }
                 // Bookkeeping, and what ranks do together.
                 Instruction::Reshard { .. } | Instruction::AddTied { .. } | Instruction::GradientNorm => {}

@@ -1,66 +1,88 @@
-//! How often each size is sent: until its mean is steady, but for some seconds in all.
+//! How often each size is sent: as often as its share of the time allows, within bounds, and not at all if it allows too few.
+//!
+//! What a round of a size takes is known before it is sent: its imitated link says its part to the nanosecond, and what the host
+//! takes beside that was measured, in the run at first and then by the last size of the probe.
 
 use std::time::{Duration, Instant};
 
 use super::rounds::Round;
+use crate::costs::SizedTimes;
 use crate::engine::EngineError;
 
-/// First rounds, which do not count: they wake the ranks and touch memory.
-const NUM_WARM_UP: usize = 2;
+/// First rounds of each call, which do not count: they wake the ranks and touch memory. There are two calls: the first tells how
+/// many rounds the second can have.
+const NUM_WARM_UP: u32 = 2;
 
 /// Rounds that count, of which the typical half makes the mean.
-const NUM_ROUNDS: [u64; 2] = [8, 200];
+const NUM_ROUNDS: [u32; 2] = [8, 200];
 
-/// The time that is left to one kind of message, and what it has taken so far.
+/// The fewest rounds of a size that is sent.
+const NUM_ROUNDS_LEAST: u32 = 2 * NUM_WARM_UP + NUM_ROUNDS[0];
+
+/// A size to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) bytes: u64,
+    /// What the slowest of its imitated links takes.
+    pub(super) on_its_link: Duration,
+}
+
+/// The time that is left to one kind of message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     left: Duration,
-    /// Bytes of the last size, and what its fastest round took.
-    last: Option<(u64, Duration)>,
+    /// Bytes of a message, and what the host takes for it beside its link.
+    known: (u64, Duration),
 }
 
 impl Budget {
-    /// What one kind of message may take.
-    pub(super) fn new(left: Duration) -> Self {
-        Self { left, last: None }
+    /// What one kind of message may take, of which one size was measured in the run.
+    pub(super) fn new(left: Duration, own: &SizedTimes) -> Self {
+        let times = [own.issue_ns, own.latency_ns, own.landing_ns];
+        Self { left, known: (own.bytes, times.map(Duration::from_nanos).iter().sum()) }
     }
 
     /// Sends rounds of a size, after which `num_left` sizes are left, this one included; `None` if time will not last.
     pub(super) fn spend(
         &mut self,
-        bytes: u64,
-        num_left: u64,
+        size: Size,
+        num_left: u32,
         send: &mut impl FnMut(usize) -> Result<Vec<Round>, EngineError>,
     ) -> Result<Option<Vec<Round>>, EngineError> {
-        if self.expected(bytes) > self.left {
+        if self.expected(size).saturating_mul(NUM_ROUNDS_LEAST) > self.left {
             return Ok(None);
         }
+        let share = self.left / num_left.max(1);
         let start = Instant::now();
-        send(NUM_WARM_UP)?;
+        send(NUM_WARM_UP as usize)?;
         // With what lies around a round: where ranks are many, meeting takes longer than the message.
-        let round = start.elapsed() / NUM_WARM_UP as u32;
-        let num_rounds = NUM_WARM_UP + num_rounds(self.left / num_left.max(1) as u32, round);
-        let mut rounds = send(num_rounds)?;
+        let took = start.elapsed();
+        let num_rounds = num_rounds([share, self.left].map(|of| of.saturating_sub(took)), took / NUM_WARM_UP);
+        let rounds = num_rounds.map(|num_rounds| send((NUM_WARM_UP + num_rounds) as usize)).transpose()?;
         self.left = self.left.saturating_sub(start.elapsed());
-        let fastest = rounds.iter().map(|round| round.step_ns).min().unwrap_or(0);
-        self.last = Some((bytes, Duration::from_nanos(fastest)));
-        Ok(Some(rounds.split_off(NUM_WARM_UP)))
+        Ok(rounds.map(|mut rounds| {
+            let fastest = rounds.iter().map(Round::took_ns).min().unwrap_or(0);
+            self.known = (size.bytes, Duration::from_nanos(fastest).saturating_sub(size.on_its_link));
+            rounds.split_off(NUM_WARM_UP as usize)
+        }))
     }
 
-    /// What the fewest rounds of a size will take, by the fastest one of the last size: nothing is known of the first.
-    fn expected(&self, bytes: u64) -> Duration {
-        let Some((last_bytes, round)) = self.last else { return Duration::ZERO };
-        let growth = bytes as f64 / last_bytes.max(1) as f64;
-        let seconds = round.as_secs_f64() * growth * (NUM_ROUNDS[0] + 2 * NUM_WARM_UP as u64) as f64;
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    /// What a round of a size will take: its link, and the host in proportion to bytes.
+    fn expected(&self, size: Size) -> Duration {
+        let (bytes, host) = self.known;
+        let host = host.as_secs_f64() * size.bytes as f64 / bytes.max(1) as f64;
+        size.on_its_link.saturating_add(Duration::try_from_secs_f64(host).unwrap_or(Duration::MAX))
     }
 }
 
-/// Rounds that fit a share of the time, within bounds.
-fn num_rounds(share: Duration, round: Duration) -> usize {
-    let fitting = share.as_nanos() / round.as_nanos().max(1);
-    let [least, most] = NUM_ROUNDS.map(u128::from);
-    fitting.clamp(least, most) as usize
+/// Rounds that count which fit a size's share of the time, within bounds; `None` if the fewest do not fit into all that is left.
+fn num_rounds([share, left]: [Duration; 2], round: Duration) -> Option<u32> {
+    let fitting = |time: Duration| {
+        let num_rounds = (time.as_nanos() / round.as_nanos().max(1)).saturating_sub(u128::from(NUM_WARM_UP));
+        u32::try_from(num_rounds).unwrap_or(u32::MAX)
+    };
+    let [least, most] = NUM_ROUNDS;
+    (fitting(left) >= least).then(|| fitting(share).clamp(least, most))
 }
 
 #[cfg(test)]
@@ -70,27 +92,64 @@ mod tests {
     #[test]
     fn rounds_fit_a_share_of_the_time_within_bounds() {
         let [ms, us] = [Duration::from_millis, Duration::from_micros];
-        assert_eq!(num_rounds(ms(40), us(1000)), 40);
-        assert_eq!(num_rounds(ms(40), us(40_000)), 8);
-        assert_eq!(num_rounds(ms(40), us(1)), 200);
-        assert_eq!(num_rounds(ms(40), Duration::ZERO), 200);
+        let num_rounds = |share, left, round| num_rounds([share, left], round);
+        // Two of them do not count.
+        assert_eq!(num_rounds(ms(40), ms(400), us(1000)), Some(38));
+        assert_eq!(num_rounds(ms(40), ms(400), us(40_000)), Some(8));
+        assert_eq!(num_rounds(ms(40), ms(40), us(1)), Some(200));
+        assert_eq!(num_rounds(ms(40), ms(40), Duration::ZERO), Some(200));
+        // What was expected to fit does not.
+        assert_eq!(num_rounds(ms(40), ms(400), us(40_001)), None);
+        assert_eq!(num_rounds(Duration::ZERO, Duration::ZERO, us(1)), None);
+    }
+
+    fn days(days: u64) -> Duration {
+        Duration::from_secs(days * 24 * 3600)
+    }
+
+    fn near(bytes: u64) -> Size {
+        Size { bytes, on_its_link: Duration::ZERO }
     }
 
     /// In days, so that no wait of the test's own counts.
     #[test]
     fn sizes_that_would_take_too_long_are_not_sent() {
-        let days = |days: u64| Duration::from_secs(days * 24 * 3600);
-        let mut budget = Budget { left: days(100), last: Some((100, days(10))) };
+        let mut budget = Budget { left: days(100), known: (100, days(10)) };
         // 8 rounds and the first ones of both calls: 12 of 10 days for 100 bytes.
-        assert_eq!(budget.expected(100), days(120));
+        assert_eq!((budget.expected(near(100)), NUM_ROUNDS_LEAST), (days(10), 12));
         let mut num_calls = 0;
         let mut send = |num_rounds: usize| {
             num_calls += 1;
-            Ok(vec![Round { rows: Vec::new(), step_ns: 0 }; num_rounds])
+            Ok(vec![Round { rows: Vec::new() }; num_rounds])
         };
-        assert!(budget.spend(100, 3, &mut send).unwrap().is_none());
-        let rounds = budget.spend(50, 3, &mut send).unwrap().unwrap();
+        assert!(budget.spend(near(100), 3, &mut send).unwrap().is_none());
+        let slow = Size { bytes: 50, on_its_link: days(4) };
+        assert!(budget.spend(slow, 3, &mut send).unwrap().is_none());
+        let rounds = budget.spend(near(50), 3, &mut send).unwrap().unwrap();
         // What takes no days is sent as often as can be, and the first ones are left out.
         assert_eq!((num_calls, rounds.len()), (2, 200));
+        // Now it is known that only the link takes time.
+        assert_eq!((budget.known, budget.expected(slow)), ((50, Duration::ZERO), days(4)));
+    }
+
+    /// Nothing is sent to learn that a link is slow: the run file says it, and the run has measured the rest.
+    #[test]
+    fn a_first_size_is_expected_to_take_what_it_took_in_the_run() {
+        let own = SizedTimes {
+            bytes: 1000,
+            issue_ns: 100,
+            occupied_ns: 0,
+            latency_ns: 20,
+            landing_ns: 3,
+            probed: false,
+        };
+        let ns = Duration::from_nanos;
+        let size = Size { bytes: 1000, on_its_link: ns(50_000) };
+        let budget = Budget::new(ns(12 * 50_123 - 1), &own);
+        assert_eq!(budget.expected(size), ns(50_123));
+        assert_eq!(budget.expected(Size { bytes: 4000, on_its_link: ns(7) }), ns(7 + 4 * 123));
+        let mut nothing = |_| panic!("it is not sent");
+        let mut budget = budget;
+        assert!(budget.spend(size, 1, &mut nothing).unwrap().is_none());
     }
 }

@@ -10,8 +10,13 @@ use crate::costs::{MessageTimes, SizedTimes};
 ///
 /// - `issue` and `landing` are *scaled* by measured / probed. They are copies and sums in the rank's own time; in the midst of
 ///   computes every byte of them is slower, since caches are cold and other ranks use the memory too.
-/// - `latency` is *shifted* by measured - probed. It is how late a waiting thread goes on once all is there, which has little to
-///   do with bytes; a ratio of two small delays would be noise, and multiply it.
+/// - `latency` is the run's own, and *more* by what the probe says more than at that size. It is how late a waiting thread goes on
+///   once all is there, which has little to do with bytes and much with what the ranks did before: one that slept through a timed
+///   layer wakes otherwise than one that only probes. So the probe says how latency grows, and never that a run's is less; a ratio
+///   of two small delays would be noise, and multiply it. Where nobody in the run waited for any
+///   size near by, their latency is 0 for want of a witness, and what is added to that is as much too little as theirs is.
+///
+/// No time falls with bytes beyond the run's own sizes ([`hold_rising`]).
 pub(super) fn add(measured: &mut MessageTimes, probed: &[SizedTimes], num_messages: impl Fn(u64) -> u64) {
     let own = measured.sizes.clone();
     let of_size = |bytes: u64| probed.iter().find(|of| of.bytes == bytes);
@@ -26,13 +31,14 @@ pub(super) fn add(measured: &mut MessageTimes, probed: &[SizedTimes], num_messag
             bytes: alone.bytes,
             issue_ns: scaled(alone, &near, |of| of.issue_ns),
             occupied_ns: alone.occupied_ns,
-            latency_ns: shifted(alone, &near, |of| of.latency_ns),
+            latency_ns: raised(alone, &waited_for(&near), |of| of.latency_ns),
             landing_ns: scaled(alone, &near, |of| of.landing_ns),
             probed: true,
         });
     }
     measured.sizes.sort_by_key(|size| size.bytes);
     hold_rising(&mut measured.sizes, |size| &mut size.issue_ns);
+    hold_rising(&mut measured.sizes, |size| &mut size.latency_ns);
     hold_rising(&mut measured.sizes, |size| &mut size.landing_ns);
 }
 
@@ -49,6 +55,13 @@ struct Compared {
 fn near(compared: &[Compared], bytes: u64) -> Option<Vec<Compared>> {
     let nearest = compared.iter().map(|of| of.run.bytes).min_by_key(|&own| ratio(own, bytes))?;
     Some(compared.iter().filter(|of| ratio(of.run.bytes, nearest) < 2000).copied().collect())
+}
+
+/// Of some sizes those for which somebody waited in the run; all of them if nobody did. The others have latency 0 for want of a
+/// witness, which says nothing of the level.
+fn waited_for(near: &[Compared]) -> Vec<Compared> {
+    let seen: Vec<Compared> = near.iter().filter(|of| of.run.latency_ns > 0).copied().collect();
+    if seen.is_empty() { near.to_vec() } else { seen }
 }
 
 /// How many times larger the larger of two sizes is, in thousandths.
@@ -69,18 +82,20 @@ fn means(near: &[Compared], time: fn(&SizedTimes) -> u64) -> [i128; 2] {
 /// To the nearest; where nothing was measured alone there is no ratio, but a difference.
 fn scaled(alone: SizedTimes, near: &[Compared], time: fn(&SizedTimes) -> u64) -> u64 {
     match means(near, time) {
-        [_, 0] => shifted(alone, near, time),
+        [_, 0] => raised(alone, near, time),
         [in_the_run, there] => whole((i128::from(time(&alone)) * in_the_run + there / 2) / there),
     }
 }
 
-fn shifted(alone: SizedTimes, near: &[Compared], time: fn(&SizedTimes) -> u64) -> u64 {
+/// What it is in the run, and what the probe says more of this size.
+fn raised(alone: SizedTimes, near: &[Compared], time: fn(&SizedTimes) -> u64) -> u64 {
     let [in_the_run, there] = means(near, time);
-    whole(i128::from(time(&alone)) + in_the_run - there)
+    whole(in_the_run + (i128::from(time(&alone)) - there).max(0))
 }
 
+/// Times are never negative; one that is beyond all numbers is the largest.
 fn whole(ns: i128) -> u64 {
-    u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// Holds a time of sizes that were probed between those of the run's own sizes around them, and has it rise between: more bytes
@@ -88,9 +103,9 @@ fn whole(ns: i128) -> u64 {
 /// get their mean (pool adjacent violators; Barlow et al., *Statistical inference under order restrictions*, 1972).
 fn hold_rising(sizes: &mut [SizedTimes], time: fn(&mut SizedTimes) -> &mut u64) {
     let mut start = 0;
-    while let Some(first) = sizes[start..].iter().position(|size| size.probed).map(|place| start + place) {
+    while let Some(first) = sizes[start..].iter().position(|size| size.probed).map(|index| start + index) {
         let is_own = |size: &SizedTimes| !size.probed;
-        let end = sizes[first..].iter().position(is_own).map_or(sizes.len(), |place| first + place);
+        let end = sizes[first..].iter().position(is_own).map_or(sizes.len(), |index| first + index);
         let below = if first == 0 { 0 } else { *time(&mut sizes[first - 1]) };
         let above = sizes.get_mut(end).map_or(u64::MAX, |own| *time(own));
         rise(&mut sizes[first..end], time);
@@ -136,20 +151,37 @@ mod tests {
     }
 
     #[test]
-    fn issue_and_landing_are_scaled_and_latency_is_shifted() {
+    fn issue_and_landing_are_scaled_and_latency_is_raised() {
         let own = size(1000, 300, 50, 90);
         let found =
-            added(&[own], &[size(1000, 200, 20, 30), size(250, 100, 25, 10), size(4000, 501, 15, 100)]);
+            added(&[own], &[size(1000, 200, 20, 30), size(250, 100, 15, 10), size(4000, 501, 26, 100)]);
         let probed = |of| SizedTimes { probed: true, ..of };
-        // Times 3/2 and 3, to the nearest, and 30 more.
-        assert_eq!(found, [probed(size(250, 150, 55, 30)), own, probed(size(4000, 752, 45, 300))]);
+        // Times 3/2 and 3, to the nearest; nothing and 6 more.
+        assert_eq!(found, [probed(size(250, 150, 50, 30)), own, probed(size(4000, 752, 56, 300))]);
+    }
+
+    /// Ranks that slept before they waited are woken later than those of a probe; nothing of that is the size's.
+    #[test]
+    fn a_probe_takes_no_latency_away() {
+        let own = size(131_072, 9, 406_000, 9);
+        let alone = [(131_072, 500_000), (4096, 70_000), (262_144, 90_000), (524_288, 501_000)];
+        let found = added(&[own], &alone.map(|(bytes, latency)| size(bytes, 9, latency, 9)));
+        let latency: Vec<u64> = found.iter().map(|size| size.latency_ns).collect();
+        assert_eq!(latency, [406_000, 406_000, 406_000, 407_000]);
+        // Nobody in the run waited: from its 0 on, only what larger sizes take longer counts.
+        let found = added(&[size(1000, 9, 0, 9)], &[size(1000, 9, 60, 9), size(4000, 9, 100, 9)]);
+        assert_eq!([found[0].latency_ns, found[1].latency_ns], [0, 40]);
+        // Of sizes that hardly differ, only those count for which somebody waited.
+        let own = [size(1000, 9, 70, 9), size(1010, 9, 0, 9)];
+        let found = added(&own, &[size(1000, 9, 60, 9), size(1010, 9, 65, 9), size(4000, 9, 61, 9)]);
+        assert_eq!(found[2].latency_ns, 71);
     }
 
     #[test]
-    fn a_shift_ends_at_0_and_nothing_has_no_ratio() {
+    fn nothing_has_no_ratio() {
         let own = size(1000, 10, 5, 7);
         let found = added(&[own], &[size(1000, 0, 20, 0), size(4000, 3, 10, 0)]);
-        assert_eq!(found, [own, SizedTimes { probed: true, ..size(4000, 13, 0, 7) }]);
+        assert_eq!(found, [own, SizedTimes { probed: true, ..size(4000, 13, 5, 7) }]);
     }
 
     /// Each size goes by the own one that it is fewer times larger or smaller than.
@@ -185,29 +217,30 @@ mod tests {
 
     #[test]
     fn probed_times_do_not_fall() {
-        let own = [size(100, 50, 9, 50), size(400, 80, 9, 80)];
+        let alike = |bytes, ns| size(bytes, ns, ns, ns);
+        let own = [alike(100, 50), alike(400, 80)];
         let alone = [
-            size(100, 50, 9, 50),
-            size(400, 80, 9, 80),
+            own[0],
+            own[1],
             // More than the run's next.
-            size(50, 60, 1, 60),
+            alike(50, 60),
             // Less than its last, and then more than its next.
-            size(150, 40, 2, 40),
-            size(300, 90, 3, 90),
+            alike(150, 40),
+            alike(300, 90),
             // Falling, and one that is not.
-            size(800, 100, 4, 100),
-            size(900, 95, 5, 95),
-            size(1000, 90, 5, 90),
-            size(1100, 97, 5, 97),
+            alike(800, 100),
+            alike(900, 95),
+            alike(1000, 90),
+            alike(1100, 97),
         ];
         let found = added(&own, &alone);
-        let issue: Vec<u64> = found.iter().map(|size| size.issue_ns).collect();
-        assert_eq!(issue, [50, 50, 50, 80, 80, 95, 95, 95, 97]);
-        assert_eq!(issue, found.iter().map(|size| size.landing_ns).collect::<Vec<_>>());
+        let times: Vec<[u64; 3]> =
+            found.iter().map(|size| [size.issue_ns, size.latency_ns, size.landing_ns]).collect();
+        assert_eq!(times, [50, 50, 50, 80, 80, 95, 95, 95, 97].map(|ns| [ns; 3]));
         // The run's own may fall: it was measured so. What lies between, lies between.
-        let own = [size(100, 80, 9, 80), size(400, 50, 9, 50)];
-        let found = added(&own, &[size(100, 80, 9, 80), size(400, 50, 9, 50), size(200, 10, 9, 100)]);
-        assert_eq!((found[1].issue_ns, found[1].landing_ns), (50, 80));
+        let own = [alike(100, 80), alike(400, 50)];
+        let found = added(&own, &[own[0], own[1], size(200, 10, 90, 100)]);
+        assert_eq!((found[1].issue_ns, found[1].latency_ns, found[1].landing_ns), (50, 80, 80));
     }
 
     #[test]

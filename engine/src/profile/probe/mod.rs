@@ -26,10 +26,11 @@ use crate::engine::{Engine, EngineError};
 use crate::executor::Probe;
 use crate::memory::available_bytes;
 
-use self::budget::Budget;
+use self::budget::{Budget, Size};
 use self::routes::Routes;
 
-/// What all kinds of messages may take together. Small ones need a tenth of it; over slow links, the largest sizes are not sent.
+/// What all kinds of messages may take together, each an equal part. Small ones need a tenth of it; over slow links, the largest
+/// sizes are not sent, or a whole kind is not.
 pub(super) const TIME: Duration = Duration::from_secs(4);
 
 /// Adds sizes to every kind of message of a file that was measured on this engine, in so much time.
@@ -46,7 +47,7 @@ pub(super) fn add_sizes(
     for measured in &mut costs.messages {
         let MessageTimes { kind, ranks, .. } = *measured;
         if let Some(routes) = Routes::of(facts, kind) {
-            let probed = probe(engine, facts, &routes, measured, Budget::new(of_kind))?;
+            let probed = probe(engine, facts, &routes, measured, of_kind)?;
             // One kind between one number of ranks.
             let sizes = message_times(&probed).pop().map_or_else(Vec::new, |times| times.sizes);
             level::add(measured, &sizes, |bytes| facts.num_messages(MessageKey { kind, ranks, bytes }));
@@ -56,39 +57,45 @@ pub(super) fn add_sizes(
 }
 
 /// What the messages of a kind cost when nothing else runs, at the run's own sizes and at others, as far as time and memory
-/// last.
+/// last. Nothing if they do not last for any of the run's own: there would be nothing to compare the others with.
 fn probe(
     engine: &mut Engine,
     facts: &Facts<'_>,
     routes: &Routes,
     measured: &MessageTimes,
-    mut budget: Budget,
+    time: Duration,
 ) -> Result<MessageTotals, EngineError> {
-    let element_type = Probe::element_type(facts.plan, routes.first());
-    let sizes = sizes::to_probe(measured, element_type);
     let mut totals = MessageTotals::default();
-    for (place, &bytes) in sizes.iter().enumerate() {
-        if !fits(facts, routes, bytes) {
+    let Some(own) = measured.sizes.first() else { return Ok(totals) };
+    let mut budget = Budget::new(time, own);
+    let sizes = sizes::to_probe(measured, routes.element_type);
+    for (index, &bytes) in sizes.iter().enumerate() {
+        if index == measured.sizes.len() && totals.iter().next().is_none() {
+            break;
+        }
+        let size = Size { bytes, on_its_link: routes.longest_on_its_link(facts, bytes) };
+        if !fits(facts, routes, size) {
             continue;
         }
-        let num_elements = bytes as usize / element_type.num_bytes();
         let mut send = |num_rounds| {
-            let events = engine.probe(Probe { rows: routes.rows.clone(), num_elements, num_rounds })?;
-            Ok::<_, EngineError>(rounds::of_events(facts, routes, &events, num_rounds))
+            let Routes { rows, element_type } = routes.clone();
+            let num_elements = bytes as usize / element_type.num_bytes();
+            let events = engine.probe(Probe { rows, element_type, num_elements, num_rounds })?;
+            Ok(rounds::of_events(facts, routes, &events, num_rounds))
         };
-        let num_left = (sizes.len() - place) as u64;
-        let Some(rounds) = budget.spend(bytes, num_left, &mut send)? else { continue };
-        rounds::add(facts, routes, bytes, &rounds, &mut totals);
+        let num_left = (sizes.len() - index) as u32;
+        if let Some(rounds) = budget.spend(size, num_left, &mut send)? {
+            rounds::add(facts, routes, bytes, rounds, &mut totals);
+        }
     }
     Ok(totals)
 }
 
 /// Whether memory has room for messages of a size, and no wait for one is longer than the run allows.
-fn fits(facts: &Facts<'_>, routes: &Routes, bytes: u64) -> bool {
-    let needed_bytes = routes.num_buffers(facts).saturating_mul(bytes);
-    let on_its_link = Duration::from_nanos(routes.longest_on_its_link(facts, bytes));
+fn fits(facts: &Facts<'_>, routes: &Routes, size: Size) -> bool {
+    let needed_bytes = routes.num_buffers(facts).saturating_mul(size.bytes);
     available_bytes().is_none_or(|available| needed_bytes <= available / 2)
-        && on_its_link <= facts.plan.run().comm.timeout / 2
+        && size.on_its_link <= facts.plan.run().comm.timeout / 2
 }
 
 #[cfg(test)]

@@ -1,17 +1,29 @@
-//! What messages that were sent alone took, round by round.
+//! What messages that were sent alone took, round by round: the figures of a step, by the same functions.
 
-use pipezero_schedule::{Instruction, PipelineRank};
+use std::iter::once;
 
 use super::routes::Routes;
-use crate::executor::Event;
-use crate::profile::arrivals;
+use crate::executor::{Event, Passage, ProbedMessage};
 use crate::profile::facts::{Facts, Imitated, MessageKey};
 use crate::profile::instants::{self, Instants};
-use crate::profile::recording::{RecordedStep, typical};
+use crate::profile::meetings::Stay;
+use crate::profile::recording::typical;
 use crate::profile::totals::MessageTotals;
+use crate::profile::{arrivals, meetings};
 
-/// One round: a step of nothing but messages, whose rows are those of the routes.
-pub(super) type Round = RecordedStep;
+/// One round.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    /// `[world rank][index]`: the rows are those of the routes.
+    pub(super) rows: Vec<Vec<Instants>>,
+}
+
+impl Round {
+    /// From the first rank's first start to the last rank's last end.
+    pub(super) fn took_ns(&self) -> u64 {
+        instants::makespan(&self.rows)
+    }
+}
 
 /// The rounds that a probe's events are of: `[world rank]`.
 ///
@@ -35,42 +47,43 @@ pub(super) fn of_events(
             let len = row_len(rank);
             instants[rank][number * len..(number + 1) * len].to_vec()
         };
-        let mut round = Round { rows: (0..events.len()).map(row).collect(), step_ns: 0 };
-        round.step_ns = round.makespan();
-        round
+        Round { rows: (0..events.len()).map(row).collect() }
     };
     (0..num_rounds).map(round).collect()
 }
 
-/// Adds what messages of a size took in the typical rounds: the figures of a step by the rules of a step.
+/// Adds what messages of a size took in the typical rounds.
 pub(super) fn add(
     facts: &Facts<'_>,
     routes: &Routes,
     bytes: u64,
-    rounds: &[Round],
+    rounds: Vec<Round>,
     totals: &mut MessageTotals,
 ) {
-    for round in typical(rounds.to_vec()) {
-        let of_rank = |rank: PipelineRank, place: usize| -> Vec<Instants> {
-            facts.members(rank).map(|member| round.rows[member][place]).collect()
-        };
-        let mut meeting = Vec::new();
-        for (rank, place, instruction) in routes.messages() {
-            let message = Resized::of(facts, instruction, bytes);
-            match instruction {
-                // With its send.
-                Instruction::Receive { .. } => {}
-                Instruction::Send { .. } => {
-                    let (receiver, receive) = routes.receive_of(facts, instruction);
-                    message.add_transfers(&of_rank(rank, place), &of_rank(receiver, receive), totals);
+    for round in typical(rounds, Round::took_ns) {
+        let mut tied = Vec::new();
+        for (rank, index, message) in routes.messages() {
+            let resized = Resized::of(facts, message, bytes);
+            let members = || facts.members(rank).map(|member| round.rows[member][index]);
+            match message.passage() {
+                Passage::Gather
+                | Passage::GatherInPlace
+                | Passage::Reduce
+                | Passage::ReduceInPlace
+                | Passage::AllReduce => resized.add_collective(members(), totals),
+                Passage::Send(edge) => {
+                    let (receiver, receive) = routes.receive_of(facts, edge);
+                    let received = facts.members(receiver).map(|member| round.rows[member][receive]);
+                    resized.add_transfers(members(), received, totals);
                 }
-                Instruction::AddTied { .. } => {
-                    meeting.push(of_rank(rank, place));
-                    if meeting.len() as u64 == message.key.ranks {
-                        message.add_meetings(&meeting, totals);
+                // Its wait goes with its send.
+                Passage::Receive(_) => members().for_each(|of| totals.of(resized.key).add_end(of)),
+                Passage::AddTied => {
+                    tied.push(members().collect());
+                    if tied.len() as u64 == resized.key.ranks {
+                        resized.add_meetings(&tied, totals);
                     }
                 }
-                _ => message.add_collective(&of_rank(rank, place), totals),
             }
         }
     }
@@ -84,48 +97,42 @@ struct Resized {
 }
 
 impl Resized {
-    fn of(facts: &Facts<'_>, instruction: Instruction, bytes: u64) -> Self {
+    fn of(facts: &Facts<'_>, message: ProbedMessage, bytes: u64) -> Self {
+        let instruction = message.instruction();
         let key = MessageKey { bytes, ..facts.key(instruction) };
         let imitated = facts.over_its_link(&facts.message(instruction).with_bytes(bytes));
         Self { key, imitated }
     }
 
     /// `[data rank]`
-    fn add_collective(self, members: &[Instants], totals: &mut MessageTotals) {
-        let total = totals.of(self.key);
-        // As in a step: whoever comes last carries the exchange out.
-        total.issue.add(members.iter().map(|of| of.issue()).max().unwrap_or(0));
-        members.iter().for_each(|of| total.landing.add(of.landing()));
-        let joined = members.iter().map(|of| of.issued).max().unwrap_or(0);
-        self.add_delays(joined, members, totals);
+    fn add_collective(self, members: impl Iterator<Item = Instants> + Clone, totals: &mut MessageTotals) {
+        totals.of(self.key).add_collective(members.clone());
+        self.add_delays(arrivals::joined(members.clone()), members, totals);
     }
 
     /// `[data rank]` of both ends.
-    fn add_transfers(self, sent: &[Instants], received: &[Instants], totals: &mut MessageTotals) {
-        for (sent, received) in sent.iter().zip(received) {
-            let total = totals.of(self.key);
-            for end in [sent, received] {
-                total.issue.add(end.issue());
-                total.landing.add(end.landing());
-            }
-            self.add_delays(sent.issued.max(received.issued), &[*received], totals);
+    fn add_transfers(
+        self,
+        sent: impl Iterator<Item = Instants>,
+        received: impl Iterator<Item = Instants>,
+        totals: &mut MessageTotals,
+    ) {
+        for (sent, received) in sent.zip(received) {
+            totals.of(self.key).add_end(sent);
+            self.add_delays(arrivals::joined([sent, received].into_iter()), once(received), totals);
         }
     }
 
     /// `[rank of a use][data rank]`
     fn add_meetings(self, uses: &[Vec<Instants>], totals: &mut MessageTotals) {
         for data_rank in 0..uses[0].len() {
-            let here = || uses.iter().map(|of| of[data_rank]);
-            let joined = here().map(|of| of.started).max().unwrap_or(0);
-            let ended = here().map(|of| of.ended).max().unwrap_or(0);
-            let known = joined + self.imitated.total();
-            totals.add_meeting(self.key, i128::from(ended) - i128::from(known));
+            let stays = uses.iter().map(|of| Stay::at_tied(of[data_rank]));
+            meetings::add(self.key, self.imitated, stays, totals);
         }
     }
 
-    fn add_delays(self, joined: u64, waiting: &[Instants], totals: &mut MessageTotals) {
-        let known = joined + self.imitated.total();
-        let delays = waiting.iter().filter_map(|&of| arrivals::delay(of, known));
-        delays.for_each(|delay| totals.add_delay(self.key, delay));
+    /// Nothing else is on its link.
+    fn add_delays(self, joined: u64, receivers: impl Iterator<Item = Instants>, totals: &mut MessageTotals) {
+        arrivals::add_delays(self.key, joined + self.imitated.total(), receivers, totals);
     }
 }

@@ -11,8 +11,8 @@ const LEAST_BYTES: u64 = 4096;
 /// Steps between sizes, and how far beyond the run's largest they go: units of four layers from a run of units of one.
 const FACTOR: u64 = 4;
 
-/// The run's own sizes, which say how a probe compares with the run, and after them powers of four up to the first that is four
-/// times the run's largest, without those that lie near one of its own. Both ascending.
+/// The run's own sizes, which say how a probe compares with the run, and after them powers of four up to the first that is at
+/// least four times the run's largest, without those that lie near one of its own. Both ascending.
 pub(super) fn to_probe(measured: &MessageTimes, element_type: ElementType) -> Vec<u64> {
     let own: Vec<u64> = measured.sizes.iter().map(|size| size.bytes).collect();
     let most = own.iter().max().map_or(0, |largest| largest.saturating_mul(FACTOR));
@@ -32,7 +32,13 @@ pub(super) fn to_probe(measured: &MessageTimes, element_type: ElementType) -> Ve
 fn padded(measured: &MessageTimes, element_bytes: u64, bytes: u64) -> u64 {
     match measured.kind {
         MessageKind::Activation | MessageKind::Gradient => bytes,
-        _ => {
+        MessageKind::Unshard
+        | MessageKind::GatherAfterStep
+        | MessageKind::Reduce
+        | MessageKind::ReduceLast
+        | MessageKind::AllReduce
+        | MessageKind::AddTied
+        | MessageKind::GradientNorm => {
             let layout = ShardLayout::new((bytes / element_bytes) as usize, measured.ranks as usize);
             layout.padded_len() as u64 * element_bytes
         }

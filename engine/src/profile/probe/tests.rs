@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_schedule::Instruction;
-
-use super::rounds;
+use super::budget::Size;
+use super::rounds::{self, Round};
 use super::routes::Routes;
 use crate::config::{Launch, RunFile};
-use crate::costs::{CostsFile, MessageKind, SizedTimes, Source, for_plan};
+use crate::costs::{CostsFile, MessageKind, MessageTimes, SizedTimes, Source, for_plan};
 use crate::data::Zeros;
 use crate::engine::Engine;
-use crate::executor::Probe;
+use crate::executor::{Passage, Probe};
 use crate::plan::Plan;
 use crate::profile::facts::{Facts, MessageKey};
 use crate::profile::instants::Instants;
 use crate::profile::into_file::message_times;
-use crate::profile::recording::RecordedStep;
 use crate::profile::totals::MessageTotals;
 use crate::profile::{ProfileOptions, Profiler, recording};
 
@@ -135,6 +133,23 @@ fn every_group_sends_once_a_round() {
         let is_line = plan.training().chain().num_stages() == pipeline_degree;
         let num_pairs = if is_line { pipeline_degree - 1 } else { pipeline_degree };
         assert_eq!(num_transfers, if pipeline_degree == 1 { 0 } else { 2 * num_pairs });
+        // Nobody waits for what the other end does not start.
+        for kind in [MessageKind::Activation, MessageKind::Gradient] {
+            let Some(routes) = Routes::of(&facts, kind) else { continue };
+            let mut sent_to = Vec::new();
+            let mut received_at = Vec::new();
+            for (rank, index, message) in routes.messages() {
+                match message.passage() {
+                    Passage::Send(edge) => sent_to.push(routes.receive_of(&facts, edge)),
+                    passage => {
+                        assert!(matches!(passage, Passage::Receive(_)), "{passage:?}");
+                        received_at.push((rank, index));
+                    }
+                }
+            }
+            sent_to.sort_unstable();
+            assert_eq!(sent_to, received_at);
+        }
         if plan.run().zero.level == crate::config::ZeroLevel::Zero3 {
             assert_eq!(
                 (num_of(MessageKind::Unshard), num_of(MessageKind::Reduce)),
@@ -160,8 +175,8 @@ fn collectives_are_measured_as_in_a_step() {
     // 8192 bytes, of which half is sent at 2 GB/s, take 2048 ns, and 30 us more: those that joined at 1300 arrive at 33348.
     let members =
         [[1000, 1100, 1110, 33_400, 33_450], [1010, 1300, 1310, 33_500, 33_520]].map(|of| vec![moments(of)]);
-    let round = RecordedStep { rows: members.to_vec(), step_ns: 1 };
-    let sizes = sizes_of(&facts, &routes, 8192, &[round]);
+    let round = Round { rows: members.to_vec() };
+    let sizes = sizes_of(&facts, &routes, 8192, vec![round]);
     let expected = SizedTimes {
         bytes: 8192,
         // The longest of both.
@@ -182,16 +197,16 @@ fn transfers_are_measured_as_in_a_step() {
     let plan = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, LINKS);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::Activation).unwrap();
-    assert!(matches!(routes.rows[0][..], [Instruction::Send { .. }]));
+    assert!(matches!(routes.rows[0][..], [message] if matches!(message.passage(), Passage::Send(_))));
     let moments = |[started, issued, awaited, arrived, ended]: [u64; 5]| {
         vec![Instants { started, issued, awaited, arrived, ended }]
     };
     // 4096 bytes at 2 GB/s are 2048 ns, and 30 us more.
     let sent = |later: u64| moments([1000, 1050, 1060, 3200 + later, 3210 + later]);
     let received = |later: u64| moments([1000, 1010, 1020, 33_148 + later, 33_178 + later]);
-    let round = |later, step_ns| RecordedStep { rows: vec![sent(later), received(later)], step_ns };
-    let rounds = [round(9_000_000, 90), round(10, 20), round(30, 30), round(0, 10)];
-    let sizes = sizes_of(&facts, &routes, 4096, &rounds);
+    let round = |later| Round { rows: vec![sent(later), received(later)] };
+    let rounds = [9_000_000, 10, 30, 0].map(round);
+    let sizes = sizes_of(&facts, &routes, 4096, rounds.to_vec());
     // They joined at 1050, so it could be there at 33,098; it was there 60 and 80 later in the two rounds that count.
     let expected = SizedTimes {
         bytes: 4096,
@@ -204,7 +219,7 @@ fn transfers_are_measured_as_in_a_step() {
     assert_eq!(sizes, [expected]);
 }
 
-fn sizes_of(facts: &Facts<'_>, routes: &Routes, bytes: u64, rounds: &[RecordedStep]) -> Vec<SizedTimes> {
+fn sizes_of(facts: &Facts<'_>, routes: &Routes, bytes: u64, rounds: Vec<Round>) -> Vec<SizedTimes> {
     let mut totals = MessageTotals::default();
     rounds::add(facts, routes, bytes, rounds, &mut totals);
     message_times(&totals).pop().unwrap().sizes
@@ -219,9 +234,8 @@ fn tied_additions_are_measured_as_in_a_step() {
     let row =
         |started, ended| vec![Instants { started, issued: started, awaited: started, arrived: ended, ended }];
     // Data rank 0 meets from 30 to 100, data rank 1 from 50 to 140.
-    let round =
-        RecordedStep { rows: vec![row(10, 90), row(50, 140), row(30, 100), row(20, 130)], step_ns: 1 };
-    let sizes = sizes_of(&facts, &routes, 4096, &[round]);
+    let round = Round { rows: vec![row(10, 90), row(50, 140), row(30, 100), row(20, 130)] };
+    let sizes = sizes_of(&facts, &routes, 4096, vec![round]);
     let expected =
         SizedTimes { bytes: 4096, issue_ns: 0, occupied_ns: 0, latency_ns: 80, landing_ns: 0, probed: false };
     assert_eq!(sizes, [expected]);
@@ -253,13 +267,14 @@ fn ranks_without_a_message_take_part() {
     let facts = Facts::new(&plan);
     let mut engine = Engine::recording(plan.clone(), Arc::new(Zeros)).unwrap();
     let routes = Routes::of(&facts, MessageKind::AddTied).unwrap();
-    let probe = Probe { rows: routes.rows.clone(), num_elements: 64, num_rounds: 3 };
+    let Routes { rows, element_type } = routes.clone();
+    let probe = Probe { rows, element_type, num_elements: 64, num_rounds: 3 };
     let events = engine.probe(probe).unwrap();
     // Started, issued, awaited, arrived and ended on the first and the last stage.
     let num_events: Vec<usize> = events.iter().map(Vec::len).collect();
     assert_eq!(num_events, [15, 15, 0, 0, 0, 0, 15, 15]);
     let found = rounds::of_events(&facts, &routes, &events, 3);
-    assert!(found.len() == 3 && found.iter().all(|round| round.step_ns == round.makespan()));
+    assert!(found.len() == 3 && found.iter().all(|round| round.took_ns() > 0));
     let numbered = found.iter().map(|round| round.rows[0][0].started);
     assert!(numbered.is_sorted());
 }
@@ -272,11 +287,40 @@ fn sizes_that_would_not_arrive_are_not_sent() {
     let plan = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, slow);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::Gradient).unwrap();
-    assert_eq!(routes.longest_on_its_link(&facts, 499_000), 500_000_000);
-    assert!(super::fits(&facts, &routes, 499_000) && !super::fits(&facts, &routes, 499_001));
+    let fits = |facts: &Facts<'_>, bytes| {
+        let on_its_link = routes.longest_on_its_link(facts, bytes);
+        super::fits(facts, &routes, Size { bytes, on_its_link })
+    };
+    assert_eq!(routes.longest_on_its_link(&facts, 499_000), Duration::from_millis(500));
+    assert!(fits(&facts, 499_000) && !fits(&facts, 499_001));
     let unhindered = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, "");
     let facts = Facts::new(&unhindered);
     // A send and a receive, each with what it could be copied from.
     assert_eq!(routes.num_buffers(&facts), 4);
-    assert!(super::fits(&facts, &routes, 499_001) && !super::fits(&facts, &routes, 1 << 60));
+    assert!(fits(&facts, 499_001) && !fits(&facts, 1 << 60));
+}
+
+/// A run's only size for twelve of which there is no time over a slow link: neither it is sent nor a smaller one, which fits but
+/// would have nothing to be compared with.
+#[test]
+fn a_kind_whose_own_size_takes_too_long_is_not_sent() {
+    let slow = r#""comm": {"links": {"near": {"latency_us": 1, "gb_per_s": 0.00009}}},"#;
+    let plan = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, slow);
+    let facts = Facts::new(&plan);
+    let routes = Routes::of(&facts, MessageKind::Activation).unwrap();
+    let time = Duration::from_secs(6);
+    assert!(12 * routes.longest_on_its_link(&facts, 90_000) > time);
+    assert!(12 * routes.longest_on_its_link(&facts, 4096) < time);
+    let own = SizedTimes {
+        bytes: 90_000,
+        issue_ns: 1,
+        occupied_ns: 0,
+        latency_ns: 1,
+        landing_ns: 1,
+        probed: false,
+    };
+    let measured = MessageTimes { kind: MessageKind::Activation, ranks: 2, sizes: vec![own] };
+    let mut engine = Engine::recording(plan.clone(), Arc::new(Zeros)).unwrap();
+    let probed = super::probe(&mut engine, &facts, &routes, &measured, time).unwrap();
+    assert_eq!(probed.iter().count(), 0);
 }
