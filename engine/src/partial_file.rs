@@ -32,7 +32,8 @@ impl PartialFile {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] if there is one that is to be kept, [`io::ErrorKind::InvalidInput`] if what is to be
-    /// replaced is a device or a pipe; else what the system says. Behind a link it is the link's target that is replaced.
+    /// replaced is a device or a pipe, [`io::ErrorKind::ResourceBusy`] if something has the name beside it already; else what
+    /// the system says. Behind a link it is the link's target that is replaced.
     pub(crate) fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         // Not `exists`, which calls a link free whose target is gone.
         if existing == Existing::Kept && fs::symlink_metadata(path).is_ok() {
@@ -46,7 +47,11 @@ impl PartialFile {
         let mut partial = path.clone().into_os_string();
         partial.push(Self::ENDING);
         let partial = PathBuf::from(partial);
-        Ok(Self { path, file: File::create(&partial)?, partial })
+        let file = File::create_new(&partial).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(&partial),
+            _ => error,
+        })?;
+        Ok(Self { path, file, partial })
     }
 
     /// Where it is written.
@@ -70,6 +75,15 @@ impl PartialFile {
         self.file.write_all(text.as_bytes())?;
         self.finish()
     }
+}
+
+/// It may be anybody's: another process may be writing, or one was ended while it did.
+fn taken(partial: &Path) -> io::Error {
+    let error = format!(
+        "{} is there, which it is written as first: wait if another process is at it, else remove it",
+        partial.display()
+    );
+    io::Error::new(io::ErrorKind::ResourceBusy, error)
 }
 
 impl Drop for PartialFile {
@@ -119,6 +133,25 @@ mod tests {
             PartialFile::create(&nowhere, Existing::Replaced).unwrap_err().kind(),
             io::ErrorKind::NotFound
         );
+    }
+
+    /// Whether it is another writer's or a person's, nothing of it is lost.
+    #[test]
+    fn a_partial_file_that_is_there_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, partial) = (folder.path().join("a.json"), folder.path().join("a.json.partial"));
+        fs::write(&partial, "mine").unwrap();
+        let error = PartialFile::create(&path, Existing::Kept).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            (names(folder.path()), fs::read_to_string(&partial).unwrap().as_str()),
+            (vec!["a.json.partial".to_owned()], "mine")
+        );
+        fs::remove_file(&partial).unwrap();
+        let first = PartialFile::create(&path, Existing::Kept).unwrap();
+        assert!(PartialFile::create(&path, Existing::Kept).is_err());
+        first.finish_with("first").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn path_table(comparison: &Comparison) -> Table {
         counted(comparison.path_parts, "part"),
     );
     let mut table =
-        Table::new([first.as_str(), "rank", "ended: predicted", "measured", "longer or shorter by"]);
+        Table::new([first.as_str(), "world rank", "ended: predicted", "measured", "measured longer by"]);
     for parting in &comparison.partings {
         let ends = [parting.predicted_end_ns, parting.measured_end_ns].map(nanoseconds);
         let later = nanoseconds(parting.later_ns.unsigned_abs());

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::file::MessageKind;
+use super::unit_key::in_words;
 
 /// Something that a costs file does not hold, and what stands for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +64,7 @@ impl fmt::Display for Assumption {
                 write!(
                     f,
                     "the unit of {} was not measured: it is the sum of {num_entries} units",
-                    layers.join(", ")
+                    in_words(layers)
                 )
             }
             Self::Halves => f.write_str(

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::file::MessageKind;
+use super::unit_key::in_words;
 
 /// Why a plan's step cannot be predicted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum PredictError {
     #[error(
         "the costs file has no unit of {} with {parameters} parameters, nor units to compose it of (it has {}): \
          measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)",
-        layers.join(", "),
+        in_words(layers),
         known.join("; ")
     )]
     NoUnit {
@@ -33,7 +34,10 @@ pub enum PredictError {
         known: Vec<String>,
     },
     /// The file has the unit, but the run that it was measured on did not do this with it.
-    #[error("the costs file has no `{key}` of the unit of {}: measure this run with `pipezero profile`", layers.join(", "))]
+    #[error(
+        "the costs file has no `{key}` of the unit of {}: measure this run with `pipezero profile`",
+        in_words(layers)
+    )]
     NotMeasured {
         /// Its layers by kind.
         layers: Vec<String>,

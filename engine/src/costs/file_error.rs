@@ -1,6 +1,7 @@
 //! What can be wrong with a costs file by itself.
 
 use super::file::{COSTS_VERSION, MessageKind};
+use super::unit_key::in_words;
 use crate::strict_json::JsonError;
 
 /// Why a costs file was not read.
@@ -129,7 +130,7 @@ pub enum CostsFileRule {
     #[error(
         "the unit of {} has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or \
          `backward_ns` alone",
-        layers.join(", ")
+        in_words(layers)
     )]
     OneHalf {
         /// Its layers.
@@ -148,14 +149,14 @@ pub enum CostsFileRule {
     /// A unit was never run backward.
     #[error(
         "the unit of {} has no backward: give it `backward_ns`, or `backward_input_ns` and `backward_weight_ns`",
-        layers.join(", ")
+        in_words(layers)
     )]
     NoBackward {
         /// Its layers.
         layers: Vec<String>,
     },
     /// Two entries for one unit.
-    #[error("the unit of {} stands twice: keep one of the two", layers.join(", "))]
+    #[error("the unit of {} stands twice: keep one of the two", in_words(layers))]
     UnitTwice {
         /// Its layers.
         layers: Vec<String>,

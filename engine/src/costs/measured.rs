@@ -11,6 +11,7 @@ use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
 use super::prices::Prices;
 use super::unit_key::UnitKey;
+use super::unit_key::in_words;
 use crate::plan::Plan;
 
 /// The costs of a plan by a file of its workload.
@@ -70,7 +71,7 @@ impl<'a> Measured<'a> {
         let key = UnitKey::of(self.plan.unit(unit));
         let Some(entries) = key.composed_of(&self.file.units) else {
             let known = |entry: &UnitTimes| {
-                format!("{} with {} parameters", entry.layers.join(", "), entry.parameters)
+                format!("{} with {} parameters", in_words(&entry.layers), entry.parameters)
             };
             let known = self.file.units.iter().map(known).collect();
             return Err(PredictError::NoUnit { layers: key.layers(), parameters: key.parameters(), known });

@@ -3,10 +3,17 @@
 use super::file::{MessageTimes, SizedTimes};
 
 impl MessageTimes {
-    /// Between two measured sizes on the line through both; beyond them on the same line, never falling. Where only one
-    /// size was measured, all but the latency is in proportion to bytes.
+    /// A size that was measured is as it was measured. Others lie on the line between their neighbours, and beyond the outer
+    /// ones on the same line, never falling; where only one size was measured, all but the latency is in proportion to bytes.
+    ///
+    /// For this, sizes of less than twice the smallest of them are one, their mean: what they differ in is where they stand in
+    /// the step, and the line through two that are a few bytes apart would make that a price of bytes.
     pub(super) fn at(&self, bytes: u64) -> SizedTimes {
-        let (a, b) = match self.sizes.as_slice() {
+        if let Some(measured) = self.sizes.iter().find(|size| size.bytes == bytes) {
+            return *measured;
+        }
+        let sizes: Vec<SizedTimes> = groups(&self.sizes).map(mean).collect();
+        let (a, b) = match sizes.as_slice() {
             [only] => (SizedTimes { bytes: 0, issue_ns: 0, occupied_ns: 0, landing_ns: 0, ..*only }, *only),
             sizes => {
                 let above = sizes.partition_point(|size| size.bytes < bytes).clamp(1, sizes.len() - 1);
@@ -23,6 +30,35 @@ impl MessageTimes {
             probed: false,
         }
     }
+}
+
+/// Ascending sizes, each with those that are less than twice as large.
+fn groups(mut sizes: &[SizedTimes]) -> impl Iterator<Item = &[SizedTimes]> {
+    std::iter::from_fn(move || {
+        let smallest = sizes.first()?.bytes;
+        let (group, rest) = sizes.split_at(sizes.partition_point(|size| size.bytes / 2 < smallest.max(1)));
+        sizes = rest;
+        Some(group)
+    })
+}
+
+/// The mean of some sizes. A latency of 0 is none that was seen: nobody waited there.
+fn mean(sizes: &[SizedTimes]) -> SizedTimes {
+    let of_all = |of: fn(&SizedTimes) -> u64| mean_of(sizes.iter().map(of));
+    SizedTimes {
+        bytes: of_all(|size| size.bytes),
+        issue_ns: of_all(|size| size.issue_ns),
+        occupied_ns: of_all(|size| size.occupied_ns),
+        latency_ns: mean_of(sizes.iter().map(|size| size.latency_ns).filter(|&latency| latency > 0)),
+        landing_ns: of_all(|size| size.landing_ns),
+        probed: false,
+    }
+}
+
+/// To the nearest; 0 of nothing.
+fn mean_of(values: impl Iterator<Item = u64>) -> u64 {
+    let (sum, count) = values.fold((0, 0), |(sum, count), value| (sum + u128::from(value), count + 1));
+    u64::try_from((sum + count / 2).checked_div(count).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
 /// The line through two points, at `x`, to the nearest and not below 0. Beyond the points a falling line is level: noise
@@ -77,6 +113,25 @@ mod tests {
                 probed: false
             }
         );
+    }
+
+    /// Sizes of a few percent more bytes are no slope, and where nobody waited no latency was seen.
+    #[test]
+    fn sizes_that_hardly_differ_are_one() {
+        let mut times = times(&[(1000, 50), (1010, 90), (1990, 100), (4000, 180)]);
+        times.sizes[1].latency_ns = 0;
+        // A size that was measured is as it was measured.
+        assert_eq!(times.at(1010), times.sizes[1]);
+        // The mean of the first three, at (1000 + 1010 + 1990) / 3 bytes, and the last.
+        assert_eq!([1333, 2667, 4000, 5334].map(issue_of(&times)), [80, 130, 180, 230]);
+        assert_eq!([1333, 4000].map(|bytes| times.at(bytes).latency_ns), [75, 180]);
+        // Two and no more are in proportion to bytes.
+        times.sizes.truncate(2);
+        assert_eq!([2010, 1005].map(issue_of(&times)), [140, 70]);
+    }
+
+    fn issue_of(times: &MessageTimes) -> impl Fn(u64) -> u64 {
+        |bytes| times.at(bytes).issue_ns
     }
 
     #[test]

@@ -91,6 +91,34 @@ pub(super) fn kind(name: &str) -> String {
     name.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
+/// Longest pattern of layers that is looked for: a block in two halves, and as much again.
+const PATTERN_MAX: usize = 4;
+
+/// Layers by kind, in words; a pattern that comes again and again is written once: `24 x (h.*.attn, h.*.mlp), ln_f`.
+pub(super) fn in_words(layers: &[String]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut rest = layers;
+    while !rest.is_empty() {
+        let times = |len: usize| {
+            let (pattern, mut blocks) = (&rest[..len], rest.chunks_exact(len));
+            let differs = blocks.position(|block| block != pattern);
+            differs.unwrap_or(rest.len() / len)
+        };
+        let patterns = (1..=PATTERN_MAX.min(rest.len())).filter(|&len| times(len) > 1);
+        // Most layers, and of these the shortest pattern.
+        let best = patterns.max_by_key(|&len| (len * times(len), std::cmp::Reverse(len)));
+        let (len, times) = best.map_or((1, 1), |len| (len, times(len)));
+        let pattern = rest[..len].join(", ");
+        words.push(match (len, times) {
+            (_, 1) => pattern,
+            (1, _) => format!("{times} x {pattern}"),
+            _ => format!("{times} x ({pattern})"),
+        });
+        rest = &rest[len * times..];
+    }
+    words.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +159,22 @@ mod tests {
             ("block3.0.1", "block3.*.*"),
         ] {
             assert_eq!(kind(name), expected);
+        }
+    }
+
+    #[test]
+    fn layers_that_come_again_are_written_once() {
+        let words = |layers: &str| in_words(&layers.chars().map(String::from).collect::<Vec<_>>());
+        for (layers, expected) in [
+            ("", ""),
+            ("eam", "e, a, m"),
+            ("aaa", "3 x a"),
+            ("eamamamf", "e, 3 x (a, m), f"),
+            ("abcabcabcc", "3 x (a, b, c), c"),
+            ("aab", "2 x a, b"),
+            ("aabaab", "2 x (a, a, b)"),
+        ] {
+            assert_eq!(words(layers), expected, "{layers}");
         }
     }
 

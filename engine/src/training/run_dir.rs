@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use super::summary;
 use crate::input_file::read_text;
+use crate::partial_file::{Existing, PartialFile};
+use crate::strict_json::LineColumn;
 use crate::trace::TraceFolder;
 
 /// A run's folder.
@@ -92,8 +94,8 @@ impl RunDir {
     pub const COMPARISON: &str = "compare.json";
     /// Bytes of a summary that is read, at most: it has some figures of each rank, and the names of its layers.
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
-    /// Everything that a run writes; the last is there only while weights are being written.
-    const FILES: [&str; 8] = [
+    /// Everything that a run writes.
+    const FILES: [&str; 7] = [
         Self::RUN_FILE,
         Self::SCHEDULE,
         Self::METRICS,
@@ -101,7 +103,6 @@ impl RunDir {
         Self::SUMMARY,
         Self::TRACE,
         Self::COMPARISON,
-        "weights.safetensors.partial",
     ];
 
     /// Makes a new folder; with `overwrite` an earlier run's folder is replaced.
@@ -152,11 +153,16 @@ impl RunDir {
                 if let Some(stranger) = TraceFolder::of_run(path).stranger().map_err(io)? {
                     return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
                 }
-            } else if !Self::FILES.iter().any(|&file| name == *file) {
+            } else if !name.to_str().is_some_and(Self::is_written) {
                 return Err(not_a_run(format!("it holds `{}`, which no run wrote", name.display())));
             }
         }
         Ok(Place::EarlierRun)
+    }
+
+    /// Whether a run writes a file of this name, whole or while it is being written.
+    fn is_written(name: &str) -> bool {
+        Self::FILES.contains(&name.strip_suffix(PartialFile::ENDING).unwrap_or(name))
     }
 
     /// Opens the folder of a finished run.
@@ -191,8 +197,11 @@ impl RunDir {
     pub fn measured_peak_bytes(&self) -> Result<Vec<u64>, RunDirError> {
         let path = self.file(Self::SUMMARY);
         match read_text(&path, Self::SUMMARY_BYTES_MAX) {
-            Ok(text) => summary::peak_bytes(&text)
-                .map_err(|source| RunDirError::Summary { path, reason: source.to_string() }),
+            Ok(text) => summary::peak_bytes(&text).map_err(|error| {
+                let LineColumn { line, column } = error.place;
+                let reason = format!("line {line}, column {column}: {}", error.message);
+                RunDirError::Summary { path, reason }
+            }),
             Err(error) if error.is_missing() => Err(RunDirError::Unfinished { path: self.path.clone() }),
             Err(error) => Err(RunDirError::Summary { path, reason: error.to_string() }),
         }
@@ -208,13 +217,14 @@ impl RunDir {
         self.path.join(name)
     }
 
-    /// Writes a file whole.
+    /// Writes a file whole, in place of one that is there.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the system refuses, or what is there is no file.
     pub fn write(&self, name: &str, contents: &str) -> Result<(), RunDirError> {
         let path = self.file(name);
-        fs::write(&path, contents).map_err(|source| RunDirError::Io { path, source })
+        let written = PartialFile::create(&path, Existing::Replaced);
+        written.and_then(|file| file.finish_with(contents)).map_err(|source| RunDirError::Io { path, source })
     }
 
     /// Opens the metrics file for lines to be added.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Baselines;
 use crate::engine::MeasuredRank;
 use crate::plan::RankForecast;
+use crate::strict_json::{self, JsonError};
 
 /// How long steps took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -79,8 +80,8 @@ struct Peak {
 }
 
 /// The peak of every world rank, out of a summary's text.
-pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, serde_json::Error> {
-    let measured: Measured = serde_json::from_str(text)?;
+pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, JsonError> {
+    let measured: Measured = strict_json::read(text)?;
     Ok(measured.ranks.iter().map(|rank| rank.memory.peak).collect())
 }
 

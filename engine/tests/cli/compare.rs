@@ -38,7 +38,7 @@ fn steps_after_the_first_are_recorded_and_compared() {
     let expected = [
         "costs",
         "steps",
-        "typical_step",
+        "median_step",
         "step",
         "program",
         "straggling_ns",
@@ -50,7 +50,7 @@ fn steps_after_the_first_are_recorded_and_compared() {
     ];
     assert_eq!(keys, expected);
     assert_eq!(found["steps"], json!([2, 3]));
-    let step = found["typical_step"].as_u64().unwrap();
+    let step = found["median_step"].as_u64().unwrap();
     let file: Value = serde_json::from_str(&home.read(&format!("out/trace/step-00000{step}.json"))).unwrap();
     // The line of metrics is of the same step, in seconds.
     let metrics: Vec<Value> =
@@ -288,8 +288,8 @@ fn damaged_traces() {
     refused(
         &home,
         expect![[r#"
-        error: out/summary.json: missing field `ranks` at line 1 column 2; it is damaged: train again
-    "#]],
+            error: out/summary.json: line 1, column 1: the file lacks the key `ranks`; add it; it is damaged: train again
+        "#]],
     );
 }
 

@@ -27,7 +27,7 @@ pub enum Part {
 /// The instructions of a kind, on all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedKind {
-    /// The kind, as programs write it: `F`, `UNSHARD`.
+    /// The kind, as programs write it: `F`, `UNSHARD`; `SEND and RECV` of what both ends of a message take.
     pub kind: String,
     /// The part of each.
     pub part: Part,
@@ -56,9 +56,10 @@ pub(super) fn compare(
     for site in recorded.sites() {
         for (part, predicted_ns, measured_ns) in parts(program, recorded, prediction, site) {
             let instruction = site.instruction(program);
-            let sum = sums.entry((instruction.kind(), part)).or_default();
+            let kind = row(instruction.kind(), part);
+            let sum = sums.entry((kind, part)).or_default();
             if sum.count == 0 {
-                sum.word = instruction.to_string().split(' ').next().unwrap_or_default().to_owned();
+                sum.word = word(instruction, part);
             }
             sum.count += 1;
             sum.predicted_ns = sum.predicted_ns.saturating_add(predicted_ns);
@@ -76,6 +77,24 @@ pub(super) fn compare(
         }
     });
     compared.collect()
+}
+
+/// Both ends of a message are predicted to take the mean of what they took: they are compared together.
+fn is_of_both_ends(kind: InstructionKind, part: Part) -> bool {
+    matches!((kind, part), (InstructionKind::Send | InstructionKind::Receive, Part::Own))
+}
+
+/// The kind in whose row a part of an instruction is.
+fn row(kind: InstructionKind, part: Part) -> InstructionKind {
+    if is_of_both_ends(kind, part) { InstructionKind::Send } else { kind }
+}
+
+/// What that row is called.
+fn word(instruction: Instruction, part: Part) -> String {
+    if is_of_both_ends(instruction.kind(), part) {
+        return "SEND and RECV".to_owned();
+    }
+    instruction.to_string().split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// The parts of an instruction that were measured, each with its predicted and its measured time.

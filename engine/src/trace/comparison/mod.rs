@@ -81,7 +81,6 @@ pub struct Comparison {
     /// The steps that were recorded.
     pub steps: Vec<u64>,
     /// The one of them that took the middle time; all that was measured is of it.
-    #[serde(rename = "typical_step")]
     pub median_step: u64,
     /// The whole step.
     pub step: Compared,
