@@ -35,6 +35,7 @@ pub mod generation;
 mod input_file;
 pub mod memory;
 pub mod optimizer;
+mod order_file;
 mod partial_file;
 pub mod plan;
 pub mod profile;

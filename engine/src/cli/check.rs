@@ -17,7 +17,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero check run.json
   pipezero check run.json --set zero_optimization.stage=2
-  pipezero check run.json --set memory=80GiB      does every rank fit, and if not, what would?
+  pipezero check run.json --set memory=80GiB      # does every rank fit?
 
 What is printed is the run as the engine sees it, every default filled in, under the engine's own names: to be read, not to be given to `train`. Texts are looked for, and not read.
 

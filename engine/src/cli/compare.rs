@@ -23,7 +23,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero train run.json --out runs/traced --trace
   pipezero compare runs/traced
-  pipezero compare runs/traced --costs costs.json          with times that `pipezero profile` measured
+  pipezero compare runs/traced --costs costs.json     # as `profile` measured
   pipezero compare runs/traced --json
 
 What was measured is the traced step of middle length. The prediction plays the same program; without --costs its times are read off the traced steps themselves, so that what is wrong with it is its structure alone: what waits for what, what overlaps. Both go to compare.json in DIR, to be laid over each other in ui.perfetto.dev or chrome://tracing.";

@@ -17,8 +17,8 @@ use crate::training::{RunDir, TrainingError, batch_layout, evaluate};
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  pipezero eval runs/quickstart                          the run's own validation text
-  pipezero eval runs/quickstart --data 'books/*.txt'     other text";
+  pipezero eval runs/quickstart                       # its validation text
+  pipezero eval runs/quickstart --data 'books/*.txt'  # other text";
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use miette::GraphicalReportHandler;
+use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::simulate::MemoryError;
 use pipezero_schedule::simulate::world::WorldError;
 
@@ -23,7 +24,7 @@ use crate::training::{RunDirError, TrainingError};
 
 /// What `--help` says of exit statuses.
 pub(super) const STATUSES: &str = "\
-Exit status: 0 where it was done; 2 where something that was given is wrong, an argument, the run file, or another file or folder that they name (texts, schedules, costs, traces, weights); 1 where all of that is sound and cannot be done: it does not fit into memory, something that would be written is there already, the system refuses, the ranks stop.";
+Exit status: 0 where it was done; 2 where something that was given is wrong, an argument, the run file, or another file or folder that they name (texts, schedules, costs, traces, weights); 1 where all of that is sound and cannot be done: it does not fit into memory, it is larger than what is played, drawn or explained, something that would be written is there already, the system refuses, the ranks stop.";
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -118,8 +119,8 @@ macro_rules! blame {
     };
 }
 
-blame!(true: TracedStepsError, TooManySteps, CostsFileError, OfCostsFile, DataError, NothingLearnt);
-blame!(false: OutError, MemoryError);
+blame!(true: TracedStepsError, CostsFileError, OfCostsFile, DataError, NothingLearnt);
+blame!(false: OutError, MemoryError, TooManySteps);
 
 impl Blame for WorldError {
     /// A run that is too large to be played one by one is a run all the same.
@@ -130,7 +131,15 @@ impl Blame for WorldError {
 
 impl Blame for SimulateError {
     fn is_of_input(&self) -> bool {
-        if let Self::World(error) = self { error.is_of_input() } else { true }
+        match self {
+            Self::World(error) => error.is_of_input(),
+            Self::OrderFile(error) => !error.is_too_large(),
+            Self::TooLarge { .. }
+            | Self::TooManyStages { .. }
+            | Self::TooLongToShow { .. }
+            | Self::Size(SizeError::TooLarge { .. }) => false,
+            _ => true,
+        }
     }
 }
 
@@ -231,6 +240,14 @@ mod tests {
         assert!(is_of_input(PredictError::World(unknown()).into()));
         assert!(is_of_input(SimulateError::World(unknown()).into()));
         assert!(is_of_input(SimulateError::Nothing.into()));
+        let too_large = [
+            SimulateError::TooLarge { micro_batches: 9, num_instructions: 1 << 40, fitting: 8 },
+            SimulateError::TooManyStages { num_ranks: 9000, stages_per_rank: 1, num_stages: 9000 },
+            SimulateError::TooLongToShow { num_forwards: 1 << 20 },
+            SizeError::TooLarge { num_stages: 1 << 20, num_micro_batches: 1 << 20 }.into(),
+        ];
+        assert!(too_large.into_iter().all(|error| !is_of_input(error.into())));
+        assert!(is_of_input(SimulateError::Size(SizeError::NoRank).into()));
         assert!(is_of_input(TrainingError::Data(DataError::NoValidation).into()));
         assert!(!is_of_input(TrainingError::Engine(EngineError::AlreadyStopped).into()));
         let file = PathBuf::from("costs.json");

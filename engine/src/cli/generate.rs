@@ -21,8 +21,10 @@ use crate::training::RunDir;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero generate runs/quickstart --prompt 'fn main'
-  pipezero generate runs/quickstart --prompt 'use std::' --temperature 0          the likeliest text, always the same
-  pipezero generate runs/quickstart --prompt 'use std::' --top-k 20 --seed 7";
+  pipezero generate runs/quickstart --prompt 'use std::' --temperature 0
+  pipezero generate runs/quickstart --prompt 'use std::' --top-k 20 --seed 7
+
+At --temperature 0 it is the likeliest text, and always the same.";
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]

@@ -60,7 +60,7 @@ pub(super) enum OutError {
     },
     /// What `--overwrite` would replace is something else.
     #[error(
-        "{} is no {}: --overwrite replaces what `pipezero {}` has written, and nothing else; name another file with --out",
+        "{} is no {}: --overwrite replaces what `pipezero {}` has written as one, and nothing else; name another file with --out, or remove this one yourself",
         path.display(),
         written.name,
         written.writer

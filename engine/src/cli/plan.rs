@@ -16,9 +16,9 @@ use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero plan run.json
-  pipezero plan run.json --set zero_optimization.stage=1      the same run with another ZeRO level
+  pipezero plan run.json --set zero_optimization.stage=1
   pipezero plan run.json --set zero_optimization.resident_units=all
-  pipezero plan run.json --json | jq '.ranks[].memory.peak'   bytes per rank
+  pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
 
 With ZeRO-3 the last table says what every `resident_units` would cost: more units that stay gathered are fewer gathers and more memory.";
 

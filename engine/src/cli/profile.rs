@@ -26,12 +26,11 @@ use crate::training::{TrainingError, batch_layout};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero profile run.json --out costs.json
-  pipezero simulate run.json --costs costs.json                predict a step of the run
+  pipezero simulate run.json --costs costs.json
   pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
   pipezero profile run.json --out costs.json --overwrite --steps 40
 
-The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages
-of other sizes, for some seconds at most. Let nothing else run meanwhile.";
+From the costs `simulate` predicts steps, of this run and of others like it. The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages of other sizes, for some seconds at most. Let nothing else run meanwhile.";
 
 /// Arguments of `profile`.
 #[derive(Debug, Args)]

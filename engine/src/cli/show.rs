@@ -14,8 +14,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero show configs/quickstart.json
   pipezero show run.json --set parallel.schedule=gpipe --width 100
-  pipezero show run.json --set parallel.schedule=interleaved --set parallel.virtual_stages=2
-  pipezero show run.json --format csv > order.csv      for PyTorch's tools, or to edit and run:
+  pipezero show run.json --set parallel.schedule=interleaved \\
+    --set parallel.virtual_stages=2
+  pipezero show run.json --format csv > order.csv    # to be edited, and run:
   pipezero train run.json --set 'parallel.schedule={\"file\": \"order.csv\"}'
   pipezero show run.json --format program > run.program
 

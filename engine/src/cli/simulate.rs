@@ -35,19 +35,24 @@ use super::whole::whole;
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  pipezero simulate run.json --costs costs.json            with times that `pipezero profile` measured
+  pipezero simulate run.json --costs costs.json      # as `profile` measured
   pipezero simulate run.json --device h100 --set parallel.schedule=zb-h1
   pipezero simulate run.json --json | jq '.step_s'
-  pipezero simulate run.json --explain                     the critical path: what the time is made of
+  pipezero simulate run.json --explain               # the critical path
   pipezero simulate run.json --format svg --out step.svg
-  pipezero simulate run.json --format chrome --out step.json        open it in ui.perfetto.dev
-  pipezero simulate run.json --speed 5=0.8 --jitter 0.1               what if rank 5 were slow, and computes uneven
-  pipezero simulate run.json --sharing rank-port --slowdown 1.15      what if messages were in each other's way
-  pipezero simulate --schedule 1f1b --ranks 8 --micro-batches 24 --forward 18.522 --backward-input 18.086 \\
-                    --backward-weight 9.337 --latency 0.601
-  pipezero simulate --schedule interleaved --virtual-stages 2 --ranks 4 --micro-batches 8 --forward 1 \\
-                    --backward-input 1 --backward-weight 1 --json
-  pipezero simulate --schedule order.csv --forward 1 --backward-input 1 --backward-weight 1 --format svg --out order.svg
+  pipezero simulate run.json --format chrome --out step.json
+  pipezero simulate run.json --speed 5=0.8 --jitter 0.1
+  pipezero simulate run.json --sharing rank-port --slowdown 1.15
+  pipezero simulate --schedule 1f1b --ranks 8 --micro-batches 24 \\
+    --forward 18.522 --backward-input 18.086 --backward-weight 9.337 \\
+    --latency 0.601
+  pipezero simulate --schedule interleaved --virtual-stages 2 --ranks 4 \\
+    --micro-batches 8 --forward 1 --backward-input 1 \\
+    --backward-weight 1 --json
+  pipezero simulate --schedule order.csv --forward 1 --backward-input 1 \\
+    --backward-weight 1 --format svg --out order.svg
+
+A trace is for ui.perfetto.dev or chrome://tracing. What-if arguments ask what a step would take were a rank slow, computes uneven, or messages in each other's way.
 
 Of a run, the program that `train` would execute is played: computes, gathers, reductions, messages between stages and the end of the step. Times are measured (--costs) or, without that, calculated from a device's rates, which the result names. Where ranks differ or share something, every data rank is played by itself, and the result says how many times as long the step takes.
 
@@ -72,8 +77,8 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// A schedule by itself: gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v, or a file with an order of
-    /// one's own, ORDER.csv, in PyTorch's pipelining CSV.
-    #[arg(long, value_name = "NAME")]
+    /// one's own in PyTorch's pipelining CSV, which says its sizes itself.
+    #[arg(long, value_name = "NAME|ORDER.csv")]
     schedule: Option<ScheduleName>,
     /// Pipeline ranks.
     #[arg(long, value_name = "P", value_parser = whole::<u32>, allow_negative_numbers = true)]
@@ -114,7 +119,7 @@ pub(super) struct SimulateArgs {
     /// Write to a file instead of stdout.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace the file if it exists and an earlier simulation has written it.
+    /// Replace the file if it exists and is JSON, a picture or a trace that an earlier simulation has written.
     #[arg(long, requires = "out")]
     overwrite: bool,
     #[command(flatten)]
@@ -123,6 +128,7 @@ pub(super) struct SimulateArgs {
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let Some(path) = &args.out else { return Ok(print(args.play()?)?) };
+    args.format().check_name(path)?;
     let out = OutFile::new(path, Overwrite::of(args.overwrite), RESULT_FILE)?;
     out.write(&args.play()?)?;
     note(format_args!("wrote {}", path.display()));
@@ -130,9 +136,13 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
 }
 
 impl SimulateArgs {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
     /// Plays what was asked for, and says what came out.
     fn play(&self) -> Result<String, Failure> {
-        let format = if self.json { Format::Json } else { self.format };
+        let format = self.format();
         if self.explain && !matches!(format, Format::Text | Format::Json) {
             return Err(SimulateError::Unexplained.into());
         }
@@ -152,21 +162,27 @@ impl SimulateArgs {
 
     /// A run file says all that a schedule by itself is given.
     fn refuse_schedule(&self) -> Result<(), SimulateError> {
-        let given = [
-            ("--schedule", self.schedule.is_some()),
-            ("--ranks", self.ranks.is_some()),
-            ("--micro-batches", self.micro_batches.is_some()),
-            ("--virtual-stages", self.virtual_stages.is_some()),
-            ("--group-size", self.group_size.is_some()),
+        let name = [("--schedule", self.schedule.is_some())];
+        let times = [
             ("--forward", self.forward.is_some()),
             ("--backward-input", self.backward_input.is_some()),
             ("--backward-weight", self.backward_weight.is_some()),
             ("--latency", self.latency.is_some()),
         ];
-        match given.into_iter().find(|&(_, is_given)| is_given) {
-            Some((flag, _)) => Err(SimulateError::BothForms { flag }),
+        match first_given(name.into_iter().chain(self.sizes()).chain(times)) {
+            Some(flag) => Err(SimulateError::BothForms { flag }),
             None => Ok(()),
         }
+    }
+
+    /// The sizes of a schedule by its name, and which of them were given.
+    fn sizes(&self) -> [(&'static str, bool); 4] {
+        [
+            ("--ranks", self.ranks.is_some()),
+            ("--micro-batches", self.micro_batches.is_some()),
+            ("--virtual-stages", self.virtual_stages.is_some()),
+            ("--group-size", self.group_size.is_some()),
+        ]
     }
 
     /// The schedule by itself, with everything that it needs and nothing that only a run has.
@@ -177,10 +193,11 @@ impl SimulateArgs {
             ("--set", !self.set.is_empty()),
         ];
         let name = self.schedule.as_ref().ok_or(SimulateError::Nothing)?;
-        let of_run = of_run.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag));
-        if let Some(flag) = of_run.or(self.what_if.first()) {
+        if let Some(flag) = first_given(of_run).or(self.what_if.first()) {
             return Err(SimulateError::OnlyOfRun { flag });
         }
+        let is_file = matches!(name, ScheduleName::File(_));
+        let needed = |time: Option<Decimal>, flag| time.ok_or(SimulateError::Missing { flag, is_file });
         Ok(ScheduleRequest {
             source: self.schedule_source(name)?,
             forward: needed(self.forward, "--forward")?,
@@ -194,31 +211,22 @@ impl SimulateArgs {
 
     /// A generator with its sizes, or a file, which says them itself.
     fn schedule_source(&self, name: &ScheduleName) -> Result<ScheduleSource, SimulateError> {
-        let path = match name {
-            ScheduleName::File(path) => path.clone(),
-            &ScheduleName::Generator(generator) => {
-                return Ok(ScheduleSource::Named(NamedSchedule {
-                    generator,
-                    ranks: needed(self.ranks, "--ranks")?,
-                    micro_batches: needed(self.micro_batches, "--micro-batches")?,
-                    virtual_stages: self.virtual_stages,
-                    group_size: self.group_size,
-                }));
-            }
-        };
-        let said = [
-            ("--ranks", self.ranks.is_some()),
-            ("--micro-batches", self.micro_batches.is_some()),
-            ("--virtual-stages", self.virtual_stages.is_some()),
-            ("--group-size", self.group_size.is_some()),
-        ];
-        match said.into_iter().find(|&(_, is_given)| is_given) {
-            Some((flag, _)) => Err(SimulateError::SaidByFile { flag }),
-            None => Ok(ScheduleSource::File(path)),
+        let needed = |size: Option<u32>, flag| size.ok_or(SimulateError::Missing { flag, is_file: false });
+        match (name, first_given(self.sizes())) {
+            (&ScheduleName::Generator(generator), _) => Ok(ScheduleSource::Named(NamedSchedule {
+                generator,
+                ranks: needed(self.ranks, "--ranks")?,
+                micro_batches: needed(self.micro_batches, "--micro-batches")?,
+                virtual_stages: self.virtual_stages,
+                group_size: self.group_size,
+            })),
+            (ScheduleName::File(_), Some(flag)) => Err(SimulateError::SaidByFile { flag }),
+            (ScheduleName::File(path), None) => Ok(ScheduleSource::File(path.clone())),
         }
     }
 }
 
-fn needed<T>(value: Option<T>, flag: &'static str) -> Result<T, SimulateError> {
-    value.ok_or(SimulateError::Missing { flag })
+/// The first argument of a list that was given.
+fn first_given(arguments: impl IntoIterator<Item = (&'static str, bool)>) -> Option<&'static str> {
+    arguments.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
 }

@@ -24,9 +24,11 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero train configs/quickstart.json
   pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
-  pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 --overwrite
-  pipezero train run.json --trace --out runs/traced      then: pipezero compare runs/traced
-  pipezero train run.json --set bf16.enabled=true --set activation_checkpointing.enabled=true
+  pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 \\
+    --overwrite
+  pipezero train run.json --trace --out runs/traced   # for `compare`
+  pipezero train run.json --set bf16.enabled=true \\
+    --set activation_checkpointing.enabled=true
 
 The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. Ctrl-C ends after the step and saves all of them.";
 

@@ -31,7 +31,6 @@ pub use combination::{Allowed, CombinationRow, CombinationTable};
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
-pub(crate) use resolve::order_text;
 pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
 pub use run_file::{Launch, RunFile};

@@ -26,5 +26,5 @@ pub fn picture(program: &CheckedProgram, recorded: &Recorded, predicted: Option<
         timeline,
     });
     let tracks: Vec<Track<'_>> = predicted.into_iter().chain(measured).collect();
-    chrome(&tracks)
+    chrome(&tracks, "pipezero")
 }

@@ -141,7 +141,8 @@ fn whatever_is_wrong_with_what_is_given_is_one_status() {
         &["train", "run.json", "--out", "out"][..],
         &["profile", "run.json", "--out", "run.json"],
         &["plan", "run.json", "--set", "memory=1KiB"],
-        &["simulate", "run.json", "--out", "none/step.json"],
+        &["simulate", "run.json", "--json", "--out", "none/step.json"],
+        &["profile", "run.json", "--out", "costs.json", "--steps", "1000000000000"],
     ] {
         home.run(sound).failure(1);
     }

@@ -245,9 +245,20 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
 #[test]
 fn help_teaches_by_example() {
     let home = Home::new();
-    for command in ["train", "eval", "generate", "check", "plan", "show"] {
+    for command in ["train", "eval", "generate", "check", "plan", "show", "simulate", "profile", "compare"] {
         let help = home.run(&[command, "--help"]).success();
-        assert!(help.contains(&format!("Examples:\n  pipezero {command} ")), "{help}");
+        assert!(help.contains("Examples:\n  pipezero "), "{help}");
+        let (_, examples) = help.split_once("Examples:\n").unwrap();
+        let (examples, _) = examples.split_once("\n\n").unwrap_or((examples, ""));
+        assert!(examples.contains(&format!("  pipezero {command} ")), "{help}");
+        let mut goes_on = false;
+        for line in examples.lines() {
+            // A terminal of 80 columns breaks none of them, and each can be pasted: it is a command, or goes on with one.
+            assert!(line.chars().count() <= 78, "{line}");
+            assert!(line.starts_with(if goes_on { "    --" } else { "  pipezero " }), "{line}");
+            goes_on = line.ends_with(" \\");
+        }
+        assert!(!goes_on, "{examples}");
     }
 }
 

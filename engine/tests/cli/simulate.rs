@@ -94,7 +94,9 @@ fn arguments_that_make_no_schedule_are_errors() {
         let sizes = ["--ranks", ranks, "--micro-batches", "2", "--backward-input", "1"];
         let times = ["--backward-weight", "1", "--forward", time];
         let arguments = [&["simulate", "--schedule"], schedule, &sizes, &times].concat();
-        expected.assert_eq(Home::new().run(&arguments).failure(2).lines().next().unwrap());
+        // What makes a schedule, only one too large to be played, is no mistake.
+        let status = if expected.data().contains("are played") { 1 } else { 2 };
+        expected.assert_eq(Home::new().run(&arguments).failure(status).lines().next().unwrap());
     };
     refuses(
         &["interleaved"],
@@ -151,7 +153,7 @@ fn how_much_is_played_is_bounded() {
         let sizes = ["--ranks", ranks, "--micro-batches", micro_batches];
         [&["simulate", "--schedule", "1f1b"], &sizes[..], &times].concat()
     };
-    Home::new().refuses(&arguments("4000", "800"), 2, expect![[r#"
+    Home::new().refuses(&arguments("4000", "800"), 1, expect![[r#"
         error: --micro-batches 800: the step has 19208800 instructions over all ranks, and at most 16777216 are played, in two gigabytes of memory; with so many ranks and stages, use 698 or fewer
     "#]]);
     let text = Home::new().run(&arguments("2", "4000000000")).success();

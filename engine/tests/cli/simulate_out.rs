@@ -18,25 +18,22 @@ const TIMES: [&str; 11] = [
     "1",
 ];
 
-/// The commands that write each format.
-fn commands() -> Vec<Vec<&'static str>> {
+/// The commands whose results bear a mark: each format of a run and of a schedule by itself.
+fn marked() -> Vec<Vec<&'static str>> {
     let run = ["simulate", "run.json", "--device", "h100", "--format"];
-    let mut commands: Vec<Vec<&str>> =
-        ["text", "json", "svg", "chrome"].map(|format| [&run[..], &[format]].concat()).into();
-    commands.push(TIMES.to_vec());
-    commands.extend(["--json", "--format=svg", "--explain"].map(|of| [&TIMES[..], &[of]].concat()));
-    // A table whose columns are narrower, and one whose are wider.
-    commands.push(TIMES.iter().map(|of| if *of == "--ranks=2" { "--ranks=1" } else { of }).collect());
-    commands.push([&TIMES[..], &["--latency", "100000.125"]].concat());
-    commands
+    let what_if = ["simulate", "run.json", "--device", "h100", "--jitter=0.1", "--format"];
+    let of_run = ["json", "svg", "chrome"].map(|format| [&run[..], &[format]].concat());
+    let of_world = ["json", "svg", "chrome"].map(|format| [&what_if[..], &[format]].concat());
+    let of_schedule = ["--json", "--format=svg"].map(|format| [&TIMES[..], &[format]].concat());
+    of_run.into_iter().chain(of_world).chain(of_schedule).collect()
 }
 
 #[test]
 fn a_result_is_replaced_if_asked() {
     let home = Home::new();
-    for command in commands() {
+    for command in marked() {
         let expected = home.run(&command).success();
-        for earlier in commands() {
+        for earlier in marked() {
             home.write("step", home.run(&earlier).success());
             let out = [&command[..], &["--out", "step", "--overwrite"]].concat();
             assert_eq!(home.run(&out).success(), "", "{out:?}");
@@ -46,9 +43,81 @@ fn a_result_is_replaced_if_asked() {
     assert_eq!(home.names(), ["run.json", "step", "text.txt"]);
 }
 
+/// People paste tables into their notes, so a table is nobody's for certain.
+#[test]
+fn tables_are_written_and_not_replaced() {
+    let home = Home::new();
+    for command in [&["simulate", "run.json", "--device", "h100"][..], &TIMES] {
+        let written = [command, &["--out", "step.txt"]].concat();
+        assert_eq!(home.run(&written).success(), "");
+        assert_eq!(home.read("step.txt"), home.run(command).success());
+        home.refuses(&[&written[..], &["--overwrite"]].concat(), 1, expect![[r#"
+            error: step.txt is no JSON, picture or trace of a simulation: --overwrite replaces what `pipezero simulate` has written as one, and nothing else; name another file with --out, or remove this one yourself
+        "#]]);
+        std::fs::remove_file(home.path("step.txt")).unwrap();
+    }
+}
+
+/// The mark is the first thing that another program reads, in a place that the format has for it.
+#[test]
+fn results_say_what_wrote_them() {
+    let home = Home::new();
+    for command in marked() {
+        let text = home.run(&command).success();
+        if text.starts_with('<') {
+            assert!(text.starts_with("<!-- pipezero simulate -->\n<svg "), "{command:?}");
+            continue;
+        }
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let writer = found.get("result").unwrap_or(&found["otherData"]["writer"]);
+        assert_eq!(writer, "pipezero simulate", "{command:?}");
+    }
+}
+
+/// What opens a file by its name would find another format damaged.
+#[test]
+fn names_that_say_another_format_are_refused() {
+    let home = Home::new();
+    let refuses = |arguments: &[&str], expected: Expect| {
+        home.refuses(&[&TIMES[..], arguments].concat(), 2, expected);
+    };
+    refuses(
+        &["--out", "step.svg"],
+        expect![[r#"
+        error: --out step.svg: a file of this name holds a picture, and tables would be in it; use --format svg, or name another file
+    "#]],
+    );
+    refuses(
+        &["--out", "step.SVG", "--json"],
+        expect![[r#"
+        error: --out step.SVG: a file of this name holds a picture, and JSON would be in it; use --format svg, or name another file
+    "#]],
+    );
+    refuses(
+        &["--out", "step.json"],
+        expect![[r#"
+        error: --out step.json: a file of this name holds JSON, and tables would be in it; use --format json or, for a trace of a run, --format chrome, or name another file
+    "#]],
+    );
+    refuses(
+        &["--out", "step.json", "--format", "svg"],
+        expect![[r#"
+        error: --out step.json: a file of this name holds JSON, and a picture would be in it; use --format json or, for a trace of a run, --format chrome, or name another file
+    "#]],
+    );
+    let trace = ["simulate", "run.json", "--device", "h100", "--format", "chrome", "--out"];
+    home.refuses(&[&trace[..], &["step.svg"]].concat(), 2, expect![[r#"
+        error: --out step.svg: a file of this name holds a picture, and a trace would be in it; use --format svg, or name another file
+    "#]]);
+    home.run(&[&trace[..], &["step.json"]].concat()).success();
+    home.run(&[&TIMES[..], &["--json", "--out", "figures.json"]].concat()).success();
+    home.run(&[&TIMES[..], &["--format", "svg", "--out", "step.svg"]].concat()).success();
+    assert_eq!(home.names(), ["figures.json", "run.json", "step.json", "step.svg", "text.txt"]);
+}
+
 #[track_caller]
 fn refused(home: &Home, arguments: &[&str], expected: Expect) {
-    home.refuses(&[&TIMES[..], arguments].concat(), 1, expected);
+    home.refuses(&[&TIMES[..], &["--json"], arguments].concat(), 1, expected);
 }
 
 #[test]
@@ -59,7 +128,7 @@ fn nothing_else_is_replaced() {
     "#]];
     refused(&home, &["--out", "run.json"], exists);
     let stranger = expect![[r#"
-        error: run.json is no result of a simulation: --overwrite replaces what `pipezero simulate` has written, and nothing else; name another file with --out
+        error: run.json is no JSON, picture or trace of a simulation: --overwrite replaces what `pipezero simulate` has written as one, and nothing else; name another file with --out, or remove this one yourself
     "#]];
     let before = home.read("run.json");
     refused(&home, &["--out", "run.json", "--overwrite"], stranger);
@@ -82,21 +151,47 @@ fn nothing_else_is_replaced() {
     assert_eq!(home.names(), ["folder", "run.json", "text.txt"]);
 }
 
-/// Pictures of other programs, traces of what was measured, costs and lists look alike, and are somebody's work.
+/// Pictures of other programs, traces and figures of other commands, costs, notes and lists look alike, and are somebody's
+/// work.
 #[test]
 fn what_only_looks_alike_is_kept() {
     let home = Home::new();
+    let table = home.run(&TIMES).success();
+    let compared = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"writer\":\"pipezero\"},\"traceEvents\":[\n\
+                    {\"name\":\"predicted rank 0\"}]}";
     for text in [
         "",
         "<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>",
+        "<?xml version=\"1.0\"?>\n<!-- pipezero simulate -->\n<svg></svg>",
         "{\"traceEvents\": []}",
         "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"step 2 rank 0.0\"}]}",
+        compared,
         "{\n  \"version\": 1,\n  \"units\": []\n}",
+        "{\n  \"mine\": 1,\n  \"bubble_rate_longest_rank\": 2\n}",
+        "{\n  \"mine\": 1,\n  \"result\": \"pipezero simulate\"\n}",
+        "{\n  \"result\": \"pipezero",
         "all ranks 7",
+        &format!("{table}\nwhat I make of it: a bubble too large"),
     ] {
         home.write("mine", text);
         let printed = home.run(&[&TIMES[..], &["--out", "mine", "--overwrite"]].concat()).failure(1);
-        assert!(printed.starts_with("error: mine is no result of a simulation"), "{printed}");
+        assert!(printed.starts_with("error: mine is no JSON, picture or trace of a simulation"), "{printed}");
         assert_eq!(home.read("mine"), text);
+    }
+}
+
+/// The trace that `compare` leaves in a run directory is its own, predicted ranks or not.
+#[test]
+fn the_trace_of_a_comparison_is_kept() {
+    let home = Home::new();
+    home.run(&["train", "run.json", "--out", "traced", "--trace"]).success();
+    home.run(&["compare", "traced"]).success();
+    let run = ["simulate", "run.json", "--device", "h100", "--format", "chrome", "--overwrite", "--out"];
+    for name in ["traced/compare.json", "traced/trace.json", "traced/summary.json", "traced/run.json"] {
+        let before = home.read(name);
+        let printed = home.run(&[&run[..], &[name]].concat()).failure(1);
+        let expected = format!("error: {name} is no JSON, picture or trace of a simulation");
+        assert!(printed.starts_with(&expected), "{printed}");
+        assert_eq!(home.read(name), before);
     }
 }

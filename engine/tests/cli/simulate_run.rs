@@ -234,8 +234,16 @@ fn a_step_is_explained() {
 fn a_step_becomes_a_picture() {
     let home = Home::new();
     let picture = home.run(&["simulate", "run.json", "--device", "h100", "--format", "svg"]).success();
-    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
-    assert!(picture.contains("run.json") && picture.contains("activations"), "{picture}");
+    assert!(
+        picture.starts_with("<!-- pipezero simulate -->\n<svg") && picture.trim_end().ends_with("</svg>"),
+        "{picture}"
+    );
+    assert!(
+        picture.contains("run.json: step ")
+            && picture.contains(" % bubble</title>")
+            && picture.contains("activations"),
+        "{picture}"
+    );
     refuses(
         &home,
         &["run.json", "--format", "svg", "--explain"],
@@ -259,8 +267,8 @@ fn arguments_that_do_not_go_together_are_errors() {
         &[],
         2,
         expect![[r#"
-        error: nothing to simulate: name a run file, or a schedule by --schedule, --ranks, --micro-batches, --forward, --backward-input and --backward-weight
-    "#]],
+            error: nothing to simulate: name a run file, or a schedule by --schedule, --forward, --backward-input and --backward-weight, and where it is no file also by --ranks and --micro-batches
+        "#]],
     );
     refuses(
         &home,
@@ -317,8 +325,8 @@ fn arguments_that_do_not_go_together_are_errors() {
         &["--costs", "costs.json"],
         2,
         expect![[r#"
-        error: nothing to simulate: name a run file, or a schedule by --schedule, --ranks, --micro-batches, --forward, --backward-input and --backward-weight
-    "#]],
+            error: nothing to simulate: name a run file, or a schedule by --schedule, --forward, --backward-input and --backward-weight, and where it is no file also by --ranks and --micro-batches
+        "#]],
     );
     refuses(
         &home,

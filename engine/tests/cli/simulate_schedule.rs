@@ -121,7 +121,7 @@ fn files_that_are_no_schedule_by_themselves_are_errors() {
     "#]],
     );
     home.refuses(&with(&["none.csv"], &[]), 2, expect![[r#"
-        error: --schedule none.csv: cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV, a row per rank, such as `0F0,0F1,0B0,0B1`
+        error: --schedule none.csv: cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
     "#]]);
     home.refuses(
         &with(&["own.csv"], &["--ranks", "2"]),
@@ -130,8 +130,19 @@ fn files_that_are_no_schedule_by_themselves_are_errors() {
         error: --ranks is what an order of one's own says itself: leave it out, or name one of the schedules
     "#]],
     );
+    // Of what is missing, a file says the sizes.
+    let forward = ["simulate", "--schedule", "own.csv", "--forward", "1"];
+    home.refuses(&forward, 2, expect![[r#"
+        error: --backward-input is missing: a schedule by itself needs times, which its file does not say; add it, or name a run file
+    "#]]);
+    home.refuses(&["simulate", "--schedule", "1f1b", "--forward", "1"], 2, expect![[r#"
+        error: --ranks is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file
+    "#]]);
+    // Some systems write names in capitals.
+    home.write("OWN.CSV", "0F0,0B0\n");
+    home.run(&with(&["OWN.CSV"], &[])).success();
     home.refuses(&with(&["zbv"], &[]), 2, expect![[r#"
-        error: invalid value 'zbv' for '--schedule <NAME>': schedules are gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v; an order of one's own is a file, named *.csv
+        error: invalid value 'zbv' for '--schedule <NAME|ORDER.csv>': schedules are gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v; an order of one's own is a file, named *.csv
 
         For more information, try '--help'.
     "#]]);
@@ -148,11 +159,11 @@ fn steps_too_long_to_look_at_are_not_drawn() {
     let home = Home::new();
     let sizes = ["--ranks", "4", "--micro-batches", "20000"];
     let long = with(&[&["1f1b"], &sizes[..]].concat(), &[]);
-    let drawn = home.run(&[&long[..], &["--format", "svg"]].concat()).failure(2);
+    let drawn = home.run(&[&long[..], &["--format", "svg"]].concat()).failure(1);
     expect![[r#"
         error: the step has 80000 forwards over all stages, and at most 65536 are drawn or explained; use fewer micro-batches, of which a schedule makes the same again and again, or ask for figures alone
     "#]].assert_eq(&drawn);
-    assert_eq!(home.run(&[&long[..], &["--explain"]].concat()).failure(2), drawn);
+    assert_eq!(home.run(&[&long[..], &["--explain"]].concat()).failure(1), drawn);
     // Its figures are told all the same, and that the grid is not there.
     assert!(home.run(&long).success().ends_with("left out, it is too long\n"));
     home.refuses(

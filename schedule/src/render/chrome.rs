@@ -35,11 +35,12 @@ pub struct Track<'a> {
 /// Several timelines as one trace, so that they can be laid over each other: pipeline rank by pipeline rank, the tracks of
 /// each in the order given, named "predicted rank 0" or, of one data rank, "measured rank 0.1".
 ///
-/// Times are microseconds with three decimals, exact from nanoseconds.
+/// Times are microseconds with three decimals, exact from nanoseconds. `writer`, the program that writes the trace, stands
+/// before them under `otherData`, where the format has room for what viewers show and do not read.
 ///
 /// # Panics
 /// If a timeline is not of its program.
-pub fn chrome(tracks: &[Track<'_>]) -> String {
+pub fn chrome(tracks: &[Track<'_>], writer: &str) -> String {
     let num_processes: usize = tracks.iter().map(|track| track.program.num_ranks()).sum();
     // A thread that has its process's number would be its main thread, and 0 the idle one.
     let mut trace = Trace { events: Vec::new(), next_id: 0, next_tid: num_processes + 1 };
@@ -52,7 +53,11 @@ pub fn chrome(tracks: &[Track<'_>]) -> String {
             next_pid += 1;
         }
     }
-    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", trace.events.join(",\n"))
+    format!(
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":{}}},\"traceEvents\":[\n{}\n]}}\n",
+        quoted(writer),
+        trace.events.join(",\n")
+    )
 }
 
 /// The rank of a track: a process.

@@ -156,14 +156,11 @@ impl Repetition {
 }
 
 /// What a part waited for, as the end of its line.
-fn reason(part: &Part) -> &'static str {
-    match part.why {
+fn reason(why: Why) -> &'static str {
+    match why {
         Why::Beginning => "the step begins",
-        // A message has a lane of its own; it is issued in its turn, once the computes before it in the row have ended.
-        Why::ComputeLane if part.instructions.is_some_and(|(first, _)| first.lane() != Lane::Compute) => {
-            "its row had come to it"
-        }
         Why::ComputeLane => "the compute lane was free",
+        Why::Row => "its row had come to it",
         Why::Dependency => "what it needs had ended",
         Why::Message => "its message was there",
         Why::OtherEnd => "the other end was ready",
@@ -196,13 +193,13 @@ impl Widths {
     }
 
     fn line(&self, part: &Part, scale: TimeScale, mark: &str) -> String {
-        let Part { rank, start, end, text, .. } = part;
+        let Part { rank, start, end, why, text, .. } = part;
         format!(
             "{mark}{:>w0$}  +{:<w1$}  rank {:<w2$}  {text:<w3$}  {}\n",
             scale.format(*start),
             scale.format(end - start),
             rank.0,
-            reason(part),
+            reason(*why),
             w0 = self.start,
             w1 = self.time,
             w2 = self.rank,

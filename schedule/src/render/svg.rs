@@ -84,7 +84,7 @@ pub fn svg(gantt: &Gantt<'_>) -> String {
         );
         body.push_str(&text(layout.left, layout.height - 800, "note", &note));
     }
-    document(gantt, &layout, &body)
+    document(gantt, &layout, &rows, &body)
 }
 
 /// A picture while ranks are added to it.
@@ -206,20 +206,30 @@ fn push_legend_line(body: &mut String, y: u64, entries: &[(&'static str, &'stati
     }
 }
 
-fn document(gantt: &Gantt<'_>, layout: &Layout, body: &str) -> String {
-    let (width, height) = (hundredths(layout.full_width()), hundredths(layout.height));
+/// What a picture with such rows shows, in a sentence.
+fn description(gantt: &Gantt<'_>, rows: &[Row]) -> String {
+    let verbs: Vec<&str> = rows.iter().map(|row| row.verb()).collect();
+    let done = match verbs.as_slice() {
+        [] => String::from("nothing that takes time"),
+        [one] => format!("what each {one}"),
+        [others @ .., last] => format!("what each {} and {last}", others.join(", ")),
+    };
+    let held = if gantt.memory.is_empty() { "" } else { ", and the memory that it holds" };
     let ends = gantt.scale.format(gantt.timeline.makespan());
-    let description = format!(
-        "{} ranks over {ends}: what each computes, gathers, reduces, sends and receives, and the memory that it holds",
-        gantt.program.num_ranks(),
-    );
+    let num_ranks = gantt.program.num_ranks();
+    let ranks = if num_ranks == 1 { "rank" } else { "ranks" };
+    format!("{num_ranks} {ranks} over {ends}: {done}{held}")
+}
+
+fn document(gantt: &Gantt<'_>, layout: &Layout, rows: &[Row], body: &str) -> String {
+    let (width, height) = (hundredths(layout.full_width()), hundredths(layout.height));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" aria-labelledby=\"title description\">\n<title id=\"title\">{title}</title>\n\
          <desc id=\"description\">{description}</desc>\n<style>{style}</style>\n\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{heading}{body}</svg>\n",
         title = escaped(gantt.title),
-        description = escaped(&description),
+        description = escaped(&description(gantt, rows)),
         style = palette::STYLE,
         heading = text(1000, 2400, "heading", gantt.title),
     )

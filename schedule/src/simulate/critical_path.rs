@@ -27,8 +27,10 @@ use causes::Causes;
 pub enum Why {
     /// Nothing: the step begins with it.
     Beginning,
-    /// The instruction before it on the compute lane. What runs on other lanes is issued when the row comes to it.
+    /// The instruction before it on the compute lane.
     ComputeLane,
+    /// The computes before it in its row: what has another lane than they is issued when the row comes to it.
+    Row,
     /// A gather, reduction, send or compute without which it may not start: see [`crate::Dependencies`].
     Dependency,
     /// The message that it reads.

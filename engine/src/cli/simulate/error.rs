@@ -1,8 +1,10 @@
 //! Arguments that make nothing to simulate.
 
+use std::path::PathBuf;
+
 use pipezero_schedule::generate::SizeError;
 
-use super::program_size::{MAX_INSTRUCTIONS, MAX_STAGES};
+use super::program_size::MostPlayed;
 use super::schedule::MAX_SHOWN;
 use crate::costs::Device;
 
@@ -11,8 +13,8 @@ use crate::costs::Device;
 pub(in crate::cli) enum SimulateError {
     /// Neither a run file nor a schedule.
     #[error(
-        "nothing to simulate: name a run file, or a schedule by --schedule, --ranks, --micro-batches, --forward, \
-         --backward-input and --backward-weight"
+        "nothing to simulate: name a run file, or a schedule by --schedule, --forward, --backward-input and \
+         --backward-weight, and where it is no file also by --ranks and --micro-batches"
     )]
     Nothing,
     /// A run file and something that it says itself.
@@ -55,11 +57,14 @@ pub(in crate::cli) enum SimulateError {
     },
     /// A schedule by itself needs all its sizes and times.
     #[error(
-        "{flag} is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file"
+        "{flag} is missing: a schedule by itself {}; add it, or name a run file",
+        if *is_file { "needs times, which its file does not say" } else { "has ranks, micro-batches and times" }
     )]
     Missing {
         /// The argument.
         flag: &'static str,
+        /// Whether a file says the sizes.
+        is_file: bool,
     },
     /// Work that takes no time.
     #[error(
@@ -124,19 +129,22 @@ pub(in crate::cli) enum SimulateError {
     NoVirtualStages,
     /// A pipeline that would take too long.
     #[error(
-        "--ranks {num_ranks} of {stages_per_rank} stages make a pipeline of {}: at most {MAX_STAGES} are played; use fewer ranks \
-         or --virtual-stages", u128::from(*num_ranks) * u128::from(*stages_per_rank)
+        "--ranks {num_ranks} of {stages_per_rank} stages make a pipeline of {num_stages}: at most {} are played; use fewer ranks \
+         or --virtual-stages", MostPlayed::HERE.num_stages
     )]
     TooManyStages {
         /// Ranks.
         num_ranks: u32,
         /// Stages of each.
         stages_per_rank: u32,
+        /// Stages of all.
+        num_stages: u128,
     },
     /// A program that would not fit.
     #[error(
         "--micro-batches {micro_batches}: the step has {num_instructions} instructions over all ranks, and at most \
-         {MAX_INSTRUCTIONS} are played, in two gigabytes of memory; with so many ranks and stages, use {fitting} or fewer"
+         {} are played, in two gigabytes of memory; with so many ranks and stages, use {fitting} or fewer",
+        MostPlayed::HERE.num_instructions
     )]
     TooLarge {
         /// Micro-batches that were asked for.
@@ -145,6 +153,21 @@ pub(in crate::cli) enum SimulateError {
         num_instructions: u128,
         /// Micro-batches that fit.
         fitting: u128,
+    },
+    /// A file whose name says that it holds something else.
+    #[error(
+        "--out {}: a file of this name holds {expected}, and {found} would be in it; use {repair}, or name another file",
+        path.display()
+    )]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// What its name says.
+        expected: &'static str,
+        /// What was asked for.
+        found: &'static str,
+        /// The format that belongs into it.
+        repair: &'static str,
     },
     /// Groups where there are none.
     #[error("--group-size {0}: only `interleaved` runs micro-batches in groups; leave it out")]

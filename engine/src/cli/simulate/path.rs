@@ -1,7 +1,7 @@
 //! The critical path for other programs.
 
+use pipezero_schedule::CheckedProgram;
 use pipezero_schedule::simulate::{CriticalPath, PathStep, Why};
-use pipezero_schedule::{CheckedProgram, Lane};
 use serde_json::{Value, json};
 
 /// What a makespan is made of: parts end to end, with times as `time` gives them, under keys that end with their unit.
@@ -21,19 +21,18 @@ pub(super) fn path_json(
             "instruction": instruction.map(ToString::to_string),
             start.as_str(): time(step.start),
             end.as_str(): time(step.end),
-            "waited_for": waited_for(step.why, instruction.map(|of| of.lane())),
+            "waited_for": waited_for(step.why),
         })
     };
     path.steps().iter().map(part).collect()
 }
 
 /// What a part of the critical path waited for, in a word.
-fn waited_for(why: Why, lane: Option<Lane>) -> &'static str {
+fn waited_for(why: Why) -> &'static str {
     match why {
         Why::Beginning => "nothing",
-        // A message has a lane of its own, and is issued when its row comes to it.
-        Why::ComputeLane if lane.is_some_and(|lane| lane != Lane::Compute) => "row",
         Why::ComputeLane => "compute lane",
+        Why::Row => "row",
         Why::Dependency => "dependency",
         Why::Message => "message",
         Why::OtherEnd => "other end",

@@ -1,37 +1,61 @@
-//! Files that `simulate --out` has written, told from others by how they begin: only they are replaced.
+//! Files that `simulate --out` has written, told from others by a mark that nothing else bears: only they are replaced.
+//!
+//! A mark stands at the very beginning, so that a file which was edited by another program, and begins as that begins its
+//! files, is that program's. Tables bear none: what people paste into their notes would make these ours.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use pipezero_schedule::render::{Gantt, Track};
+use serde_json::{Map, Value};
+
 use crate::cli::out_file::Written;
 
-/// What is written, in any format.
+/// What marked results say that they were written by.
+const WRITER: &str = "pipezero simulate";
+
+/// What may be replaced.
 pub(super) const RESULT_FILE: Written = Written {
-    name: "result of a simulation",
+    name: "JSON, picture or trace of a simulation",
     writer: "simulate",
     example: "step.json",
-    is_such: looks_like_result,
+    is_such: begins_with_mark,
 };
 
-/// Bytes of a beginning: a picture has a title before it says what it is of.
-const BEGINNING_BYTES: u64 = 1 << 13;
-
-/// Whether a file begins as one of the formats does.
-fn looks_like_result(path: &Path) -> bool {
-    let mut beginning = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(BEGINNING_BYTES).read_to_end(&mut beginning));
-    read.is_ok() && is_result(&String::from_utf8_lossy(&beginning))
+/// Figures as JSON: the first key is the mark.
+pub(super) fn json(figures: Value) -> String {
+    let mut marked = Map::from_iter([("result".to_owned(), Value::from(WRITER))]);
+    match figures {
+        Value::Object(figures) => marked.extend(figures),
+        other => unreachable!("figures have names: {other}"),
+    }
+    format!("{:#}\n", Value::Object(marked))
 }
 
-fn is_result(beginning: &str) -> bool {
-    let is = |start: &str, mark: &str| beginning.starts_with(start) && beginning.contains(mark);
-    let header = beginning.lines().next().unwrap_or_default();
-    let is_text = header.starts_with("   ")
-        && header.split_whitespace().eq(["time", "bubble"])
-        && beginning.contains("\nall ranks ");
-    is_text
-        || is("{\n  \"", "\n  \"bubble_rate_longest_rank\": ")
-        || is("<svg ", "what each computes, gathers, reduces, sends and receives")
-        || is("{\"displayTimeUnit\"", "\"name\":\"predicted ")
+/// A picture: a comment before it is the mark.
+pub(super) fn svg(gantt: &Gantt<'_>) -> String {
+    format!("<!-- {WRITER} -->\n{}", pipezero_schedule::render::svg(gantt))
+}
+
+/// A trace: its writer is the mark.
+pub(super) fn chrome(tracks: &[Track<'_>]) -> String {
+    pipezero_schedule::render::chrome(tracks, WRITER)
+}
+
+/// How what is made above begins.
+fn beginnings() -> [String; 3] {
+    [
+        format!("{{\n  \"result\": \"{WRITER}\","),
+        format!("<!-- {WRITER} -->\n<svg "),
+        format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":\"{WRITER}\"}},"),
+    ]
+}
+
+fn begins_with_mark(path: &Path) -> bool {
+    let beginnings = beginnings();
+    let longest = beginnings.iter().map(String::len).max().unwrap_or(0);
+    let mut found = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(longest as u64).read_to_end(&mut found));
+    read.is_ok() && beginnings.iter().any(|beginning| found.starts_with(beginning.as_bytes()))
 }

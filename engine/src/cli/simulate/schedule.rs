@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pipezero_schedule::ComputeOrder;
-use pipezero_schedule::render::{self, Gantt, Shown, TimeScale, explain, svg};
+use pipezero_schedule::render::{self, Gantt, Shown, TimeScale, explain};
 use pipezero_schedule::simulate::{
     CriticalPath, PlayedOrder, RankTimes, Study, critical_path, study, study_long,
 };
@@ -14,6 +14,8 @@ use super::named::NamedSchedule;
 use super::order_file;
 use super::path::path_json;
 use super::picture::Format;
+use super::program_size::ProgramSize;
+use super::result_file;
 use super::step::Explain;
 use crate::cli::decimal::Decimal;
 use crate::cli::table::Table;
@@ -54,7 +56,7 @@ pub(super) fn run(request: &ScheduleRequest, format: Format) -> Result<String, S
     let found =
         Found { study: schedule.study(times)?, schedule, times, parts_per_time: 10u64.pow(num_behind) };
     match format {
-        Format::Json => found.as_json(request.explain).map(|found| format!("{found:#}\n")),
+        Format::Json => found.as_json(request.explain).map(result_file::json),
         Format::Text => found.as_text(request),
         Format::Svg => found.as_picture(),
         Format::Chrome => Err(SimulateError::NoUnit),
@@ -95,7 +97,7 @@ impl Schedule {
 
     fn splits_backwards(&self) -> bool {
         match self {
-            Self::Named(named) => named.program_size().splits_backwards,
+            Self::Named(named) => named.splits_backwards(),
             Self::Read(order, _) => order.first_half().is_some(),
         }
     }
@@ -107,18 +109,16 @@ impl Schedule {
         }
     }
 
-    fn num_forwards(&self) -> u128 {
+    fn program_size(&self) -> ProgramSize {
         match self {
-            Self::Named(named) => named.program_size().num_forwards(named.micro_batches),
-            Self::Read(order, _) => {
-                order.placement.num_stages() as u128 * u128::from(order.num_micro_batches)
-            }
+            Self::Named(named) => named.program_size(named.micro_batches),
+            Self::Read(order, _) => ProgramSize::of_order(order),
         }
     }
 
     /// The order of the whole step, where that is not too long to be shown.
     fn shown(&self) -> Result<ComputeOrder, SimulateError> {
-        let num_forwards = self.num_forwards();
+        let num_forwards = self.program_size().num_forwards();
         if num_forwards > MAX_SHOWN {
             return Err(SimulateError::TooLongToShow { num_forwards });
         }
@@ -217,7 +217,7 @@ impl Found {
     fn as_picture(&self) -> Result<String, SimulateError> {
         let played = self.played()?;
         let title = format!("{}: {} bubble", self.schedule.title(), percent(self.study.bubble_rate()));
-        Ok(svg(&Gantt {
+        Ok(result_file::svg(&Gantt {
             title: &title,
             program: &played.program,
             timeline: &played.timeline,

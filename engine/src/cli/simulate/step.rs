@@ -14,6 +14,7 @@ use super::SimulateError;
 use super::path::path_json;
 use super::picture::{Format, curves, picture, trace};
 use super::ranks::{pipeline_ranks, rank_json, world_ranks};
+use super::result_file;
 use super::what_if::WhatIf;
 use super::world::Played;
 use crate::cli::describe::print_remarks;
@@ -94,11 +95,12 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     let found = Found { plan: &plan, predicted: &predicted, step: &step, played: played.as_ref() };
     Ok(match request.format {
         Format::Text => found.as_text(request),
-        Format::Json => format!("{:#}\n", found.as_json(request.explain)?),
+        Format::Json => result_file::json(found.as_json(request.explain)?),
         Format::Svg => {
             let run = request.run.run.display();
-            let title = played.as_ref().map_or(run.to_string(), |of| format!("{run}, {}", of.shown()));
-            picture(&plan, &step, &title)?
+            let of = played.as_ref().map_or_else(String::new, |played| format!(", {}", played.shown()));
+            let (time, bubble) = (nanoseconds(step.step_ns()), percent(found.bubble_rate()));
+            picture(&plan, &step, &format!("{run}{of}: step {time}, {bubble} bubble"))?
         }
         Format::Chrome => played.as_ref().map_or_else(|| trace(&plan, &step), |of| of.trace(&plan)),
     })

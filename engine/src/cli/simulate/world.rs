@@ -1,6 +1,6 @@
 //! A step under "what if": what was played, what it adds to the step, and how that is told.
 
-use pipezero_schedule::render::{Track, chrome};
+use pipezero_schedule::render::Track;
 use pipezero_schedule::simulate::MemoryError;
 use pipezero_schedule::simulate::world::{Computes, World};
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::SimulateError;
 use super::picture::curves;
 use super::ranks::rank_json;
+use super::result_file::chrome;
 use super::what_if::{self, WhatIf};
 use crate::cli::units::nanoseconds;
 use crate::costs::{Predicted, Step, WorldStep};

@@ -28,7 +28,6 @@ pub(crate) mod precision;
 use std::path::Path;
 
 pub(crate) use data::check_texts;
-pub(crate) use schedule_file::order_text;
 
 use super::findings::Findings;
 use super::raw::RawRun;

@@ -9,13 +9,10 @@ use crate::config::findings::Findings;
 use crate::config::notice::Notice;
 use crate::config::raw::{RawParallel, RawRun};
 use crate::config::resolved::{BatchConfig, ScheduleConfig};
-use crate::input_file::{InputError, read_text};
+use crate::order_file::{NAME_ONE, order_text};
 
 use super::parallel::{Grid, counted};
 use super::schedule::{Scheduled, file_value};
-
-/// Bytes of a file at most; the largest program that is planned has four million forwards, of ten bytes each.
-const MAX_BYTES: u64 = 256 << 20;
 
 /// Reads the file at `path`, an order for `pipeline` ranks.
 pub(super) fn read(
@@ -24,11 +21,10 @@ pub(super) fn read(
     pipeline: usize,
     findings: &mut Findings,
 ) -> Option<Scheduled> {
-    let repair = "name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`";
     let text = match order_text(&path) {
         Ok(text) => text,
         Err(reason) => {
-            let repair = format!("relative paths start at the run file's folder; {repair}");
+            let repair = format!("relative paths start at the run file's folder; {NAME_ONE}");
             findings.broken(
                 &raw.schedule.place,
                 file_value(raw),
@@ -45,7 +41,7 @@ pub(super) fn read(
                 &raw.schedule.place,
                 file_value(raw),
                 format!("it is no schedule: {error}"),
-                repair,
+                NAME_ONE,
             );
             return None;
         }
@@ -60,11 +56,6 @@ pub(super) fn read(
 /// The whole path, as a relative one does not say where it begins.
 fn tried(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// The text of a file that may hold an order, or why there is none.
-pub(crate) fn order_text(path: &Path) -> Result<String, InputError> {
-    read_text(path, MAX_BYTES)
 }
 
 /// The rules of a run that need no other section than this one.

@@ -63,7 +63,7 @@ fn a_small_trace_in_full() {
     let costs = Costs::uniform(&program, UnitCosts::of_compute(1_000, 700, 301), Passage::of_link(20, 3));
     let timeline = simulate(&program, &costs).unwrap();
     expect![[r#"
-        {"displayTimeUnit":"ns","traceEvents":[
+        {"displayTimeUnit":"ns","otherData":{"writer":"test"},"traceEvents":[
         {"ph":"M","pid":1,"tid":3,"name":"process_name","args":{"name":"predicted rank 0"}},
         {"ph":"M","pid":1,"tid":3,"name":"process_sort_index","args":{"sort_index":0}},
         {"ph":"M","pid":1,"tid":3,"name":"thread_name","args":{"name":"compute"}},
@@ -103,7 +103,7 @@ fn a_small_trace_in_full() {
         {"ph":"X","pid":2,"tid":10,"ts":3.024,"dur":0.020,"name":"SEND s1>s0 m0","cat":"transfer","cname":"thread_state_iowait","args":{"instruction":"SEND s1>s0 m0","index":3,"micro_batch":0}},
         {"ph":"s","pid":2,"tid":10,"ts":3.024,"id":10,"name":"data","cat":"data"}
         ]}
-    "#]].assert_eq(&chrome(&[predicted(&program, &timeline)]));
+    "#]].assert_eq(&chrome(&[predicted(&program, &timeline)], "test"));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn every_instruction_is_a_slice_and_slices_of_a_thread_never_overlap() {
     let mut num_slices = 0;
     for (seed, program) in generated_programs().into_iter().enumerate() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
-        let events = events(&chrome(&[predicted(&program, &timeline)]));
+        let events = events(&chrome(&[predicted(&program, &timeline)], "test"));
         for slices in slices(&events).values() {
             let mut free = 0;
             for slice in slices {
@@ -148,7 +148,7 @@ fn arrows_go_from_sends_to_receives_and_from_gathers_to_their_first_reader() {
     let mut num_arrows = BTreeMap::new();
     for (seed, program) in generated_programs().into_iter().enumerate() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
-        let events = events(&chrome(&[predicted(&program, &timeline)]));
+        let events = events(&chrome(&[predicted(&program, &timeline)], "test"));
         let mut latest = BTreeMap::new();
         let mut arrows: BTreeMap<u64, [Option<(u64, &str)>; 2]> = BTreeMap::new();
         for event in &events {
@@ -206,7 +206,7 @@ fn tracks_stand_rank_by_rank_in_one_trace() {
         program: &program,
         timeline: &timeline,
     };
-    let events = events(&chrome(&[predicted(&program, &timeline), measured(0), measured(1)]));
+    let events = events(&chrome(&[predicted(&program, &timeline), measured(0), measured(1)], "test"));
     let metadata = |name: &str| -> BTreeMap<u64, Value> {
         let named = of_phase(&events, "M").filter(|event| event["name"] == name);
         named.map(|event| (thread(event).0, event["args"].clone())).collect()
@@ -243,7 +243,7 @@ fn any_name_of_a_track_comes_back() {
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let name = "\"C:\\runs\\new\"\n\t\u{1}\u{7f} für 模型 \u{2028}";
     let track = Track { name, ..predicted(&program, &timeline) };
-    let events = events(&chrome(&[track]));
+    let events = events(&chrome(&[track], "test"));
     assert_eq!(events[0]["args"]["name"].as_str().unwrap(), std::format!("{name} rank 0"));
 }
 

@@ -55,6 +55,17 @@ impl Row {
             Self::Receive => "receive",
         }
     }
+
+    /// What a rank does in it.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Compute => "computes",
+            Self::Gather => "gathers",
+            Self::Reduce => "reduces",
+            Self::Send => "sends",
+            Self::Receive => "receives",
+        }
+    }
 }
 
 /// A bar from left to right, in hundredths of a pixel.

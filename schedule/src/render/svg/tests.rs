@@ -288,3 +288,30 @@ fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
     // Two micro-batches on two ranks, of each of three stages.
     assert_eq!((opacities(&whole), opacities(&alone)), ([4; 3], [4; 3]));
 }
+
+/// Who cannot see the picture is told of what is in it, and of nothing else.
+#[test]
+fn a_description_is_of_what_is_drawn() {
+    let described = |ranks: u32, options: &LowerOptions, shown: Shown, has_memory: bool| {
+        let program = lower(&one_f_one_b(ranks, 2).unwrap(), &units(ranks, 1, false), options).unwrap();
+        let program = CheckedProgram::new(program).unwrap();
+        let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
+        let memory = if has_memory { curves(&program, &timeline) } else { Vec::new() };
+        let (title, scale) = ("", TimeScale::parts(1));
+        let text =
+            svg(&Gantt { title, program: &program, timeline: &timeline, memory: &memory, scale, shown });
+        let document = parsed(&text);
+        let found = document.descendants().find(|node| node.has_tag_name("desc")).unwrap();
+        let (ranks, said) = found.text().unwrap().split_once(" over ").unwrap();
+        format!("{ranks}: {}", said.split_once(": ").unwrap().1)
+    };
+    assert_eq!(
+        described(2, &LowerOptions::ZERO_1, Shown::WholeStep, true),
+        "2 ranks: what each computes, gathers, reduces, sends and receives, and the memory that it holds"
+    );
+    assert_eq!(
+        described(2, &LowerOptions::ZERO_0, Shown::MicroBatches, false),
+        "2 ranks: what each computes, sends and receives"
+    );
+    assert_eq!(described(1, &LowerOptions::ZERO_0, Shown::MicroBatches, false), "1 rank: what each computes");
+}

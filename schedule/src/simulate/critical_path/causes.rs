@@ -77,6 +77,7 @@ impl<'a> Causes<'a> {
         let why = match before {
             None => Why::Beginning,
             Some(before) if is_needed(before) => Why::Dependency,
+            Some(_) if row.get(index).is_some_and(|of| of.lane() != Lane::Compute) => Why::Row,
             Some(_) => Why::ComputeLane,
         };
         let mut cause = Cause {

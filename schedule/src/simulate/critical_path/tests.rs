@@ -6,7 +6,7 @@ use super::{CriticalPath, PathStep, Spent, Why, critical_path};
 use crate::check::CheckedProgram;
 use crate::generate::{gpipe, one_f_one_b};
 use crate::id::PipelineRank;
-use crate::instruction::Instruction;
+use crate::instruction::{Instruction, Lane};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::simulate::world::{self, Ratio, World};
@@ -31,6 +31,9 @@ fn parts_have_no_gaps_and_add_up_to_the_makespan() {
                 assert!(step.end > step.start);
                 assert!(step.why != Why::Handling || costs.hold_ranks(), "all is explained: {step:?}");
                 assert!(step.why != Why::DataRanks, "one data rank stands for all: {step:?}");
+                let lane = program.row(step.rank).get(step.index).map(|of| of.lane());
+                assert!(step.why != Why::ComputeLane || lane == Some(Lane::Compute), "{step:?}");
+                assert!(step.why != Why::Row || lane != Some(Lane::Compute), "{step:?}");
                 until = step.end;
                 reasons.insert(step.why);
             }
@@ -40,7 +43,7 @@ fn parts_have_no_gaps_and_add_up_to_the_makespan() {
             assert!(summary.is_sorted_by(|a, b| a.1 >= b.1));
         }
     }
-    assert_eq!(reasons.len(), 8, "{reasons:?}");
+    assert_eq!(reasons.len(), 9, "{reasons:?}");
 }
 
 /// Uneven costs, and messages that take of their ranks' own time.
