@@ -80,7 +80,7 @@ impl RankSlowness {
     /// What is to be told of a plan where not all steps are played.
     pub(super) fn assumption(&self, plan: &Plan) -> Option<Assumption> {
         let num_recorded = self.0.len();
-        let num_played = self.played(num_instructions(plan)).count();
+        let num_played = self.played(plan.num_instructions_of_world()).count();
         (num_played < num_recorded).then_some(Assumption::Played { num_played, num_recorded })
     }
 
@@ -90,11 +90,6 @@ impl RankSlowness {
         let num_played = (NUM_PLAYED_MAX / num_instructions.max(1)).clamp(1, num_steps.max(1)).min(num_steps);
         (0..num_played).map(move |played| (2 * played + 1) * num_steps / (2 * num_played))
     }
-}
-
-/// Instructions of a step of a plan, on all its world ranks.
-fn num_instructions(plan: &Plan) -> usize {
-    plan.num_instructions().saturating_mul(plan.grid().data_degree)
 }
 
 /// A speed, divided by a slowness, to a millionth.
@@ -146,7 +141,7 @@ impl Predicted {
         let (program, costs) = (plan.training(), self.near_costs());
         let world_size = u32::try_from(plan.grid().world_size()).unwrap_or(u32::MAX);
         let (mut sum, mut num_played) = (0, 0);
-        for step in self.slowness.played(num_instructions(plan)) {
+        for step in self.slowness.played(plan.num_instructions_of_world()) {
             let world = World { speeds: self.slowness.speeds(step, world, world_size), ..world.clone() };
             sum += u128::from(simulate(program, &costs, &world)?.makespan());
             num_played += 1;

@@ -104,4 +104,9 @@ impl Plan {
     pub fn num_instructions(&self) -> usize {
         self.training.ranks().map(|rank| self.training.row(rank).len()).sum()
     }
+
+    /// Instructions of a training step on all world ranks together.
+    pub(crate) fn num_instructions_of_world(&self) -> usize {
+        self.num_instructions().saturating_mul(self.grid.data_degree)
+    }
 }

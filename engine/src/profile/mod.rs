@@ -25,8 +25,6 @@ mod totals;
 
 use std::sync::Arc;
 
-use pipezero_schedule::PipelineRank;
-
 use crate::costs::CostsFile;
 use crate::data::BatchSource;
 use crate::engine::{Engine, StepReport};
@@ -104,11 +102,9 @@ pub fn profile(
 /// Bytes in memory when so many steps of a plan have been recorded: the moments of every instruction of every world rank, and
 /// beside them the events of the last step, five of an instruction at most.
 pub fn kept_bytes(plan: &Plan, num_steps: u64) -> u128 {
-    let grid = plan.grid();
-    let rows = (0..grid.world_size()).map(|rank| PipelineRank(grid.pipeline_rank(rank) as u32));
-    let num_instructions = rows.map(|rank| plan.training().row(rank).len() as u128).sum::<u128>();
     let moments = u128::from(num_steps).saturating_mul(size_of::<Instants>() as u128);
-    num_instructions.saturating_mul(moments.saturating_add(5 * size_of::<Event>() as u128))
+    (plan.num_instructions_of_world() as u128)
+        .saturating_mul(moments.saturating_add(5 * size_of::<Event>() as u128))
 }
 
 /// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can whoever runs the engine for

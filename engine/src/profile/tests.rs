@@ -17,7 +17,7 @@ use crate::costs::{
 };
 use crate::plan::Plan;
 
-fn planned(model: &str, rest: &str) -> Plan {
+pub(super) fn planned(model: &str, rest: &str) -> Plan {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     let text = format!(

@@ -129,7 +129,7 @@ impl Recorded {
 
     /// Bytes of a file of the plan at most.
     pub(super) fn max_bytes(plan: &Plan) -> u64 {
-        let num_instructions = plan.num_instructions().saturating_mul(plan.grid().data_degree) as u64;
+        let num_instructions = plan.num_instructions_of_world() as u64;
         num_instructions.saturating_mul(INSTRUCTION_BYTES_MAX).saturating_add(1 << 20)
     }
 

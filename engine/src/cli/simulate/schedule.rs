@@ -1,5 +1,6 @@
 //! `pipezero simulate --schedule`: a schedule by itself, from the times of a rank.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use pipezero_schedule::ComputeOrder;
@@ -117,14 +118,14 @@ impl Schedule {
     }
 
     /// The order of the whole step, where that is not too long to be shown.
-    fn shown(&self) -> Result<ComputeOrder, SimulateError> {
+    fn shown(&self) -> Result<Cow<'_, ComputeOrder>, SimulateError> {
         let num_forwards = self.program_size().num_forwards();
         if num_forwards > MAX_SHOWN {
             return Err(SimulateError::TooLongToShow { num_forwards });
         }
         match self {
-            Self::Named(named) => named.order(named.micro_batches),
-            Self::Read(order, _) => Ok(order.clone()),
+            Self::Named(named) => named.order(named.micro_batches).map(Cow::Owned),
+            Self::Read(order, _) => Ok(Cow::Borrowed(order)),
         }
     }
 
@@ -166,7 +167,8 @@ impl Found {
 
     /// The whole step, where it can be shown.
     fn played(&self) -> Result<PlayedOrder, SimulateError> {
-        Ok(PlayedOrder::new(&self.schedule.shown()?, self.times)?)
+        let order = self.schedule.shown()?;
+        Ok(PlayedOrder::new(&order, self.times)?)
     }
 
     fn as_json(&self, explain: Explain) -> Result<Value, SimulateError> {
@@ -198,17 +200,22 @@ impl Found {
             percent(study.bubble_rate_longest_rank()),
         ]);
         let in_flight: Vec<String> = self.in_flight().iter().map(ToString::to_string).collect();
-        let drawn = match self.schedule.shown() {
-            Err(SimulateError::TooLongToShow { .. }) => "left out, it is too long\n".to_owned(),
-            order => render::order(&order?, request.width),
+        let shown = match self.schedule.shown() {
+            // The path of such a step is not told either, which is an error for who asks for it.
+            Err(SimulateError::TooLongToShow { .. }) if request.explain == Explain::Nothing => None,
+            order => Some(order?),
         };
+        let drawn = shown.as_ref().map_or_else(
+            || "left out, it is too long\n".to_owned(),
+            |order| render::order(order, request.width),
+        );
         let mut text = format!(
             "{times}\nmicro-batches in flight at most, by rank, until their input gradient: {}\n\n\
              order of work (F, I and W one column, B two):\n{drawn}",
             in_flight.join(", ")
         );
-        if request.explain == Explain::CriticalPath {
-            let played = self.played()?;
+        if let Some(order) = shown.filter(|_| request.explain == Explain::CriticalPath) {
+            let played = PlayedOrder::new(&order, self.times)?;
             text += &format!("\n{}", explain(&played.program, &path_of(&played), self.scale()));
         }
         Ok(text)

@@ -60,10 +60,10 @@ pub(super) fn add(
     rounds: Vec<Round>,
     totals: &mut MessageTotals,
 ) {
+    let resized: Vec<_> = routes.messages().map(|(.., message)| Resized::of(facts, message, bytes)).collect();
     for round in typical(rounds, Round::took_ns) {
         let mut tied = Vec::new();
-        for (rank, index, message) in routes.messages() {
-            let resized = Resized::of(facts, message, bytes);
+        for ((rank, index, message), &resized) in routes.messages().zip(&resized) {
             let members = || facts.members(rank).map(|member| round.rows[member][index]);
             match message.passage() {
                 Passage::Gather

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::budget::Size;
 use super::rounds::{self, Round};
 use super::routes::Routes;
-use crate::config::{Launch, RunFile};
 use crate::costs::{CostsFile, MessageKind, MessageTimes, SizedTimes, Source, for_plan};
 use crate::data::Zeros;
 use crate::engine::Engine;
@@ -16,19 +15,15 @@ use crate::profile::facts::{Facts, MessageKey};
 use crate::profile::instants::Instants;
 use crate::profile::into_file::message_times;
 use crate::profile::totals::MessageTotals;
-use crate::profile::{ProfileOptions, Profiler, recording};
+use crate::profile::{ProfileOptions, Profiler, recording, tests};
 
+/// `rest` ends with a comma, or is empty.
 fn planned(model: &str, parallel: &str, zero: &str, rest: &str) -> Plan {
-    let text = format!(
-        r#"{{"model": {{{model}}}, "parallel": {{{parallel}}}, "zero_optimization": {{{zero}}}, {rest}
-        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "threads": 1, "steps": 1,
-        "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01}}}}}}"#
+    let rest = format!(
+        r#""parallel": {{{parallel}}}, "zero_optimization": {{{zero}}}, {rest}
+        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "threads": 1"#
     );
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("run.json");
-    std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(Launch { cores: 2, ranks: None }).unwrap();
-    Plan::new(run).unwrap()
+    tests::planned(model, &rest)
 }
 
 const TIMED: &str = r#""family": "timed", "num_layers": 8, "seq_length": 4, "parameters_per_layer": 4000,
