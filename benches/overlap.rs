@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 
 use benches::{Samples, run};
 use pipezero::config::*;
-use pipezero::data::Zeros;
-use pipezero::engine::Engine;
 use pipezero::plan::Plan;
+use pipezero::run::data::Zeros;
+use pipezero::run::engine::Engine;
 
 const PIPELINE: usize = 4;
 const DATA: usize = 2;

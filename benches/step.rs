@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use benches::{FixedTokens, GRIDS, Grid, Large, large_allocations, run};
 use pipezero::config::BatchConfig;
-use pipezero::engine::{Engine, EngineError};
 use pipezero::plan::Plan;
+use pipezero::run::engine::{Engine, EngineError};
 
 const SEQ_LENGTH: usize = 256;
 const VOCAB_SIZE: usize = 512;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pipezero::config::{NoDecay, OptimizerConfig, ResidencyConfig, Run, ZeroLevel};
-use pipezero::engine::Engine;
+use pipezero::run::engine::Engine;
 use tests::{Case, Mask, Trained, assert_close, plan_and_batches, small_run, train, zero};
 
 /// A run whose steps have 12 sequences, however they are cut.

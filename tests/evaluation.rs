@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
-use pipezero::data::TokenBatch;
-use pipezero::engine::{Engine, EngineError};
 use pipezero::plan::Plan;
+use pipezero::run::data::TokenBatch;
+use pipezero::run::engine::{Engine, EngineError};
 use tests::{
     Case, Mask, RandomBatches, assert_bit_identical, plan_and_batches, small_run, train, train_with,
     weights_of, zero,
@@ -138,6 +138,6 @@ fn a_batch_without_targets_has_no_loss() {
     assert_eq!((report.loss, report.num_targets), (None, 0));
 }
 
-fn masked(plan: &Plan) -> Arc<dyn pipezero::data::BatchSource> {
+fn masked(plan: &Plan) -> Arc<dyn pipezero::run::data::BatchSource> {
     Arc::new(RandomBatches::for_plan(plan, Mask::All))
 }

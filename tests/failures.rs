@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use expect_test::expect;
 use pipezero::Cause;
-use pipezero::comm::CommError;
 use pipezero::config::{
     ModelConfig, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, SchedulerConfig, ZeroConfig,
     ZeroLevel,
 };
-use pipezero::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::engine::{Engine, EngineError, Report};
 use pipezero::plan::Plan;
+use pipezero::run::comm::CommError;
+use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero::run::engine::{Engine, EngineError, Report};
 use tests::{Case, Mask, NO_ZERO, RandomBatches, small_run};
 
 /// Two stages on two data ranks: world ranks 0 and 1 run the first stage, 2 and 3 the second. Gathers, reductions and

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
+use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero::run::engine::{Engine, StepReport};
 use tests::{Case, Mask, RandomBatches, Weights, assert_same_weights, small_run, weights_of, zero};
 
 /// Random batches without a single target in step [`SKIPPED_STEP`].

@@ -8,9 +8,9 @@ use pipezero::config::{
     LossScaling, OptimizerConfig, Precision, ReductionPolicy, ResidencyConfig, Run, SchedulerConfig,
     ZeroConfig, ZeroLevel,
 };
-use pipezero::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::engine::{Engine, EngineError, StepReport};
 use pipezero::plan::Plan;
+use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero::run::engine::{Engine, EngineError, StepReport};
 use tests::{
     Case, Mask, RandomBatches, Schedule, Weights, assert_same_weights, plan_and_batches, small_run,
     weights_of, zero,

@@ -4,7 +4,7 @@
 //! before that one has ended: the whole compute lies between. Without prefetch nothing does.
 
 use pipezero::config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::engine::Engine;
+use pipezero::run::engine::Engine;
 use tests::{Case, Mask, Schedule, WeightOrder, plan_and_batches, small_run, zero};
 
 fn zero3(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {

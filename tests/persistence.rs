@@ -1,8 +1,8 @@
 //! Persistent units: whole between uses, never gathered during a step, gathered once after it; the same bits.
 
 use pipezero::config::{Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
-use pipezero::engine::Engine;
 use pipezero::plan::Plan;
+use pipezero::run::engine::Engine;
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use tests::{Case, Mask, Schedule, assert_bit_identical, plan_and_batches, small_run, train, zero};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
 use pipezero::config::{Launch, RunFile};
-use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Training};
+use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
 
 /// A GPT-2 of 4 blocks on 2 x 2 ranks, ZeRO-3 with prefetch: the quickstart in small.
 const RUN_FILE: &str = r#"{

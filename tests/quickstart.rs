@@ -6,7 +6,7 @@ use pipezero::Plan;
 use pipezero::config::{Launch, Run, RunFile};
 use pipezero::models::{Ablation, GptConfig, gpt2};
 use pipezero::plan::gpt_config;
-use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
+use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 
 /// By how much the validation loss must be below the bigram's cross-entropy, nats per byte.
 const MARGIN: f64 = 0.4;
@@ -19,7 +19,7 @@ impl Observer for Silent {
 }
 
 fn quickstart() -> Run {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/quickstart.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/configs/quickstart.json");
     let file = RunFile::load(path.as_ref()).expect("the quickstart is well-formed");
     // One evaluation at the end is enough here.
     let file = file.set(&["evaluation.every=0".to_owned()]).expect("a valid override");

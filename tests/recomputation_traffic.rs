@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use pipezero::comm::Traffic;
 use pipezero::config::{
     Checkpointing, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::engine::Engine;
+use pipezero::run::comm::Traffic;
+use pipezero::run::engine::Engine;
 use tests::{Case, Mask, Schedule, WeightOrder, plan_and_batches, small_run, zero};
 
 const NUM_MICRO_BATCHES: usize = 5;

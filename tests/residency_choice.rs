@@ -133,7 +133,7 @@ fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
 /// 5 and 7 layers would hold three units in these bytes, at the price of a slowest stage of 7.
 #[test]
 fn the_quickstart_keeps_its_even_split_under_auto() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/quickstart.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/configs/quickstart.json");
     let auto = ["memory=13MiB", "zero_optimization.resident_units=auto"].map(str::to_owned);
     let file = RunFile::load(path.as_ref()).and_then(|file| file.set(&auto)).expect("well-formed");
     let plan = Plan::new(file.resolve(Launch::this_host()).expect("a valid run").0).expect("it fits");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pipezero::config::{
     Checkpointing, NoDecay, OptimizerConfig, Precision, ResidencyConfig, Run, ScheduleConfig, ZeroLevel,
 };
-use pipezero::engine::Engine;
 use pipezero::plan::Plan;
+use pipezero::run::engine::Engine;
 use pipezero_schedule::ComputeOrder;
 use serde_json::json;
 use tests::{

@@ -8,8 +8,8 @@
 use pipezero::config::{
     GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::engine::{Engine, StepReport};
-use pipezero::memory::Category;
+use pipezero::run::engine::{Engine, StepReport};
+use pipezero::run::memory::Category;
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
 use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run, zero};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
-use pipezero::comm::TrafficCount;
 use pipezero::config::{Launch, Run, RunFile};
-use pipezero::data::Zeros;
-use pipezero::engine::Engine;
-use pipezero::training::{EvalLine, Observer, RunDir, StepLine, Training};
+use pipezero::run::comm::TrafficCount;
+use pipezero::run::data::Zeros;
+use pipezero::run::engine::Engine;
+use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
 use safetensors::SafeTensors;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn example(arguments: &[&str]) -> Run {
 }
 
 fn example_of(name: &str, arguments: &[&str]) -> Run {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/configs").join(name);
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::load(&path).and_then(|file| file.set(&arguments)).expect("well-formed");
     file.resolve(Launch::this_host()).expect("the example is valid").0

@@ -1,8 +1,8 @@
 //! What happened in real steps: recorded on every kind of grid, it is what the program says, and recording changes nothing.
 
 use pipezero::config::{ResidencyConfig, ZeroConfig, ZeroLevel};
-use pipezero::engine::Engine;
-use pipezero::trace::{Comparison, Moments, Prediction, Recorded, observed_costs};
+use pipezero::measure::trace::{Comparison, Moments, Prediction, Recorded, observed_costs};
+use pipezero::run::engine::Engine;
 use pipezero_schedule::simulate::simulate;
 use pipezero_schedule::{Instruction, Lane, PipelineRank};
 use tests::{Case, Mask, NO_ZERO, Schedule, plan_and_batches, small_run, zero};

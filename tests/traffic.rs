@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pipezero::comm::{Traffic, TrafficCount};
 use pipezero::config::{ResidencyConfig, ZeroLevel};
-use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
+use pipezero::run::comm::{Traffic, TrafficCount};
+use pipezero::run::engine::{Engine, StepReport};
 use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of, zero};
 
 fn planned(plan: &Plan) -> Vec<Traffic> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero::config::{ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel};
-use pipezero::engine::Engine;
+use pipezero::run::engine::Engine;
 use tests::{Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, weights_of, zero};
 
 /// A run on any grid that sees 12 sequences in each step.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use benches::{FixedTokens, run};
 use pipezero::config::*;
-use pipezero::data::{BatchSource, Zeros};
+use pipezero::run::data::{BatchSource, Zeros};
 
 /// Whether units compute or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

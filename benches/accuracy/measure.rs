@@ -4,10 +4,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use benches::Samples;
-use pipezero::costs::{CostsFile, Source, Step, for_plan};
-use pipezero::engine::{Engine, StepReport};
+use pipezero::measure::profile::Profiler;
 use pipezero::plan::Plan;
-use pipezero::profile::Profiler;
+use pipezero::plan::costs::{CostsFile, Source, Step, for_plan};
+use pipezero::run::engine::{Engine, StepReport};
 
 use crate::cases::{Case, Family};
 

@@ -1,6 +1,6 @@
 //! Batches for timings.
 
-use pipezero::data::{BatchError, BatchSource, TokenBatch};
+use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 
 /// The same tokens in every micro-batch: a step costs the same whatever it reads.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use benches::{FixedTokens, GRIDS, Grid, LARGE_BYTES, Large, large_allocations, run};
 use pipezero::config::*;
-use pipezero::engine::Engine;
 use pipezero::plan::Plan;
+use pipezero::run::engine::Engine;
 use pipezero_schedule::PipelineRank;
 
 const VOCAB_SIZE: usize = 8192;

@@ -1,15 +1,15 @@
 //! pipezero trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 //!
 //! [`config::RunFile`] reads and checks the file, [`plan::Plan`] says what every rank will do, hold and send, and
-//! [`engine::Engine`] does it. [`training::Training`] is the loop around an engine that the command line runs.
+//! [`Engine`] does it. [`train::Training`] is the loop around an engine that the command line runs.
 //!
 //! ```no_run
 //! use std::sync::Arc;
 //! use pipezero::config::{Launch, RunFile};
-//! use pipezero::{data::Corpus, engine::Engine, plan::Plan, training::batch_layout};
+//! use pipezero::{Engine, plan::Plan, run::data::Corpus, train::batch_layout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (run, _notices) = RunFile::load("configs/quickstart.json".as_ref())?.resolve(Launch::this_host())?;
+//! let (run, _notices) = RunFile::load("engine/configs/quickstart.json".as_ref())?.resolve(Launch::this_host())?;
 //! let plan = Plan::new(run)?;
 //! let corpus = Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length)?;
 //! let batches = corpus.training_batches(batch_layout(&plan), plan.run().seed)?;
@@ -25,32 +25,19 @@
 
 #[doc(hidden)]
 pub mod cli;
-pub mod comm;
 pub mod config;
-pub mod costs;
-pub mod data;
-pub mod engine;
-mod executor;
-pub mod generation;
-mod input_file;
-pub mod memory;
-pub mod optimizer;
-mod order_file;
-mod partial_file;
+mod files;
+pub mod measure;
 pub mod plan;
-pub mod profile;
-mod shard;
-mod strict_json;
-mod topology;
-pub mod trace;
-pub mod training;
+pub mod run;
+pub mod train;
 
-pub use engine::Engine;
-pub use executor::{Cause, Event, EventKind, Position, RankFailure};
 /// Layers, units and the model families; for models of one's own.
 pub use pipezero_models as models;
 /// Programs and what they are made of.
 pub use pipezero_schedule as schedule;
 pub use plan::Plan;
-pub use shard::ShardLayout;
-pub use topology::Grid;
+pub use plan::grid::Grid;
+pub use run::Engine;
+pub use run::executor::{Cause, Event, EventKind, Position, RankFailure};
+pub use run::shard::ShardLayout;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::comm::{Communicator, Group, LinkShape, Shaping, ThreadCommunicator, ThreadWorld};
-use pipezero::memory::{Category, Ledger, Tagged};
+use pipezero::run::comm::{Communicator, Group, LinkShape, Shaping, ThreadCommunicator, ThreadWorld};
+use pipezero::run::memory::{Category, Ledger, Tagged};
 use pipezero_models::ElementType;
 
 /// A backend under test.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use pipezero::comm::{
+use pipezero::run::comm::{
     Channel, CommError, Communicator, Group, LinkShape, Pending, Shaping, ThreadCommunicator, ThreadWorld,
 };
-use pipezero::memory::Tagged;
+use pipezero::run::memory::Tagged;
 
 use super::backend::{LONG, barrier, bits, buffer, run, values};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pipezero::comm::{Channel, Communicator, Counting, Group, Pending, Traffic, TrafficCount};
-use pipezero::memory::{Category, Ledger};
+use pipezero::run::comm::{Channel, Communicator, Counting, Group, Pending, Traffic, TrafficCount};
+use pipezero::run::memory::{Category, Ledger};
 use pipezero_models::ElementType;
 
 use super::backend::{

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pipezero::comm::{Channel, CommError, Communicator, Group, Pending};
-use pipezero::memory::Tagged;
+use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending};
+use pipezero::run::memory::Tagged;
 use pipezero_models::ElementType;
 
 use super::backend::{

@@ -1,8 +1,8 @@
 //! Random token batches that depend on the sample alone, never on the grid.
 
-use pipezero::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
 use pipezero::plan::Plan;
-use pipezero::training::batch_layout;
+use pipezero::run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
+use pipezero::train::batch_layout;
 use pipezero_models::layer::IGNORED_TARGET;
 
 /// Which targets carry no loss.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pipezero::engine::{Engine, StepReport};
+use pipezero::run::engine::{Engine, StepReport};
 use pipezero::{Event, EventKind};
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank, Unit};
 

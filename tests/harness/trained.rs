@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pipezero::config::Run;
-use pipezero::data::BatchSource;
-use pipezero::engine::{Engine, StepReport};
 use pipezero::plan::Plan;
+use pipezero::run::data::BatchSource;
+use pipezero::run::engine::{Engine, StepReport};
 use safetensors::SafeTensors;
 
 use crate::{Mask, RandomBatches};

@@ -1,7 +1,7 @@
 //! PyTorch's AdamW and SGD: ten steps on twelve numbers, gradients from 10 down to far below `eps`.
 
 use pipezero::config::{NoDecay, OptimizerConfig};
-use pipezero::optimizer::{DecayRanges, Optimizer, Update};
+use pipezero::run::optimizer::{DecayRanges, Optimizer, Update};
 use pipezero_models::parameter::{Init, ParameterSpec};
 use pipezero_models::unit::ParameterEntry;
 use serde_json::Value;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use pipezero::config::{NoDecay, OptimizerConfig};
-use pipezero::optimizer::{DecayRanges, Optimizer, SquareSum, Update, clip_factor};
+use pipezero::run::optimizer::{DecayRanges, Optimizer, SquareSum, Update, clip_factor};
 use pipezero_models::layer::{IGNORED_TARGET, LossSum, MicroBatchShape, Tokens};
 use pipezero_models::layout::aligned;
 use pipezero_models::model::{Model, ModelLayer, Tying};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use pipezero::config::*;
-use pipezero::costs::{Device, Network};
+use pipezero::plan::costs::{Device, Network};
 
 /// Stages, and the pipeline ranks that they are placed on.
 pub(crate) const PIPELINE: usize = 4;

@@ -2,9 +2,9 @@
 
 use std::error::Error;
 
-use pipezero::costs::{Source, Step, for_plan};
-use pipezero::memory::RankMemory;
 use pipezero::plan::Plan;
+use pipezero::plan::costs::{Source, Step, for_plan};
+use pipezero::run::memory::RankMemory;
 use pipezero::schedule::simulate::IdleCause;
 
 use crate::case::Placed;

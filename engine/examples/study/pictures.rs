@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use pipezero::costs::memory_costs;
+use pipezero::plan::costs::memory_costs;
 use pipezero::schedule::render::{Gantt, Shown, TimeScale, svg};
 use pipezero::schedule::simulate::memory;
 

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use pipezero::costs::Step;
 use pipezero::plan::Plan;
+use pipezero::plan::costs::Step;
 use pipezero::schedule::simulate::IdleCause;
 
 use crate::case::{DATA_DEGREES, DEVICE_BYTES, PIPELINE, Placed};

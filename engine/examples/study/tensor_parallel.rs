@@ -10,8 +10,8 @@
 //! - stages are equal, `(m + p - 1)` micro-batches long; sends between stages, the optimizer and the norm take no time;
 //! - weights, gradients and optimizer state are split by `t` and by `p`, 18 bytes a parameter; activations are not counted.
 
-use pipezero::costs::{Device, NetworkLink, Step};
 use pipezero::plan::Plan;
+use pipezero::plan::costs::{Device, NetworkLink, Step};
 
 use crate::case::{ELEMENT_BYTES, HIDDEN, MICRO_BATCHES, PIPELINE, Placed, SEQ_LENGTH, STAGE_LAYERS};
 

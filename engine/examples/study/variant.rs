@@ -59,7 +59,7 @@ const fn without_pipeline(name: &'static str, zero: ZeroConfig) -> Variant {
 pub(crate) const ZERO_1: Variant = with_pipeline("ZeRO-1 + PP", zero(ZeroLevel::Zero1, 4, Last));
 /// What a file is refused for; here it is lowered all the same.
 pub(crate) const ZERO_2: Variant = with_pipeline("ZeRO-2 + PP (refused)", zero(ZeroLevel::Zero2, 4, Every));
-/// As configs/seed-48-layers.json has it: 3 units of 4 layers on a stage, gathered for every use when it comes.
+/// As engine/configs/seed-48-layers.json has it: 3 units of 4 layers on a stage, gathered for every use when it comes.
 pub(crate) const STRICT: Variant = with_pipeline("ZeRO-3 + PP, strict", zero_3(4, Strict, 0));
 /// The same, gathered one use ahead.
 pub(crate) const PREFETCH: Variant = with_pipeline("ZeRO-3 + PP, strict, prefetch 1", zero_3(4, Strict, 1));

@@ -9,8 +9,8 @@ use super::failure::Failure;
 use super::output::print;
 use super::run_args::{RunArgs, print_notices};
 use crate::config::Launch;
-use crate::data::find_text;
 use crate::plan::Plan;
+use crate::run::data::find_text;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\

@@ -11,12 +11,12 @@ use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
 use crate::config::{Launch, RunFile};
-use crate::costs::{CostsFile, PredictError, Source, for_plan};
-use crate::plan::Plan;
-use crate::trace::{
+use crate::measure::trace::{
     Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, median_step, picture,
 };
-use crate::training::RunDir;
+use crate::plan::Plan;
+use crate::plan::costs::{CostsFile, PredictError, Source, for_plan};
+use crate::train::RunDir;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\

@@ -9,10 +9,10 @@ use super::failure::{Failure, NothingLearnt};
 use super::output::print;
 use super::table::Table;
 use crate::config::{Launch, RunFile};
-use crate::data::{BatchSource, Corpus, DataError};
-use crate::engine::Engine;
 use crate::plan::Plan;
-use crate::training::{RunDir, TrainingError, batch_layout, evaluate};
+use crate::run::data::{BatchSource, Corpus, DataError};
+use crate::run::engine::Engine;
+use crate::train::{RunDir, TrainingError, batch_layout, evaluate};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\

@@ -14,13 +14,13 @@ use super::out_file::OutError;
 use super::profile::TooManySteps;
 use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
-use crate::costs::{CostsFileError, PredictError};
-use crate::data::DataError;
-use crate::engine::{EngineError, WeightsError};
+use crate::measure::profile::ProfileError;
+use crate::measure::trace::{TraceError, TracedStepsError};
 use crate::plan::PlanError;
-use crate::profile::ProfileError;
-use crate::trace::{TraceError, TracedStepsError};
-use crate::training::{RunDirError, TrainingError};
+use crate::plan::costs::{CostsFileError, PredictError};
+use crate::run::data::DataError;
+use crate::run::engine::{EngineError, WeightsError};
+use crate::train::{RunDirError, TrainingError};
 
 /// What `--help` says of exit statuses.
 pub(super) const STATUSES: &str = "\

@@ -11,11 +11,11 @@ use crate::config::{
     BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig,
     ZeroLevel,
 };
-use crate::data::{BatchSource, NoBatches};
-use crate::engine::Engine;
-use crate::generation::{Generation, Sampling};
 use crate::plan::Plan;
-use crate::training::RunDir;
+use crate::run::data::{BatchSource, NoBatches};
+use crate::run::engine::Engine;
+use crate::run::generation::{Generation, Sampling};
+use crate::train::RunDir;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::partial_file::{Existing, PartialFile};
+use crate::files::partial::{Existing, PartialFile};
 
 /// What a command writes.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
-use crate::memory::RankMemory;
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
+use crate::run::memory::RankMemory;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_front_page_shows_what_is_printed() {
-        let (plan, excerpt) = readme::example("pipezero plan configs/seed-48-layers.json");
+        let (plan, excerpt) = readme::example("pipezero plan engine/configs/seed-48-layers.json");
         let costs = plan.residencies().expect("the example is planned with every residency");
         assert_eq!(format!("{}\n{}", text(&plan), residency_table(&plan, &costs)), excerpt);
     }

@@ -14,13 +14,13 @@ use super::run_args::{RunArgs, print_notices};
 use super::table::Table;
 use super::units::{bytes, nanoseconds};
 use super::whole::whole;
-use crate::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
-use crate::data::{BatchSource, Corpus, Zeros};
-use crate::input_file::read_text;
-use crate::memory::available_bytes;
+use crate::files::input::read_text;
+use crate::measure::profile::{Profile, ProfileError, ProfileOptions, kept_bytes, profile};
 use crate::plan::Plan;
-use crate::profile::{Profile, ProfileError, ProfileOptions, kept_bytes, profile};
-use crate::training::{TrainingError, batch_layout};
+use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
+use crate::run::data::{BatchSource, Corpus, Zeros};
+use crate::run::memory::available_bytes;
+use crate::train::{TrainingError, batch_layout};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\

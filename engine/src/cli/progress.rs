@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::note;
-use crate::training::{EvalLine, Observer, StepLine};
+use crate::train::{EvalLine, Observer, StepLine};
 
 /// What a person watches.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 
 use super::table::Table;
 use super::units::bytes;
-use crate::memory::RankMemory;
-use crate::training::{Baselines, Summary};
+use crate::run::memory::RankMemory;
+use crate::train::{Baselines, Summary};
 
 /// The final tables. What learns nothing has step times where others have losses.
 pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64) -> String {
@@ -117,9 +117,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::engine::MeasuredRank;
     use crate::plan::{Persistent, RankForecast};
-    use crate::training::StepSeconds;
+    use crate::run::engine::MeasuredRank;
+    use crate::train::StepSeconds;
 
     fn memory(peak: u64) -> RankMemory {
         RankMemory {

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  pipezero show configs/quickstart.json
+  pipezero show engine/configs/quickstart.json
   pipezero show run.json --set parallel.schedule=gpipe --width 100
   pipezero show run.json --set parallel.schedule=interleaved \\
     --set parallel.virtual_stages=2
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_front_page_shows_what_is_printed() {
-        let (plan, excerpt) = readme::example("pipezero show configs/quickstart.json");
+        let (plan, excerpt) = readme::example("pipezero show engine/configs/quickstart.json");
         let (beginning, rest) =
             excerpt.split_once("...\n").expect("the excerpt ends before the program does");
         assert!(beginning.lines().count() > 5, "{beginning}");

@@ -15,14 +15,14 @@ use super::report::report;
 use super::run_args::{RunArgs, print_notices};
 use super::units::{count, counted};
 use crate::config::{Launch, Run, RunFile, ScheduleConfig};
+use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
-use crate::trace::{TracedSteps, TracedStepsError};
-use crate::training::{RunDir, RunDirError, Summary, Training};
+use crate::train::{RunDir, RunDirError, Summary, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  pipezero train configs/quickstart.json
+  pipezero train engine/configs/quickstart.json
   pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
   pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 \\
     --overwrite

@@ -12,7 +12,7 @@ use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
 use super::source::{Node, Source, SourceKind, Span, parse};
-use crate::input_file::read_text;
+use crate::files::input::read_text;
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
 const MAX_BYTES: u64 = 16 << 20;

@@ -7,7 +7,7 @@ use pipezero_schedule::{LowerError, Violation};
 
 use super::LoneUnit;
 use super::alternatives::{Change, Changes};
-use crate::memory::Bytes;
+use crate::run::memory::Bytes;
 
 /// An error of the plan.
 #[derive(Debug, thiserror::Error)]

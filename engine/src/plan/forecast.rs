@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
 use crate::config::{Precision, Run};
-use crate::memory::RankMemory;
-use crate::shard::Purpose;
+use crate::run::memory::RankMemory;
+use crate::run::shard::Purpose;
 
 /// What one rank will hold and send.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,7 +40,7 @@ pub struct RankForecast {
     /// Bytes by category.
     pub memory: RankMemory,
     /// Calls and bytes of one step, by kind.
-    pub traffic: crate::comm::Traffic,
+    pub traffic: crate::run::comm::Traffic,
 }
 
 /// What of a rank's weights stays gathered all step.
@@ -199,9 +199,9 @@ fn memory_of(bytes: &MemoryBytes) -> RankMemory {
     RankMemory { parameters, gathered, gradients, optimizer, activations, communication, peak }
 }
 
-fn traffic_of(traffic: &Traffic) -> crate::comm::Traffic {
-    let count = |volume: Volume| crate::comm::TrafficCount { count: volume.count, bytes: volume.bytes };
-    crate::comm::Traffic {
+fn traffic_of(traffic: &Traffic) -> crate::run::comm::Traffic {
+    let count = |volume: Volume| crate::run::comm::TrafficCount { count: volume.count, bytes: volume.bytes };
+    crate::run::comm::Traffic {
         all_gather: count(traffic.all_gather),
         reduce_scatter: count(traffic.reduce_scatter),
         all_reduce: count(traffic.all_reduce),

@@ -5,9 +5,11 @@
 //! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
 
 mod alternatives;
+pub mod costs;
 mod cut;
 mod error;
 mod forecast;
+pub mod grid;
 mod lone_unit;
 mod model;
 mod programs;
@@ -39,13 +41,13 @@ pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
 use self::cut::ChosenSplit;
-use crate::comm::{LinkShape, Shaping};
 use crate::config::{
     Link, PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig,
 };
-use crate::optimizer::Optimizer;
-use crate::shard::ShardLayout;
-use crate::topology::Grid;
+use crate::plan::grid::Grid;
+use crate::run::comm::{LinkShape, Shaping};
+use crate::run::optimizer::Optimizer;
+use crate::run::shard::ShardLayout;
 
 /// One unit of the plan.
 #[derive(Clone, Debug)]

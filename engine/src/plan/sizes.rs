@@ -5,7 +5,7 @@ use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protoco
 
 use super::Plan;
 use super::stages::PlannedStage;
-use crate::shard::Purpose;
+use crate::run::shard::Purpose;
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use pipezero_schedule::generate::SizeError;
 
 use super::program_size::MostPlayed;
 use super::schedule::MAX_SHOWN;
-use crate::costs::Device;
+use crate::plan::costs::Device;
 
 /// Arguments that do not go together, or make no schedule.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pipezero_schedule::{ComputeOrder, PipelineRank};
 
 use super::program_size::{MostPlayed, ProgramSize, TooMany};
-use crate::order_file::{NAME_ONE, order_text};
+use crate::files::order::{NAME_ONE, order_text};
 
 /// Why a file is no schedule that can be played by itself.
 #[derive(Debug, thiserror::Error)]

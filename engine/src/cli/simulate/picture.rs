@@ -7,8 +7,8 @@ use pipezero_schedule::render::{Gantt, Shown, TimeScale, Track};
 use pipezero_schedule::simulate::{MemoryCurve, MemoryError, memory};
 
 use super::{SimulateError, result_file};
-use crate::costs::{Step, memory_costs};
 use crate::plan::Plan;
+use crate::plan::costs::{Step, memory_costs};
 
 /// How a step is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::step::seconds;
 use crate::cli::table::Table;
 use crate::cli::units::{bytes, nanoseconds};
-use crate::costs::{RankStep, Step, WorldStep};
+use crate::plan::costs::{RankStep, Step, WorldStep};
 
 /// World ranks that are listed; of more, one data rank of each pipeline rank is shown.
 const LISTED_MAX: usize = 32;

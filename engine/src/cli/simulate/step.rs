@@ -24,8 +24,8 @@ use crate::cli::run_args::{RunArgs, print_notices};
 use crate::cli::table::Table;
 use crate::cli::units::{bytes, nanoseconds, percent};
 use crate::config::ModelConfig;
-use crate::costs::{CostsFile, Device, Predicted, Source, Step, for_plan};
 use crate::plan::Plan;
+use crate::plan::costs::{CostsFile, Device, Predicted, Source, Step, for_plan};
 
 /// A run, and where its times come from.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::ranks::rank_json;
 use super::result_file::chrome;
 use super::what_if::{self, WhatIf};
 use crate::cli::units::nanoseconds;
-use crate::costs::{Predicted, Step, WorldStep};
 use crate::plan::Plan;
+use crate::plan::costs::{Predicted, Step, WorldStep};
 
 /// A step, the world that it was played in, and the step of the same ranks were they alike.
 pub(super) struct Played {

@@ -9,7 +9,7 @@ use crate::config::findings::Findings;
 use crate::config::notice::Notice;
 use crate::config::raw::{RawParallel, RawRun};
 use crate::config::resolved::{BatchConfig, ScheduleConfig};
-use crate::order_file::{NAME_ONE, order_text};
+use crate::files::order::{NAME_ONE, order_text};
 
 use super::parallel::{Grid, counted};
 use super::schedule::{Scheduled, file_value};

@@ -1,0 +1,6 @@
+//! Files that users name: read up to a bound, written whole or not at all, and JSON with the places of mistakes.
+
+pub(crate) mod input;
+pub(crate) mod json;
+pub(crate) mod order;
+pub(crate) mod partial;

@@ -1,0 +1,26 @@
+//! Why a run has no costs.
+
+use crate::run::engine::EngineError;
+
+/// Why a run could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// Nothing was to be recorded.
+    #[error("0 steps to record: costs are means over recorded steps; record at least 1")]
+    NoSteps,
+    /// The ranks.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Step after step left the weights as they were.
+    #[error(
+        "{num_skipped} steps were left out, and {num_done} were not: a step that is left out has no optimizer to measure; lower \
+         `fp16.initial_scale_power`, or use bf16"
+    )]
+    Skipped {
+        /// Steps that were left out.
+        num_skipped: u64,
+        /// Steps that were not.
+        num_done: u64,
+    },
+}

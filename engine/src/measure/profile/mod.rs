@@ -1,0 +1,151 @@
+//! Costs measured on this machine: a run is recorded for some steps and reduced to what its parts take.
+//!
+//! ```text
+//! Engine::recording -> events -> instants -> typical steps -> sums by unit and by message -> CostsFile
+//! ```
+//!
+//! It is the run itself that is measured, with all its ranks, threads and links: what a unit takes depends on what runs
+//! beside it, and no benchmark of a part alone would tell. Nothing is fitted to the time of a step: each figure is the mean
+//! of what it names, over the typical steps, the micro-batches and the data ranks, so that figures add up to what was
+//! measured, and a program of the same parts can be predicted from them. By how much ranks were off these means in each step is
+//! kept too: where ranks wait for each other, the mean step is longer than a step of means. The one thing that no step shows is
+//! what messages of other sizes cost; they are probed after the steps.
+
+mod arrivals;
+mod error;
+mod facts;
+mod instants;
+mod into_file;
+mod mean;
+mod meetings;
+mod probe;
+mod recording;
+mod slowness;
+mod totals;
+
+use std::sync::Arc;
+
+use crate::plan::Plan;
+use crate::plan::costs::CostsFile;
+use crate::run::data::BatchSource;
+use crate::run::engine::{Engine, StepReport};
+use crate::run::executor::Event;
+
+pub use error::ProfileError;
+
+use self::facts::Facts;
+use self::instants::Instants;
+use self::recording::RecordedStep;
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileOptions {
+    /// Steps that are not recorded: the first touch memory for the first time.
+    pub num_warm_up_steps: u64,
+    /// Steps that are recorded, of which the middle half by their time counts.
+    pub num_steps: u64,
+}
+
+impl Default for ProfileOptions {
+    fn default() -> Self {
+        Self { num_warm_up_steps: 2, num_steps: 12 }
+    }
+}
+
+/// A step of a profile that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watched {
+    /// Steps that have ended.
+    pub num_done: u64,
+    /// Steps to run, those before the recording included.
+    pub num_steps: u64,
+    /// What the last took, seconds.
+    pub step_s: f64,
+}
+
+/// Measured costs, and what a step took that they were taken from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The costs.
+    pub costs: CostsFile,
+    /// Mean of the typical steps, seconds.
+    pub step_s: f64,
+    /// Steps that count.
+    pub num_steps: usize,
+}
+
+/// Runs a plan on batches of `source` and measures what its parts take. `watch` is told of every step. Then the same ranks send
+/// messages of other sizes than the run's, for some seconds at most.
+///
+/// What happened in the recorded steps is kept until the last has ended: [`kept_bytes`].
+///
+/// # Errors
+/// [`ProfileError::NoSteps`] before anything starts; when the ranks cannot be started or stop; when fp16 leaves out step after
+/// step.
+pub fn profile(
+    plan: Plan,
+    source: Arc<dyn BatchSource>,
+    options: ProfileOptions,
+    watch: &mut dyn FnMut(Watched),
+) -> Result<Profile, ProfileError> {
+    if options.num_steps == 0 {
+        return Err(ProfileError::NoSteps);
+    }
+    let mut engine = Engine::recording(plan.clone(), source)?;
+    let mut profiler = Profiler::new(&plan);
+    recording::record(&mut profiler, &mut engine, options, watch)?;
+    let mut profile = profiler.finish()?;
+    probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
+    Ok(profile)
+}
+
+/// Bytes in memory when so many steps of a plan have been recorded: the moments of every instruction of every world rank, and
+/// beside them the events of the last step, five of an instruction at most.
+pub fn kept_bytes(plan: &Plan, num_steps: u64) -> u128 {
+    let moments = u128::from(num_steps).saturating_mul(size_of::<Instants>() as u128);
+    (plan.num_instructions_of_world() as u128)
+        .saturating_mul(moments.saturating_add(5 * size_of::<Event>() as u128))
+}
+
+/// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can whoever runs the engine for
+/// other ends and records some of its steps ([`Engine::train_batch_recorded`]).
+///
+/// [`Engine::train_batch_recorded`]: crate::Engine::train_batch_recorded
+#[derive(Clone, Debug)]
+pub struct Profiler<'a> {
+    plan: &'a Plan,
+    recorded: Vec<RecordedStep>,
+}
+
+impl<'a> Profiler<'a> {
+    /// One without steps.
+    pub fn new(plan: &'a Plan) -> Self {
+        Self { plan, recorded: Vec::new() }
+    }
+
+    /// Adds a recorded step of the plan.
+    ///
+    /// # Panics
+    /// If the step was not recorded, or is of another plan.
+    pub fn add(&mut self, report: &StepReport) {
+        self.recorded.push(RecordedStep::new(self.plan, report));
+    }
+
+    /// The costs of its typical steps.
+    ///
+    /// # Errors
+    /// [`ProfileError::NoSteps`] if none was added.
+    pub fn finish(self) -> Result<Profile, ProfileError> {
+        if self.recorded.is_empty() {
+            return Err(ProfileError::NoSteps);
+        }
+        let facts = Facts::new(self.plan);
+        let steps = recording::typical(self.recorded, |step| step.step_ns);
+        let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
+        let costs = into_file::costs_file(&facts, &steps);
+        Ok(Profile { costs, step_s, num_steps: steps.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

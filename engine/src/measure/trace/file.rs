@@ -1,0 +1,161 @@
+//! A recorded step on disk: one JSON file, versioned and read strictly.
+//!
+//! ```json
+//! {
+//!   "format": "pipezero-trace", "version": 1,
+//!   "step": 2, "step_ns": 81234567,
+//!   "program": "0123456789abcdef", "data_degree": 2,
+//!   "ranks": [{ "started": [0, 210], "issued": [180, null], "awaited": [..], "arrived": [..], "ended": [..] }, ..]
+//! }
+//! ```
+//!
+//! * `program`: the name of the program that ran, a hash of its text; `data_degree`: data ranks of each of its ranks.
+//! * `ranks`, by world rank: when each kind of event happened to each instruction of the rank's row, in nanoseconds since
+//!   the first of all ranks came to its first instruction; null where it never does. [`crate::EventKind`] says what the
+//!   events are, and `pipezero show --format program` prints the rows.
+//!
+//! Columns rather than an object for each instruction: a tenth of the size, and what tools that plot read anyway.
+
+use serde::{Deserialize, Serialize};
+
+use super::columns::Columns;
+use super::fault::Fault;
+use super::fingerprint::fingerprint;
+use super::recorded::Recorded;
+use crate::files::json::{self, JsonError};
+use crate::plan::Plan;
+
+/// Bytes of a file for each instruction of each rank, at most: five moments of fourteen digits in a step of a day, with room
+/// for a line and an indentation each; and some for the rest.
+const INSTRUCTION_BYTES_MAX: u64 = 256;
+
+const FORMAT: &str = "pipezero-trace";
+
+/// The version that is written and read.
+const VERSION: u32 = 1;
+
+/// What is wrong with the text of a trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// It is no JSON of this form.
+    #[error("it is damaged or no trace: line {line}, column {column}: {message}; trace the run again")]
+    Json {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// Key, value and rule.
+        message: String,
+    },
+    /// It is something else.
+    #[error("its format is `{found}`, not `{FORMAT}`; trace the run again")]
+    Format {
+        /// What it says that it is.
+        found: String,
+    },
+    /// It is of a version that is not read here.
+    #[error("its version is {found}, and {VERSION} is what is read here; trace the run again")]
+    Version {
+        /// The version.
+        found: u32,
+    },
+    /// It is of another program.
+    #[error(
+        "it is of program {found}, the run's is {expected}: the run file was changed since, or means something else on this \
+         host; trace the run again"
+    )]
+    OtherProgram {
+        /// The program of the trace.
+        found: String,
+        /// The program of the run.
+        expected: String,
+    },
+    /// It is of another grid.
+    #[error("it is of {found} data ranks, the run has {expected}; trace the run again")]
+    OtherGrid {
+        /// Data ranks of the trace.
+        found: usize,
+        /// Data ranks of the run.
+        expected: usize,
+    },
+    /// Its times are none of a step.
+    #[error("it is damaged: {0}; trace the run again")]
+    Fault(#[from] Fault),
+}
+
+impl From<JsonError> for ParseError {
+    fn from(JsonError { place, message }: JsonError) -> Self {
+        Self::Json { line: place.line, column: place.column, message }
+    }
+}
+
+/// The two fields that tell what the others mean.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceFile {
+    format: String,
+    version: u32,
+    step: u64,
+    step_ns: u64,
+    program: String,
+    data_degree: usize,
+    ranks: Vec<Columns>,
+}
+
+impl Recorded {
+    /// The text of a file.
+    pub fn to_json(&self, plan: &Plan) -> String {
+        let ranks = (0..self.grid().world_size()).map(|rank| Columns::of_moments(self.row(rank)));
+        let file = TraceFile {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            step: self.step(),
+            step_ns: self.step_ns(),
+            program: fingerprint(plan.training().program()),
+            data_degree: self.grid().data_degree,
+            ranks: ranks.collect(),
+        };
+        let mut text = serde_json::to_string(&file).expect("a trace has string keys and finite depth");
+        text.push('\n');
+        text
+    }
+
+    /// Bytes of a file of the plan at most.
+    pub(super) fn max_bytes(plan: &Plan) -> u64 {
+        let num_instructions = plan.num_instructions_of_world() as u64;
+        num_instructions.saturating_mul(INSTRUCTION_BYTES_MAX).saturating_add(1 << 20)
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// [`ParseError`] unless it is of a step that the plan's program can have gone through.
+    pub fn from_json(plan: &Plan, text: &str) -> Result<Self, ParseError> {
+        let text = json::without_mark(text);
+        let Head { format, version } = json::read(text)?;
+        if format != FORMAT {
+            return Err(ParseError::Format { found: format });
+        }
+        if version != VERSION {
+            return Err(ParseError::Version { found: version });
+        }
+        let file: TraceFile = json::read(text)?;
+        let (found, expected) = (file.program, fingerprint(plan.training().program()));
+        if found != expected {
+            return Err(ParseError::OtherProgram { found, expected });
+        }
+        let (found, expected) = (file.data_degree, plan.grid().data_degree);
+        if found != expected {
+            return Err(ParseError::OtherGrid { found, expected });
+        }
+        let step = (file.step, file.step_ns);
+        Ok(Self::of_columns(plan.training(), plan.grid(), step, &file.ranks)?)
+    }
+}

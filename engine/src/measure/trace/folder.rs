@@ -1,0 +1,181 @@
+//! The traced steps of a run directory: `DIR/trace/step-000002.json` and so on, a file for each.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::fault::Fault;
+use super::file::ParseError;
+use super::recorded::Recorded;
+use crate::files::input::{InputError, read_text};
+use crate::files::partial::{Existing, PartialFile};
+use crate::plan::Plan;
+
+/// Why traced steps cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The run was not traced.
+    #[error("{}: no step was traced; run `pipezero train RUN.json --trace`", path.display())]
+    NoTrace {
+        /// Where traced steps would be.
+        path: PathBuf,
+    },
+    /// A file is none of a traced step of this run.
+    #[error("{}: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// What the ranks recorded is no step of their program.
+    #[error("step {step} was recorded wrongly, which is a mistake of pipezero itself: {source}")]
+    Recorded {
+        /// The step.
+        step: u64,
+        /// What is wrong with it.
+        source: Fault,
+    },
+    /// A file holds another step than its name says.
+    #[error("{} holds step {step}: it was renamed, or belongs to another run; trace the run again", path.display())]
+    OtherStep {
+        /// The file.
+        path: PathBuf,
+        /// The step in it.
+        step: u64,
+    },
+    /// A file cannot be read: the system refuses, or it is none of a step.
+    #[error("{}: cannot read the traced step: {reason}; trace the run again", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The folder of traced steps.
+#[derive(Clone, Debug)]
+pub struct TraceFolder {
+    path: PathBuf,
+}
+
+impl TraceFolder {
+    /// The name of the folder in a run directory.
+    pub const NAME: &str = "trace";
+
+    /// Of a run directory, whether it is there or not.
+    pub fn of_run(directory: &Path) -> Self {
+        Self { path: directory.join(Self::NAME) }
+    }
+
+    /// Something in the folder, as a path from the run directory, that no run wrote; the folder itself, if it is none.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn stranger(&self) -> io::Result<Option<PathBuf>> {
+        // Not `is_dir`, which follows links: what they lead to is not ours to remove.
+        if !fs::symlink_metadata(&self.path)?.is_dir() {
+            return Ok(Some(PathBuf::from(Self::NAME)));
+        }
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_ours = name.to_str().is_some_and(|name| {
+                step_of(name.strip_suffix(PartialFile::ENDING).unwrap_or(name)).is_some()
+            });
+            if !is_ours || !entry.file_type()?.is_file() {
+                return Ok(Some(Path::new(Self::NAME).join(name)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes a step; the file appears under its name only when it is complete.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] when the system refuses.
+    pub fn write(&self, plan: &Plan, recorded: &Recorded) -> Result<(), TraceError> {
+        fs::create_dir_all(&self.path).map_err(|source| Self::io(&self.path, source))?;
+        let path = self.file(recorded.step());
+        PartialFile::create(&path, Existing::Replaced)
+            .and_then(|file| file.finish_with(&recorded.to_json(plan)))
+            .map_err(|source| Self::io(&path, source))
+    }
+
+    /// The numbers of the steps that are there, ascending; at least one.
+    ///
+    /// # Errors
+    /// [`TraceError::NoTrace`] if there is none.
+    pub fn steps(&self) -> Result<Vec<u64>, TraceError> {
+        let no_trace = || TraceError::NoTrace { path: self.path.clone() };
+        if !self.path.is_dir() {
+            return Err(no_trace());
+        }
+        let io = |source| Self::io(&self.path, source);
+        let mut steps = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            // What is not ours is none of our business.
+            steps.extend(name.to_str().and_then(step_of));
+        }
+        steps.sort_unstable();
+        if steps.is_empty() { Err(no_trace()) } else { Ok(steps) }
+    }
+
+    /// Reads a step.
+    ///
+    /// # Errors
+    /// [`TraceError`] unless the file is there, whole, and of the plan's program.
+    pub fn read(&self, plan: &Plan, step: u64) -> Result<Recorded, TraceError> {
+        let path = self.file(step);
+        let unreadable =
+            |error: InputError| TraceError::Unreadable { path: path.clone(), reason: error.to_string() };
+        let text = read_text(&path, Recorded::max_bytes(plan)).map_err(unreadable)?;
+        match Recorded::from_json(plan, &text) {
+            Ok(recorded) if recorded.step() == step => Ok(recorded),
+            Ok(recorded) => Err(TraceError::OtherStep { path, step: recorded.step() }),
+            Err(source) => Err(TraceError::Parse { path, source }),
+        }
+    }
+
+    fn file(&self, step: u64) -> PathBuf {
+        self.path.join(format!("step-{step:06}.json"))
+    }
+
+    fn io(path: &Path, source: io::Error) -> TraceError {
+        TraceError::Io { path: path.to_owned(), source }
+    }
+}
+
+/// The step that a file's name says.
+fn step_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("step-")?.strip_suffix(".json")?;
+    let step: u64 = digits.parse().ok()?;
+    (format!("step-{step:06}.json") == name).then_some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_are_written_are_read() {
+        assert_eq!(step_of("step-000002.json"), Some(2));
+        assert_eq!(step_of("step-1234567.json"), Some(1_234_567));
+        for name in
+            ["step-2.json", "step-0000002.json", "step-+00002.json", "step-000002.json.partial", "x.json"]
+        {
+            assert_eq!(step_of(name), None, "{name}");
+        }
+    }
+}

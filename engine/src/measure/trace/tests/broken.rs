@@ -1,0 +1,159 @@
+//! Moments that no rank can have gone through: each rule, broken on purpose.
+
+use pipezero_schedule::simulate::simulate;
+use pipezero_schedule::{Instruction, PipelineRank};
+use serde_json::{Value, json};
+
+use super::planned;
+use super::replay::{columns, costs};
+use crate::measure::trace::columns::Columns;
+use crate::measure::trace::fault::Fault;
+use crate::measure::trace::members::Site;
+use crate::measure::trace::recorded::Recorded;
+use crate::plan::Plan;
+use crate::run::executor::{Event, EventKind};
+
+/// What is found wrong with a step of which `break_it` changes the columns, given as JSON by world rank.
+fn fault(plan: &Plan, break_it: impl FnOnce(&mut Value)) -> Fault {
+    fault_of_step(plan, |ranks, _| break_it(ranks))
+}
+
+/// The same, of which it changes how long the step took too, at first what its longest rank took.
+fn fault_of_step(plan: &Plan, break_it: impl FnOnce(&mut Value, &mut u64)) -> Fault {
+    let costs = costs(plan, 7, 2_000_000);
+    let timeline = simulate(plan.training(), &costs).unwrap();
+    let (mut ranks, mut step_ns) = (json!(columns(plan, &costs, &timeline)), timeline.makespan());
+    break_it(&mut ranks, &mut step_ns);
+    let columns: Vec<Columns> = serde_json::from_value(ranks).unwrap();
+    match Recorded::of_columns(plan.training(), plan.grid(), (1, step_ns), &columns) {
+        // Not `expect_err`, which prints the whole step.
+        Ok(_) => panic!("nothing is found wrong with a step that was broken on purpose"),
+        Err(fault) => fault,
+    }
+}
+
+/// Every time that is there, changed alike: what is before what stays so.
+fn change_all(ranks: &mut Value, change: impl Fn(u64) -> u64) {
+    let columns =
+        ranks.as_array_mut().unwrap().iter_mut().flat_map(|of| of.as_object_mut().unwrap().values_mut());
+    for time in columns.flat_map(|column| column.as_array_mut().unwrap()).filter(|time| !time.is_null()) {
+        *time = json!(change(time.as_u64().unwrap()));
+    }
+}
+
+#[test]
+fn times_of_no_step() {
+    let plan = planned(&[]);
+    let found = fault(&plan, |ranks| change_all(ranks, |_| 0));
+    assert_eq!(found, Fault::NoTime);
+    let found = fault(&plan, |ranks| change_all(ranks, |time| time + 1_000_000_000_000));
+    assert_eq!(found, Fault::Origin { first_ns: 1_000_000_000_000 });
+    let found = fault(&plan, |ranks| change_all(ranks, |time| time + 1));
+    assert_eq!(found, Fault::Origin { first_ns: 1 });
+    let mut makespan_ns = 0;
+    let found = fault_of_step(&plan, |ranks, step_ns| {
+        makespan_ns = *step_ns;
+        change_all(ranks, |time| time * 1_000_000_000);
+    });
+    assert_eq!(found, Fault::Long { found_ns: makespan_ns * 1_000_000_000 });
+    let found = fault_of_step(&plan, |_, step_ns| *step_ns = u64::MAX);
+    assert_eq!(found, Fault::Long { found_ns: u64::MAX });
+    for less in [1, makespan_ns] {
+        let found = fault_of_step(&plan, |_, step_ns| *step_ns -= less);
+        let Fault::Short { step_ns, rank_ns, .. } = found else { panic!("{found}") };
+        assert_eq!((step_ns, rank_ns), (makespan_ns - less, makespan_ns));
+    }
+}
+
+/// The first position of rank 0 at which such an instruction stands.
+fn find(plan: &Plan, which: impl Fn(&Instruction) -> bool) -> usize {
+    plan.training().row(PipelineRank(0)).iter().position(which).unwrap()
+}
+
+fn at(ranks: &Value, rank: usize, moment: &str, index: usize) -> u64 {
+    ranks[rank][moment][index].as_u64().unwrap()
+}
+
+#[test]
+fn missing_superfluous_and_uncounted_moments() {
+    let plan = planned(&[]);
+    let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
+    let found = fault(&plan, |ranks| ranks[1]["ended"][compute] = Value::Null);
+    assert!(
+        matches!(found, Fault::Missing { place, moment: "ended" } if (place.rank, place.index) == (1, compute))
+    );
+    let found = fault(&plan, |ranks| ranks[0]["issued"][compute] = json!(5));
+    assert!(matches!(found, Fault::Unexpected { moment: "issued", .. }));
+    let found = fault(&plan, |ranks| drop(ranks[3]["arrived"].as_array_mut().unwrap().pop()));
+    assert!(matches!(found, Fault::NumInstructions { rank: 3, moment: "arrived", .. }));
+    let found = fault(&plan, |ranks| drop(ranks.as_array_mut().unwrap().pop()));
+    assert_eq!(found, Fault::NumRanks { found: 3, expected: 4 });
+}
+
+#[test]
+fn moments_out_of_order() {
+    let plan = planned(&[]);
+    let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
+    let found = fault(&plan, |ranks| {
+        ranks[0]["started"][compute] = json!(at(ranks, 0, "ended", compute) + 1);
+    });
+    assert!(matches!(found, Fault::Backwards { moments: ["started", "ended"], .. }));
+    // The instruction behind begins before this one ends.
+    let found = fault(&plan, |ranks| {
+        ranks[0]["ended"][compute] = json!(at(ranks, 0, "started", compute + 1) + 1);
+    });
+    assert!(
+        matches!(found, Fault::Overlap { earlier, later, .. } if (earlier.index, later.index) == (compute, compute + 1))
+    );
+    // A message is taken in while the rank computes.
+    let gather = find(&plan, |instruction| matches!(instruction, Instruction::Unshard { .. }));
+    let found = fault(&plan, |ranks| {
+        ranks[0]["ended"][gather] = json!(at(ranks, 0, "started", compute) + 1);
+    });
+    assert!(matches!(found, Fault::Overlap { .. }));
+}
+
+#[test]
+fn what_is_not_waited_for() {
+    let plan = planned(&[]);
+    let row = plan.training().row(PipelineRank(0));
+    let is_gather = |instruction: &Instruction| matches!(instruction, Instruction::Unshard { .. });
+    let gathers: Vec<usize> = (0..row.len()).filter(|&index| is_gather(&row[index])).collect();
+    // All that is awaited of the first gather happens at the end of the step, after its reader and the later gathers.
+    let found = fault(&plan, |ranks| {
+        for moment in ["awaited", "arrived", "ended"] {
+            ranks[0][moment][gathers[0]] = json!(1_u64 << 60);
+        }
+    });
+    assert!(
+        matches!(found, Fault::LaneOrder { earlier, later } if (earlier.index, later.index) == (gathers[0], gathers[1]))
+    );
+    let last = gathers[gathers.len() - 1];
+    let found = fault(&plan, |ranks| {
+        for moment in ["awaited", "arrived", "ended"] {
+            ranks[0][moment][last] = json!(1_u64 << 60);
+        }
+    });
+    assert!(matches!(found, Fault::Dependency { waits_for, .. } if waits_for.index == last), "{found}");
+}
+
+/// The last stage has done its part of the norm long before the first one has come to it.
+#[test]
+fn what_needs_others_before_they_came() {
+    let plan = planned(&[]);
+    let norm =
+        plan.training().row(PipelineRank(1)).iter().position(|&of| of == Instruction::GradientNorm).unwrap();
+    let found = fault(&plan, |ranks| ranks[3]["ended"][norm] = json!(at(ranks, 3, "awaited", norm)));
+    assert!(
+        matches!(found, Fault::Early { place, member, .. } if (place.rank, place.index, member.rank) == (3, norm, 0))
+    );
+}
+
+#[test]
+fn an_event_twice_and_no_events_at_all() {
+    let plan = planned(&[]);
+    let event = Event { index: 3, kind: EventKind::Started, at_ns: 5 };
+    let rank = Site::new(plan.grid(), 0, 0);
+    let found = Columns::of_events(plan.training(), rank, &[event, event], 0).unwrap_err();
+    assert!(matches!(found, Fault::Twice { place, moment: "started" } if place.index == 3));
+}

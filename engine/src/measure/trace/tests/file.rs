@@ -1,0 +1,132 @@
+//! Files are read as they were written, and nothing else is.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::replay::{costs, step};
+use super::{planned, plans};
+use crate::measure::trace::Recorded;
+use crate::measure::trace::fingerprint::fingerprint;
+use crate::plan::Plan;
+
+#[test]
+fn what_is_written_is_read() {
+    for (seed, plan) in (0..).zip(plans()) {
+        let recorded = step(&plan, &costs(&plan, seed, 1_000_000));
+        assert_eq!(Recorded::from_json(&plan, &recorded.to_json(&plan)).unwrap(), recorded);
+    }
+}
+
+/// Why a text is no step of a plan.
+#[track_caller]
+fn refusal(plan: &Plan, text: &str) -> String {
+    match Recorded::from_json(plan, text) {
+        // Not `unwrap_err`, which prints the whole step.
+        Ok(_) => panic!("what is no step of the run was read"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// What is said of a file whose text was changed.
+#[track_caller]
+fn refused(change: impl FnOnce(&str) -> String, expected: Expect) {
+    let plan = planned(&[]);
+    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json(&plan);
+    let refusal = refusal(&plan, &change(&text)).replace(&fingerprint(plan.training().program()), "HASH");
+    // Where in the text depends on the digits of its times.
+    let what = match refusal.split_once("line ") {
+        Some((before, place)) => before.to_owned() + place.split_once(": ").unwrap().1,
+        None => refusal,
+    };
+    expected.assert_eq(&what);
+}
+
+/// A file of which a field was changed.
+fn with(field: &'static str, value: Value) -> impl FnOnce(&str) -> String {
+    move |text| {
+        let mut file: Value = serde_json::from_str(text).unwrap();
+        file[field] = value;
+        file.to_string()
+    }
+}
+
+#[test]
+fn what_is_no_trace_of_the_run_is_refused() {
+    refused(
+        |_| String::new(),
+        expect![
+            "it is damaged or no trace: this is not JSON: the text ends where a value belongs; trace the run again"
+        ],
+    );
+    refused(
+        |text| text[..text.len() / 2].to_owned(),
+        expect![
+            "it is damaged or no trace: this is not JSON: the text ends where a value belongs; trace the run again"
+        ],
+    );
+    refused(
+        |text| format!("{text}{{}}"),
+        expect![
+            "it is damaged or no trace: this is not JSON: its one object has ended before this; trace the run again"
+        ],
+    );
+    refused(
+        with("format", json!("chrome")),
+        expect!["its format is `chrome`, not `pipezero-trace`; trace the run again"],
+    );
+    refused(
+        with("version", json!(2)),
+        expect!["its version is 2, and 1 is what is read here; trace the run again"],
+    );
+    refused(
+        with("more", json!(2)),
+        expect![
+            "it is damaged or no trace: `more` is no key: there are `format`, `version`, `step`, `step_ns`, `program`, `data_degree`, `ranks`; rename or remove it; trace the run again"
+        ],
+    );
+    refused(
+        with("step", json!(-1)),
+        expect![
+            "it is damaged or no trace: `step` is -1, but must be a whole number from 0 to 18446744073709551615; trace the run again"
+        ],
+    );
+    refused(
+        with("program", json!("0000000000000000")),
+        expect![
+            "it is of program 0000000000000000, the run's is HASH: the run file was changed since, or means something else on this host; trace the run again"
+        ],
+    );
+    refused(
+        with("data_degree", json!(1)),
+        expect!["it is of 1 data ranks, the run has 2; trace the run again"],
+    );
+    refused(
+        with("ranks", json!([])),
+        expect!["it is damaged: it has 0 ranks, the run has 4; trace the run again"],
+    );
+    refused(
+        with("ranks", json!([[[], [], [], [], []]])),
+        expect![
+            "it is damaged or no trace: `ranks[0]` is a list, but must be an object; trace the run again"
+        ],
+    );
+    refused(
+        |text| text.replace("\"started\":[0,", "\"started\":[1.5,"),
+        expect![
+            "it is damaged or no trace: `ranks[0].started[0]` is 1.5, but must be a whole number from 0 to 18446744073709551615; trace the run again"
+        ],
+    );
+}
+
+/// The same run on another grid has another program.
+#[test]
+fn a_trace_of_another_run_is_refused() {
+    let plan = planned(&[]);
+    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json(&plan);
+    for change in
+        ["parallel.schedule=gpipe", "model.parameters_per_layer=256", "gradient_accumulation_steps=5"]
+    {
+        let error = refusal(&planned(&[change]), &text);
+        assert!(error.starts_with("it is of program "), "{change}: {error}");
+    }
+}

@@ -1,0 +1,209 @@
+//! What can be wrong with a costs file by itself.
+
+use super::file::{COSTS_VERSION, MessageKind};
+use super::unit_key::in_words;
+use crate::files::json::JsonError;
+
+/// Why a costs file was not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostsFileError {
+    /// The file could not be read.
+    #[error("{name}: cannot read the costs file: {reason}; name one that `pipezero profile` has written")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The text is not JSON, a key is unknown or missing, or a value is none of its key.
+    #[error("{name}:{line}:{column}: {message}; mend it, or measure again with `pipezero profile`")]
+    Syntax {
+        /// The file.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// Value and rule.
+        message: String,
+    },
+    /// The file is well formed, and what it says cannot be.
+    #[error("{name}:{line}:{column}: {rule}")]
+    Rule {
+        /// The file.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What it breaks.
+        rule: CostsFileRule,
+    },
+}
+
+impl CostsFileError {
+    pub(super) fn syntax(name: &str, error: JsonError) -> Self {
+        let JsonError { place, message } = error;
+        Self::Syntax { name: name.to_owned(), line: place.line, column: place.column, message }
+    }
+}
+
+/// A rule that a costs file breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostsFileRule {
+    /// It was written for another program.
+    #[error(
+        "`version` is {version}, and this pipezero reads {COSTS_VERSION}: measure again with `pipezero profile`"
+    )]
+    Version {
+        /// The file's.
+        version: u64,
+    },
+    /// There is nothing in it.
+    #[error("`units` is empty: a model has at least one unit; measure again with `pipezero profile`")]
+    NoUnits,
+    /// Not all ranks are there.
+    #[error(
+        "`rank_slowness_ppm[{step}]` has {ranks} entries, and `host.ranks` is {expected}: a step has one for each rank; \
+         remove the step, or measure again with `pipezero profile`"
+    )]
+    RanksOfStep {
+        /// Its place.
+        step: usize,
+        /// How many it has.
+        ranks: usize,
+        /// How many there were.
+        expected: u64,
+    },
+    /// Figures beside a mean that they cannot have.
+    #[error(
+        "`rank_slowness_ppm` is {mean_ppm} in the mean, and what ranks take beside their own mean is about 1000000: remove it, or \
+         measure again with `pipezero profile`"
+    )]
+    MeanSlowness {
+        /// The mean of all.
+        mean_ppm: u64,
+    },
+    /// A unit consists of nothing.
+    #[error("`{path}` is empty: a unit has at least one layer; remove the unit, or name its layers")]
+    NoLayers {
+        /// The key.
+        path: String,
+    },
+    /// Nothing of what there is one of at least.
+    #[error("`{path}` is 0, but there is at least 1: write how many there were, or measure again")]
+    None {
+        /// The key.
+        path: String,
+    },
+    /// A name of nothing.
+    #[error("`{path}` is \"\", but a name has at least one character: write one")]
+    NoName {
+        /// The key.
+        path: String,
+    },
+    /// A name that no terminal prints as it is.
+    #[error(
+        "`{path}` has the control character U+{:04X}, but names are printed: take it out", u32::from(*control)
+    )]
+    Unprintable {
+        /// The key.
+        path: String,
+        /// The character.
+        control: char,
+    },
+    /// A layer by its name, not by its kind.
+    #[error(
+        "`{path}` is \"{layer}\", but layers are told by kind, with `*` for numbers: write \"{expected}\""
+    )]
+    LayerNumber {
+        /// The key.
+        path: String,
+        /// What stands there.
+        layer: String,
+        /// Its kind.
+        expected: String,
+    },
+    /// One half of a backward was measured, and the other was not.
+    #[error(
+        "the unit of {} has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or \
+         `backward_ns` alone",
+        in_words(layers)
+    )]
+    OneHalf {
+        /// Its layers.
+        layers: Vec<String>,
+    },
+    /// Work on nothing that takes time.
+    #[error(
+        "`{path}` is 0, but its `ns` is {ns}: time is in proportion to elements; write how many there were, or 0 for both"
+    )]
+    NoElements {
+        /// The key.
+        path: String,
+        /// What they take together.
+        ns: u64,
+    },
+    /// A unit was never run backward.
+    #[error(
+        "the unit of {} has no backward: give it `backward_ns`, or `backward_input_ns` and `backward_weight_ns`",
+        in_words(layers)
+    )]
+    NoBackward {
+        /// Its layers.
+        layers: Vec<String>,
+    },
+    /// Two entries for one unit.
+    #[error("the unit of {} stands twice: keep one of the two", in_words(layers))]
+    UnitTwice {
+        /// Its layers.
+        layers: Vec<String>,
+    },
+    /// Two entries for one kind of message.
+    #[error("`{kind}` between {ranks} ranks stands twice: keep one of the two")]
+    MessageTwice {
+        /// The kind.
+        kind: MessageKind,
+        /// Ranks.
+        ranks: u64,
+    },
+    /// A message to more ranks than one, or to none.
+    #[error("`{path}` is {ranks}, but `{kind}` goes from one rank to another: write 2, or measure again")]
+    NoPair {
+        /// The key.
+        path: String,
+        /// The kind.
+        kind: MessageKind,
+        /// What stands there.
+        ranks: u64,
+    },
+    /// A weight of more uses than two.
+    #[error(
+        "`{path}` is {ranks}, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, \
+         or measure again"
+    )]
+    TiedRanks {
+        /// The key.
+        path: String,
+        /// What stands there.
+        ranks: u64,
+    },
+    /// A message of no size.
+    #[error("`{path}` is empty: a message was measured at one size at least; add one, or remove the message")]
+    NoSizes {
+        /// The key.
+        path: String,
+    },
+    /// Sizes out of order.
+    #[error("`{path}` is {bytes}, behind {before}: sizes ascend, and none is there twice; sort them")]
+    Unsorted {
+        /// The key.
+        path: String,
+        /// What stands there.
+        bytes: u64,
+        /// What stands before it.
+        before: u64,
+    },
+}

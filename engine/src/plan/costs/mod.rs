@@ -1,0 +1,68 @@
+//! Where the simulator's times come from: a costs file that was measured, or an analytic model of a device.
+//!
+//! ```text
+//! costs file (measured) --+
+//!                         +-> for_plan -> what every instruction of the plan's program costs -> simulate
+//! device (analytic) ------+
+//! ```
+//!
+//! Times are whole nanoseconds. A costs file says what units and messages cost on the machine that it was measured on, by
+//! what they consist of, so that it serves other grids, schedules, ZeRO levels and unit sizes of the same model too.
+//!
+//! ```no_run
+//! use pipezero::config::{Launch, RunFile};
+//! use pipezero::plan::costs::{Device, Source, for_plan};
+//! use pipezero::plan::Plan;
+//! use pipezero::schedule::simulate::simulate;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (run, _) = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?.resolve(Launch::this_host())?;
+//! let plan = Plan::new(run)?;
+//! let device = Device::by_name("h100").ok_or("no such device")?;
+//! let predicted = for_plan(&plan, Source::Analytic(&device))?;
+//! let timeline = simulate(plan.training(), &predicted.costs)?;
+//! println!("{} ns, {}", timeline.makespan() + predicted.step_overhead_ns, predicted.description);
+//! # Ok(())
+//! # }
+//! ```
+
+mod analytic;
+mod assumption;
+mod device;
+mod error;
+mod file;
+mod file_check;
+mod file_error;
+mod measured;
+mod memory;
+mod messages;
+mod needs;
+mod ns;
+mod predicted;
+mod prices;
+mod sizes;
+mod slowness;
+mod step;
+#[cfg(test)]
+mod tests;
+mod unit_key;
+mod workload;
+mod world;
+
+pub use assumption::Assumption;
+pub use device::{Device, Network, NetworkLink};
+pub use error::{Difference, PredictError};
+pub(crate) use file::{COSTS_BYTES_MAX, COSTS_VERSION};
+pub use file::{
+    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
+    UnitTimes, Workload,
+};
+pub use file_error::{CostsFileError, CostsFileRule};
+pub use memory::memory_costs;
+pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
+pub use predicted::{Predicted, Source, for_plan};
+pub use prices::EdgeCosts;
+pub use slowness::RankSlowness;
+pub use step::{RankStep, Step};
+pub(crate) use unit_key::UnitKey;
+pub use world::WorldStep;

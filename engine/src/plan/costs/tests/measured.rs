@@ -1,0 +1,321 @@
+//! Costs files, applied to the plan that they were made of and to others.
+
+use expect_test::expect;
+use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
+use pipezero_schedule::{Instruction, Unit};
+
+use super::{GPT2, TIMED, plan};
+use crate::plan::Plan;
+use crate::plan::costs::messages::{Message, Messages, counted_elements, owned_elements};
+use crate::plan::costs::ns::TIME_NS_MAX;
+use crate::plan::costs::*;
+
+/// The costs file of a plan in which everything costs what its size says, so that each figure can be told apart.
+pub(super) fn file_of(plan: &Plan) -> CostsFile {
+    let mut units: Vec<UnitTimes> = Vec::new();
+    for (index, unit) in plan.units().iter().enumerate() {
+        let (key, id) = (UnitKey::of(unit), Unit(index as u32));
+        if units
+            .iter()
+            .any(|known| (known.layers.clone(), known.parameters) == (key.layers(), key.parameters()))
+        {
+            continue;
+        }
+        units.push(UnitTimes {
+            forward_ns: 1000 + key.parameters(),
+            backward_ns: Some(7 * key.parameters()),
+            backward_input_ns: Some(4 * key.parameters()),
+            backward_weight_ns: Some(2 * key.parameters() + 1),
+            recompute_ns: None,
+            gradient_norm: per_element(counted_elements(plan, id), 3),
+            optimizer_step: per_element(owned_elements(plan, id), 5),
+            layers: key.layers(),
+            parameters: key.parameters(),
+        });
+    }
+    let world_size = plan.grid().world_size() as u64;
+    CostsFile {
+        version: COSTS_VERSION,
+        host: Host { name: "a machine".to_owned(), cores: 2, ranks: world_size },
+        workload: Workload::of(plan.run()),
+        step_overhead_ns: 777,
+        rank_slowness_ppm: RankSlowness::default(),
+        units,
+        messages: messages_of(plan),
+    }
+}
+
+fn per_element(elements: u64, ns: u64) -> PerElement {
+    PerElement { elements, ns: elements * ns }
+}
+
+fn times_of(message: &Message) -> SizedTimes {
+    let bytes = message.bytes;
+    SizedTimes {
+        bytes,
+        issue_ns: 10 + bytes,
+        occupied_ns: 2 * bytes,
+        latency_ns: 50,
+        landing_ns: 3 * bytes,
+        probed: false,
+    }
+}
+
+/// All sizes of every message that the program sends.
+fn messages_of(plan: &Plan) -> Vec<MessageTimes> {
+    let all = Messages::of(plan);
+    let mut found: Vec<MessageTimes> = Vec::new();
+    for &instruction in plan.training().program().rows.iter().flatten() {
+        let Some(message) = all.get(instruction) else { continue };
+        let (kind, ranks) = (message.kind, message.num_ranks() as u64);
+        let position = found.iter().position(|times| (times.kind, times.ranks) == (kind, ranks));
+        let position = position.unwrap_or_else(|| {
+            found.push(MessageTimes { kind, ranks, sizes: Vec::new() });
+            found.len() - 1
+        });
+        let sizes = &mut found[position].sizes;
+        if sizes.iter().all(|size| size.bytes != message.bytes) {
+            sizes.push(times_of(message));
+            sizes.sort_by_key(|size| size.bytes);
+        }
+    }
+    found
+}
+
+/// What the plan's program is expected to cost by [`file_of`], read off the plan and not off the file.
+fn expected(plan: &Plan) -> Costs {
+    let all = Messages::of(plan);
+    let rows = &plan.training().program().rows;
+    let passage = |wanted: &dyn Fn(Instruction) -> bool| {
+        let instruction = rows.iter().flatten().copied().find(|&instruction| wanted(instruction));
+        let Some(message) = instruction.and_then(|instruction| all.get(instruction)) else {
+            return Passage::default();
+        };
+        let SizedTimes { issue_ns: issue, occupied_ns, latency_ns, landing_ns: landing, .. } =
+            times_of(message);
+        let [occupied, latency] = if message.num_ranks() > 1 { [occupied_ns, latency_ns] } else { [0, 0] };
+        Passage { issue, occupied, latency, landing }
+    };
+    let meeting = |of: Passage| of.issue + of.occupied + of.latency + of.landing;
+    let units = (0..plan.units().len() as u32).map(Unit).map(|id| {
+        let parameters = UnitKey::of(plan.unit(id)).parameters();
+        UnitCosts {
+            forward: 1000 + parameters,
+            backward: 7 * parameters,
+            backward_input: 4 * parameters,
+            backward_weight: 2 * parameters + 1,
+            recompute: 0,
+            gradient_norm: 3 * counted_elements(plan, id),
+            optimizer_step: 5 * owned_elements(plan, id),
+            gather: passage(&|of| of == Instruction::Unshard { unit: id }),
+            reduce: passage(&|of| match of {
+                Instruction::Reduce { unit, .. }
+                | Instruction::ReduceLast { unit }
+                | Instruction::AllReduce { unit } => unit == id,
+                _ => false,
+            }),
+            gather_after_step: passage(&|of| of == Instruction::GatherAfterStep { unit: id }),
+        }
+    });
+    let num_edges = plan.training().chain().num_edges();
+    let edge =
+        |index| passage(&move |of| matches!(of, Instruction::Send { edge, .. } if edge.index() == index));
+    Costs {
+        units: units.collect(),
+        edges: (0..num_edges).map(edge).collect(),
+        add_tied: meeting(passage(&|of| matches!(of, Instruction::AddTied { .. }))),
+        gradient_norm: meeting(passage(&|of| of == Instruction::GradientNorm)),
+        links: Links::Own,
+    }
+}
+
+#[test]
+fn a_file_of_a_plan_gives_back_what_was_measured() {
+    let mut num_plans = 0;
+    for tied in ["model.tie_embeddings=false", "model.tie_embeddings=true"] {
+        for grid in [["1", "1"], ["2", "2"], ["4", "1"]] {
+            for zero in [&["stage=0"][..], &["stage=1"], &["stage=3"], &["stage=3", "reduce=last"]] {
+                for schedule in ["1f1b", "zb-h1", "interleaved", "zb-v"] {
+                    if grid[0] == "1" && schedule != "1f1b" {
+                        continue;
+                    }
+                    let (pipeline, data) =
+                        (format!("parallel.pipeline={}", grid[0]), format!("parallel.data={}", grid[1]));
+                    let schedule = format!("parallel.schedule={schedule}");
+                    let mut changes = vec![tied.to_owned(), pipeline, data, schedule.clone()];
+                    if schedule.ends_with("interleaved") {
+                        changes.push("parallel.virtual_stages=2".to_owned());
+                    }
+                    // Twice as many layers, so that every rank has several units.
+                    changes.push("model.num_layers=16".to_owned());
+                    changes.extend(zero.iter().map(|key| format!("zero_optimization.{key}")));
+                    let plan = plan(GPT2, &changes.iter().map(String::as_str).collect::<Vec<_>>());
+                    let file = CostsFile::parse("costs.json", &file_of(&plan).to_json()).unwrap();
+                    let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
+                    assert_eq!(predicted.costs, expected(&plan), "{changes:?}");
+                    assert_eq!((predicted.step_overhead_ns, predicted.assumptions), (777, Vec::new()));
+                    num_plans += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(num_plans, 2 * 4 * (1 + 4 + 4));
+}
+
+/// Costs of halves of a layer, for plans with larger units, other grids and other levels.
+#[test]
+fn other_units_and_grids_are_composed_of_what_was_measured() {
+    let measured = plan(GPT2, &["zero_optimization.unit_layers=0.5"]);
+    let file = file_of(&measured);
+    for unit_layers in ["1", "2", "3"] {
+        let plan = plan(GPT2, &[&format!("zero_optimization.unit_layers={unit_layers}"), "parallel.data=4"]);
+        let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
+        for (index, (unit, costs)) in plan.units().iter().zip(&predicted.costs.units).enumerate() {
+            let key = UnitKey::of(unit);
+            let (parameters, id) = (key.parameters(), Unit(index as u32));
+            // Embedding and head belong to the first and last half.
+            let num_halves = key.layers().iter().filter(|layer| layer.starts_with("h.")).count() as u64;
+            assert_eq!(costs.forward, 1000 * num_halves + parameters);
+            assert_eq!((costs.backward, costs.backward_input), (7 * parameters, 4 * parameters));
+            assert_eq!(costs.backward_weight, 2 * parameters + num_halves);
+            assert_eq!(costs.optimizer_step, 5 * owned_elements(&plan, id));
+            assert_eq!(costs.gradient_norm, 3 * counted_elements(&plan, id));
+        }
+        let assumed: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
+        if unit_layers == "1" {
+            expect![[r#"
+                measured with 4 ranks at work on 2 cores, and the run has 8: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
+                the unit of embedding, h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
+                `unshard` between 4 ranks was not measured: `unshard` between 2 ranks stands for it
+                `unshard` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
+                `reduce` between 4 ranks was not measured: `reduce` between 2 ranks stands for it
+                `reduce` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
+                the unit of h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
+                the unit of h.*.attn, h.*.mlp, ln_f, lm_head was not measured: it is the sum of 2 units
+                `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 ranks stands for it"#]]
+            .assert_eq(&assumed.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn without_measured_halves_each_is_half_of_a_backward() {
+    let split = plan(GPT2, &["parallel.schedule=zb-h1"]);
+    let mut file = file_of(&split);
+    for unit in &mut file.units {
+        (unit.backward_ns, unit.backward_input_ns, unit.backward_weight_ns) = (Some(1001), None, None);
+    }
+    let predicted = for_plan(&split, Source::Measured(&file)).unwrap();
+    assert_eq!(predicted.assumptions, [Assumption::Halves]);
+    let unit = predicted.costs.units[1];
+    assert_eq!((unit.backward_input, unit.backward_weight), (500, 501));
+    // A whole backward is both halves, and that is nothing to be assumed.
+    for unit in &mut file.units {
+        (unit.backward_ns, unit.backward_input_ns, unit.backward_weight_ns) = (None, Some(600), Some(300));
+    }
+    let predicted = for_plan(&plan(GPT2, &[]), Source::Measured(&file)).unwrap();
+    assert_eq!((predicted.costs.units[1].backward, predicted.assumptions), (900, Vec::new()));
+}
+
+/// What the host makes a message cost comes beside the run's links, which need no measurement.
+#[test]
+fn imitated_links_are_added_to_what_was_measured() {
+    let file = file_of(&plan(GPT2, &[]));
+    let far = ["comm.links.near.gb_per_s=0.5", "comm.links.near.latency_us=9", "comm.links.shared=true"];
+    let plan = plan(GPT2, &far);
+    let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
+    assert_eq!(predicted.costs.links, Links::SharedByCollectives);
+    let bytes = 4 * plan.units()[1].layout.padded_len() as u64;
+    let passage =
+        Passage { issue: 10 + bytes, occupied: 2 * bytes + 2 * bytes / 2, latency: 9050, landing: 3 * bytes };
+    assert_eq!(predicted.costs.units[1].gather, passage);
+    assert!(predicted.assumptions.is_empty());
+}
+
+#[test]
+fn messages_that_are_like_others_take_their_costs_and_say_so() {
+    let mut file = file_of(&plan(GPT2, &["parallel.data=4"]));
+    let of = |changes: &[&str], file: &CostsFile| {
+        let predicted = for_plan(&plan(GPT2, changes), Source::Measured(file)).unwrap();
+        predicted.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"
+        measured with 8 ranks at work on 2 cores, and the run has 4: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
+        `unshard` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
+        `reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
+    .assert_eq(&of(&[], &file));
+    file.host.ranks = 4;
+    expect![[r#"
+        `reduce_last` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
+        `gather_after_step` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
+    .assert_eq(&of(&["zero_optimization.stage=1"], &file));
+    file.messages.retain(|times| times.kind != MessageKind::Gradient);
+    expect![[r#"
+        `all_reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
+        `gradient` between 2 ranks was not measured: `activation` between 2 ranks stands for it
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
+    .assert_eq(&of(&["zero_optimization.stage=0"], &file));
+}
+
+/// Beyond what was measured times go on in a line, which is told once for each message; between two sizes it is not.
+#[test]
+fn sizes_beyond_the_measured_ones_are_told() {
+    let plan = plan(GPT2, &[]);
+    let complete = file_of(&plan);
+    let with_sizes_of = |kept: &dyn Fn(usize, usize) -> bool| {
+        let mut file = complete.clone();
+        for times in file.messages.iter_mut().filter(|times| times.kind == MessageKind::Unshard) {
+            let num_sizes = times.sizes.len();
+            let mut index = 0..;
+            times.sizes.retain(|_| kept(index.next().unwrap(), num_sizes));
+        }
+        let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
+        predicted.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    expect![[""]].assert_eq(&with_sizes_of(&|_, _| true));
+    expect![[""]].assert_eq(&with_sizes_of(&|index, num_sizes| index == 0 || index + 1 == num_sizes));
+    expect!["`unshard` between 2 ranks was measured with 50816 bytes, and the run has 83840 to 85632: times go on in a line"].assert_eq(&with_sizes_of(&|index, _| index == 0));
+    expect!["`unshard` between 2 ranks was measured with 85632 bytes, and the run has 50816 to 83840: times go on in a line"].assert_eq(&with_sizes_of(&|index, num_sizes| index + 1 == num_sizes));
+    expect!["`unshard` between 2 ranks was measured with 83840 bytes, and the run has 50816 to 85632: times go on in a line"].assert_eq(&with_sizes_of(&|index, _| index == 1));
+}
+
+#[test]
+fn what_a_file_does_not_hold_is_an_error() {
+    let file = file_of(&plan(GPT2, &[]));
+    let error = |changes: &[&str], file: &CostsFile| {
+        for_plan(&plan(GPT2, changes), Source::Measured(file)).unwrap_err().to_string()
+    };
+    expect!["the costs are of another model: `model.gpt2.hidden_size` is 32 there and 64 in the run, `micro_batch_size` is 2 there and 1 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&error(&["model.hidden_size=64", "train_micro_batch_size_per_gpu=1"], &file));
+    expect![[r#"the costs are of another model: `precision` is "f32" there and "bf16" in the run, `optimizer` is "AdamW" there and "SGD" in the run, `threads` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(
+        &["bf16.enabled=true", "threads=2", "optimizer.type=SGD", "optimizer.params.lr=1"],
+        &file,
+    ));
+    expect![[r#"the costs are of another model: `activation_checkpointing` is "off" there and "unit" in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(&["activation_checkpointing.enabled=true"], &file));
+    expect!["the costs are of another model: `model.gpt2.dropout` is false there and true in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&error(&["model.dropout=0.1"], &file));
+    expect!["the costs file has no unit of embedding, h.*.attn with 12992 parameters, nor units to compose it of (it has embedding, h.*.attn, h.*.mlp with 21408 parameters; h.*.attn, h.*.mlp with 12704 parameters; h.*.attn, h.*.mlp, ln_f, lm_head with 20960 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)"].assert_eq(&error(&["zero_optimization.unit_layers=0.5"], &file));
+    // What moved nothing stands for no message.
+    let alone = file_of(&plan(GPT2, &["parallel.data=1"]));
+    expect!["the costs file has no message like `unshard` between 2 ranks: measure a run on a grid with such messages, with `pipezero profile`"].assert_eq(&error(&[], &alone));
+    let timed = file_of(&plan(TIMED, &[]));
+    expect![[r#"the costs are of another model: `model` is "timed" there and "gpt2" in the run, `seq_length` is 8 there and 16 in the run, `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(&[], &timed));
+    let slower = plan(TIMED, &["model.forward_ms=2"]);
+    expect!["the costs are of another model: `model.timed.forward_ns` is 1000000 there and 2000000 in the run, `model.timed.recompute_ns` is 1000000 there and 2000000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&for_plan(&slower, Source::Measured(&timed)).unwrap_err().to_string());
+    let recomputing = plan(GPT2, &["activation_checkpointing.enabled=true"]);
+    let without = file_of(&recomputing);
+    expect!["the costs file has no `recompute_ns` of the unit of embedding, h.*.attn, h.*.mlp: measure this run with `pipezero profile`"].assert_eq(&for_plan(&recomputing, Source::Measured(&without)).unwrap_err().to_string());
+}
+
+/// Times within a file's bounds may still add up to more than a step can take.
+#[test]
+fn costs_that_cannot_be_added_up_are_an_error() {
+    let plan = plan(GPT2, &["gradient_accumulation_steps=4000"]);
+    let mut file = file_of(&plan);
+    for unit in &mut file.units {
+        unit.forward_ns = TIME_NS_MAX;
+    }
+    let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
+    let error = Step::new(&plan, &predicted).unwrap_err();
+    assert!(matches!(error, PredictError::Costs(_)), "{error}");
+}

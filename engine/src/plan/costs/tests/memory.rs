@@ -1,0 +1,87 @@
+//! What is in use over a step, beside what the plan allocates.
+
+use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, memory};
+
+use super::{GPT2, plan};
+use crate::plan::costs::{Device, Source, Step, for_plan, memory_costs};
+use crate::run::memory::RankMemory;
+
+fn planned(bytes: &RankMemory, category: MemoryCategory) -> u64 {
+    match category {
+        MemoryCategory::Parameters => bytes.parameters,
+        MemoryCategory::Optimizer => bytes.optimizer,
+        MemoryCategory::Gradients => bytes.gradients,
+        MemoryCategory::Gathered => bytes.gathered,
+        MemoryCategory::Activations => bytes.activations,
+        MemoryCategory::Communication => bytes.communication,
+    }
+}
+
+/// The most of each category that is in use at once, by pipeline rank, beside what the plan allocates.
+fn peaks(changes: &[&str]) -> Vec<(MemoryBytes, RankMemory)> {
+    let plan = plan(GPT2, &[&["model.num_layers=16"], changes].concat());
+    let device = Device::by_name("h100").unwrap();
+    let predicted = for_plan(&plan, Source::Analytic(&device)).unwrap();
+    let step = Step::new(&plan, &predicted).unwrap();
+    let curves = memory(plan.training(), &step.timeline, &memory_costs(&plan)).unwrap();
+    let (grid, forecast) = (plan.grid(), plan.forecast());
+    let ranks = curves.iter().enumerate();
+    ranks.map(|(rank, curve)| (curve.peak_of_each(), forecast[grid.rank(rank, 0)].memory)).collect()
+}
+
+#[test]
+fn no_more_is_in_use_than_the_plan_allocates() {
+    let mut num_ranks = 0;
+    for grid in [["1", "2"], ["2", "2"], ["4", "1"]] {
+        for zero in [
+            &["stage=0"][..],
+            &["stage=1"],
+            &["stage=3"],
+            &["stage=3", "reduce=last"],
+            &["stage=3", "resident_units=all"],
+        ] {
+            for schedule in ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"] {
+                if grid[0] == "1" && schedule != "gpipe" {
+                    continue;
+                }
+                let mut changes = vec![
+                    format!("parallel.pipeline={}", grid[0]),
+                    format!("parallel.data={}", grid[1]),
+                    format!("parallel.schedule={schedule}"),
+                ];
+                if schedule == "interleaved" {
+                    changes.push("parallel.virtual_stages=2".to_owned());
+                }
+                changes.extend(zero.iter().map(|key| format!("zero_optimization.{key}")));
+                for (used, allocated) in peaks(&changes.iter().map(String::as_str).collect::<Vec<_>>()) {
+                    for category in MemoryCategory::ALL {
+                        let allocated = planned(&allocated, category);
+                        assert!(
+                            used[category] <= allocated,
+                            "{changes:?}: {category:?} {} > {allocated}",
+                            used[category]
+                        );
+                    }
+                    num_ranks += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(num_ranks, 5 * (1 + 5 * 2 + 5 * 4));
+}
+
+/// In 1F1B every slot and, with a gather ahead, every gather buffer is in use at once; reduced once, so is every gradient.
+#[test]
+fn what_one_f_one_b_allocates_it_uses() {
+    for (used, allocated) in peaks(&["zero_optimization.reduce=last"]) {
+        for category in [
+            MemoryCategory::Parameters,
+            MemoryCategory::Optimizer,
+            MemoryCategory::Gradients,
+            MemoryCategory::Gathered,
+            MemoryCategory::Activations,
+        ] {
+            assert_eq!(used[category], planned(&allocated, category), "{category:?}");
+        }
+    }
+}

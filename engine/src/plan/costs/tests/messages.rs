@@ -1,0 +1,96 @@
+//! What messages send, beside the traffic that the plan forecasts by its own formulas.
+
+use pipezero_schedule::{InstructionKind, PipelineRank};
+
+use super::{GPT2, plan};
+use crate::plan::Plan;
+use crate::plan::costs::messages::Messages;
+use crate::run::comm::{Traffic, TrafficCount};
+
+/// Calls and bytes of a rank, instruction by instruction.
+fn counted(plan: &Plan, rank: PipelineRank) -> Traffic {
+    let messages = Messages::of(plan);
+    let mut traffic = Traffic::default();
+    for &instruction in plan.training().row(rank) {
+        let Some(message) = messages.get(instruction).filter(|message| message.num_ranks() > 1) else {
+            continue;
+        };
+        let count: &mut TrafficCount = match instruction.kind() {
+            InstructionKind::Unshard | InstructionKind::GatherAfterStep => &mut traffic.all_gather,
+            InstructionKind::Reduce | InstructionKind::ReduceLast => &mut traffic.reduce_scatter,
+            InstructionKind::AllReduce | InstructionKind::AddTied | InstructionKind::GradientNorm => {
+                &mut traffic.all_reduce
+            }
+            InstructionKind::Send => &mut traffic.send,
+            _ => continue,
+        };
+        count.count += 1;
+        count.bytes += message.sent_bytes;
+    }
+    traffic
+}
+
+#[test]
+fn messages_send_what_the_plan_forecasts() {
+    let mut num_plans = 0;
+    for tied in ["model.tie_embeddings=false", "model.tie_embeddings=true"] {
+        for (pipeline, data) in [(1, 1), (1, 3), (2, 1), (2, 2), (4, 2)] {
+            let grid = [format!("parallel.pipeline={pipeline}"), format!("parallel.data={data}")];
+            for zero in [
+                &["stage=0"][..],
+                &["stage=1"],
+                &["stage=3"],
+                &["stage=3", "reduce=last"],
+                &["stage=3", "unit_layers=2"],
+            ] {
+                let zero: Vec<String> = zero.iter().map(|key| format!("zero_optimization.{key}")).collect();
+                for precision in ["bf16.enabled=true", "bf16.enabled=false"] {
+                    let mut changes = vec![tied, &grid[0], &grid[1], precision, "model.num_layers=16"];
+                    changes.extend(zero.iter().map(String::as_str));
+                    let plan = plan(GPT2, &changes);
+                    for rank in 0..pipeline {
+                        let forecast = &plan.forecast()[plan.grid().rank(rank, 0)];
+                        assert_eq!(
+                            counted(&plan, PipelineRank(rank as u32)),
+                            forecast.traffic,
+                            "{changes:?}"
+                        );
+                    }
+                    num_plans += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(num_plans, 100);
+}
+
+/// A message between nodes is as slow as the slowest of its data ranks.
+#[test]
+fn one_far_pair_makes_a_message_far() {
+    let links = [
+        "comm.links.ranks_per_node=3",
+        "comm.links.near.gb_per_s=1",
+        "comm.links.near.latency_us=1",
+        "comm.links.far.gb_per_s=0.5",
+        "comm.links.far.latency_us=7",
+    ];
+    // Ranks 0 1 2 | 3: of the pairs 0-2 and 1-3 one is near; of the data groups 0-1 and 2-3 one.
+    let plan = plan(GPT2, &links);
+    let shaping = plan.shaping().unwrap();
+    let messages = Messages::of(&plan);
+    let mut num_messages = 0;
+    for rank in [0, 1].map(PipelineRank) {
+        for &instruction in plan.training().row(rank) {
+            let Some(message) = messages.get(instruction) else { continue };
+            let is_far = match instruction.kind() {
+                InstructionKind::Unshard | InstructionKind::Reduce => rank == PipelineRank(1),
+                _ => true,
+            };
+            // Nanoseconds a byte.
+            let expected = if is_far { [2 * message.sent_bytes, 7000] } else { [message.sent_bytes, 1000] };
+            assert_eq!(message.over(&shaping), expected, "{instruction}");
+            num_messages += 1;
+        }
+    }
+    assert!(num_messages > 20);
+}

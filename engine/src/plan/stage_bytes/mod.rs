@@ -1,0 +1,233 @@
+//! What a stage would need if it had these layers: the bound of the balanced split, before there is a program.
+//!
+//! It is an estimate: gather buffers are those that the residency allows, of which a program may fill fewer; gradients are
+//! sent from two buffers, of which a looped schedule may need more; and no unit counts as persistent. Whether the split
+//! that comes of it fits is then told by its program.
+//!
+//! A splitter asks for as many ranges as `p * L^2 / 2`, and nearly all of them are alike: inside a run of equal blocks a
+//! range is known by its length. So few are ever computed, and those that differ only in micro-batches in flight are one.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use pipezero_models::Model;
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::model::ModelLayer;
+use pipezero_partition::{
+    Combination, LayerGraph, LayerNode, LayerRole, MemoryBytes, Purpose, RankFacts, Sharding, StageFacts,
+    Tying, Unit, UnitLayers, units_of_stage,
+};
+use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
+
+use super::cut::{planned_unit, unit_layers};
+use super::forecast::{element_bytes, memory_facts_of, num_tokens};
+use super::{PlanError, PlannedUnit, programs};
+use crate::config::{Checkpointing, Run};
+use crate::run::optimizer::Optimizer;
+
+/// The bytes of all stages that may be cut from a model.
+pub(super) struct StageBytes<'a> {
+    run: &'a Run,
+    model: &'a Model,
+    graph: &'a LayerGraph,
+    shape: MicroBatchShape,
+    unit_layers: UnitLayers,
+    weights: Weights,
+    /// `[stage]`: micro-batches whose activations it holds.
+    in_flight: Vec<u64>,
+    /// `[stage]`: micro-batches that wait for their weight gradient.
+    num_stashes: Vec<u64>,
+    /// `[block]`: the first of the run of equal blocks that it belongs to.
+    first_alike: Vec<usize>,
+    /// `[layer]`: of the layers before it, and one entry for all.
+    least: Vec<LeastElements>,
+    units: RefCell<HashMap<Range<usize>, Rc<PlannedUnit>>>,
+    known: RefCell<HashMap<Range<usize>, Needs>>,
+}
+
+/// Peak bytes of a rank that runs these layers alone.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// With nothing in flight.
+    fixed_bytes: u64,
+    /// For each micro-batch in flight.
+    slot_bytes: u64,
+    /// For each that waits for its weight gradient.
+    stash_bytes: u64,
+}
+
+/// Elements that some layers hold however they are cut into units, prefix sums of which are ranges.
+#[derive(Clone, Copy, Default)]
+struct LeastElements {
+    /// Parameters, unpadded.
+    parameters: u128,
+    /// Saved for each micro-batch in flight.
+    saved: u128,
+}
+
+impl<'a> StageBytes<'a> {
+    pub(super) fn new(
+        run: &'a Run,
+        model: &'a Model,
+        graph: &'a LayerGraph,
+        shape: MicroBatchShape,
+        order: &ComputeOrder,
+    ) -> Result<Self, PlanError> {
+        let stages = 0..order.placement.num_stages();
+        Ok(Self {
+            run,
+            model,
+            graph,
+            shape,
+            unit_layers: unit_layers(run)?,
+            weights: programs::weights(run)?,
+            in_flight: stages.clone().map(|stage| order.in_flight(Stage(stage as u32)) as u64).collect(),
+            num_stashes: stages.map(|stage| order.num_stashes(Stage(stage as u32)) as u64).collect(),
+            first_alike: first_alike(model, graph, shape),
+            least: least_elements(run, graph),
+            units: RefCell::default(),
+            known: RefCell::default(),
+        })
+    }
+
+    /// Peak bytes of a rank that runs this stage alone with these layers.
+    pub(super) fn peak(&self, stage: usize, layers: Range<usize>) -> u64 {
+        let alike = self.first_alike_range(layers);
+        let known = self.known.borrow().get(&alike).copied();
+        let needs = known.unwrap_or_else(|| {
+            let needs = self.needs(alike.clone());
+            self.known.borrow_mut().insert(alike, needs);
+            needs
+        });
+        let slots = needs.slot_bytes.saturating_mul(self.in_flight[stage]);
+        let stashes = needs.stash_bytes.saturating_mul(self.num_stashes[stage]);
+        needs.fixed_bytes.saturating_add(slots).saturating_add(stashes)
+    }
+
+    /// A part of the peak that only grows with layers around these: model states and saved activations, nothing padded
+    /// and nothing gathered, because both depend on where units begin.
+    pub(super) fn least(&self, stage: usize, layers: Range<usize>) -> u64 {
+        let (before, all) = (self.least[layers.start], self.least[layers.end]);
+        let states = Combination {
+            sharding: self.sharding(),
+            element_bytes: element_bytes(&self.run.precision),
+            num_optimizer_states: Optimizer::new(&self.run.optimizer).num_states() as u64,
+            stage_parameters: all.parameters - before.parameters,
+            unit_parameters: 0,
+            gathered_units: 0,
+            num_micro_batches: 0,
+        };
+        let saved = u128::from(element_bytes(&self.run.precision).activation) * (all.saved - before.saved);
+        let bytes = saved.saturating_mul(self.in_flight[stage].into());
+        u64::try_from(bytes.saturating_add(states.bytes().total())).unwrap_or(u64::MAX)
+    }
+
+    /// The first range that needs the same: among equal blocks only how many they are counts. With the first layer or
+    /// the last come embedding and head.
+    fn first_alike_range(&self, layers: Range<usize>) -> Range<usize> {
+        let block_of = |layer: usize| match self.graph.layer(layer).role {
+            LayerRole::Block { index } => Some(index),
+            LayerRole::Embedding | LayerRole::Head => None,
+        };
+        match (block_of(layers.start), block_of(layers.end - 1)) {
+            (Some(first), Some(last)) if self.first_alike[first] == self.first_alike[last] => {
+                let start = self.graph.block_layers(self.first_alike[first]).start;
+                // The first layer and the last read tokens, and the last sends nothing on: what has them is like no other.
+                let has_end = layers.start == 0 || layers.end == self.graph.num_layers();
+                if has_end { layers } else { start..start + layers.len() }
+            }
+            _ => layers,
+        }
+    }
+
+    fn needs(&self, layers: Range<usize>) -> Needs {
+        let has_next = layers.end < self.graph.num_layers();
+        let reads_tokens = layers.start == 0 || !has_next;
+        let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.graph, 0, layers, self.unit_layers)
+            .into_iter()
+            .map(|unit| self.planned(unit))
+            .collect();
+        let gathered = units.iter().map(|unit| unit.layout.padded_len() as u64);
+        let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
+        let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
+        let mut facts = RankFacts {
+            purpose: Purpose::Training,
+            sharding: self.sharding(),
+            element_bytes: element_bytes(&self.run.precision),
+            num_optimizer_states: Optimizer::new(&self.run.optimizer).num_states() as u64,
+            gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), self.weights),
+            num_tokens: if reads_tokens { num_tokens(self.run, self.shape) } else { 0 },
+            stages: vec![StageFacts {
+                num_activation_slots: 0,
+                num_stashes: 0,
+                input_cut_elements: input,
+                num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
+                output_cut_elements: output,
+                local_output_elements: 0,
+                units: units.iter().map(|unit| memory_facts_of(unit)).collect(),
+            }],
+        };
+        let fixed_bytes = MemoryBytes::of(&facts).peak;
+        facts.stages[0].num_activation_slots = 1;
+        // What is beyond counting stays so: the largest number and anything more is the largest number.
+        let slot_bytes = MemoryBytes::of(&facts).peak - fixed_bytes;
+        (facts.stages[0].num_activation_slots, facts.stages[0].num_stashes) = (0, 1);
+        Needs { fixed_bytes, slot_bytes, stash_bytes: MemoryBytes::of(&facts).peak - fixed_bytes }
+    }
+
+    fn planned(&self, unit: Unit) -> Rc<PlannedUnit> {
+        let mut units = self.units.borrow_mut();
+        let entry = units.entry(unit.layers.clone());
+        let built = || planned_unit(self.run, self.model, self.graph, self.shape, &unit);
+        Rc::clone(entry.or_insert_with(|| Rc::new(built())))
+    }
+
+    fn sharding(&self) -> Sharding {
+        let zero = &self.run.zero;
+        Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.run.parallel.data as u64 }
+    }
+}
+
+/// For each block, the first of the run of equal blocks that it belongs to.
+fn first_alike(model: &Model, graph: &LayerGraph, shape: MicroBatchShape) -> Vec<usize> {
+    let layers = |block: usize| &model.layers[graph.block_layers(block)];
+    let mut first: Vec<usize> = Vec::with_capacity(graph.num_blocks());
+    for block in 0..graph.num_blocks() {
+        let before = block.checked_sub(1).filter(|&before| are_alike(layers(before), layers(block), shape));
+        first.push(before.map_or(block, |before| first[before]));
+    }
+    first
+}
+
+/// Whether units of the ones need what units of the others do.
+fn are_alike(one: &[ModelLayer], other: &[ModelLayer], shape: MicroBatchShape) -> bool {
+    let parameters = |layer: &ModelLayer| -> Vec<usize> {
+        layer.layer.parameters().iter().map(|spec| spec.num_elements()).collect()
+    };
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| {
+            one.layer.sizes(shape) == other.layer.sizes(shape) && parameters(one) == parameters(other)
+        })
+}
+
+/// Of the layers before each, and of all.
+fn least_elements(run: &Run, graph: &LayerGraph) -> Vec<LeastElements> {
+    let is_recomputed = |layer: &LayerNode| {
+        run.checkpointing != Checkpointing::Off && matches!(layer.role, LayerRole::Block { .. })
+    };
+    let mut sums = vec![LeastElements::default()];
+    sums.extend(graph.layers().scan(LeastElements::default(), |sum, layer| {
+        // A rank that has both uses of a tied weight holds it once.
+        let own = if layer.tying == Tying::Head { 0 } else { layer.num_parameters };
+        let saved = if is_recomputed(layer) { 0 } else { layer.saved_elements };
+        sum.parameters += u128::from(own);
+        sum.saved += u128::from(saved);
+        Some(*sum)
+    }));
+    sums
+}

@@ -1,0 +1,135 @@
+//! What can go wrong with an engine.
+
+use std::fmt;
+
+use super::weights::WeightsError;
+use crate::plan::{Change, Changes};
+use crate::run::comm::CommError;
+use crate::run::executor::{Cause, RankFailure};
+use crate::run::memory::Bytes;
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Ranks stopped.
+    #[error("{0}")]
+    Stopped(Report),
+    /// The engine stopped earlier.
+    #[error("the ranks have stopped after an earlier error; start a new engine")]
+    AlreadyStopped,
+    /// A rank's thread or thread pool could not be started.
+    #[error("rank {rank} cannot be started: {reason}")]
+    Start {
+        /// The world rank.
+        rank: usize,
+        /// What the system said.
+        reason: String,
+    },
+    /// The ranks of this host together need more memory than there is.
+    #[error(
+        "the run needs {} of memory (ranks: {num_ranks}), but {} is available on this host or to its control group{}",
+        Bytes(*needed_bytes).told_apart(Bytes(*available_bytes))[0],
+        Bytes(*available_bytes).told_apart(Bytes(*needed_bytes))[0],
+        Changes(changes)
+    )]
+    Memory {
+        /// Ranks of this host.
+        num_ranks: usize,
+        /// What they need together.
+        needed_bytes: u64,
+        /// What the system can give.
+        available_bytes: u64,
+        /// Changes with which the run fits, the mildest first.
+        changes: Vec<Change>,
+    },
+    /// fp16 overflowed although the loss scale was already the least.
+    #[error(
+        "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \
+         `fp16.min_loss_scale` or learning rate, or use bf16"
+    )]
+    LossScale {
+        /// The step.
+        step: u64,
+        /// Its scale.
+        scale: f64,
+    },
+    /// A prompt with a token that the model does not know.
+    #[error("the prompt has token {token}, but the model knows tokens below vocab_size {vocab_size}")]
+    PromptToken {
+        /// The token.
+        token: u32,
+        /// V.
+        vocab_size: usize,
+    },
+    /// A prompt that does not fit.
+    #[error(
+        "a prompt of {num_tokens} tokens: give at least 1 and at most {seq_length}, the model's sequence"
+    )]
+    PromptLength {
+        /// Tokens of the prompt.
+        num_tokens: usize,
+        /// Tokens of a sequence.
+        seq_length: usize,
+    },
+    /// No token can be drawn.
+    #[error(
+        "the logits are not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
+    )]
+    LogitsNotFinite,
+    /// Weights could not be written or read.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
+
+/// Where every rank was when one of them stopped, what caused it at the top.
+#[derive(Debug)]
+pub struct Report {
+    failures: Vec<RankFailure>,
+}
+
+impl Report {
+    /// Of ranks that failed, in the order in which they told.
+    pub(super) fn new(mut failures: Vec<RankFailure>) -> Self {
+        failures.sort_by_key(|failure| precedence(&failure.cause));
+        Self { failures }
+    }
+
+    /// The ranks' failures: first what a rank failed of by itself, then who does not answer, then who waited.
+    pub fn failures(&self) -> &[RankFailure] {
+        &self.failures
+    }
+}
+
+/// Causes before their effects.
+fn precedence(cause: &Cause) -> u8 {
+    match cause {
+        Cause::Comm(error) if error.is_stop() => 3,
+        Cause::Comm(CommError::Timeout { .. }) => 2,
+        Cause::Stalled => 1,
+        _ => 0,
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [RankFailure { position, cause: cause @ (Cause::NotFinite | Cause::LossNotFinite), .. }, ..] =
+            &self.failures[..]
+            && let Some(step) = position.step()
+        {
+            // All ranks see the same sums, so all say the same.
+            return write!(f, "{step}: {cause}");
+        }
+        write!(f, "all ranks have stopped; the cause comes first")?;
+        for failure in &self.failures {
+            write!(f, "\n  {failure}")?;
+        }
+        let timed_out = |failure: &RankFailure| {
+            matches!(failure.cause, Cause::Comm(CommError::Timeout { .. } | CommError::TooSlow { .. }))
+        };
+        if self.failures.iter().any(timed_out) {
+            write!(f, "\n`comm.timeout_s` bounds every wait: if the ranks were only slow, set more seconds")?;
+        }
+        Ok(())
+    }
+}

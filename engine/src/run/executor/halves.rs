@@ -1,0 +1,74 @@
+//! The backward of a unit in two halves, for schedules that fill their bubbles with weight gradients.
+//!
+//! The input gradient is what the stage before waits for; the weight gradient needs no message and no gathered weights, only
+//! what the forward saved and the input gradient stashed. Together they are the full backward, to the bit.
+
+use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
+use pipezero_schedule::{CheckedProgram, MicroBatch, Unit};
+
+use super::activations::Halves;
+use super::compute::{parameters_in_use, tokens_of};
+use super::rank::{Rank, StepInputs};
+use crate::run::comm::Communicator;
+
+impl<C: Communicator> Rank<C> {
+    pub(super) fn backward_input(
+        &mut self,
+        program: &CheckedProgram,
+        unit: Unit,
+        micro_batch: MicroBatch,
+        step: StepInputs,
+    ) {
+        let masks = Some(self.mask_key(step, micro_batch));
+        if self.plan.sends_output(unit) {
+            self.take_output_gradient(program, unit, micro_batch);
+        }
+        let planned = self.plan.unit(unit);
+        let stage = planned.stage;
+        let (slot, stash) = (program.slot(stage, micro_batch), program.stash(stage, micro_batch));
+        let Halves { saved, stash, gradient, workspace } = self.activations.halves(stage, slot, stash, unit);
+        planned.unit.backward_input(
+            self.plan.micro_batch_shape(),
+            UnitBackwardInput {
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
+                gradient,
+                saved,
+                stash,
+                workspace,
+                loss_seed: self.plan.loss_seed(step.loss_scale),
+            },
+        );
+        if let Some(before) = self.plan.stage_before(unit) {
+            self.hand_down_gradient(program, before, micro_batch);
+        }
+    }
+
+    pub(super) fn backward_weight(
+        &mut self,
+        program: &CheckedProgram,
+        unit: Unit,
+        micro_batch: MicroBatch,
+        step: StepInputs,
+    ) {
+        let masks = Some(self.mask_key(step, micro_batch));
+        let mut fresh = self.take_gradient_buffer();
+        let planned = self.plan.unit(unit);
+        let stage = planned.stage;
+        let (slot, stash) = (program.slot(stage, micro_batch), program.stash(stage, micro_batch));
+        let Halves { saved, stash, workspace, .. } = self.activations.halves(stage, slot, stash, unit);
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let accumulated = store.gradient.get_mut();
+        planned.unit.backward_weight(
+            self.plan.micro_batch_shape(),
+            UnitBackwardWeight {
+                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                saved,
+                stash,
+                parameter_gradients: fresh.as_mut().unwrap_or(accumulated),
+                workspace,
+            },
+        );
+        store.fresh_gradient = fresh;
+    }
+}

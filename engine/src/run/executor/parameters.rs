@@ -1,0 +1,98 @@
+//! What can be done with a rank's parameters outside a step: fill them, read a whole unit, read logits.
+
+use std::sync::Arc;
+
+use pipezero_models::Buffer;
+use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_models::unit::ParameterEntry;
+use pipezero_schedule::Unit;
+
+use super::error::Cause;
+use super::rank::Rank;
+use crate::run::comm::{Communicator, Pending};
+use crate::run::memory::{Category, Tagged};
+use crate::run::shard::Weights;
+
+impl<C: Communicator> Rank<C> {
+    /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie
+    /// here, and where they go.
+    pub(crate) fn fill_parameters(
+        &mut self,
+        mut fill: impl FnMut(&ParameterEntry, usize, &mut [f32]) -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        for (&id, store) in &mut self.stores {
+            if matches!(store.weights, Weights::Tied) {
+                continue;
+            }
+            let held = store.held();
+            for entry in self.plan.unit(id).unit.entries() {
+                let start = entry.range.start.max(held.start);
+                let end = entry.range.end.min(held.end);
+                if start < end {
+                    let first = start - entry.range.start;
+                    store.fill(start..end, |values| fill(entry, first, values))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A unit's whole flat parameters in f32, from data rank 0 of the ranks that hold it; the others help and return
+    /// nothing. Where there is a master copy, it is what is returned.
+    pub(crate) fn whole_unit(&mut self, unit: Unit) -> Result<Option<Vec<f32>>, Cause> {
+        let Some(store) = self.stores.get(&unit) else { return Ok(None) };
+        let padded_len = store.layout.padded_len();
+        let source = store.master.as_ref().unwrap_or_else(|| store.parameters());
+        if source.len() == padded_len {
+            return (self.data_rank == 0).then(|| to_f32(source, padded_len)).transpose();
+        }
+        let element_type = source.element_type();
+        let place = self.gather_buffers.iter().position(|buffer| {
+            buffer.get().element_type() == element_type && buffer.get().len() >= padded_len
+        });
+        // Between steps every gather buffer is free, but a master copy is wider than they are.
+        let mut buffer = match place {
+            Some(place) => self.gather_buffers[place].lend(),
+            None => Tagged::zeros_of(padded_len, element_type, Category::Gathered, &Arc::default())?,
+        };
+        buffer.copy_from(store.layout.shard(self.data_rank).start, source, 0..source.len());
+        let buffer = self.comm.start_all_gather(&self.groups.data, buffer, 0..padded_len)?.wait()?;
+        let whole = (self.data_rank == 0).then(|| to_f32(&buffer, padded_len)).transpose();
+        if let Some(place) = place {
+            self.gather_buffers[place].give_back(buffer);
+        }
+        whole
+    }
+
+    /// The logits `[V]` after `tokens`, from the rank that runs the head at data rank 0; the others help and return
+    /// nothing. The tokens are the first sequence of the only micro-batch that matters.
+    pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
+        let is_reader = self.plan.reads_tokens(self.pipeline_rank);
+        for batch in self.tokens.iter_mut().filter(|_| is_reader) {
+            batch.inputs.fill(0);
+            batch.inputs[..tokens.len()].copy_from_slice(tokens);
+            batch.targets.fill(IGNORED_TARGET);
+        }
+        let plan = Arc::clone(&self.plan);
+        self.run_row(plan.evaluation(), None)?;
+        let Some(head) = plan.head_of(self.pipeline_rank) else { return Ok(None) };
+        if self.data_rank > 0 {
+            return Ok(None);
+        }
+        let vocab_size = plan.vocab_size();
+        let row = (tokens.len() - 1) * vocab_size;
+        let last = pipezero_schedule::MicroBatch(plan.evaluation().num_micro_batches() - 1);
+        let planned = plan.unit(head);
+        let slot = plan.evaluation().slot(planned.stage, last);
+        let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
+        let logits = planned.unit.last_saved(plan.micro_batch_shape(), saved, row..row + vocab_size);
+        Ok(Some(logits))
+    }
+}
+
+/// The first `len` elements, widened.
+fn to_f32(buffer: &Buffer, len: usize) -> Result<Vec<f32>, Cause> {
+    let mut values = Buffer::zeros(len)?;
+    values.copy_from(0, buffer, 0..len);
+    Ok(values.read().to_vec())
+}

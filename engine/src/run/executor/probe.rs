@@ -1,0 +1,238 @@
+//! Messages alone, of any size: what a rank does when links are probed.
+//!
+//! It is the one thing that a rank does without a checked program, so why it cannot hang is to be said here: all ranks begin a
+//! round together, each starts all its messages before it waits for any, and starting never blocks. So whatever a rank waits for
+//! has been started by all who take part in it, or will be by ranks that wait for nothing. That whoever takes part in a message
+//! has it in its row is for whoever makes the rows to see to; a rank that does not come is told by the communicator's timeout.
+//!
+//! A probe's messages go the way that a program's go: the rank's part is copied in, the operation is started, waited for, and
+//! what it brought is taken in. Only there is no compute between them, and their buffers are the probe's own, since those of the
+//! plan are of the plan's sizes. Rejected: a program of only messages, which the checker refuses for good reasons (nothing uses
+//! what is gathered), and the run's program over another model, whose units would have optimizers and memory too.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pipezero_models::{Buffer, ElementType, ModelError};
+use pipezero_schedule::{Edge, Instruction};
+
+use super::error::Cause;
+use super::lanes::add_reduced;
+use super::position::Position;
+use super::rank::{Rank, RankOutcome};
+use super::recorder::{EventKind, Recorder};
+use super::tail::add_second;
+use crate::run::comm::{Channel, Communicator, Pending};
+use crate::run::memory::{Category, Tagged};
+use crate::run::shard::{Loan, ShardLayout};
+
+/// Messages to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    /// `[pipeline rank]`: what it issues at once in every round, before it waits for all of it. Whoever takes part in a message
+    /// has it in its row: each send has its receive, and a collective is in the rows of all of its ranks.
+    pub(crate) rows: Vec<Vec<ProbedMessage>>,
+    /// What the elements of each message are.
+    pub(crate) element_type: ElementType,
+    /// Elements of each message, padding included: of a collective a multiple of its ranks.
+    pub(crate) num_elements: usize,
+    /// How often all of it is sent. All ranks begin a round together. In its events, the message at `index` of a row has index
+    /// `round * row.len() + index`.
+    pub(crate) num_rounds: usize,
+}
+
+/// An instruction of which it is known that a probe can send its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProbedMessage {
+    instruction: Instruction,
+    passage: Passage,
+}
+
+/// How the executor sends a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// An all-gather into whose buffer each rank copies its shard.
+    Gather,
+    /// An all-gather of shards that are in their place.
+    GatherInPlace,
+    /// A reduce-scatter of which each rank adds its shard to a sum.
+    Reduce,
+    /// A reduce-scatter whose shards stay in their place.
+    ReduceInPlace,
+    /// An all-reduce over the data ranks.
+    AllReduce,
+    /// An all-reduce between the ranks of a tied weight's uses, or a sum within the rank that has both.
+    AddTied,
+    /// The sender's end of an edge.
+    Send(Edge),
+    /// The receiver's end of an edge.
+    Receive(Edge),
+}
+
+impl ProbedMessage {
+    /// `None` of instructions that send nothing, and of the norm, whose record has one size.
+    pub(crate) fn of(instruction: Instruction) -> Option<Self> {
+        let passage = match instruction {
+            Instruction::Unshard { .. } => Passage::Gather,
+            Instruction::GatherAfterStep { .. } => Passage::GatherInPlace,
+            Instruction::Reduce { .. } => Passage::Reduce,
+            Instruction::ReduceLast { .. } => Passage::ReduceInPlace,
+            Instruction::AllReduce { .. } => Passage::AllReduce,
+            Instruction::AddTied { .. } => Passage::AddTied,
+            Instruction::Send { edge, .. } => Passage::Send(edge),
+            Instruction::Receive { edge, .. } => Passage::Receive(edge),
+            Instruction::Forward { .. }
+            | Instruction::Backward { .. }
+            | Instruction::BackwardInput { .. }
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. }
+            | Instruction::Reshard { .. }
+            | Instruction::GradientNorm
+            | Instruction::OptimizerStep { .. } => return None,
+        };
+        Some(Self { instruction, passage })
+    }
+
+    /// The instruction of the run's program.
+    pub(crate) fn instruction(self) -> Instruction {
+        self.instruction
+    }
+
+    /// How it is sent.
+    pub(crate) fn passage(self) -> Passage {
+        self.passage
+    }
+}
+
+/// What a message of a probe is sent from.
+#[derive(Debug)]
+struct Buffers {
+    whole: Loan<Tagged>,
+    /// What is copied in before it is sent, or added to once it is there.
+    own: Tagged,
+}
+
+impl<C: Communicator> Rank<C> {
+    /// Sends what a probe says and tells when it was sent and came.
+    pub(crate) fn probe(&mut self, probe: &Probe, recorded_since: Instant) -> Result<RankOutcome, Cause> {
+        let start = Instant::now();
+        self.recorder = Recorder::new(Some(recorded_since));
+        let row = probe.rows[self.pipeline_rank.index()].as_slice();
+        let Probe { num_elements, element_type, .. } = *probe;
+        let instruction = row.first().map(|message| message.instruction);
+        self.positions.set(self.comm.rank(), Position::Probing { instruction, num_elements });
+        let layout = ShardLayout::new(num_elements, self.groups.data.size());
+        let buffers = row.iter().map(|message| {
+            let own_len = self.own_len(message.passage, layout, num_elements);
+            Buffers::new(num_elements, own_len, element_type)
+        });
+        let mut buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+        for round in 0..probe.num_rounds {
+            self.comm.all_reduce_words(&self.groups.world, &mut [0])?;
+            self.probe_once(row, round * row.len(), layout, &mut buffers)?;
+        }
+        self.positions.set(self.comm.rank(), Position::Idle);
+        Ok(self.outcome(start))
+    }
+
+    /// One round, whose first message has index `first`.
+    fn probe_once(
+        &mut self,
+        row: &[ProbedMessage],
+        first: usize,
+        layout: ShardLayout,
+        buffers: &mut [Buffers],
+    ) -> Result<(), Cause> {
+        let mut in_flight = Vec::with_capacity(row.len());
+        for (index, message) in row.iter().enumerate() {
+            self.recorder.record(first + index, EventKind::Started);
+            let pending = self.start_probed(message.passage, layout, &mut buffers[index])?;
+            let kind = if pending.is_some() { EventKind::Issued } else { EventKind::Ended };
+            self.recorder.record(first + index, kind);
+            in_flight.extend(pending.map(|pending| (index, pending)));
+        }
+        for (index, pending) in in_flight {
+            self.recorder.record(first + index, EventKind::Awaited);
+            let mut whole = pending.wait()?;
+            self.recorder.record(first + index, EventKind::Arrived);
+            if row[index].passage == Passage::Reduce {
+                add_reduced(&mut buffers[index].own, &mut whole, layout.shard(self.data_rank));
+            }
+            buffers[index].whole.give_back(whole);
+            self.recorder.record(first + index, EventKind::Ended);
+        }
+        Ok(())
+    }
+
+    /// Starts a message; `None` if it was done within the rank.
+    fn start_probed(
+        &mut self,
+        passage: Passage,
+        layout: ShardLayout,
+        buffers: &mut Buffers,
+    ) -> Result<Option<C::Pending>, Cause> {
+        let mut buffer = buffers.whole.lend();
+        let data = &self.groups.data;
+        let padded = 0..layout.padded_len();
+        let pending = match passage {
+            Passage::Gather => {
+                let start = layout.shard(self.data_rank).start;
+                buffer.copy_from(start, &buffers.own, 0..layout.shard_len());
+                self.comm.start_all_gather(data, buffer, padded)?
+            }
+            Passage::GatherInPlace => self.comm.start_all_gather(data, buffer, padded)?,
+            Passage::Reduce | Passage::ReduceInPlace => {
+                self.comm.start_reduce_scatter(data, buffer, padded)?
+            }
+            Passage::AllReduce => self.comm.start_all_reduce(data, Channel::Reduce, buffer, padded)?,
+            Passage::AddTied => {
+                let owned = 0..buffer.len();
+                let Some(group) = &self.groups.tied else {
+                    add_second(&mut buffer, &mut buffers.own, owned);
+                    buffers.whole.give_back(buffer);
+                    return Ok(None);
+                };
+                self.comm.start_all_reduce(group, Channel::Tied, buffer, owned)?
+            }
+            Passage::Send(edge) => {
+                let to = self.peer(edge.receiver());
+                self.comm.start_send(to, edge.index() as u32, buffer)?
+            }
+            Passage::Receive(edge) => {
+                let from = self.peer(edge.sender());
+                self.comm.start_receive(from, edge.index() as u32, buffer)?
+            }
+        };
+        Ok(Some(pending))
+    }
+
+    /// Elements that are copied into a message or added to when it is there.
+    fn own_len(&self, passage: Passage, layout: ShardLayout, num_elements: usize) -> usize {
+        match passage {
+            Passage::Gather | Passage::Reduce => layout.shard_len(),
+            Passage::AddTied if self.groups.tied.is_none() => num_elements,
+            Passage::GatherInPlace
+            | Passage::ReduceInPlace
+            | Passage::AllReduce
+            | Passage::AddTied
+            | Passage::Send(_)
+            | Passage::Receive(_) => 0,
+        }
+    }
+}
+
+impl Buffers {
+    fn new(num_elements: usize, own_len: usize, element_type: ElementType) -> Result<Self, ModelError> {
+        Ok(Self {
+            whole: Loan::new(touched(num_elements, element_type)?),
+            own: touched(own_len, element_type)?,
+        })
+    }
+}
+
+/// A buffer beside the rank's account, which is the plan's, and whose memory is there: reading what was never written is faster.
+fn touched(len: usize, element_type: ElementType) -> Result<Tagged, ModelError> {
+    let mut buffer = Tagged::zeros_of(len, element_type, Category::Communication, &Arc::default())?;
+    buffer.copy_from(0, &Buffer::zeros_of(len, element_type)?, 0..len);
+    Ok(buffer)
+}

@@ -1,0 +1,12 @@
+//! What happens: the ranks' threads, what they hold, what they send each other, and the loop that runs a rank's row.
+
+pub mod comm;
+pub mod data;
+pub mod engine;
+pub(crate) mod executor;
+pub mod generation;
+pub mod memory;
+pub mod optimizer;
+pub(crate) mod shard;
+
+pub use engine::Engine;

@@ -1,0 +1,244 @@
+//! What a rank holds of one unit between and during steps, by ZeRO level.
+//!
+//! | | parameters | gradients | optimizer state |
+//! |---|---|---|---|
+//! | ZeRO-0 | whole | whole | whole |
+//! | ZeRO-1 | whole | whole | shard |
+//! | ZeRO-2 | whole | shard | shard |
+//! | ZeRO-3, reduced every micro-batch | shard | shard | shard |
+//! | ZeRO-3, reduced last | shard | whole | shard |
+//!
+//! The parameters of a persistent unit are whole under ZeRO-3 too. In bf16 and fp16 the optimizer updates an f32 master
+//! copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pipezero_models::{Buffer, ElementType, ModelError, Unit};
+use pipezero_partition::Purpose;
+
+use super::{Loan, ShardLayout};
+use crate::config::{NoDecay, ReductionPolicy, ZeroConfig, ZeroLevel};
+use crate::run::memory::{Category, Ledger, Tagged};
+use crate::run::optimizer::{DecayRanges, Optimizer, Update};
+
+/// How a unit's parameters are held.
+#[derive(Debug)]
+pub(crate) enum Weights {
+    /// Whole on every data rank; lent while they are gathered after the step.
+    Replicated(Loan<Tagged>),
+    /// This data rank's shard; gathered for every use.
+    Sharded(Tagged),
+    /// Those of another unit of this rank: the second use of a tied weight.
+    Tied,
+}
+
+/// The weights of a unit, gathered for use.
+#[derive(Debug)]
+pub(crate) struct GatheredCopy {
+    /// Holds the unit's flat parameters; may be longer.
+    pub(crate) buffer: Tagged,
+    /// Which of the rank's gather buffers it is.
+    pub(crate) place: usize,
+}
+
+/// One unit on one rank.
+#[derive(Debug)]
+pub(crate) struct UnitStore {
+    /// The cut of its flat buffer.
+    pub(crate) layout: ShardLayout,
+    /// Its parameters.
+    pub(crate) weights: Weights,
+    /// Gathered copies, the oldest first.
+    pub(crate) gathered: VecDeque<GatheredCopy>,
+    /// The gradient of the step: whole or a shard.
+    pub(crate) gradient: Loan<Tagged>,
+    /// The gradient of the last backward, waiting for its reduction (reduced every micro-batch).
+    pub(crate) fresh_gradient: Option<Tagged>,
+    /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
+    pub(crate) master: Option<Tagged>,
+    /// `[num_states, owned]` optimizer state.
+    pub(crate) states: Tagged,
+    /// Which of the owned elements are decayed.
+    pub(crate) decay: DecayRanges,
+    /// Where the owned elements lie in the parameter buffer at rest.
+    pub(crate) owned_parameters: Range<usize>,
+    /// Where the owned elements lie in the gradient buffer.
+    pub(crate) owned_gradient: Range<usize>,
+    /// The owned elements in the unit's flat buffer.
+    pub(crate) owned: Range<usize>,
+    /// This data rank's shard in the gradient buffer: what it contributes to the norm.
+    pub(crate) counted_gradient: Range<usize>,
+}
+
+/// The unit that a store is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredUnit<'a> {
+    pub(crate) unit: &'a Unit,
+    pub(crate) layout: ShardLayout,
+    /// Whether its parameters are whole between uses under ZeRO-3 too.
+    pub(crate) is_persistent: bool,
+}
+
+impl StoredUnit<'_> {
+    /// Whether the parameters are whole on every data rank.
+    fn is_whole(self, zero: &ZeroConfig) -> bool {
+        zero.level != ZeroLevel::Zero3 || self.is_persistent
+    }
+}
+
+/// What decides the shape of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreOptions<'a> {
+    pub(crate) zero: &'a ZeroConfig,
+    pub(crate) element_type: ElementType,
+    pub(crate) optimizer: &'a Optimizer,
+    pub(crate) no_decay: &'a NoDecay,
+    pub(crate) purpose: Purpose,
+    pub(crate) data_rank: usize,
+    pub(crate) ledger: &'a Arc<Ledger>,
+}
+
+impl UnitStore {
+    /// Allocates the store of a unit with parameters of its own, all zeros.
+    pub(crate) fn new(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+        let mut store = Self::without_weights(unit, options)?;
+        let StoreOptions { element_type, ledger, .. } = options;
+        let zeros = |len| Tagged::zeros_of(len, element_type, Category::Parameters, ledger);
+        store.weights = if unit.is_whole(options.zero) {
+            Weights::Replicated(Loan::new(zeros(unit.layout.padded_len())?))
+        } else {
+            Weights::Sharded(zeros(unit.layout.shard_len())?)
+        };
+        if options.purpose == Purpose::Training {
+            let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
+            store.states = Tagged::zeros(num_states * num_owned, Category::Optimizer, ledger)?;
+            if element_type != ElementType::F32 {
+                store.master = Some(Tagged::zeros(num_owned, Category::Optimizer, ledger)?);
+            }
+        }
+        Ok(store)
+    }
+
+    /// Allocates the store of the second use of a tied weight: a gradient accumulator, no weights, no state.
+    pub(crate) fn tied(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+        Self::without_weights(unit, options)
+    }
+
+    fn without_weights(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
+        let StoreOptions { zero, no_decay, purpose, data_rank, ledger, .. } = options;
+        let layout = unit.layout;
+        let whole = 0..layout.padded_len();
+        let shard = layout.shard(data_rank);
+        let own_shard = 0..layout.shard_len();
+        let owned = if zero.level == ZeroLevel::Zero0 { whole.clone() } else { shard.clone() };
+        let gradient_is_whole = zero.reduce == ReductionPolicy::Last;
+        let gradient_len = match purpose {
+            Purpose::Training if gradient_is_whole => layout.padded_len(),
+            Purpose::Training => layout.shard_len(),
+            Purpose::Inference => 0,
+        };
+        Ok(Self {
+            layout,
+            weights: Weights::Tied,
+            gathered: VecDeque::new(),
+            gradient: Loan::new(Tagged::zeros(gradient_len, Category::Gradients, ledger)?),
+            fresh_gradient: None,
+            master: None,
+            states: Tagged::zeros(0, Category::Optimizer, ledger)?,
+            decay: DecayRanges::of_unit(unit.unit.entries(), no_decay).within(owned.clone()),
+            owned_parameters: if unit.is_whole(zero) { owned.clone() } else { own_shard.clone() },
+            owned_gradient: if gradient_is_whole { owned.clone() } else { own_shard.clone() },
+            counted_gradient: if gradient_is_whole { shard } else { own_shard },
+            owned,
+        })
+    }
+
+    /// The parameters at rest.
+    pub(crate) fn parameters(&self) -> &Tagged {
+        match &self.weights {
+            Weights::Replicated(whole) => whole.get(),
+            Weights::Sharded(shard) => shard,
+            Weights::Tied => unreachable!("a tied use reads the weights of its owner"),
+        }
+    }
+
+    /// The elements of the unit's flat buffer whose parameters are here.
+    pub(crate) fn held(&self) -> Range<usize> {
+        match self.weights {
+            Weights::Sharded(_) => self.owned.clone(),
+            Weights::Replicated(_) | Weights::Tied => 0..self.layout.padded_len(),
+        }
+    }
+
+    /// Sets the parameters of a range of the unit's flat buffer, all of them held, and their master copy where it is
+    /// owned.
+    ///
+    /// # Errors
+    /// Those of `fill`, and when there is no memory for the values before they are narrowed.
+    pub(crate) fn fill<E: From<ModelError>>(
+        &mut self,
+        range: Range<usize>,
+        fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = range.start - self.held().start;
+        let at_rest = self.weights.at_rest_mut();
+        if at_rest.element_type() == ElementType::F32 {
+            return at_rest.write(|values| fill(&mut values[start..start + range.len()]));
+        }
+        let mut values = Buffer::zeros(range.len())?;
+        values.write(fill)?;
+        at_rest.copy_from(start, &values, 0..range.len());
+        let owned = range.start.max(self.owned.start)..range.end.min(self.owned.end);
+        if let Some(master) = &mut self.master
+            && owned.start < owned.end
+        {
+            let place = owned.start - self.owned.start;
+            master.copy_from(place, &values, owned.start - range.start..owned.end - range.start);
+        }
+        Ok(())
+    }
+
+    /// One optimizer step on the owned elements.
+    pub(crate) fn update(
+        &mut self,
+        optimizer: &Optimizer,
+        step: u64,
+        learning_rate: f64,
+        gradient_scale: f32,
+    ) {
+        let Self { weights, gradient, master, states, decay, owned_parameters, owned_gradient, .. } = self;
+        let gradients = gradient.get().read();
+        let at_rest = weights.at_rest_mut();
+        let mut update = |parameters: &mut [f32]| {
+            states.write(|states| {
+                let gradients = &gradients[owned_gradient.clone()];
+                let update = Update { parameters, gradients, states, step, learning_rate, gradient_scale };
+                optimizer.update(decay, update);
+            });
+        };
+        match master {
+            None => at_rest.write(|parameters| update(&mut parameters[owned_parameters.clone()])),
+            Some(master) => {
+                master.write(update);
+                at_rest.copy_from(owned_parameters.start, master, 0..owned_parameters.len());
+            }
+        }
+    }
+
+    /// Sets the gradient to zero, for the next step to add to.
+    pub(crate) fn clear_gradient(&mut self) {
+        self.gradient.get_mut().write(|gradient| gradient.fill(0.0));
+    }
+}
+
+impl Weights {
+    fn at_rest_mut(&mut self) -> &mut Tagged {
+        match self {
+            Self::Replicated(whole) => whole.get_mut(),
+            Self::Sharded(shard) => shard,
+            Self::Tied => unreachable!("a tied use reads the weights of its owner"),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Lines of `metrics.jsonl`: one per step, one per evaluation. What is unknown is null, never left out.
+
+use serde::Serialize;
+
+use crate::run::engine::{EvalReport, StepReport};
+
+/// One training step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepLine {
+    /// The step, from 1.
+    pub step: u64,
+    /// How often the training text has been read once this step has ended.
+    pub epoch: f64,
+    /// Mean loss before the update, nats per token; null if no token carries loss, or the loss overflowed in fp16.
+    pub loss: Option<f64>,
+    /// Norm of all gradients before clipping; null if one overflowed in fp16.
+    pub grad_norm: Option<f64>,
+    /// Learning rate.
+    pub lr: f64,
+    /// Tokens of this step that carry loss.
+    pub tokens: u64,
+    /// Tokens per second of this step.
+    pub tokens_per_s: f64,
+    /// Seconds.
+    pub step_s: f64,
+    /// 10^12 floating-point operations per second over the whole grid, by the model's formula.
+    pub tflops: f64,
+    /// Share of the device's peak; null on a CPU, whose peak is not known.
+    pub mfu: Option<f64>,
+    /// Mean seconds that a rank waited for gathers and reductions of the step that nothing hid.
+    pub exposed_comm_s: f64,
+    /// Mean seconds that a rank waited for others in all: those, the pipeline's bubble, exposed transfers between stages
+    /// and the end of the step.
+    pub idle_s: f64,
+    /// Loss scale; null in f32, which needs none.
+    pub loss_scale: Option<f64>,
+    /// Loss scale of the next step, whose line has it too; null in f32.
+    #[serde(skip)]
+    pub next_loss_scale: Option<f64>,
+    /// Whether the update was left out.
+    pub skipped: bool,
+}
+
+impl StepLine {
+    /// The line of a step.
+    pub fn new(report: &StepReport, epoch: f64, step_flops: u64) -> Self {
+        Self {
+            step: report.step,
+            epoch,
+            loss: report.loss,
+            grad_norm: report.gradient_norm.is_finite().then_some(report.gradient_norm),
+            lr: report.learning_rate,
+            tokens: report.num_targets,
+            tokens_per_s: report.num_targets as f64 / report.step_s,
+            step_s: report.step_s,
+            tflops: step_flops as f64 / report.step_s / 1e12,
+            mfu: None,
+            exposed_comm_s: report.exposed_comm_s,
+            idle_s: report.idle_s,
+            loss_scale: report.loss_scale,
+            next_loss_scale: report.next_loss_scale,
+            skipped: report.skipped,
+        }
+    }
+}
+
+/// One evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EvalLine {
+    /// Always `eval`.
+    pub kind: &'static str,
+    /// The step after which it was made.
+    pub step: u64,
+    /// Mean loss on the validation text, nats per token; null if no token carries loss.
+    pub validation_loss: Option<f64>,
+    /// Tokens that carry loss.
+    pub tokens: u64,
+}
+
+impl EvalLine {
+    /// The line of an evaluation.
+    pub fn new(step: u64, report: &EvalReport) -> Self {
+        Self { kind: "eval", step, validation_loss: report.loss, tokens: report.num_targets }
+    }
+}

@@ -1,0 +1,293 @@
+//! The folder that a run leaves: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::summary;
+use crate::files::input::read_text;
+use crate::files::json::LineColumn;
+use crate::files::partial::{Existing, PartialFile};
+use crate::measure::trace::TraceFolder;
+
+/// A run's folder.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+/// Why a run directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunDirError {
+    /// It exists already.
+    #[error("{} already exists: name another folder with --out, or replace it with --overwrite", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It holds no run.
+    #[error("{} is no run directory: it has no {file}; give the folder that `pipezero train` wrote", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// What is missing.
+        file: &'static str,
+    },
+    /// Its run has not come to an end.
+    #[error("{}: the run has not ended: it has no summary.json; wait for its end, or run it again", path.display())]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its summary cannot be read.
+    #[error("{}: {reason}; it is damaged: train again", path.display())]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder to be replaced holds something that no run wrote.
+    #[error("{} is not replaced: {reason}; name another folder with --out, or remove it yourself", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// What shows that it is no run's.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What is where a run directory is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing, or an empty folder.
+    Free,
+    /// An earlier run, to be replaced.
+    EarlierRun,
+}
+
+impl RunDir {
+    /// The run file as it ran, with its overrides; it names texts by absolute paths.
+    pub const RUN_FILE: &str = "run.json";
+    /// The order of a run whose schedule is a file, which the run file names: the original may go.
+    pub const SCHEDULE: &str = "schedule.csv";
+    /// A line per step and evaluation.
+    pub const METRICS: &str = "metrics.jsonl";
+    /// The final weights.
+    pub const WEIGHTS: &str = "weights.safetensors";
+    /// Measured figures beside the planned ones.
+    pub const SUMMARY: &str = "summary.json";
+    /// A traced step for `ui.perfetto.dev`, where steps were traced; all of them lie in a folder of their own.
+    pub const TRACE: &str = "trace.json";
+    /// The same, beside what was predicted of it.
+    pub const COMPARISON: &str = "compare.json";
+    /// Bytes of a summary that is read, at most: it has some figures of each rank, and the names of its layers.
+    const SUMMARY_BYTES_MAX: u64 = 64 << 20;
+    /// Everything that a run writes.
+    const FILES: [&str; 7] = [
+        Self::RUN_FILE,
+        Self::SCHEDULE,
+        Self::METRICS,
+        Self::WEIGHTS,
+        Self::SUMMARY,
+        Self::TRACE,
+        Self::COMPARISON,
+    ];
+
+    /// Makes a new folder; with `overwrite` an earlier run's folder is replaced.
+    ///
+    /// # Errors
+    /// When it exists and is not to be replaced, or is no run's, or the system refuses.
+    pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunDirError> {
+        let io = |source| RunDirError::Io { path: path.to_owned(), source };
+        if Self::check(path, overwrite)? == Place::EarlierRun {
+            // The folder itself stays: it may be the current one, or a link to a larger disk.
+            for entry in fs::read_dir(path).map_err(io)? {
+                let entry = entry.map_err(io)?.path();
+                // Of folders there is only that of traced steps, and only they are in it.
+                if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
+                    .map_err(io)?;
+            }
+        }
+        fs::create_dir_all(path).map_err(io)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Whether [`RunDir::create`] could make the folder; changes nothing.
+    ///
+    /// # Errors
+    /// As [`RunDir::create`].
+    pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
+        let io = |source| RunDirError::Io { path: path.to_owned(), source };
+        // Not `exists`, which calls a link free whose target is gone.
+        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(Place::Free);
+        }
+        if path.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none() {
+            return Ok(Place::Free);
+        }
+        if !overwrite {
+            return Err(RunDirError::Exists { path: path.to_owned() });
+        }
+        let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
+        for file in [Self::RUN_FILE, Self::METRICS] {
+            if !path.join(file).is_file() {
+                return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
+            }
+        }
+        for entry in fs::read_dir(path).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let name = entry.file_name();
+            if name == *TraceFolder::NAME {
+                if let Some(stranger) = TraceFolder::of_run(path).stranger().map_err(io)? {
+                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
+                }
+            } else if !name.to_str().is_some_and(Self::is_written) {
+                return Err(not_a_run(format!("it holds `{}`, which no run wrote", name.display())));
+            }
+        }
+        Ok(Place::EarlierRun)
+    }
+
+    /// Whether a run writes a file of this name, whole or while it is being written.
+    fn is_written(name: &str) -> bool {
+        Self::FILES.contains(&name.strip_suffix(PartialFile::ENDING).unwrap_or(name))
+    }
+
+    /// Opens the folder of a finished run.
+    ///
+    /// # Errors
+    /// When its run file or weights are missing.
+    pub fn open(path: &Path) -> Result<Self, RunDirError> {
+        for file in [Self::RUN_FILE, Self::WEIGHTS] {
+            if !path.join(file).is_file() {
+                return Err(RunDirError::NoRun { path: path.to_owned(), file });
+            }
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Opens the folder of a run that may not have ended well.
+    ///
+    /// # Errors
+    /// When its run file is missing.
+    pub fn of_run_file(path: &Path) -> Result<Self, RunDirError> {
+        let file = Self::RUN_FILE;
+        if !path.join(file).is_file() {
+            return Err(RunDirError::NoRun { path: path.to_owned(), file });
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// The most bytes that each world rank held, by the summary.
+    ///
+    /// # Errors
+    /// When the run has not ended, or its summary is damaged.
+    pub fn measured_peak_bytes(&self) -> Result<Vec<u64>, RunDirError> {
+        let path = self.file(Self::SUMMARY);
+        match read_text(&path, Self::SUMMARY_BYTES_MAX) {
+            Ok(text) => summary::peak_bytes(&text).map_err(|error| {
+                let LineColumn { line, column } = error.place;
+                let reason = format!("line {line}, column {column}: {}", error.message);
+                RunDirError::Summary { path, reason }
+            }),
+            Err(error) if error.is_missing() => Err(RunDirError::Unfinished { path: self.path.clone() }),
+            Err(error) => Err(RunDirError::Summary { path, reason: error.to_string() }),
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file of the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes a file whole, in place of one that is there.
+    ///
+    /// # Errors
+    /// When the system refuses, or what is there is no file.
+    pub fn write(&self, name: &str, contents: &str) -> Result<(), RunDirError> {
+        let path = self.file(name);
+        let written = PartialFile::create(&path, Existing::Replaced);
+        written.and_then(|file| file.finish_with(contents)).map_err(|source| RunDirError::Io { path, source })
+    }
+
+    /// Opens the metrics file for lines to be added.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn metrics(&self) -> Result<MetricsFile, RunDirError> {
+        let path = self.file(Self::METRICS);
+        let file = File::create(&path).map_err(|source| RunDirError::Io { path: path.clone(), source })?;
+        Ok(MetricsFile { path, file })
+    }
+}
+
+/// `metrics.jsonl`, open for writing. Each line reaches the system at once, so that a run can be watched.
+#[derive(Debug)]
+pub struct MetricsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsFile {
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn add(&mut self, line: &impl Serialize) -> Result<(), RunDirError> {
+        let mut text = serde_json::to_string(line).expect("a metrics line has string keys and finite depth");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|source| RunDirError::Io { path: self.path.clone(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_replaced_only_when_asked_and_only_if_a_run_wrote_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("run");
+        let run = RunDir::create(&path, false).unwrap();
+        run.write(RunDir::RUN_FILE, "{}").unwrap();
+        assert!(matches!(RunDir::create(&path, false), Err(RunDirError::Exists { .. })));
+        // A file of that name alone may be anybody's.
+        assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
+        drop(run.metrics().unwrap());
+        RunDir::create(&path, true).unwrap();
+        assert!(!path.join(RunDir::RUN_FILE).exists());
+        run.write(RunDir::RUN_FILE, "{}").unwrap();
+        drop(run.metrics().unwrap());
+        fs::write(path.join("thesis.txt"), "years of work").unwrap();
+        assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
+        for file in ["thesis.txt", RunDir::RUN_FILE, RunDir::METRICS] {
+            assert!(path.join(file).exists(), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_weights_is_no_run() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join(RunDir::RUN_FILE), "{}").unwrap();
+        let error = RunDir::open(home.path()).unwrap_err();
+        assert!(matches!(error, RunDirError::NoRun { file: RunDir::WEIGHTS, .. }));
+    }
+}

@@ -1,0 +1,100 @@
+//! `summary.json`: what the run came to, measured beside planned.
+
+use serde::{Deserialize, Serialize};
+
+use super::Baselines;
+use crate::files::json::{self, JsonError};
+use crate::plan::RankForecast;
+use crate::run::engine::MeasuredRank;
+
+/// How long steps took, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepSeconds {
+    /// As many steps were shorter as were longer: the upper one of the two in the middle.
+    pub median: f64,
+    /// The shortest step.
+    pub shortest: f64,
+    /// The longest step, often the first.
+    pub longest: f64,
+}
+
+impl StepSeconds {
+    /// Of the steps that took so long each, if there are any.
+    pub fn of(seconds: &[f64]) -> Option<Self> {
+        let mut sorted = seconds.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (&shortest, &longest) = (sorted.first()?, sorted.last()?);
+        Some(Self { median: sorted[sorted.len() / 2], shortest, longest })
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Steps done.
+    pub steps: u64,
+    /// Those of them that left the weights as they were: a gradient overflowed in fp16, or no token carried loss.
+    pub skipped_steps: u64,
+    /// How many steps at the end of the run were left out so, in a row.
+    pub skipped_steps_at_end: u64,
+    /// Whether the run was ended before its last step.
+    pub interrupted: bool,
+    /// Loss of the last step, nats per token.
+    pub training_loss: Option<f64>,
+    /// Loss on the validation text after the last step.
+    pub validation_loss: Option<f64>,
+    /// What needs no model.
+    pub baselines: Option<Baselines>,
+    /// Tokens per second, median over the steps.
+    pub tokens_per_s: f64,
+    /// Seconds of a step; null before the first.
+    pub step_s: Option<StepSeconds>,
+    /// Share of a step that the schedule's own bubble takes: equal stages, transfers for nothing.
+    pub bubble_share: f64,
+    /// Share of a step that ranks waited for others, mean over ranks and steps: bubble and exposed transfers.
+    pub idle_share: f64,
+    /// Share of a step that ranks waited for gathers and reductions that nothing hid, mean over ranks and steps.
+    pub exposed_comm_share: f64,
+    /// Loss scale of the last step; null but in fp16.
+    pub loss_scale: Option<f64>,
+    /// Measured memory and traffic of each rank.
+    pub ranks: Vec<MeasuredRank>,
+    /// The plan's forecast of the same.
+    pub planned: Vec<RankForecast>,
+}
+
+/// What is read back of a summary.
+#[derive(Deserialize)]
+struct Measured {
+    ranks: Vec<MeasuredPeak>,
+}
+
+#[derive(Deserialize)]
+struct MeasuredPeak {
+    memory: Peak,
+}
+
+#[derive(Deserialize)]
+struct Peak {
+    peak: u64,
+}
+
+/// The peak of every world rank, out of a summary's text.
+pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, JsonError> {
+    let measured: Measured = json::read(text)?;
+    Ok(measured.ranks.iter().map(|rank| rank.memory.peak).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StepSeconds;
+
+    #[test]
+    fn step_times_have_a_middle_and_two_ends_in_any_order() {
+        let of = |seconds: &[f64]| StepSeconds::of(seconds).map(|of| (of.median, of.shortest, of.longest));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[2.0]), Some((2.0, 2.0, 2.0)));
+        assert_eq!(of(&[9.0, 1.0, 3.0]), Some((3.0, 1.0, 9.0)));
+        assert_eq!(of(&[4.0, 1.0, 3.0, 2.0]), Some((3.0, 1.0, 4.0)));
+    }
+}

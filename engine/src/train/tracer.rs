@@ -1,0 +1,46 @@
+//! Writes the traced steps of a run, each as soon as it has ended, so that no more than one is held at a time; and at the end
+//! one of them to be looked at.
+
+use super::run::TrainingError;
+use super::run_dir::RunDir;
+use crate::measure::trace::{Recorded, TraceError, TraceFolder, TracedSteps, picture};
+use crate::plan::Plan;
+use crate::run::engine::StepReport;
+
+/// Of a run whose steps are traced.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    steps: TracedSteps,
+    folder: TraceFolder,
+    /// Of each step that was written, how long it took and which it was.
+    written: Vec<(u64, u64)>,
+}
+
+impl Tracer {
+    pub(super) fn new(steps: TracedSteps, directory: &RunDir) -> Self {
+        Self { steps, folder: TraceFolder::of_run(directory.path()), written: Vec::new() }
+    }
+
+    /// Whether a step is to be recorded.
+    pub(super) fn wants(&self, step: u64) -> bool {
+        self.steps.contains(step)
+    }
+
+    /// Writes a step that was recorded.
+    pub(super) fn add(&mut self, plan: &Plan, report: &StepReport) -> Result<(), TraceError> {
+        let recorded = Recorded::new(plan, report)
+            .map_err(|source| TraceError::Recorded { step: report.step, source })?;
+        self.folder.write(plan, &recorded)?;
+        self.written.push(recorded.length());
+        Ok(())
+    }
+
+    /// Writes the step of middle length for viewers of traces; nothing where the run ended before any was traced.
+    pub(super) fn finish(&mut self, plan: &Plan, directory: &RunDir) -> Result<(), TrainingError> {
+        self.written.sort_unstable();
+        let Some(&(_, step)) = self.written.get(self.written.len() / 2) else { return Ok(()) };
+        let recorded = self.folder.read(plan, step)?;
+        directory.write(RunDir::TRACE, &picture(plan.training(), &recorded, None))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! The tree against its own rules: what `docs/ARCHITECTURE.md` and `docs/STYLE.md` say is held to what is there.
+//!
+//! The tables of ARCHITECTURE.md *are* the expectation, so the page cannot lag behind the code. That every file of
+//! `engine/configs/` loads is held by `every_example_loads` in `engine/src/config/tests/documents.rs`.
+
+mod arrows; // Crates, modules and dependencies use what the architecture's tables say.
+mod documents; // Pages are linked, and what they name exists.
+mod source; // Lengths, words and constructs of every source file.
+mod tree; // Reading the repository.
