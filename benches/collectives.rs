@@ -15,10 +15,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use benches::Samples;
+use pipezero::plan::Bytes;
 use pipezero::run::comm::{
     Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld,
 };
-use pipezero::run::memory::{Bytes, Category, Ledger, Tagged};
+use pipezero::run::memory::{Category, Ledger, Tagged};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
+use pipezero::plan::RankMemory;
 use pipezero::plan::{Needs, Plan};
 use pipezero::run::engine::{Engine, StepReport};
-use pipezero::run::memory::{Category, RankMemory};
+use pipezero::run::memory::Category;
 use pipezero_schedule::{PipelineRank, Unit};
 use serde_json::json;
 use tests::{Mask, WeightOrder, plan_and_batches, spread, weights_of};

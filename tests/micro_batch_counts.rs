@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pipezero::config::{ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
 use pipezero::plan::Plan;
-use pipezero::run::comm::Traffic;
+use pipezero::plan::Traffic;
 use tests::{
     Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, small_run, train,
 };

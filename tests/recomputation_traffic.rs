@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pipezero::config::{
     Checkpointing, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::run::comm::Traffic;
+use pipezero::plan::Traffic;
 use pipezero::run::engine::Engine;
 use tests::{Case, Mask, Schedule, WeightOrder, plan_and_batches, small_run, zero};
 

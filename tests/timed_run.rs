@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
 use pipezero::config::{Launch, Run, RunFile};
-use pipezero::run::comm::TrafficCount;
+use pipezero::plan::Volume;
 use pipezero::run::data::Zeros;
 use pipezero::run::engine::Engine;
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
@@ -102,7 +102,7 @@ fn sixty_four_ranks_send_what_is_worked_out_by_hand() {
     let report = engine.train_batch().expect("a step");
     for (measured, planned) in engine.measured(&report).iter().zip(&planned) {
         assert_eq!(json!(measured.memory), json!(planned.memory), "rank {}", planned.rank);
-        let of = |count: u64, each: u64| TrafficCount { count, bytes: count * each };
+        let of = |count: u64, each: u64| Volume { count, bytes: count * each };
         let is_end = planned.pipeline_rank % 15 == 0;
         assert_eq!(measured.traffic.all_gather, of(2 * 32 * 3, 3 * 16 * 1024), "rank {}", planned.rank);
         assert_eq!(measured.traffic.reduce_scatter, of(32 * 3, 3 * 16 * 1024), "rank {}", planned.rank);

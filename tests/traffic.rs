@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pipezero::config::{ResidencyConfig, ZeroLevel};
 use pipezero::plan::Plan;
-use pipezero::run::comm::{Traffic, TrafficCount};
+use pipezero::plan::{Traffic, Volume};
 use pipezero::run::engine::{Engine, StepReport};
 use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of, zero};
 
@@ -62,14 +62,14 @@ fn a_step_of_two_by_two_ranks_counted_by_hand() {
     let second_stage = [960, 976, 112];
     for (rank, units) in [&first_stage[..], &first_stage, &second_stage, &second_stage].iter().enumerate() {
         // One peer, so a shard of each unit is sent once each way.
-        let one_way = TrafficCount { count: units.len() as u64, bytes: 4 * units.iter().sum::<u64>() };
+        let one_way = Volume { count: units.len() as u64, bytes: 4 * units.iter().sum::<u64>() };
         assert_eq!(traffic[rank].reduce_scatter, one_way, "rank {rank}");
         assert_eq!(traffic[rank].all_gather, one_way, "rank {rank}");
         // 24 words of 8 bytes over 4 ranks, 6 from each of 3 peers, twice; half of the tied shard, twice.
-        let all_reduce = TrafficCount { count: 2, bytes: 2 * 3 * 6 * 8 + 2 * 4 * 112 / 2 };
+        let all_reduce = Volume { count: 2, bytes: 2 * 3 * 6 * 8 + 2 * 4 * 112 / 2 };
         assert_eq!(traffic[rank].all_reduce, all_reduce, "rank {rank}");
         // 2 micro-batches of 2 sequences of 6 tokens of width 12, up from the first stage and down from the second.
-        let send = TrafficCount { count: 2, bytes: 2 * 4 * (2 * 6 * 12) };
+        let send = Volume { count: 2, bytes: 2 * 4 * (2 * 6 * 12) };
         assert_eq!(traffic[rank].send, send, "rank {rank}");
     }
 }

@@ -40,4 +40,3 @@ pub use plan::Plan;
 pub use plan::grid::Grid;
 pub use run::Engine;
 pub use run::executor::{Cause, Event, EventKind, Position, RankFailure};
-pub use run::shard::ShardLayout;

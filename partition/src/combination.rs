@@ -15,7 +15,7 @@
 //! gradients are reduced: with ZeRO-2 or 3 reduced once, gradients are `4 P` and `4 m` becomes 4. ZeRO-3 is strict
 //! here, a gather for every forward and every backward; residency sends less.
 //!
-//! They are [`MemoryBytes`](crate::MemoryBytes) and [`Traffic`](crate::Traffic) without padding, tied weights,
+//! They are [`RankMemory`](crate::RankMemory) and [`Traffic`](crate::Traffic) without padding, tied weights,
 //! persistent units, activations and sends, and tests hold them to that.
 
 use crate::element::{ElementBytes, F32_BYTES};
@@ -115,7 +115,7 @@ impl Combination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryBytes, Purpose, RankFacts, StageFacts, UnitFacts};
+    use crate::memory::{Purpose, RankFacts, RankMemory, StageFacts, UnitFacts};
     use crate::role::Tying;
     use crate::traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic};
     use crate::zero::ReductionPolicy::{Every, Last};
@@ -135,7 +135,7 @@ mod tests {
             tying: Tying::Untied,
             is_persistent: false,
         };
-        let memory = MemoryBytes::of(&RankFacts {
+        let memory = RankMemory::of(&RankFacts {
             purpose: Purpose::Training,
             sharding: of.sharding,
             element_bytes: of.element_bytes,
@@ -173,7 +173,7 @@ mod tests {
             }],
         });
         let norm = 2 * (world_size - 1) * 8 * NORM_RECORD_WORDS.div_ceil(world_size);
-        let MemoryBytes { parameters, gathered, gradients, optimizer, peak, .. } = memory;
+        let RankMemory { parameters, gathered, gradients, optimizer, peak, .. } = memory;
         let sent = traffic.all_gather.bytes + traffic.reduce_scatter.bytes + traffic.all_reduce.bytes - norm;
         let [parameters, gathered, gradients, optimizer, sent] =
             [parameters, gathered, gradients, optimizer, sent].map(u128::from);

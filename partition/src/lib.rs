@@ -56,7 +56,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`MemoryBytes`] and [`Traffic`] are closed formulas over facts of one rank. Everything here is arithmetic on
+//! [`RankMemory`] and [`Traffic`] are closed formulas over facts of one rank. Everything here is arithmetic on
 //! numbers that the caller brings: this crate knows no tensor, no program, no file and no clock.
 
 #![forbid(unsafe_code)]
@@ -73,6 +73,7 @@ mod memory;
 mod minimax;
 mod parameters;
 mod role;
+mod shard_layout;
 mod split;
 #[cfg(test)]
 mod testing;
@@ -89,11 +90,12 @@ pub use element::ElementBytes;
 pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};
 pub use graph::{GraphError, LayerGraph, LayerNode};
 pub use manual::manual;
-pub use memory::{MemoryBytes, Purpose, RankFacts, StageFacts, UnitFacts};
+pub use memory::{Category, Purpose, RankFacts, RankMemory, StageFacts, UnitFacts};
 pub use parameters::parameters;
 pub use role::{LayerRole, Tying};
+pub use shard_layout::ShardLayout;
 pub use split::{Split, SplitError};
-pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume};
+pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume, part_bytes};
 pub use uniform::uniform;
 pub use units::{Unit, UnitError, UnitLayers, UnitSplit, units_of_stage};
 pub use zero::{ReductionPolicy, Sharding, ZeroLevel};

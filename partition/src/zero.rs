@@ -1,5 +1,7 @@
 //! ZeRO's levels and when gradients are reduced: what the formulas for memory and traffic branch on.
 
+use serde::{Serialize, Serializer};
+
 /// A stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
 /// arXiv:1910.02054, section 5): what is sharded over the data ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,8 +16,16 @@ pub enum ZeroLevel {
     Zero3,
 }
 
+/// As a number, which is how run files write it.
+impl Serialize for ZeroLevel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(*self as u8)
+    }
+}
+
 /// When gradients are reduced over the data ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReductionPolicy {
     /// After every micro-batch: gradients are sharded, one unit's unsharded gradient exists at a time.
     Every,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::run::comm::{Communicator, Group, LinkShape, Shaping, ThreadCommunicator, ThreadWorld};
+use pipezero::config::{Link, Links};
+use pipezero::run::comm::{Communicator, Group, ThreadCommunicator, ThreadWorld};
 use pipezero::run::memory::{Category, Ledger, Tagged};
 use pipezero_models::ElementType;
 
@@ -37,10 +38,10 @@ impl Backend for Shaped {
     type Comm = ThreadCommunicator;
 
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
-        let shaping = Shaping {
+        let shaping = Links {
             ranks_per_node: 2,
-            near: LinkShape { latency: Duration::from_micros(3), bytes_per_s: 1e9 },
-            far: LinkShape { latency: Duration::from_micros(30), bytes_per_s: 1e8 },
+            near: Link { latency: Duration::from_micros(3), bytes_per_s: 1e9 },
+            far: Link { latency: Duration::from_micros(30), bytes_per_s: 1e8 },
             shared: true,
         };
         run(&ThreadWorld::shaped(world_size, timeout, shaping), world_size, body);

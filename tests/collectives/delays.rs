@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use pipezero::config::{Link, Links};
 use pipezero::run::comm::{
-    Channel, CommError, Communicator, Group, LinkShape, Pending, Shaping, ThreadCommunicator, ThreadWorld,
+    Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld,
 };
 use pipezero::run::memory::Tagged;
 
@@ -13,20 +14,20 @@ use super::backend::{LONG, barrier, bits, buffer, run, values};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Messages are there at once, however large.
-const INSTANT: LinkShape = LinkShape { latency: Duration::ZERO, bytes_per_s: f64::INFINITY };
+const INSTANT: Link = Link { latency: Duration::ZERO, bytes_per_s: f64::INFINITY };
 
 /// An element occupies the link for more than an hour; a message without one passes at once.
-const CROWDED: LinkShape = LinkShape { latency: Duration::ZERO, bytes_per_s: 1e-3 };
+const CROWDED: Link = Link { latency: Duration::ZERO, bytes_per_s: 1e-3 };
 
 /// Messages are late by an hour, however small.
-const DISTANT: LinkShape = LinkShape { latency: HOUR, bytes_per_s: f64::INFINITY };
+const DISTANT: Link = Link { latency: HOUR, bytes_per_s: f64::INFINITY };
 
 /// Two ranks to a node, a link for each lane.
-fn links(near: LinkShape, far: LinkShape) -> Shaping {
-    Shaping { ranks_per_node: 2, near, far, shared: false }
+fn links(near: Link, far: Link) -> Links {
+    Links { ranks_per_node: 2, near, far, shared: false }
 }
 
-fn on(shaping: Shaping, world_size: usize, body: impl Fn(ThreadCommunicator) + Sync) {
+fn on(shaping: Links, world_size: usize, body: impl Fn(ThreadCommunicator) + Sync) {
     run(&ThreadWorld::shaped(world_size, LONG, shaping), world_size, |comm, _| body(comm));
 }
 
@@ -143,7 +144,7 @@ fn bytes_hold_up_the_next_message_on_their_link() {
 #[test]
 fn gathers_and_reductions_wait_for_each_other_only_on_a_shared_link() {
     for shared in [false, true] {
-        on(Shaping { shared, ..links(CROWDED, INSTANT) }, 2, |mut comm| {
+        on(Links { shared, ..links(CROWDED, INSTANT) }, 2, |mut comm| {
             let large = comm.start_all_gather(&both(), elements(4), 0..4).unwrap();
             let reduced = comm.start_reduce_scatter(&both(), elements(4), 0..0).unwrap();
             let sum = comm.start_all_reduce(&both(), Channel::Reduce, elements(4), 0..0).unwrap();

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use pipezero::run::comm::{Channel, Communicator, Counting, Group, Pending, Traffic, TrafficCount};
+use pipezero::plan::{Traffic, Volume};
+use pipezero::run::comm::{Channel, Communicator, Counting, Group, Pending};
 use pipezero::run::memory::{Category, Ledger};
 use pipezero_models::ElementType;
 
@@ -263,10 +264,10 @@ pub(super) fn counts_are_those_of_the_direct_exchange<B: Backend>() {
         let part_bytes = (4 * shard * (size - 1)) as u64;
         let word_bytes = (2 * 8 * 4 * (size - 1)) as u64;
         let expected = Traffic {
-            all_gather: TrafficCount { count: 2, bytes: 2 * part_bytes },
-            reduce_scatter: TrafficCount { count: 2, bytes: 2 * part_bytes },
-            all_reduce: TrafficCount { count: 3, bytes: 2 * 2 * part_bytes + word_bytes },
-            send: TrafficCount { count: 2, bytes: 2 * 44 },
+            all_gather: Volume { count: 2, bytes: 2 * part_bytes },
+            reduce_scatter: Volume { count: 2, bytes: 2 * part_bytes },
+            all_reduce: Volume { count: 3, bytes: 2 * 2 * part_bytes + word_bytes },
+            send: Volume { count: 2, bytes: 2 * 44 },
         };
         let expected = if size > 1 { expected } else { Traffic::default() };
         assert_eq!(comm.take_traffic(), expected);
@@ -288,10 +289,10 @@ pub(super) fn narrow_elements_are_half_the_bytes<B: Backend>() {
                 _ => comm.start_receive(0, 0, elements()).unwrap(),
             };
             [gathered, moved].into_iter().for_each(|pending| drop(pending.wait().unwrap()));
-            let sent = TrafficCount { count: 1, bytes: 10 * element_bytes };
+            let sent = Volume { count: 1, bytes: 10 * element_bytes };
             let expected = Traffic {
-                all_gather: TrafficCount { count: 1, bytes: 4 * element_bytes },
-                send: if rank == 0 { sent } else { TrafficCount::default() },
+                all_gather: Volume { count: 1, bytes: 4 * element_bytes },
+                send: if rank == 0 { sent } else { Volume::default() },
                 ..Traffic::default()
             };
             assert_eq!(comm.take_traffic(), expected);

@@ -1,7 +1,7 @@
 //! PyTorch's AdamW and SGD: ten steps on twelve numbers, gradients from 10 down to far below `eps`.
 
 use pipezero::config::{NoDecay, OptimizerConfig};
-use pipezero::run::optimizer::{DecayRanges, Optimizer, Update};
+use pipezero::run::optimizer::{DecayRanges, Update};
 use pipezero_models::parameter::{Init, ParameterSpec};
 use pipezero_models::unit::ParameterEntry;
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn decay_everything(len: usize) -> DecayRanges {
 }
 
 fn check(golden: &Value, config: &OptimizerConfig, expected: &Value) {
-    let optimizer = Optimizer::new(config);
+    let optimizer = config;
     let (OptimizerConfig::AdamW { lr, .. } | OptimizerConfig::Sgd { lr, .. }) = *config;
     let mut parameters = floats(&golden["initial"]);
     let mut states = vec![0.0; optimizer.num_states() * parameters.len()];

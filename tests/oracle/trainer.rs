@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use pipezero::config::{NoDecay, OptimizerConfig};
-use pipezero::run::optimizer::{DecayRanges, Optimizer, SquareSum, Update, clip_factor};
+use pipezero::run::optimizer::{DecayRanges, SquareSum, Update, clip_factor};
 use pipezero_models::layer::{IGNORED_TARGET, LossSum, MicroBatchShape, Tokens};
 use pipezero_models::layout::aligned;
 use pipezero_models::model::{Model, ModelLayer, Tying};
@@ -96,7 +96,7 @@ impl Training {
             weight_decay: number(&optimizer["weight_decay"]),
             no_decay: NoDecay::OneDimensional,
         };
-        let num_states = Optimizer::new(&config).num_states();
+        let num_states = config.num_states();
         let part = |layer: &ModelLayer| {
             Part::new(Unit::new(vec![layer.layer.clone()]), layer.tying, &golden["weights"], num_states)
         };
@@ -208,7 +208,7 @@ impl Training {
     }
 
     fn update(&mut self, step: u64, gradient_scale: f32) {
-        let optimizer = Optimizer::new(&self.config);
+        let optimizer = &self.config;
         for part in &mut self.parts {
             let decay = DecayRanges::of_unit(part.unit.entries(), &NoDecay::OneDimensional);
             let gradients = part.gradients.read();

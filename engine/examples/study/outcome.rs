@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use pipezero::plan::Plan;
+use pipezero::plan::RankMemory;
 use pipezero::plan::costs::{Source, Step, for_plan};
-use pipezero::run::memory::RankMemory;
 use pipezero::schedule::simulate::IdleCause;
 
 use crate::case::Placed;

@@ -10,7 +10,7 @@ use super::table::Table;
 use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
-use crate::run::memory::RankMemory;
+use pipezero_partition::RankMemory;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\

@@ -5,8 +5,8 @@
 
 use super::table::Table;
 use super::units::bytes;
-use crate::run::memory::RankMemory;
 use crate::train::{Baselines, Summary};
+use pipezero_partition::RankMemory;
 
 /// The final tables. What learns nothing has step times where others have losses.
 pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64) -> String {

@@ -1,6 +1,6 @@
 //! Figures for people.
 
-use crate::run::memory::Bytes;
+use crate::plan::Bytes;
 
 /// Bytes with a binary unit: `1.50 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {

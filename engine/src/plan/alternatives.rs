@@ -11,8 +11,8 @@ use super::{Plan, PlanError};
 use crate::config::{
     Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayersConfig, ZeroLevel,
 };
-use crate::run::memory::Bytes;
-use crate::run::shard::Purpose;
+use crate::plan::Bytes;
+use pipezero_partition::Purpose;
 
 /// A change to the run file and what the fullest rank would need with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

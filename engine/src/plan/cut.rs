@@ -16,7 +16,7 @@ use regex::RegexBuilder;
 use super::stage_bytes::StageBytes;
 use super::{PlanError, PlannedUnit, element_type};
 use crate::config::{Checkpointing, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
-use crate::run::shard::ShardLayout;
+use pipezero_partition::ShardLayout;
 
 /// The model's layers with what each costs for one micro-batch.
 pub(super) fn graph(model: &Model, shape: MicroBatchShape) -> Result<LayerGraph, PlanError> {

@@ -7,7 +7,7 @@ use pipezero_schedule::{LowerError, Violation};
 
 use super::LoneUnit;
 use super::alternatives::{Change, Changes};
-use crate::run::memory::Bytes;
+use crate::plan::Bytes;
 
 /// An error of the plan.
 #[derive(Debug, thiserror::Error)]

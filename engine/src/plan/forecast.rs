@@ -3,8 +3,8 @@
 
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
-    ElementBytes, MemoryBytes, RankFacts, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
-    UnitFacts, UnitTraffic, Volume,
+    ElementBytes, Purpose, RankFacts, RankMemory, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
+    UnitFacts, UnitTraffic,
 };
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
@@ -12,8 +12,6 @@ use serde::Serialize;
 use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
 use crate::config::{Precision, Run};
-use crate::run::memory::RankMemory;
-use crate::run::shard::Purpose;
 
 /// What one rank will hold and send.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,7 +38,7 @@ pub struct RankForecast {
     /// Bytes by category.
     pub memory: RankMemory,
     /// Calls and bytes of one step, by kind.
-    pub traffic: crate::run::comm::Traffic,
+    pub traffic: Traffic,
 }
 
 /// What of a rank's weights stays gathered all step.
@@ -70,12 +68,12 @@ impl Plan {
 
     /// Peak bytes of a pipeline rank in training.
     pub(super) fn peak_of(&self, rank: PipelineRank) -> u64 {
-        MemoryBytes::of(&self.memory_facts(rank, Purpose::Training)).peak
+        RankMemory::of(&self.memory_facts(rank, Purpose::Training)).peak
     }
 
     /// Bytes that each rank allocates, by world rank.
     pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
-        let of_pipeline_rank = |rank| MemoryBytes::of(&self.memory_facts(rank, purpose)).peak;
+        let of_pipeline_rank = |rank| RankMemory::of(&self.memory_facts(rank, purpose)).peak;
         self.training.ranks().flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
     }
 
@@ -99,8 +97,8 @@ impl Plan {
                 elements: sum.elements + self.held_parameters(id, unit),
             }),
             in_flight: self.training.high_water(rank).activations,
-            memory: memory_of(&MemoryBytes::of(&self.memory_facts(rank, Purpose::Training))),
-            traffic: traffic_of(&Traffic::of(&self.traffic_facts(rank))),
+            memory: RankMemory::of(&self.memory_facts(rank, Purpose::Training)),
+            traffic: Traffic::of(&self.traffic_facts(rank)),
         }
     }
 
@@ -129,7 +127,7 @@ impl Plan {
             purpose,
             sharding: self.sharding(),
             element_bytes: element_bytes(&self.run.precision),
-            num_optimizer_states: self.optimizer.num_states() as u64,
+            num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
             num_tokens: num_tokens(&self.run, self.tokens_read(rank)),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
@@ -191,20 +189,5 @@ pub(super) fn element_bytes(precision: &Precision) -> ElementBytes {
     match precision {
         Precision::F32 => ElementBytes::F32,
         Precision::Bf16 | Precision::Fp16(_) => ElementBytes::HALF,
-    }
-}
-
-fn memory_of(bytes: &MemoryBytes) -> RankMemory {
-    let &MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } = bytes;
-    RankMemory { parameters, gathered, gradients, optimizer, activations, communication, peak }
-}
-
-fn traffic_of(traffic: &Traffic) -> crate::run::comm::Traffic {
-    let count = |volume: Volume| crate::run::comm::TrafficCount { count: volume.count, bytes: volume.bytes };
-    crate::run::comm::Traffic {
-        all_gather: count(traffic.all_gather),
-        reduce_scatter: count(traffic.reduce_scatter),
-        all_reduce: count(traffic.all_reduce),
-        send: count(traffic.send),
     }
 }

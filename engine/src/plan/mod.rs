@@ -5,6 +5,7 @@
 //! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
 
 mod alternatives;
+mod bytes;
 pub mod costs;
 mod cut;
 mod error;
@@ -32,22 +33,20 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage,
 
 pub(crate) use alternatives::Changes;
 pub use alternatives::{Change, Needs};
+pub use bytes::Bytes;
 pub use error::PlanError;
 pub use forecast::{Persistent, RankForecast};
 pub use lone_unit::LoneUnit;
 pub use model::gpt_config;
+pub use pipezero_partition::{RankMemory, Traffic, Volume};
 pub use remarks::{PersistentUnits, Remark};
 pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
 
 use self::cut::ChosenSplit;
-use crate::config::{
-    Link, PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig,
-};
+use crate::config::{PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
 use crate::plan::grid::Grid;
-use crate::run::comm::{LinkShape, Shaping};
-use crate::run::optimizer::Optimizer;
-use crate::run::shard::ShardLayout;
+use pipezero_partition::ShardLayout;
 
 /// One unit of the plan.
 #[derive(Clone, Debug)]
@@ -89,7 +88,6 @@ pub struct Plan {
     order: ComputeOrder,
     training: CheckedProgram,
     evaluation: CheckedProgram,
-    optimizer: Optimizer,
     /// The embedding and the head that use a tied weight: looked up for every unit that is used.
     tied: Option<(Unit, Unit)>,
     /// Whether the split is proved to be the best by the measure of the run's method.
@@ -192,7 +190,6 @@ impl Plan {
         let units = cut::units(&run, &model, &graph, shape, &split)?;
         let training = programs::training(&run, &order, &units)?;
         let evaluation = programs::evaluation(&run, &order.placement, &units)?;
-        let optimizer = Optimizer::new(&run.optimizer);
         Ok(Self {
             run,
             grid,
@@ -204,7 +201,6 @@ impl Plan {
             order,
             training,
             evaluation,
-            optimizer,
             is_split_proven,
             is_residency_auto: false,
         })
@@ -268,11 +264,6 @@ impl Plan {
     /// The program that computes the losses of one batch.
     pub fn evaluation(&self) -> &CheckedProgram {
         &self.evaluation
-    }
-
-    /// The optimizer.
-    pub fn optimizer(&self) -> &Optimizer {
-        &self.optimizer
     }
 
     /// The pipeline rank of a stage.
@@ -377,18 +368,10 @@ impl Plan {
         element_type(&self.run.precision)
     }
 
-    /// The links that the run imitates, if it does.
-    pub(crate) fn shaping(&self) -> Option<Shaping> {
-        let links = self.run.comm.links?;
-        let shape = |link: Link| LinkShape { latency: link.latency, bytes_per_s: link.bytes_per_s };
-        let (near, far) = (shape(links.near), shape(links.far));
-        Some(Shaping { ranks_per_node: links.ranks_per_node, near, far, shared: links.shared })
-    }
-
     /// Which messages occupy the same link, where the run imitates links.
     pub(crate) fn links(&self) -> Option<Links> {
-        let shaping = self.shaping()?;
-        Some(if shaping.shared { Links::SharedByCollectives } else { Links::Own })
+        let links = self.run.comm.links?;
+        Some(if links.shared { Links::SharedByCollectives } else { Links::Own })
     }
 
     /// Whether the unit's output goes to the next stage.

@@ -8,7 +8,7 @@ use pipezero_schedule::Stage;
 
 use super::{Plan, PlannedUnit};
 use crate::config::{ResidencyConfig, ZeroLevel};
-use crate::run::memory::Bytes;
+use crate::plan::Bytes;
 
 /// Something that the run file does not say and that its author should know.
 #[derive(Clone, Debug, PartialEq, Eq)]

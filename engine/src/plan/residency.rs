@@ -4,7 +4,7 @@ use pipezero_models::Model;
 
 use super::{Plan, PlanError};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
-use crate::run::shard::Purpose;
+use pipezero_partition::Purpose;
 
 impl Plan {
     /// The plan of a run whose residency is `auto`: the largest number that fits `memory` on every rank, so that all follow

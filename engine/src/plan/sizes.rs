@@ -5,7 +5,7 @@ use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protoco
 
 use super::Plan;
 use super::stages::PlannedStage;
-use crate::run::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,8 +40,12 @@
 //! holds. One room for recomputation: arXiv:1604.06174 (Chen et al., "Training Deep Nets with Sublinear Memory Cost"),
 //! section 3.
 
+mod category;
 #[cfg(test)]
 mod tests;
+
+pub use category::Category;
+use serde::Serialize;
 
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
@@ -124,9 +128,9 @@ pub struct RankFacts {
     pub stages: Vec<StageFacts>,
 }
 
-/// Bytes by category. A size beyond `u64::MAX` counts as `u64::MAX`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryBytes {
+/// Peak bytes of one rank by category, planned or measured. A size beyond `u64::MAX` counts as `u64::MAX`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RankMemory {
     /// Parameters between two uses: shards and persistent units under ZeRO-3, else whole.
     pub parameters: u64,
     /// Gathered units, ZeRO-3.
@@ -143,7 +147,11 @@ pub struct MemoryBytes {
     pub peak: u64,
 }
 
-impl MemoryBytes {
+impl RankMemory {
+    /// The names of [`RankMemory::figures`], which are those of the fields.
+    pub const NAMES: [&str; 7] =
+        ["parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+
     /// The bytes of one rank, by the formulas of the module's head.
     pub fn of(rank: &RankFacts) -> Self {
         let categories = [
@@ -158,6 +166,12 @@ impl MemoryBytes {
             categories.map(saturate);
         let peak = saturate(categories.into_iter().fold(0, u128::saturating_add));
         Self { parameters, gathered, gradients, optimizer, activations, communication, peak }
+    }
+
+    /// The figures in the order of tables: the categories, then the peak.
+    pub fn figures(&self) -> [u64; 7] {
+        let &Self { parameters, gathered, gradients, optimizer, activations, communication, peak } = self;
+        [parameters, gathered, gradients, optimizer, activations, communication, peak]
     }
 }
 

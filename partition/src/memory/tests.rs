@@ -57,8 +57,8 @@ fn with_stage(rank: RankFacts, stage: StageFacts) -> RankFacts {
 
 /// `[parameters, gathered, gradients, optimizer, activations, communication, peak]` in bytes.
 fn bytes(rank: &RankFacts) -> [u64; 7] {
-    let MemoryBytes { parameters, gathered, gradients, optimizer, activations, communication, peak } =
-        MemoryBytes::of(rank);
+    let RankMemory { parameters, gathered, gradients, optimizer, activations, communication, peak } =
+        RankMemory::of(rank);
     [parameters, gathered, gradients, optimizer, activations, communication, peak]
 }
 

@@ -25,6 +25,8 @@ mod tests;
 
 use std::ops::{Add, AddAssign, Mul};
 
+use serde::Serialize;
+
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
 use crate::role::Tying;
@@ -33,6 +35,11 @@ use crate::zero::{Sharding, ZeroLevel};
 /// Words of 8 bytes in the record behind the gradient norm: 20 of the exact sum of squares, 3 of the loss, the
 /// number of targets.
 pub const NORM_RECORD_WORDS: u64 = 24;
+
+/// Bytes that one member sends so that every part of `num_elements` of `element_bytes` reaches its peers.
+pub fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
+    ((group_size - 1) * num_elements.div_ceil(group_size) * element_bytes) as u64
+}
 
 /// One unit's part in a step's traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +83,7 @@ pub struct TrafficFacts {
 }
 
 /// Calls of one kind and the bytes that this rank sends in them. Saturates at `u64::MAX`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Volume {
     /// Calls in groups larger than one.
     pub count: u64,
@@ -113,7 +120,7 @@ impl Mul<u64> for Volume {
 }
 
 /// One rank's traffic in one training step, by kind; evaluation is not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// All-gathers of parameters.
     pub all_gather: Volume,

@@ -18,7 +18,7 @@ pub struct CommConfig {
 /// Latency and bandwidth of links, by class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Links {
-    /// Ranks that share a node: ranks `n k` to `n k + n - 1` are near each other.
+    /// Ranks that share a node: ranks `n k` to `n k + n - 1` are near each other; 0 puts all ranks on one.
     pub ranks_per_node: usize,
     /// Links within a node.
     pub near: Link,
@@ -28,13 +28,38 @@ pub struct Links {
     pub shared: bool,
 }
 
+impl Links {
+    /// The class of the links between these ranks: far if they lie on more than one node.
+    pub(crate) fn between(&self, ranks: &[usize]) -> Link {
+        let mut nodes = ranks.iter().map(|rank| rank.checked_div(self.ranks_per_node));
+        let first = nodes.next();
+        if nodes.all(|node| Some(node) == first) { self.near } else { self.far }
+    }
+}
+
 /// One class of links.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Link {
     /// Delay of a message, beside the time of its bytes; it does not occupy the link.
     pub latency: Duration,
-    /// Bytes that a rank sends in a second.
+    /// Bytes that a rank sends in a second. Infinity leaves the latency alone; 0 lets nothing through.
     pub bytes_per_s: f64,
+}
+
+impl Link {
+    /// How long a message's bytes occupy the link, to the nearest nanosecond.
+    pub(crate) fn occupied_ns(self, num_bytes: u64) -> u64 {
+        // Casts to integers saturate, and NaN is not the maximum: a link that lets nothing through is busy for ever.
+        match num_bytes {
+            0 => 0,
+            _ => (num_bytes as f64 * 1e9 / self.bytes_per_s.max(0.0)).round() as u64,
+        }
+    }
+
+    /// The latency in nanoseconds.
+    pub(crate) fn latency_ns(self) -> u64 {
+        u64::try_from(self.latency.as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A communication backend by name.
@@ -43,4 +68,33 @@ pub struct Link {
 pub enum BackendName {
     /// Ranks are threads of this process.
     Threads,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(latency_ns: u64, bytes_per_s: f64) -> Link {
+        Link { latency: Duration::from_nanos(latency_ns), bytes_per_s }
+    }
+
+    #[test]
+    fn ranks_are_near_when_they_share_a_node() {
+        let (near, far) = (link(1, 1.0), link(2, 2.0));
+        for (ranks_per_node, ranks, expected) in [
+            (2, &[0, 1][..], near),
+            (2, &[2, 3], near),
+            (2, &[3, 2], near),
+            (2, &[1, 2], far),
+            (2, &[0, 1, 2, 3], far),
+            (2, &[1, 0, 5], far),
+            (3, &[0, 1, 2], near),
+            (1, &[0, 1], far),
+            (8, &[1, 5, 7], near),
+            (0, &[1, 500], near),
+        ] {
+            let links = Links { ranks_per_node, near, far, shared: false };
+            assert_eq!(links.between(ranks), expected, "{ranks:?} with {ranks_per_node} ranks per node");
+        }
+    }
 }

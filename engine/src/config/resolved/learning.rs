@@ -42,6 +42,14 @@ impl OptimizerConfig {
         }
     }
 
+    /// Values kept for each parameter: AdamW's two moments, SGD's momentum if it has one.
+    pub fn num_states(&self) -> usize {
+        match *self {
+            Self::AdamW { .. } => 2,
+            Self::Sgd { momentum, .. } => usize::from(momentum != 0.0),
+        }
+    }
+
     /// Which parameters are not decayed.
     pub fn no_decay(&self) -> &NoDecay {
         match self {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_schedule::{ComputeOrder, Stage};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub use comm::{BackendName, CommConfig, Link, Links};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
@@ -327,7 +327,6 @@ impl fmt::Display for ResidencyConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ZeroConfig {
     /// The level.
-    #[serde(serialize_with = "level_number")]
     pub level: ZeroLevel,
     /// How large units are.
     pub unit_layers: UnitLayersConfig,
@@ -336,7 +335,6 @@ pub struct ZeroConfig {
     /// How many uses ahead a gather is issued.
     pub prefetch_units: usize,
     /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
-    #[serde(serialize_with = "policy_name")]
     pub reduce: ReductionPolicy,
     /// Units whose every parameter has at most so many elements stay gathered all step; 0 = none.
     pub param_persistence_threshold: u64,
@@ -384,22 +382,4 @@ pub enum Checkpointing {
     Unit,
     /// Every so many blocks of a unit from the input of the first of them; no more than a unit's.
     Layers(usize),
-}
-
-// The words of `partition`, which knows nothing of files, as the run file spells them.
-
-fn level_number<S: Serializer>(level: &ZeroLevel, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u8(match level {
-        ZeroLevel::Zero0 => 0,
-        ZeroLevel::Zero1 => 1,
-        ZeroLevel::Zero2 => 2,
-        ZeroLevel::Zero3 => 3,
-    })
-}
-
-fn policy_name<S: Serializer>(policy: &ReductionPolicy, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match policy {
-        ReductionPolicy::Every => "every",
-        ReductionPolicy::Last => "last",
-    })
 }

@@ -124,7 +124,7 @@ impl<'a> Facts<'a> {
 
     /// What a message costs on its link.
     pub(super) fn over_its_link(&self, message: &Message) -> Imitated {
-        let links = self.plan.shaping().filter(|_| message.num_ranks() > 1);
+        let links = self.plan.run().comm.links.filter(|_| message.num_ranks() > 1);
         let [occupied, latency] = links.map_or([0, 0], |links| message.over(&links));
         Imitated { occupied, latency }
     }

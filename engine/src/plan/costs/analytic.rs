@@ -186,7 +186,7 @@ impl Prices for Analytic<'_> {
 
     fn message(&mut self, message: &Message) -> Result<Passage, PredictError> {
         let [issue, landing] = self.around(message);
-        let [occupied, latency] = match self.plan.shaping() {
+        let [occupied, latency] = match self.plan.run().comm.links {
             _ if message.num_ranks() == 1 => [0, 0],
             Some(links) => message.over(&links),
             None => self.over_network(message),
@@ -209,7 +209,7 @@ impl Analytic<'_> {
             ReductionPolicy::Every => unit.layout.shard_len(),
             ReductionPolicy::Last => unit.layout.padded_len(),
         };
-        let states = self.plan.optimizer().num_states() as f64;
+        let states = self.plan.run().optimizer.num_states() as f64;
         let copy = match self.plan.element_type() {
             ElementType::F32 => 0.0,
             half => half.num_bytes() as f64,

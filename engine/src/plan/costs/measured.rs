@@ -162,7 +162,7 @@ impl Prices for Measured<'_> {
         if ranks == 1 {
             return Ok(Passage { issue, occupied: 0, latency: 0, landing });
         }
-        let imitated = self.plan.shaping().map_or([0, 0], |links| message.over(&links));
+        let imitated = self.plan.run().comm.links.map_or([0, 0], |links| message.over(&links));
         Ok(Passage {
             issue,
             occupied: occupied_ns.saturating_add(imitated[0]),

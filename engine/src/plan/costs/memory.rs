@@ -9,7 +9,7 @@ use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, Unit
 
 use super::messages::{GRADIENT_BYTES, Messages};
 use crate::plan::{Plan, RankSizes};
-use crate::run::memory::RankMemory;
+use pipezero_partition::RankMemory;
 
 /// The sizes of a plan's buffers: those that come and go with the program, and what is held all step.
 pub fn memory_costs(plan: &Plan) -> MemoryCosts {

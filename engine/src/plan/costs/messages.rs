@@ -5,12 +5,13 @@ use std::num::NonZeroU32;
 
 use pipezero_models::ElementType;
 use pipezero_partition::NORM_RECORD_WORDS;
+use pipezero_partition::part_bytes;
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
 use super::file::MessageKind;
+use crate::config::Links;
 use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Plan, PlannedUnit};
-use crate::run::comm::{Shaping, part_bytes};
 
 /// What the elements of a gradient are in every precision.
 const GRADIENT_TYPE: ElementType = ElementType::F32;
@@ -57,9 +58,9 @@ impl Message {
 
     /// Over imitated links: how long it occupies the slowest of its groups' links, and how much later it is there,
     /// nanoseconds.
-    pub(crate) fn over(&self, links: &Shaping) -> [u64; 2] {
+    pub(crate) fn over(&self, links: &Links) -> [u64; 2] {
         let over = |ranks: &Vec<usize>| {
-            let link = links.shape(ranks);
+            let link = links.between(ranks);
             [link.occupied_ns(self.sent_bytes), link.latency_ns()]
         };
         let time = |passage: &[u64; 2]| passage[0].saturating_add(passage[1]);

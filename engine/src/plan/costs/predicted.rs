@@ -92,7 +92,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
 
 /// Ranks of a node; `None` if it has all, or more than can be counted.
 fn ranks_per_node(plan: &Plan, device: Option<&Device>) -> Option<NonZeroU32> {
-    let of_links = plan.shaping().map(|links| links.ranks_per_node);
+    let of_links = plan.run().comm.links.map(|links| links.ranks_per_node);
     let ranks_per_node = of_links.or(device.map(|device| device.network.ranks_per_node));
     NonZeroU32::new(u32::try_from(ranks_per_node?).ok()?)
 }
@@ -112,7 +112,7 @@ fn rates_of_rank(plan: &Plan, device: &Device) -> f64 {
 fn describe(plan: &Plan, device: &Device, rates: f64) -> String {
     let tflops = device.flops_per_s(plan.element_type()) * rates / 1e12;
     let memory = device.memory_bytes_per_s * rates / 1e9;
-    let links = match plan.shaping() {
+    let links = match plan.run().comm.links {
         Some(_) => "the run's links".to_owned(),
         None => {
             let (near, far) = (device.network.near.bytes_per_s / 1e9, device.network.far.bytes_per_s / 1e9);

@@ -19,7 +19,7 @@ use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
-    Combination, LayerGraph, LayerNode, LayerRole, MemoryBytes, Purpose, RankFacts, Sharding, StageFacts,
+    Combination, LayerGraph, LayerNode, LayerRole, Purpose, RankFacts, RankMemory, Sharding, StageFacts,
     Tying, Unit, UnitLayers, units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
@@ -28,7 +28,6 @@ use super::cut::{planned_unit, unit_layers};
 use super::forecast::{element_bytes, memory_facts_of, num_tokens};
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
-use crate::run::optimizer::Optimizer;
 
 /// The bytes of all stages that may be cut from a model.
 pub(super) struct StageBytes<'a> {
@@ -116,7 +115,7 @@ impl<'a> StageBytes<'a> {
         let states = Combination {
             sharding: self.sharding(),
             element_bytes: element_bytes(&self.run.precision),
-            num_optimizer_states: Optimizer::new(&self.run.optimizer).num_states() as u64,
+            num_optimizer_states: self.run.optimizer.num_states() as u64,
             stage_parameters: all.parameters - before.parameters,
             unit_parameters: 0,
             gathered_units: 0,
@@ -159,7 +158,7 @@ impl<'a> StageBytes<'a> {
             purpose: Purpose::Training,
             sharding: self.sharding(),
             element_bytes: element_bytes(&self.run.precision),
-            num_optimizer_states: Optimizer::new(&self.run.optimizer).num_states() as u64,
+            num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), self.weights),
             num_tokens: if reads_tokens { num_tokens(self.run, self.shape) } else { 0 },
             stages: vec![StageFacts {
@@ -172,12 +171,12 @@ impl<'a> StageBytes<'a> {
                 units: units.iter().map(|unit| memory_facts_of(unit)).collect(),
             }],
         };
-        let fixed_bytes = MemoryBytes::of(&facts).peak;
+        let fixed_bytes = RankMemory::of(&facts).peak;
         facts.stages[0].num_activation_slots = 1;
         // What is beyond counting stays so: the largest number and anything more is the largest number.
-        let slot_bytes = MemoryBytes::of(&facts).peak - fixed_bytes;
+        let slot_bytes = RankMemory::of(&facts).peak - fixed_bytes;
         (facts.stages[0].num_activation_slots, facts.stages[0].num_stashes) = (0, 1);
-        Needs { fixed_bytes, slot_bytes, stash_bytes: MemoryBytes::of(&facts).peak - fixed_bytes }
+        Needs { fixed_bytes, slot_bytes, stash_bytes: RankMemory::of(&facts).peak - fixed_bytes }
     }
 
     fn planned(&self, unit: Unit) -> Rc<PlannedUnit> {

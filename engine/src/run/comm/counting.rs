@@ -6,30 +6,10 @@
 
 use std::ops::Range;
 
+use pipezero_partition::{Traffic, Volume, part_bytes};
+
 use super::{Channel, CommError, Communicator, Group};
 use crate::run::memory::Tagged;
-
-/// Calls and bytes of one kind of operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct TrafficCount {
-    /// Calls by this rank in groups larger than one.
-    pub count: u64,
-    /// Bytes sent by this rank.
-    pub bytes: u64,
-}
-
-/// What one rank has sent, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Traffic {
-    /// All-gathers of weights.
-    pub all_gather: TrafficCount,
-    /// Reduce-scatters of gradients.
-    pub reduce_scatter: TrafficCount,
-    /// All-reduces: ZeRO-0's gradients, tied weights, the step's record.
-    pub all_reduce: TrafficCount,
-    /// Activations and gradients between stages.
-    pub send: TrafficCount,
-}
 
 /// A communicator that counts.
 #[derive(Debug)]
@@ -49,18 +29,13 @@ impl<C: Communicator> Counting<C> {
         std::mem::take(&mut self.traffic)
     }
 
-    fn count(&mut self, group_size: usize, bytes: u64, kind: impl FnOnce(&mut Traffic) -> &mut TrafficCount) {
+    fn count(&mut self, group_size: usize, bytes: u64, kind: impl FnOnce(&mut Traffic) -> &mut Volume) {
         if group_size > 1 {
             let counted = kind(&mut self.traffic);
             counted.count += 1;
             counted.bytes += bytes;
         }
     }
-}
-
-/// Bytes that one member sends so that every part of `num_elements` of `element_bytes` reaches its peers.
-pub(crate) fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
-    ((group_size - 1) * num_elements.div_ceil(group_size) * element_bytes) as u64
 }
 
 impl<C: Communicator> Communicator for Counting<C> {

@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::Range;
 
 use pipezero_models::ElementType;
+use pipezero_partition::part_bytes;
 
-use super::counting::part_bytes;
 use super::part;
 use crate::run::memory::Tagged;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::error::CommError;
 use super::exchange::{Operation, Payload, exchange};
-use super::shaping::{Carried, Link};
+use super::shaping::{Carried, LinkState};
 
 #[derive(Debug)]
 struct Round {
@@ -57,14 +57,14 @@ struct Rounds {
 pub(super) struct Meeting {
     members: Vec<usize>,
     /// The link that its operations occupy, if links are imitated.
-    link: Option<Arc<Link>>,
+    link: Option<Arc<LinkState>>,
     rounds: Mutex<Rounds>,
     /// A round was exchanged or broken, or the world was stopped.
     changed: Condvar,
 }
 
 impl Meeting {
-    pub(super) fn new(members: Vec<usize>, link: Option<Arc<Link>>) -> Self {
+    pub(super) fn new(members: Vec<usize>, link: Option<Arc<LinkState>>) -> Self {
         Self { members, link, rounds: Mutex::default(), changed: Condvar::new() }
     }
 

@@ -17,10 +17,8 @@ mod threads;
 
 use std::ops::Range;
 
-pub(crate) use counting::part_bytes;
-pub use counting::{Counting, Traffic, TrafficCount};
+pub use counting::Counting;
 pub use error::CommError;
-pub use shaping::{LinkShape, Shaping};
 pub use threads::{ThreadCommunicator, ThreadWorld};
 
 use crate::run::memory::Tagged;

@@ -1,6 +1,6 @@
 //! Imitated links: when a message would arrive on hardware that is not there.
 //!
-//! Ranks that are threads hand their buffers over as fast as memory is. With a [`Shaping`] every message is late by
+//! Ranks that are threads hand their buffers over as fast as memory is. With a [`Links`] every message is late by
 //! what a link of its class would cost, and whoever waits for it sleeps meanwhile, so that the overlap of computes and
 //! messages can be studied on a machine with few cores. Nobody keeps the time: the arrival follows from when the last
 //! member joined and when the link was free, so whoever completes a meeting works it out once for all members, and it
@@ -12,129 +12,80 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Channel;
-
-/// Links that a world of threads imitates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shaping {
-    /// Ranks `n k` to `n k + n - 1` share a node; 0 puts all ranks on one.
-    pub ranks_per_node: usize,
-    /// Links of ranks that share a node.
-    pub near: LinkShape,
-    /// Links of ranks on several nodes.
-    pub far: LinkShape,
-    /// Whether gathers and reductions of the same ranks occupy one link in turn, instead of one each.
-    pub shared: bool,
-}
-
-/// One class of links.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkShape {
-    /// How much later than its last byte is sent a message arrives; the next message need not wait for that.
-    pub latency: Duration,
-    /// Bytes that a rank sends in a second. Infinity leaves the latency alone; 0 lets nothing through.
-    pub bytes_per_s: f64,
-}
+use crate::config::{Link, Links};
 
 /// Members and channel; for a stage edge the members are sender and receiver.
 pub(super) type Place = (Vec<usize>, Channel);
 
-impl Shaping {
-    /// The class of the links between these ranks: far if they lie on more than one node.
-    pub(crate) fn shape(&self, ranks: &[usize]) -> LinkShape {
-        let mut nodes = ranks.iter().map(|rank| rank.checked_div(self.ranks_per_node));
-        let first = nodes.next();
-        if nodes.all(|node| Some(node) == first) { self.near } else { self.far }
-    }
-
-    /// The place whose link the operations of a place occupy.
-    fn lane(&self, (members, channel): &Place) -> Place {
-        let channel = match channel {
-            Channel::Reduce if self.shared => Channel::Gather,
-            &own => own,
-        };
-        (members.clone(), channel)
-    }
+/// The place whose link the operations of a place occupy.
+fn lane(links: &Links, (members, channel): &Place) -> Place {
+    let channel = match channel {
+        Channel::Reduce if links.shared => Channel::Gather,
+        &own => own,
+    };
+    (members.clone(), channel)
 }
 
 /// A message on its link, in nanoseconds since the world began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Passage {
+struct MessageTimes {
     /// The link is free again.
     frees_ns: u64,
     /// The message is there.
     arrives_ns: u64,
 }
 
-impl LinkShape {
-    /// A message that its members have joined at `joined_ns`, over a link that is free from `free_ns` on: it starts when
-    /// both are past, occupies the link for its bytes, to the nearest nanosecond, and arrives a latency later.
-    fn passage(self, joined_ns: u64, free_ns: u64, num_bytes: u64) -> Passage {
-        let frees_ns = joined_ns.max(free_ns).saturating_add(self.occupied_ns(num_bytes));
-        Passage { frees_ns, arrives_ns: frees_ns.saturating_add(self.latency_ns()) }
-    }
-
-    /// How long a message's bytes occupy the link.
-    pub(crate) fn occupied_ns(self, num_bytes: u64) -> u64 {
-        // Casts to integers saturate, and NaN is not the maximum: a link that lets nothing through is busy for ever.
-        match num_bytes {
-            0 => 0,
-            _ => (num_bytes as f64 * 1e9 / self.bytes_per_s.max(0.0)).round() as u64,
-        }
-    }
-
-    pub(crate) fn latency_ns(self) -> u64 {
-        nanoseconds(self.latency)
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// A message that its members have joined at `joined_ns`, over a link that is free from `free_ns` on: it starts when
+/// both are past, occupies the link for its bytes, to the nearest nanosecond, and arrives a latency later.
+fn message_times(link: Link, joined_ns: u64, free_ns: u64, num_bytes: u64) -> MessageTimes {
+    let frees_ns = joined_ns.max(free_ns).saturating_add(link.occupied_ns(num_bytes));
+    MessageTimes { frees_ns, arrives_ns: frees_ns.saturating_add(link.latency_ns()) }
 }
 
 /// All links of a world, made when they are first used.
 #[derive(Debug)]
-pub(super) struct Links {
-    shaping: Shaping,
+pub(super) struct LinkStates {
+    links: Links,
     /// When the world began.
     epoch: Instant,
-    lanes: Mutex<BTreeMap<Place, Arc<Link>>>,
+    lanes: Mutex<BTreeMap<Place, Arc<LinkState>>>,
 }
 
-impl Links {
-    pub(super) fn new(shaping: Shaping) -> Self {
-        Self { shaping, epoch: Instant::now(), lanes: Mutex::default() }
+impl LinkStates {
+    pub(super) fn new(links: Links) -> Self {
+        Self { links, epoch: Instant::now(), lanes: Mutex::default() }
     }
 
     /// The link of a place; none within a rank.
-    pub(super) fn link(&self, place: &Place) -> Option<Arc<Link>> {
+    pub(super) fn link(&self, place: &Place) -> Option<Arc<LinkState>> {
         let members = &place.0;
         if members.len() < 2 {
             return None;
         }
         let link =
-            || Link { shape: self.shaping.shape(members), epoch: self.epoch, free_ns: Mutex::default() };
+            || LinkState { shape: self.links.between(members), epoch: self.epoch, free_ns: Mutex::default() };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::clone(lanes.entry(self.shaping.lane(place)).or_insert_with(|| Arc::new(link()))))
+        Some(Arc::clone(lanes.entry(lane(&self.links, place)).or_insert_with(|| Arc::new(link()))))
     }
 }
 
 /// One link, which messages occupy one after the other.
 #[derive(Debug)]
-pub(super) struct Link {
-    shape: LinkShape,
+pub(super) struct LinkState {
+    shape: Link,
     epoch: Instant,
     free_ns: Mutex<u64>,
 }
 
-impl Link {
+impl LinkState {
     /// Sends a message whose last member has joined just now.
     pub(super) fn carry(&self, num_bytes: u64) -> Carried {
         let mut free_ns = self.free_ns.lock().unwrap_or_else(PoisonError::into_inner);
         // Read with the lock held, so that messages occupy the link in the order in which they came.
-        let joined_ns = nanoseconds(self.epoch.elapsed());
-        let passage = self.shape.passage(joined_ns, *free_ns, num_bytes);
-        *free_ns = passage.frees_ns;
-        Carried { epoch: self.epoch, passage }
+        let joined_ns = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let times = message_times(self.shape, joined_ns, *free_ns, num_bytes);
+        *free_ns = times.frees_ns;
+        Carried { epoch: self.epoch, times }
     }
 }
 
@@ -142,19 +93,19 @@ impl Link {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
     epoch: Instant,
-    passage: Passage,
+    times: MessageTimes,
 }
 
 impl Carried {
     /// How long it takes from now on until it is there; zero once it is.
     pub(super) fn until_there(self) -> Duration {
-        self.until(self.passage.arrives_ns)
+        self.until(self.times.arrives_ns)
     }
 
     /// How long it takes from now on until the link has taken it, so that its sender's buffer is free: the latency is none
     /// of the sender's.
     pub(super) fn until_sent(self) -> Duration {
-        self.until(self.passage.frees_ns)
+        self.until(self.times.frees_ns)
     }
 
     fn until(self, at_ns: u64) -> Duration {
@@ -168,8 +119,8 @@ mod tests {
 
     const NEVER: u64 = u64::MAX;
 
-    fn link(latency_ns: u64, bytes_per_s: f64) -> LinkShape {
-        LinkShape { latency: Duration::from_nanos(latency_ns), bytes_per_s }
+    fn link(latency_ns: u64, bytes_per_s: f64) -> Link {
+        Link { latency: Duration::from_nanos(latency_ns), bytes_per_s }
     }
 
     #[test]
@@ -186,8 +137,8 @@ mod tests {
             (50, 700, 5, 701, 801),
             (50, 700, 7, 702, 802),
         ] {
-            let passage = link.passage(joined_ns, free_ns, num_bytes);
-            assert_eq!(passage, Passage { frees_ns, arrives_ns });
+            let times = message_times(link, joined_ns, free_ns, num_bytes);
+            assert_eq!(times, MessageTimes { frees_ns, arrives_ns });
         }
     }
 
@@ -199,8 +150,8 @@ mod tests {
                 let (numerator, denominator) =
                     (u128::from(num_bytes) * 1_000_000_000, u128::from(bytes_per_s));
                 let expected = (numerator + denominator / 2) / denominator;
-                let passage = link(0, bytes_per_s as f64).passage(7, 5, num_bytes);
-                assert_eq!(u128::from(passage.frees_ns), 7 + expected, "{num_bytes} B at {bytes_per_s} B/s");
+                let times = message_times(link(0, bytes_per_s as f64), 7, 5, num_bytes);
+                assert_eq!(u128::from(times.frees_ns), 7 + expected, "{num_bytes} B at {bytes_per_s} B/s");
             }
         }
     }
@@ -211,9 +162,9 @@ mod tests {
         let mut free_ns = 0;
         let arrivals: Vec<u64> = [500, 0, 20, 1]
             .map(|num_bytes| {
-                let passage = link.passage(10, free_ns, num_bytes);
-                free_ns = passage.frees_ns;
-                passage.arrives_ns
+                let times = message_times(link, 10, free_ns, num_bytes);
+                free_ns = times.frees_ns;
+                times.arrives_ns
             })
             .into();
         assert_eq!(arrivals, [1_000_510, 1_000_510, 1_000_530, 1_000_531]);
@@ -222,34 +173,17 @@ mod tests {
     #[test]
     fn no_bandwidth_lets_nothing_through_and_no_bound_leaves_the_latency() {
         for bytes_per_s in [0.0, -1.0, f64::NAN] {
-            let passage = link(5, bytes_per_s).passage(3, 0, 1);
-            assert_eq!(passage, Passage { frees_ns: NEVER, arrives_ns: NEVER });
+            let times = message_times(link(5, bytes_per_s), 3, 0, 1);
+            assert_eq!(times, MessageTimes { frees_ns: NEVER, arrives_ns: NEVER });
             // What comes after it waits for ever too.
-            assert_eq!(link(5, bytes_per_s).passage(3, NEVER, 0).arrives_ns, NEVER);
-            assert_eq!(link(5, bytes_per_s).passage(3, 0, 0).arrives_ns, 8);
+            assert_eq!(message_times(link(5, bytes_per_s), 3, NEVER, 0).arrives_ns, NEVER);
+            assert_eq!(message_times(link(5, bytes_per_s), 3, 0, 0).arrives_ns, 8);
         }
-        assert_eq!(link(5, f64::INFINITY).passage(3, 0, u64::MAX).arrives_ns, 8);
-        assert_eq!(LinkShape { latency: Duration::MAX, bytes_per_s: 1.0 }.passage(3, 0, 1).arrives_ns, NEVER);
-    }
-
-    #[test]
-    fn ranks_are_near_when_they_share_a_node() {
-        let (near, far) = (link(1, 1.0), link(2, 2.0));
-        for (ranks_per_node, ranks, expected) in [
-            (2, &[0, 1][..], near),
-            (2, &[2, 3], near),
-            (2, &[3, 2], near),
-            (2, &[1, 2], far),
-            (2, &[0, 1, 2, 3], far),
-            (2, &[1, 0, 5], far),
-            (3, &[0, 1, 2], near),
-            (1, &[0, 1], far),
-            (8, &[1, 5, 7], near),
-            (0, &[1, 500], near),
-        ] {
-            let shaping = Shaping { ranks_per_node, near, far, shared: false };
-            assert_eq!(shaping.shape(ranks), expected, "{ranks:?} with {ranks_per_node} ranks per node");
-        }
+        assert_eq!(message_times(link(5, f64::INFINITY), 3, 0, u64::MAX).arrives_ns, 8);
+        assert_eq!(
+            message_times(Link { latency: Duration::MAX, bytes_per_s: 1.0 }, 3, 0, 1).arrives_ns,
+            NEVER
+        );
     }
 
     #[test]
@@ -268,7 +202,7 @@ mod tests {
             .collect();
         for shared in [false, true] {
             let links =
-                Links::new(Shaping { ranks_per_node: 2, near: link(1, 1.0), far: link(2, 2.0), shared });
+                LinkStates::new(Links { ranks_per_node: 2, near: link(1, 1.0), far: link(2, 2.0), shared });
             let of = |place: &Place| links.link(place).expect("two ranks have a link");
             for one in &places {
                 for other in &places {

@@ -10,8 +10,9 @@ use pipezero_models::ElementType;
 
 use super::exchange::{Operation, Payload};
 use super::meeting::Meeting;
-use super::shaping::{Links, Place, Shaping};
+use super::shaping::{LinkStates, Place};
 use super::{Channel, CommError, Communicator, Group, Pending, part};
+use crate::config::Links;
 use crate::run::memory::Tagged;
 
 /// What the ranks of one process share.
@@ -22,7 +23,7 @@ pub struct ThreadWorld {
     stopped: AtomicBool,
     meetings: Mutex<BTreeMap<Place, Arc<Meeting>>>,
     /// The links that are imitated, if any.
-    links: Option<Links>,
+    links: Option<LinkStates>,
 }
 
 impl ThreadWorld {
@@ -32,11 +33,11 @@ impl ThreadWorld {
     }
 
     /// A world of `size` ranks in which no wait is longer than `timeout` and messages take as long as on such links.
-    pub fn shaped(size: usize, timeout: Duration, shaping: Shaping) -> Arc<Self> {
-        Self::with_links(size, timeout, Some(Links::new(shaping)))
+    pub fn shaped(size: usize, timeout: Duration, links: Links) -> Arc<Self> {
+        Self::with_links(size, timeout, Some(LinkStates::new(links)))
     }
 
-    fn with_links(size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
+    fn with_links(size: usize, timeout: Duration, links: Option<LinkStates>) -> Arc<Self> {
         Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), meetings: Mutex::default(), links })
     }
 

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use super::weights::WeightsError;
+use crate::plan::Bytes;
 use crate::plan::{Change, Changes};
 use crate::run::comm::CommError;
 use crate::run::executor::{Cause, RankFailure};
-use crate::run::memory::Bytes;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ use crate::run::data::BatchSource;
 use crate::run::executor::{Event, Probe, StepInputs};
 use crate::run::memory::{self, Category, Ledger};
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
-use crate::run::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///

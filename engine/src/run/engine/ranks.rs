@@ -15,7 +15,7 @@ use crate::run::comm::ThreadWorld;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, Positions, Rank, RankFailure};
 use crate::run::memory::Ledger;
-use crate::run::shard::Purpose;
+use pipezero_partition::Purpose;
 
 /// What a rank says of a command, or of its own start.
 type Told = Result<Answer, Box<RankFailure>>;
@@ -164,7 +164,7 @@ impl Drop for Ranks {
 /// Where the ranks meet, with the links that the run imitates.
 fn world(plan: &Plan) -> Arc<ThreadWorld> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
-    match plan.shaping() {
+    match plan.run().comm.links {
         None => ThreadWorld::new(num_ranks, comm.timeout),
         Some(shaping) => ThreadWorld::shaped(num_ranks, comm.timeout, shaping),
     }

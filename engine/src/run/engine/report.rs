@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::run::comm::Traffic;
 use crate::run::executor::{Event, RankOutcome, StepInputs, Waited};
-use crate::run::memory::{Ledger, RankMemory};
+use crate::run::memory::Ledger;
+use pipezero_partition::{RankMemory, Traffic};
 
 /// What came out of one training step.
 #[derive(Clone, Debug)]
@@ -117,6 +117,6 @@ pub struct MeasuredRank {
 
 impl MeasuredRank {
     pub(super) fn new(rank: usize, ledger: &Ledger, outcome: &RankOutcome) -> Self {
-        Self { rank, memory: RankMemory::measured(ledger), traffic: outcome.traffic }
+        Self { rank, memory: ledger.peaks(), traffic: outcome.traffic }
     }
 }

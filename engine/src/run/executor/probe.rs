@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipezero_models::{Buffer, ElementType, ModelError};
+use pipezero_partition::ShardLayout;
 use pipezero_schedule::{Edge, Instruction};
 
 use super::error::Cause;
@@ -24,7 +25,7 @@ use super::recorder::{EventKind, Recorder};
 use super::tail::add_second;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::{Category, Tagged};
-use crate::run::shard::{Loan, ShardLayout};
+use crate::run::shard::Loan;
 
 /// Messages to send.
 #[derive(Clone, Debug)]

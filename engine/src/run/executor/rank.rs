@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero_models::layer::LossSum;
+use pipezero_partition::{Purpose, Traffic};
 use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch, PipelineRank, Unit};
 
 use super::activations::Activations;
@@ -18,10 +19,10 @@ use super::step_tokens::StepTokens;
 use super::tail::Tail;
 use super::waited::Waited;
 use crate::plan::Plan;
-use crate::run::comm::{Communicator, Counting, Group, Traffic};
+use crate::run::comm::{Communicator, Counting, Group};
 use crate::run::data::{BatchSource, DataError};
 use crate::run::memory::{Category, Ledger, Tagged};
-use crate::run::shard::{Loan, Purpose, StoreOptions, StoredUnit, UnitStore};
+use crate::run::shard::{Loan, StoreOptions, StoredUnit, UnitStore};
 
 /// The groups that a rank talks in.
 #[derive(Debug)]
@@ -147,7 +148,7 @@ impl<C: Communicator> Rank<C> {
         let options = StoreOptions {
             zero: &self.plan.run().zero,
             element_type: self.plan.element_type(),
-            optimizer: self.plan.optimizer(),
+            optimizer: &self.plan.run().optimizer,
             no_decay: self.plan.run().optimizer.no_decay(),
             purpose,
             data_rank: self.data_rank,

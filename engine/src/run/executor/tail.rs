@@ -94,7 +94,7 @@ impl<C: Communicator> Rank<C> {
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
         if self.tail.record.num_targets() > 0 && !self.tail.overflowed {
             store.update(
-                self.plan.optimizer(),
+                &self.plan.run().optimizer,
                 inputs.update,
                 inputs.learning_rate,
                 self.tail.gradient_scale,

@@ -2,46 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an allocation is for; the categories of `plan --json`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Category {
-    /// Parameters at rest: whole, or this rank's shards.
-    Parameters,
-    /// Buffers that units are gathered into.
-    Gathered,
-    /// Gradient accumulators and the buffers of gradients in flight.
-    Gradients,
-    /// Optimizer state.
-    Optimizer,
-    /// Saved activations, workspaces, the streams between units, and the tokens of a step.
-    Activations,
-    /// Receive and send buffers.
-    Communication,
-}
-
-impl Category {
-    /// Every category, in the order of reports.
-    pub const ALL: [Self; 6] = [
-        Self::Parameters,
-        Self::Gathered,
-        Self::Gradients,
-        Self::Optimizer,
-        Self::Activations,
-        Self::Communication,
-    ];
-
-    /// The name used in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Parameters => "parameters",
-            Self::Gathered => "gathered",
-            Self::Gradients => "gradients",
-            Self::Optimizer => "optimizer",
-            Self::Activations => "activations",
-            Self::Communication => "communication",
-        }
-    }
-}
+use pipezero_partition::{Category, RankMemory};
 
 /// Bytes held by one rank now and at most, by category.
 #[derive(Debug, Default)]
@@ -78,6 +39,19 @@ impl Ledger {
         self.total.peak_bytes.load(Ordering::Relaxed)
     }
 
+    /// The peaks of all categories, in the shape in which they were planned.
+    pub fn peaks(&self) -> RankMemory {
+        RankMemory {
+            parameters: self.peak_bytes(Category::Parameters),
+            gathered: self.peak_bytes(Category::Gathered),
+            gradients: self.peak_bytes(Category::Gradients),
+            optimizer: self.peak_bytes(Category::Optimizer),
+            activations: self.peak_bytes(Category::Activations),
+            communication: self.peak_bytes(Category::Communication),
+            peak: self.total_peak_bytes(),
+        }
+    }
+
     pub(super) fn charge(&self, category: Category, num_bytes: u64) {
         self.accounts[category as usize].add(num_bytes);
         self.total.add(num_bytes);
@@ -103,5 +77,21 @@ mod tests {
         assert_eq!(ledger.peak_bytes(Category::Gathered), 100);
         assert_eq!(ledger.peak_bytes(Category::Parameters), 70);
         assert_eq!(ledger.total_peak_bytes(), 150);
+    }
+
+    #[test]
+    fn peaks_come_under_the_names_of_their_categories() {
+        let ledger = Ledger::default();
+        for (num_bytes, category) in (1..).zip(Category::ALL) {
+            ledger.charge(category, num_bytes);
+        }
+        let memory = ledger.peaks();
+        assert_eq!(memory.figures(), [1, 2, 3, 4, 5, 6, 21]);
+        let json = serde_json::to_value(memory).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), RankMemory::NAMES.len());
+        for (name, figure) in RankMemory::NAMES.into_iter().zip(memory.figures()) {
+            assert_eq!(json[name], figure, "{name}");
+        }
+        assert_eq!(Category::ALL.map(Category::name), RankMemory::NAMES[..6]);
     }
 }

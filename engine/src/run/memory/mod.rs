@@ -4,14 +4,11 @@
 //! be allocated past it.
 
 mod available;
-mod bytes;
 mod ledger;
-mod rank_memory;
 mod tagged;
 
 pub use available::available_bytes;
-pub use bytes::Bytes;
-pub use ledger::{Category, Ledger};
-pub use rank_memory::RankMemory;
+pub use ledger::Ledger;
+pub use pipezero_partition::Category;
 pub(crate) use tagged::Charge;
 pub use tagged::Tagged;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use pipezero_models::{Buffer, ElementType, ModelError};
 
-use super::ledger::{Category, Ledger};
+use pipezero_partition::Category;
+
+use super::ledger::Ledger;
 
 /// A [`Buffer`] with its entry in a [`Ledger`].
 #[derive(Debug)]

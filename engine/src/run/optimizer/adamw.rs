@@ -17,19 +17,16 @@ use super::{DecayRanges, Update};
 ///
 /// Source: arXiv:1711.05101, algorithm 2, with decay times `lr` as in PyTorch's `torch.optim.AdamW`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamW {
+pub(super) struct AdamW {
     /// Decay rates of the two moments.
-    pub betas: (f64, f64),
+    pub(super) betas: (f64, f64),
     /// Added to the root of the second moment.
-    pub eps: f64,
+    pub(super) eps: f64,
     /// Decoupled weight decay.
-    pub weight_decay: f64,
+    pub(super) weight_decay: f64,
 }
 
 impl AdamW {
-    /// State elements per parameter: the first and the second moment.
-    pub const NUM_STATES: usize = 2;
-
     /// Updates parameters and moments; `states` are all first moments, then all second ones.
     pub(super) fn update(&self, decay: &DecayRanges, update: Update<'_>) {
         let Update { parameters, gradients, states, step, learning_rate, gradient_scale } = update;

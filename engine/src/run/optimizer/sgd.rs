@@ -17,19 +17,14 @@ use super::{DecayRanges, Update};
 /// Source: PyTorch's `torch.optim.SGD` with dampening 0 and without Nesterov's form. Its `weight_decay` is an L2 term in
 /// the gradient, not AdamW's decoupled decay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sgd {
+pub(super) struct Sgd {
     /// Momentum; 0 keeps no state.
-    pub momentum: f64,
+    pub(super) momentum: f64,
     /// Weight decay, added to the gradient.
-    pub weight_decay: f64,
+    pub(super) weight_decay: f64,
 }
 
 impl Sgd {
-    /// State elements per parameter: the momentum, if there is one.
-    pub fn num_states(&self) -> usize {
-        usize::from(self.momentum != 0.0)
-    }
-
     /// Updates parameters and momenta.
     pub(super) fn update(&self, decay: &DecayRanges, update: Update<'_>) {
         let Update { parameters, gradients, states, step: _, learning_rate, gradient_scale } = update;
@@ -38,7 +33,7 @@ impl Sgd {
             let step = SgdStep { gradient_scale, lr: learning_rate, weight_decay };
             let range = segment.range;
             let (p, g) = (&mut parameters[range.clone()], &gradients[range.clone()]);
-            if self.num_states() == 0 {
+            if states.is_empty() {
                 sgd::update(step, p, g);
             } else {
                 sgd::update_with_momentum(step, self.momentum, p, g, &mut states[range]);

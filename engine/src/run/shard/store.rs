@@ -16,12 +16,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_models::{Buffer, ElementType, ModelError, Unit};
-use pipezero_partition::Purpose;
+use pipezero_partition::{Purpose, ShardLayout};
 
-use super::{Loan, ShardLayout};
-use crate::config::{NoDecay, ReductionPolicy, ZeroConfig, ZeroLevel};
+use super::Loan;
+use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
 use crate::run::memory::{Category, Ledger, Tagged};
-use crate::run::optimizer::{DecayRanges, Optimizer, Update};
+use crate::run::optimizer::{DecayRanges, Update};
 
 /// How a unit's parameters are held.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl StoredUnit<'_> {
 pub(crate) struct StoreOptions<'a> {
     pub(crate) zero: &'a ZeroConfig,
     pub(crate) element_type: ElementType,
-    pub(crate) optimizer: &'a Optimizer,
+    pub(crate) optimizer: &'a OptimizerConfig,
     pub(crate) no_decay: &'a NoDecay,
     pub(crate) purpose: Purpose,
     pub(crate) data_rank: usize,
@@ -203,7 +203,7 @@ impl UnitStore {
     /// One optimizer step on the owned elements.
     pub(crate) fn update(
         &mut self,
-        optimizer: &Optimizer,
+        optimizer: &OptimizerConfig,
         step: u64,
         learning_rate: f64,
         gradient_scale: f32,

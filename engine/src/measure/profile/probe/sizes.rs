@@ -3,7 +3,7 @@
 use pipezero_models::ElementType;
 
 use crate::plan::costs::{MessageKind, MessageTimes};
-use crate::run::shard::ShardLayout;
+use pipezero_partition::ShardLayout;
 
 /// The smallest: below it a message costs what sending anything costs.
 const LEAST_BYTES: u64 = 4096;

@@ -49,19 +49,19 @@ impl Carrier {
     /// The part of a message's way that does not occupy its link, where the run imitates links: the longest of all data ranks,
     /// since a prediction has one for all. Elsewhere nobody can tell the two apart, and all of the way counts as occupied.
     pub(super) fn latency_ns(self, plan: &Plan) -> u64 {
-        let Some(links) = plan.shaping() else { return 0 };
+        let Some(links) = plan.run().comm.links else { return 0 };
         let (chain, grid) = (plan.training().chain(), plan.grid());
         match self {
             Self::Gather(unit) | Self::Reduce(unit) | Self::GatherAfterStep(unit) => {
                 let members = grid.data_group(grid.rank(chain.rank(unit).index(), 0));
-                links.shape(&members.collect::<Vec<_>>()).latency_ns()
+                links.between(&members.collect::<Vec<_>>()).latency_ns()
             }
             Self::Edge(edge) => {
                 let ends = |data_rank| {
                     [edge.sender(), edge.receiver()]
                         .map(|stage| grid.rank(plan.pipeline_rank_of(stage).index(), data_rank))
                 };
-                let latency_ns = |data_rank| links.shape(&ends(data_rank)).latency_ns();
+                let latency_ns = |data_rank| links.between(&ends(data_rank)).latency_ns();
                 (0..grid.data_degree).map(latency_ns).max().unwrap_or(0)
             }
         }

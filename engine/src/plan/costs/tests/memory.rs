@@ -4,7 +4,7 @@ use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, memory};
 
 use super::{GPT2, plan};
 use crate::plan::costs::{Device, Source, Step, for_plan, memory_costs};
-use crate::run::memory::RankMemory;
+use pipezero_partition::RankMemory;
 
 fn planned(bytes: &RankMemory, category: MemoryCategory) -> u64 {
     match category {

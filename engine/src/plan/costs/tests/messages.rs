@@ -5,7 +5,7 @@ use pipezero_schedule::{InstructionKind, PipelineRank};
 use super::{GPT2, plan};
 use crate::plan::Plan;
 use crate::plan::costs::messages::Messages;
-use crate::run::comm::{Traffic, TrafficCount};
+use pipezero_partition::{Traffic, Volume};
 
 /// Calls and bytes of a rank, instruction by instruction.
 fn counted(plan: &Plan, rank: PipelineRank) -> Traffic {
@@ -15,7 +15,7 @@ fn counted(plan: &Plan, rank: PipelineRank) -> Traffic {
         let Some(message) = messages.get(instruction).filter(|message| message.num_ranks() > 1) else {
             continue;
         };
-        let count: &mut TrafficCount = match instruction.kind() {
+        let count: &mut Volume = match instruction.kind() {
             InstructionKind::Unshard | InstructionKind::GatherAfterStep => &mut traffic.all_gather,
             InstructionKind::Reduce | InstructionKind::ReduceLast => &mut traffic.reduce_scatter,
             InstructionKind::AllReduce | InstructionKind::AddTied | InstructionKind::GradientNorm => {
@@ -76,7 +76,7 @@ fn one_far_pair_makes_a_message_far() {
     ];
     // Ranks 0 1 2 | 3: of the pairs 0-2 and 1-3 one is near; of the data groups 0-1 and 2-3 one.
     let plan = plan(GPT2, &links);
-    let shaping = plan.shaping().unwrap();
+    let shaping = plan.run().comm.links.unwrap();
     let messages = Messages::of(&plan);
     let mut num_messages = 0;
     for rank in [0, 1].map(PipelineRank) {

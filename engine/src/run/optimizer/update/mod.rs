@@ -1,17 +1,9 @@
-//! One door to every optimizer: what an update works on, and the choice of its kind.
+//! The update of owned elements by the optimizer that the run file names.
 
-use super::{AdamW, DecayRanges, Sgd};
+use super::DecayRanges;
+use super::adamw::AdamW;
+use super::sgd::Sgd;
 use crate::config::OptimizerConfig;
-
-/// An optimizer and its hyper-parameters. The state lives with whoever owns the elements: `num_states` flat runs as
-/// long as the parameters, all zero before the first step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Optimizer {
-    /// Adam with decoupled weight decay.
-    AdamW(AdamW),
-    /// Stochastic gradient descent with momentum.
-    Sgd(Sgd),
-}
 
 /// What the update of one owned part of a unit works on. N elements.
 #[derive(Debug)]
@@ -30,27 +22,9 @@ pub struct Update<'a> {
     pub gradient_scale: f32,
 }
 
-impl Optimizer {
-    /// The optimizer that a run file describes.
-    pub fn new(config: &OptimizerConfig) -> Self {
-        match *config {
-            OptimizerConfig::AdamW { lr: _, betas, eps, weight_decay, no_decay: _ } => {
-                Self::AdamW(AdamW { betas, eps, weight_decay })
-            }
-            OptimizerConfig::Sgd { lr: _, momentum, weight_decay, no_decay: _ } => {
-                Self::Sgd(Sgd { momentum, weight_decay })
-            }
-        }
-    }
-
-    /// State elements per parameter.
-    pub fn num_states(&self) -> usize {
-        match self {
-            Self::AdamW(_) => AdamW::NUM_STATES,
-            Self::Sgd(sgd) => sgd.num_states(),
-        }
-    }
-
+/// The state lives with whoever owns the elements: [`OptimizerConfig::num_states`] flat runs as long as the parameters,
+/// all zero before the first step.
+impl OptimizerConfig {
     /// Updates parameters and state, on the threads of the current rayon pool. `decay` counts from the part's first
     /// element ([`DecayRanges::within`]).
     ///
@@ -68,9 +42,13 @@ impl Optimizer {
             "{} states per parameter",
             self.num_states()
         );
-        match self {
-            Self::AdamW(adamw) => adamw.update(decay, update),
-            Self::Sgd(sgd) => sgd.update(decay, update),
+        match *self {
+            Self::AdamW { lr: _, betas, eps, weight_decay, no_decay: _ } => {
+                AdamW { betas, eps, weight_decay }.update(decay, update);
+            }
+            Self::Sgd { lr: _, momentum, weight_decay, no_decay: _ } => {
+                Sgd { momentum, weight_decay }.update(decay, update);
+            }
         }
     }
 }

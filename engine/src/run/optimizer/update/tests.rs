@@ -6,9 +6,17 @@ use pipezero_models::parameter::{Init, ParameterSpec};
 use pipezero_models::unit::ParameterEntry;
 use proptest::prelude::*;
 
-const ADAMW: Optimizer = Optimizer::AdamW(AdamW { betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.1 });
-const MOMENTUM: Optimizer = Optimizer::Sgd(Sgd { momentum: 0.9, weight_decay: 0.1 });
-const PLAIN: Optimizer = Optimizer::Sgd(Sgd { momentum: 0.0, weight_decay: 0.1 });
+const ADAMW: OptimizerConfig = OptimizerConfig::AdamW {
+    lr: 0.01,
+    betas: (0.9, 0.95),
+    eps: 1e-8,
+    weight_decay: 0.1,
+    no_decay: NoDecay::OneDimensional,
+};
+const MOMENTUM: OptimizerConfig =
+    OptimizerConfig::Sgd { lr: 0.01, momentum: 0.9, weight_decay: 0.1, no_decay: NoDecay::OneDimensional };
+const PLAIN: OptimizerConfig =
+    OptimizerConfig::Sgd { lr: 0.01, momentum: 0.0, weight_decay: 0.1, no_decay: NoDecay::OneDimensional };
 
 /// Parameters with their state, updated as one.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,11 +26,11 @@ struct Part {
 }
 
 impl Part {
-    fn new(optimizer: &Optimizer, parameters: &[f32]) -> Self {
+    fn new(optimizer: &OptimizerConfig, parameters: &[f32]) -> Self {
         Self { parameters: parameters.into(), states: vec![0.0; optimizer.num_states() * parameters.len()] }
     }
 
-    fn update(&mut self, optimizer: &Optimizer, decay: &DecayRanges, gradients: &[f32], step: u64) {
+    fn update(&mut self, optimizer: &OptimizerConfig, decay: &DecayRanges, gradients: &[f32], step: u64) {
         let update = Update {
             parameters: &mut self.parameters,
             gradients,
@@ -46,18 +54,18 @@ fn decay_of(range: std::ops::Range<usize>) -> DecayRanges {
 }
 
 /// Three steps of a scalar in f64, as the documentation writes them.
-fn reference(optimizer: &Optimizer, mut p: f64, gradients: [f64; 3], decayed: bool) -> f64 {
+fn reference(optimizer: &OptimizerConfig, mut p: f64, gradients: [f64; 3], decayed: bool) -> f64 {
     let (lr, mut m, mut v) = (0.01, 0.0, 0.0);
     for (t, g) in (1..).zip(gradients.map(|g| 0.5 * g)) {
         match *optimizer {
-            Optimizer::AdamW(AdamW { betas: (beta1, beta2), eps, weight_decay }) => {
+            OptimizerConfig::AdamW { betas: (beta1, beta2), eps, weight_decay, .. } => {
                 p *= if decayed { 1.0 - lr * weight_decay } else { 1.0 };
                 m = beta1 * m + (1.0 - beta1) * g;
                 v = beta2 * v + (1.0 - beta2) * g * g;
                 let (m_hat, v_hat) = (m / (1.0 - beta1.powi(t)), v / (1.0 - beta2.powi(t)));
                 p -= lr * m_hat / (v_hat.sqrt() + eps);
             }
-            Optimizer::Sgd(Sgd { momentum, weight_decay }) => {
+            OptimizerConfig::Sgd { momentum, weight_decay, .. } => {
                 let g = if decayed { g + weight_decay * p } else { g };
                 m = momentum * m + g;
                 p -= lr * m;

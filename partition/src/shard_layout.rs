@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pipezero_partition::shard_elements;
+use crate::flat::shard_elements;
 
 /// The cut of one unit's flat buffer over the data ranks: equal, contiguous shards over a padded length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,8 @@ impl ShardLayout {
 
 #[cfg(test)]
 mod tests {
-    use pipezero_partition::ALIGNMENT_ELEMENTS;
-
     use super::*;
+    use crate::flat::ALIGNMENT_ELEMENTS;
 
     const SHARD_ALIGNMENT: usize = ALIGNMENT_ELEMENTS as usize;
 
