@@ -4,7 +4,6 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::describe::print_remarks;
 use super::failure::Failure;
 use super::output::print;
 use super::run_args::{RunArgs, print_notices};
@@ -32,11 +31,8 @@ pub(super) struct CheckArgs {
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
-    let (run, notices) = args.run.load()?.resolve_with(Launch::this_host(), &missing)?;
+    let (plan, notices) = Plan::from_file_with(&args.run.load()?, Launch::this_host(), &missing)?;
     print_notices(&notices);
-    // What the file's own rules cannot see: that the schedule can be generated, lowered and proved.
-    let plan = Plan::new(run)?;
-    print_remarks(&plan);
     let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
     print(format_args!("{json}\n"))?;
     Ok(())

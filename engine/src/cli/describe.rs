@@ -1,6 +1,5 @@
 //! A plan in words, as several commands say it.
 
-use super::output::note;
 use crate::config::{Checkpointing, Precision, ScheduleConfig};
 use crate::plan::Plan;
 
@@ -47,12 +46,5 @@ pub(super) fn checkpointing(plan: &Plan) -> Option<String> {
         Checkpointing::Unit => Some("activations of each unit recomputed".to_owned()),
         Checkpointing::Layers(1) => Some("activations of each layer recomputed".to_owned()),
         Checkpointing::Layers(layers) => Some(format!("activations of every {layers} layers recomputed")),
-    }
-}
-
-/// Prints what the author of the run file should know of its plan.
-pub(super) fn print_remarks(plan: &Plan) {
-    for remark in plan.remarks() {
-        note(remark);
     }
 }

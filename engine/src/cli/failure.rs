@@ -16,8 +16,8 @@ use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
 use crate::measure::profile::ProfileError;
 use crate::measure::trace::{TraceError, TracedStepsError};
-use crate::plan::PlanError;
 use crate::plan::costs::{CostsFileError, PredictError};
+use crate::plan::{FromFileError, PlanError};
 use crate::run::data::DataError;
 use crate::run::engine::{EngineError, WeightsError};
 use crate::train::{RunDirError, TrainingError};
@@ -151,9 +151,19 @@ impl Blame for PredictError {
 }
 
 impl Blame for PlanError {
-    /// What a run file may say was seen when it was read; a pattern is only read here.
+    /// The rules of the run file that only a plan can check.
     fn is_of_input(&self) -> bool {
-        matches!(self, Self::Pattern(_))
+        matches!(self, Self::Pattern { .. } | Self::NoLayerMatches { .. } | Self::LoneUnit(_))
+    }
+}
+
+impl From<FromFileError> for Failure {
+    fn from(error: FromFileError) -> Self {
+        match error {
+            FromFileError::File(errors) => Self::Config(errors),
+            FromFileError::Plan(error) => error.into(),
+            sound @ FromFileError::Memory { .. } => Self::Other(Box::new(sound)),
+        }
     }
 }
 

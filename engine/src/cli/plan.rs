@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use super::describe::{self, print_remarks};
+use super::describe;
 use super::failure::Failure;
 use super::output::{note, print};
-use super::run_args::{RunArgs, print_notices};
+use super::run_args::RunArgs;
 use super::table::Table;
 use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
@@ -37,10 +37,7 @@ pub(super) struct PlanArgs {
 const MOST_COMPARED_INSTRUCTIONS: usize = 500_000;
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let (run, notices) = args.run.resolve()?;
-    print_notices(&notices);
-    let plan = Plan::new(run)?;
-    print_remarks(&plan);
+    let plan = args.run.plan()?;
     let is_compared = plan.num_instructions() <= MOST_COMPARED_INSTRUCTIONS;
     let residencies = is_compared.then(|| plan.residencies()).transpose()?;
     if residencies.is_none() {

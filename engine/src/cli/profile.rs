@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::describe::print_remarks;
 use super::failure::Failure;
 use super::out_file::{OutFile, Overwrite, Written};
 use super::output::{note, print};
 use super::progress::Progress;
-use super::run_args::{RunArgs, print_notices};
+use super::run_args::RunArgs;
 use super::table::Table;
 use super::units::{bytes, nanoseconds};
 use super::whole::whole;
@@ -84,10 +83,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     if args.steps == 0 {
         return Err(ProfileError::NoSteps.into());
     }
-    let (run, notices) = args.run.resolve()?;
-    print_notices(&notices);
-    let plan = Plan::new(run)?;
-    print_remarks(&plan);
+    let plan = args.run.plan()?;
     check_steps(&plan, args.steps, available_bytes())?;
     let source = batches(&plan)?;
     let out = OutFile::new(&args.out, Overwrite::of(args.overwrite), COSTS_FILE)?;

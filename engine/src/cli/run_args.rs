@@ -6,7 +6,8 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::output::note;
-use crate::config::{Launch, Notice, Run, RunFile};
+use crate::config::{Launch, Notice, RunFile};
+use crate::plan::Plan;
 
 /// A run file and what is changed in it.
 #[derive(Debug, Args)]
@@ -25,9 +26,11 @@ impl RunArgs {
         Ok(RunFile::load(&self.run)?.set(&self.set)?)
     }
 
-    /// The resolved run and what its reader should know.
-    pub(super) fn resolve(&self) -> Result<(Run, Vec<Notice>), Failure> {
-        Ok(self.load()?.resolve(Launch::this_host())?)
+    /// The plan; prints what its reader should know.
+    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+        let (plan, notices) = Plan::from_file(&self.load()?, Launch::this_host())?;
+        print_notices(&notices);
+        Ok(plan)
     }
 }
 

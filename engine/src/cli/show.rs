@@ -3,10 +3,9 @@
 use clap::{Args, ValueEnum};
 use pipezero_schedule::render;
 
-use super::describe::print_remarks;
 use super::failure::Failure;
 use super::output::print;
-use super::run_args::{RunArgs, print_notices};
+use super::run_args::RunArgs;
 use crate::plan::Plan;
 
 /// What `--help` ends with.
@@ -46,10 +45,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let (run, notices) = args.run.resolve()?;
-    print_notices(&notices);
-    let plan = Plan::new(run)?;
-    print_remarks(&plan);
+    let plan = args.run.plan()?;
     match args.format {
         Format::Text => print(text(&plan, args.width))?,
         Format::Csv => print(plan.order().to_csv())?,

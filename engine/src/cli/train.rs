@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::describe::{self, print_remarks};
+use super::describe;
 use super::failure::Failure;
 use super::output::{note, print};
 use super::progress::Progress;
@@ -53,10 +53,8 @@ pub(super) struct TrainArgs {
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
-    let (resolved, notices) = file.resolve(Launch::this_host())?;
+    let (plan, notices) = Plan::from_file(&file, Launch::this_host())?;
     print_notices(&notices);
-    let plan = Plan::new(resolved)?;
-    print_remarks(&plan);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));
     RunDir::check(&out, args.overwrite)?;

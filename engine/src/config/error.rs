@@ -4,7 +4,8 @@ use std::fmt;
 
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, SourceCode};
 
-use super::combination::CombinationTable;
+use super::refusal::{CombinationTable, Refusal};
+use super::resolved::Run;
 use super::source::{Source, SourceKind, Span, shorten};
 
 /// Everything that is wrong with one run file, in the order of the file.
@@ -14,6 +15,7 @@ use super::source::{Source, SourceKind, Span, shorten};
 #[derive(Clone, Debug)]
 pub struct ConfigErrors {
     errors: Vec<ConfigError>,
+    refused: Option<Box<Run>>,
 }
 
 impl ConfigErrors {
@@ -21,7 +23,25 @@ impl ConfigErrors {
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
         errors.sort_by_key(|error| error.span.order());
-        Self { errors }
+        Self { errors, refused: None }
+    }
+
+    /// These errors of a file that would be this run. Where something else than a refused combination is wrong, there is
+    /// no such run.
+    pub(crate) fn of(self, run: Option<Run>) -> Self {
+        let only_refused = self.errors.iter().all(|error| matches!(error.problem, Problem::Refused(_)));
+        Self { refused: run.filter(|_| only_refused).map(Box::new), ..self }
+    }
+
+    /// Shows what every refused combination costs, as `table` counts it for the run that the file would be.
+    pub(crate) fn with_costs(mut self, table: impl Fn(&Run) -> Option<CombinationTable>) -> Self {
+        let table = self.refused.as_deref().and_then(table);
+        for error in &mut self.errors {
+            if let Problem::Refused(refusal) = &mut error.problem {
+                refusal.table.clone_from(&table);
+            }
+        }
+        self
     }
 
     /// The errors, at least one.
@@ -116,7 +136,7 @@ impl ConfigError {
             Problem::NotOfferedYet { value, what, .. } => {
                 format!("{path} is {value}, but {what} is not offered yet")
             }
-            Problem::Refused { headline, reason, .. } => format!("{path}: {headline}: {reason}"),
+            Problem::Refused(refusal) => format!("{path}: {}: {}", refusal.headline, refusal.reason),
         }
     }
 }
@@ -191,17 +211,7 @@ pub enum Problem {
         repair: String,
     },
     /// A combination of ZeRO and pipeline that costs more than it gains.
-    Refused {
-        /// The rule, in words that users search for.
-        headline: String,
-        /// Why.
-        reason: String,
-        /// What the combination would cost in this run, beside those that are allowed; absent where other errors
-        /// leave the model's or the batch's sizes open.
-        table: Option<Box<CombinationTable>>,
-        /// What to write instead.
-        repair: String,
-    },
+    Refused(Box<Refusal>),
 }
 
 impl Problem {
@@ -221,14 +231,14 @@ impl Problem {
             Self::Missing { repair, .. }
             | Self::Rule { repair, .. }
             | Self::NotOffered { repair, .. }
-            | Self::NotOfferedYet { repair, .. }
-            | Self::Refused { repair, .. } => Some(repair.clone()),
+            | Self::NotOfferedYet { repair, .. } => Some(repair.clone()),
+            Self::Refused(refusal) => Some(refusal.repair()),
         }
     }
 
     fn table(&self) -> Option<&CombinationTable> {
         match self {
-            Self::Refused { table, .. } => table.as_deref(),
+            Self::Refused(refusal) => refusal.table.as_ref(),
             _ => None,
         }
     }

@@ -5,7 +5,6 @@
 //! the JSON [`schema()`] and the tables of docs/run-file.md.
 
 mod byte_size;
-mod combination;
 mod effective;
 mod error;
 mod findings;
@@ -16,6 +15,7 @@ mod notice;
 mod partition_method;
 mod raw;
 mod reference;
+mod refusal;
 mod resolve;
 mod run_file;
 mod schema;
@@ -27,14 +27,14 @@ mod words;
 
 pub mod resolved;
 
-pub use combination::{Allowed, CombinationRow, CombinationTable};
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
+pub use refusal::{CombinationRow, CombinationTable, Refusal};
 pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
 pub use run_file::{Launch, RunFile};
 pub use schema::schema;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

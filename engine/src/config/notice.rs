@@ -33,7 +33,7 @@ impl Notice {
         Self::new(NoticeKind::Warning, place, message.into())
     }
 
-    fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
+    pub(crate) fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
         Self { kind, span: place.span.clone(), path: place.path.clone(), message }
     }
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{ConfigError, ConfigErrors, Problem};
-use super::findings::Findings;
+use super::findings::{Findings, Place};
 use super::notice::Notice;
 use super::raw::RawRun;
 use super::resolve;
 use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
-use super::source::{Node, Source, SourceKind, Span, parse};
+use super::source::{Node, Source, SourceKind, Span, Value, parse};
 use crate::files::input::read_text;
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
@@ -102,8 +102,39 @@ impl RunFile {
                 findings.notices.sort_by_key(Notice::order);
                 Ok((run, findings.notices))
             }
-            _ => Err(ConfigErrors::new(findings.errors)),
+            run => Err(ConfigErrors::new(findings.errors).of(run)),
         }
+    }
+
+    /// One thing that is wrong with the first of these keys that is written.
+    pub(crate) fn error_at(&self, keys: &[&str], problem: Problem) -> ConfigErrors {
+        let Place { path, span } = self.place(keys);
+        ConfigErrors::new(vec![ConfigError::new(span, &path, problem)])
+    }
+
+    /// Where the first of these keys stands that is written; if none is, where the last one's section stands.
+    pub(crate) fn place(&self, keys: &[&str]) -> Place {
+        let places: Vec<(Place, bool)> = keys.iter().map(|key| self.place_of(key)).collect();
+        let written = places.iter().find(|(_, is_written)| *is_written).or(places.last());
+        written.expect("a statement is about a key").0.clone()
+    }
+
+    /// Where a key stands, and whether it does.
+    fn place_of(&self, key: &str) -> (Place, bool) {
+        let mut node = &self.root;
+        let mut span = Span { end: (node.span.start + 1).min(node.span.end), ..node.span.clone() };
+        let mut is_written = true;
+        for name in key.split('.') {
+            let Value::Object(entries) = &node.value else { break };
+            let Some(entry) = entries.iter().find(|entry| entry.key == name) else {
+                is_written = false;
+                break;
+            };
+            node = &entry.node;
+            // A section is marked by its key, a value as a whole.
+            span = if matches!(node.value, Value::Object(_)) { &entry.key_span } else { &node.span }.clone();
+        }
+        (Place { path: key.to_owned(), span }, is_written)
     }
 }
 

@@ -73,15 +73,9 @@ impl Plan {
         Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes }
     }
 
-    /// Changes to the run with which training needs what `fits` allows, the mildest first: single ones, or where none
-    /// suffices, one that is several of them, as few as suffice when the mildest kinds are taken first.
-    pub fn changes_that_fit(&self, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
-        self.changes_that_fit_for(Purpose::Training, fits)
-    }
-
-    /// As [`Plan::changes_that_fit`], of ranks that are started for `purpose`.
-    pub(crate) fn changes_that_fit_for(&self, purpose: Purpose, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
-        changes(&self.run, &self.model, purpose, &fits)
+    /// As [`changes_that_fit`], for the run of this plan.
+    pub(crate) fn changes_that_fit(&self, purpose: Purpose, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
+        changes_that_fit(&self.run, &self.model, purpose, &fits)
     }
 
     /// The error that the fullest rank needs more than it has.
@@ -94,43 +88,33 @@ impl Plan {
             stage: stages.map(|stage| stage.index()).min().unwrap_or(0),
             needs_bytes: fullest.memory.peak,
             limit_bytes,
-            changes: self.changes_that_fit(|needs| needs.rank_bytes <= limit_bytes),
         }
     }
 }
 
-/// An error of the split with the changes that would let it fit, which the split itself cannot know.
-pub(super) fn with_changes(error: PlanError, run: &Run, model: &Model) -> PlanError {
-    match error {
-        PlanError::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven, .. } => {
-            let mut run = run.clone();
-            if run.zero.resident_units == ResidencyConfig::Auto {
-                run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
-            }
-            let fits = |needs: Needs| needs.rank_bytes <= limit_bytes;
-            let changes = changes(&run, model, Purpose::Training, &fits);
-            PlanError::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven, changes }
-        }
-        other => other,
+/// Changes to a run with which ranks that are started for `purpose` need what `fits` allows, the mildest first: single
+/// ones, or where none suffices, one that is several of them, as few as suffice when the mildest kinds are taken first.
+pub fn changes_that_fit(
+    run: &Run,
+    model: &Model,
+    purpose: Purpose,
+    fits: &dyn Fn(Needs) -> bool,
+) -> Vec<Change> {
+    let mut run = run.clone();
+    if run.zero.resident_units == ResidencyConfig::Auto {
+        run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
     }
-}
-
-fn changes(run: &Run, model: &Model, purpose: Purpose, fits: &dyn Fn(Needs) -> bool) -> Vec<Change> {
     let planned = |(description, run): (String, Run)| {
         let plan = Plan::planned(run, model.clone()).ok()?;
-        plan.lone_unit().is_none().then(|| Change { description, needs: plan.needs_for(purpose) })
+        (!plan.is_refused()).then(|| Change { description, needs: plan.needs_for(purpose) })
     };
-    let single = candidates(run).into_iter().filter_map(planned);
+    let single = candidates(&run).into_iter().filter_map(planned);
     let single: Vec<Change> = single.filter(|change| fits(change.needs)).collect();
     if !single.is_empty() {
         return single;
     }
-    together(run, model)
-        .into_iter()
-        .filter_map(planned)
-        .find(|change| fits(change.needs))
-        .into_iter()
-        .collect()
+    let mut together = together(&run, model).into_iter().filter_map(planned);
+    together.find(|change| fits(change.needs)).into_iter().collect()
 }
 
 /// A run with changes, and their description.

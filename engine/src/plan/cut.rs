@@ -76,10 +76,12 @@ pub(super) fn split(
         PartitionConfig::Manual(blocks) => manual(graph, blocks)?,
         PartitionConfig::Parameters => parameters(graph, num_stages)?,
         PartitionConfig::Type(pattern) => {
-            let pattern = RegexBuilder::new(pattern)
-                .case_insensitive(true)
-                .build()
-                .map_err(|error| PlanError::Pattern(error.to_string()))?;
+            let regex = RegexBuilder::new(pattern).case_insensitive(true).build();
+            let none = |error: regex::Error| PlanError::Pattern {
+                pattern: pattern.clone(),
+                reason: error.to_string(),
+            };
+            let pattern = regex.map_err(none)?;
             by_type(graph, num_stages, |layer| pattern.is_match(&layer.name)).map_err(
                 |error| match error {
                     SplitError::NoLayerMatches { num_layers } => {

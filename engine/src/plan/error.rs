@@ -6,7 +6,6 @@ use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
 use super::LoneUnit;
-use super::alternatives::{Change, Changes};
 use crate::plan::Bytes;
 
 /// An error of the plan.
@@ -30,9 +29,14 @@ pub enum PlanError {
         "`zero_optimization.resident_units` is 0: the unit in use is resident, so write 1 or more, or \"strict\""
     )]
     NoResidentUnit,
-    /// The pattern of a partition by type is none.
-    #[error("`parallel.partition`: {0}")]
-    Pattern(String),
+    /// The pattern of a partition by type is not a regular expression.
+    #[error("`parallel.partition` is \"type:{pattern}\", but {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The pattern of a partition by type matches no layer.
     #[error(
         "`parallel.partition` is \"type:{pattern}\", but the pattern matches none of the model's {num_layers} layers, which \
@@ -70,12 +74,11 @@ pub enum PlanError {
     /// No split fits `memory`.
     #[error(
         "no split into {} stages{} fits `memory`, which gives each rank {}: the nearest has {nearest:?} layers, and the rank of \
-         stage {stage} is estimated to need {}{}",
+         stage {stage} is estimated to need {}",
         nearest.len(),
         if *is_proven { "" } else { " that was tried" },
         Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0],
-        Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0],
-        Changes(changes)
+        Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0]
     )]
     StageMemory {
         /// The largest stage of the fullest rank in the nearest split.
@@ -88,8 +91,6 @@ pub enum PlanError {
         nearest: Vec<usize>,
         /// Whether no split fits; with several stages per rank the search may end before it has seen all.
         is_proven: bool,
-        /// Changes with which some split fits, the mildest first.
-        changes: Vec<Change>,
     },
     /// Units cannot be cut as asked.
     #[error(transparent)]
@@ -101,10 +102,9 @@ pub enum PlanError {
     NoMemoryGiven,
     /// A rank needs more than `memory` gives it.
     #[error(
-        "rank {rank} (stage {stage}) needs {}, but `memory` gives each rank {}{}",
+        "rank {rank} (stage {stage}) needs {}, but `memory` gives each rank {}",
         Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0],
-        Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0],
-        Changes(changes)
+        Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0]
     )]
     RankMemory {
         /// The world rank with the largest peak.
@@ -115,8 +115,6 @@ pub enum PlanError {
         needs_bytes: u64,
         /// What each rank has.
         limit_bytes: u64,
-        /// Changes with which every rank fits, the mildest first.
-        changes: Vec<Change>,
     },
     /// The run's sequences are longer than the model's.
     #[error(
@@ -143,8 +141,7 @@ impl From<BalanceError> for PlanError {
     fn from(error: BalanceError) -> Self {
         match error {
             BalanceError::Infeasible { stage, needs_bytes, limit_bytes, nearest, is_proven } => {
-                // Whoever knows the whole run adds what would make it fit.
-                Self::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven, changes: Vec::new() }
+                Self::StageMemory { stage, needs_bytes, limit_bytes, nearest, is_proven }
             }
             other => Self::Balance(other),
         }

@@ -10,16 +10,18 @@ pub mod costs;
 mod cut;
 mod error;
 mod forecast;
+mod from_file;
 pub mod grid;
-mod lone_unit;
 mod model;
 mod programs;
+mod refusal;
 mod remarks;
 mod residencies;
 mod residency;
 mod sizes;
 mod stage_bytes;
 mod stages;
+mod units_too_large;
 
 use std::ops::Range;
 
@@ -32,16 +34,18 @@ use pipezero_schedule::simulate::{Links, idle_share};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
 
 pub(crate) use alternatives::Changes;
-pub use alternatives::{Change, Needs};
+pub use alternatives::{Change, Needs, changes_that_fit};
 pub use bytes::Bytes;
 pub use error::PlanError;
 pub use forecast::{Persistent, RankForecast};
-pub use lone_unit::LoneUnit;
+pub use from_file::FromFileError;
 pub use model::gpt_config;
 pub use pipezero_partition::{RankMemory, Traffic, Volume};
+pub use refusal::LoneUnit;
 pub use remarks::{PersistentUnits, Remark};
 pub use residencies::ResidencyCost;
 pub(crate) use sizes::{EdgeBuffers, RankSizes};
+pub use units_too_large::UnitsTooLarge;
 
 use self::cut::ChosenSplit;
 use crate::config::{PartitionConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig};
@@ -100,7 +104,8 @@ impl Plan {
     /// Plans a run.
     ///
     /// # Errors
-    /// When the model cannot be built or cut as the run says; the run file's own rules have been checked before.
+    /// When the model cannot be built or cut as the run says, or a rule is broken that depends on the cut; the run
+    /// file's own rules have been checked before.
     pub fn new(run: Run) -> Result<Self, PlanError> {
         let model = model::build(&run.model)?;
         Self::with_model(run, model)
@@ -112,20 +117,31 @@ impl Plan {
     /// A run that was made by hand rather than resolved from a file is not held to the file's rules.
     ///
     /// # Errors
-    /// As [`Plan::new`]; what does not fit comes with the smallest changes that do.
+    /// As [`Plan::new`].
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
-        let asked = run.clone();
-        let planned = match run.zero.resident_units {
-            ResidencyConfig::Auto => Self::with_what_fits(run, model.clone()),
-            _ => Self::planned_around(run, model.clone()),
-        };
-        let plan = planned.map_err(|error| alternatives::with_changes(error, &asked, &model))?;
+        let plan = Self::even_if_refused(run, model)?;
         plan.refuse_lone_unit()?;
-        match plan.run.memory_bytes {
-            Some(limit_bytes) if plan.needs().rank_bytes > limit_bytes => {
-                Err(plan.rank_does_not_fit(limit_bytes))
+        plan.fitting()
+    }
+
+    /// The plan of a run that users are refused because it costs more than it gains: for tests and studies of just that.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], but for [`PlanError::LoneUnit`] and [`PlanError::RankMemory`].
+    pub fn even_if_refused(run: Run, model: Model) -> Result<Self, PlanError> {
+        match run.zero.resident_units {
+            ResidencyConfig::Auto => Self::with_what_fits(run, model),
+            _ => Self::planned_around(run, model),
+        }
+    }
+
+    /// This plan, if every rank fits `memory`.
+    fn fitting(self) -> Result<Self, PlanError> {
+        match self.run.memory_bytes {
+            Some(limit_bytes) if self.needs().rank_bytes > limit_bytes => {
+                Err(self.rank_does_not_fit(limit_bytes))
             }
-            _ => Ok(plan),
+            _ => Ok(self),
         }
     }
 

@@ -1,17 +1,17 @@
 //! What the reader of a plan should know beyond its figures: what `"auto"` became, that a split may not be the best, that
-//! micro-batches are too few for the pipeline, what persists, that nothing is left to shard, and that more is asked for than
+//! micro-batches are too few for the pipeline, that units are too large to pay, what persists, that nothing is left to shard, and that more is asked for than
 //! there are units.
 
 use std::fmt;
 
 use pipezero_schedule::Stage;
 
-use super::{Plan, PlannedUnit};
-use crate::config::{ResidencyConfig, ZeroLevel};
+use super::{Plan, PlannedUnit, UnitsTooLarge};
+use crate::config::{NoticeKind, ResidencyConfig, ZeroLevel};
 use crate::plan::Bytes;
 
 /// Something that the run file does not say and that its author should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Remark {
     /// What `"resident_units": "auto"` became.
@@ -53,6 +53,13 @@ pub enum Remark {
         /// The bubble's part of a step, in hundredths and rounded.
         bubble_percent: u32,
     },
+    /// Without a pipeline, one unit holds all layers.
+    WholeModelGathered {
+        /// Layers of the model.
+        num_layers: usize,
+    },
+    /// Units, gathered and at rest, hold no fewer weights than no sharding would.
+    UnitsTooLarge(UnitsTooLarge),
     /// Every unit persists.
     NothingLeftToShard {
         /// Units of the model.
@@ -84,25 +91,62 @@ pub enum Remark {
     },
 }
 
+impl Remark {
+    /// How much it matters.
+    pub fn kind(&self) -> NoticeKind {
+        match self {
+            Self::ResidencyFromMemory { .. }
+            | Self::ResidencyBeyondUnits { .. }
+            | Self::PrefetchBeyondUnits { .. }
+            | Self::SplitNotProven { .. } => NoticeKind::Hint,
+            Self::FewMicroBatches { .. }
+            | Self::WholeModelGathered { .. }
+            | Self::UnitsTooLarge(_)
+            | Self::NothingLeftToShard { .. }
+            | Self::NothingPersists { .. }
+            | Self::ModelThresholdStops { .. } => NoticeKind::Warning,
+        }
+    }
+
+    /// The key of the run file that it is about: the first of these that is written.
+    pub fn keys(&self) -> &'static [&'static str] {
+        const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
+        const RESIDENT: &[&str] = &["zero_optimization.resident_units"];
+        match self {
+            Self::ResidencyFromMemory { .. } | Self::ResidencyBeyondUnits { .. } => RESIDENT,
+            Self::UnitsTooLarge(too_large) if too_large.is_budget => RESIDENT,
+            Self::WholeModelGathered { .. } | Self::UnitsTooLarge(_) => UNIT,
+            Self::PrefetchBeyondUnits { .. } => &["zero_optimization.prefetch_units"],
+            Self::SplitNotProven { .. } => &["parallel.partition"],
+            Self::FewMicroBatches { .. } => &["gradient_accumulation_steps"],
+            Self::NothingLeftToShard { .. } | Self::NothingPersists { .. } => {
+                &["zero_optimization.stage3_param_persistence_threshold"]
+            }
+            Self::ModelThresholdStops { .. } => &["zero_optimization.stage3_model_persistence_threshold"],
+        }
+    }
+}
+
+/// Without the key, which [`Remark::keys`] names.
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ResidencyFromMemory { resident_units, needs_bytes, limit_bytes } => write!(
                 f,
-                "hint: `zero_optimization.resident_units`: \"auto\" is {resident_units} here, the most that fits: the fullest \
+                "\"auto\" is {resident_units} here, the most that fits: the fullest \
                  rank needs {} of the {} that `memory` gives it",
                 Bytes(*needs_bytes),
                 Bytes(*limit_bytes)
             ),
             Self::ResidencyBeyondUnits { resident_units, most_units } => write!(
                 f,
-                "hint: `zero_optimization.resident_units` is {resident_units}, but no rank gathers more than {}: what is beyond \
+                "{resident_units} units, but no rank gathers more than {}: what is beyond \
                  that changes nothing, and \"all\" says the same",
                 units(*most_units)
             ),
             Self::PrefetchBeyondUnits { prefetch_units, most_units } => write!(
                 f,
-                "hint: `zero_optimization.prefetch_units` is {prefetch_units}, but no rank gathers more than {}: beside the one \
+                "{prefetch_units} units ahead, but no rank gathers more than {}: beside the one \
                  in use {} be gathered ahead",
                 units(*most_units),
                 match most_units - 1 {
@@ -112,33 +156,39 @@ impl fmt::Display for Remark {
             ),
             Self::SplitNotProven { num_stages, limit_bytes } => write!(
                 f,
-                "hint: `parallel.partition`: the balanced split into {num_stages} stages fits the {} of `memory`, but is not \
+                "the balanced split into {num_stages} stages fits the {} of `memory`, but is not \
                  proved to be the fastest that does: ranks have several stages, and the search ended before it had seen all \
                  splits; with more memory, or with fewer stages, it sees more",
                 Bytes(*limit_bytes)
             ),
             Self::FewMicroBatches { num_micro_batches, pipeline_degree, bubble_percent } => write!(
                 f,
-                "warning: `gradient_accumulation_steps`: a step of {num_micro_batches} micro-batch{} on {pipeline_degree} \
+                "a step of {num_micro_batches} micro-batch{} on {pipeline_degree} \
                  pipeline ranks never has work for all of them, and the bubble is {bubble_percent}% of it; raise \
                  `gradient_accumulation_steps` to {pipeline_degree} or more",
                 if *num_micro_batches == 1 { "" } else { "es" }
             ),
+            Self::WholeModelGathered { num_layers } => write!(
+                f,
+                "one unit holds all {num_layers} layers: the whole model is gathered at once, so ZeRO-3 saves no weights at its \
+                 peak"
+            ),
+            Self::UnitsTooLarge(too_large) => too_large.fmt(f),
             Self::NothingLeftToShard { num_units, num_elements, threshold } => write!(
                 f,
-                "warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter is larger than {threshold}, so \
+                "no parameter is larger than {threshold}, so \
                  all {num_units} units ({num_elements} elements) stay gathered all step and ZeRO-3 has no weights left to \
                  shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold"
             ),
             Self::NothingPersists { threshold, smallest, layer } => write!(
                 f,
-                "warning: `zero_optimization.stage3_param_persistence_threshold`: no unit persists: every one has a parameter \
+                "no unit persists: every one has a parameter \
                  larger than {threshold}, at least {smallest} (in the unit that begins with {layer}); small parameters alone would save nothing, \
                  since a unit is gathered in one message; use {smallest} or more, or 0"
             ),
             Self::ModelThresholdStops { param_threshold, model_threshold, smallest, layer } => write!(
                 f,
-                "warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: all that persist may have \
+                "no unit persists: all that persist may have \
                  {model_threshold} elements together, and the smallest with no parameter larger than {param_threshold} has {smallest} (the \
                  unit that begins with {layer}); use {smallest} or more, or `stage3_param_persistence_threshold` 0"
             ),
@@ -190,6 +240,11 @@ impl Plan {
         if num_micro_batches < pipeline_degree {
             let bubble_percent = (100.0 * self.bubble_share()).round() as u32;
             remarks.push(Remark::FewMicroBatches { num_micro_batches, pipeline_degree, bubble_percent });
+        }
+        if self.grid.pipeline_degree == 1 && self.lone_unit().is_some() {
+            remarks.push(Remark::WholeModelGathered { num_layers: self.run.model.num_layers() });
+        } else if let Some(too_large) = self.units_too_large() {
+            remarks.push(Remark::UnitsTooLarge(too_large));
         }
         if self.units.iter().all(|unit| unit.is_persistent) {
             remarks.push(Remark::NothingLeftToShard {

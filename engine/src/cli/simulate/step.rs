@@ -17,10 +17,9 @@ use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::result_file;
 use super::what_if::WhatIf;
 use super::world::Played;
-use crate::cli::describe::print_remarks;
 use crate::cli::failure::{Failure, OfCostsFile};
 use crate::cli::output::note;
-use crate::cli::run_args::{RunArgs, print_notices};
+use crate::cli::run_args::RunArgs;
 use crate::cli::table::Table;
 use crate::cli::units::{bytes, nanoseconds, percent};
 use crate::config::ModelConfig;
@@ -65,10 +64,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
         // The world shares them out by the moment; these are the rates of a core that nobody shares.
         device.cores = None;
     }
-    let (run, notices) = request.run.resolve()?;
-    print_notices(&notices);
-    let plan = Plan::new(run)?;
-    print_remarks(&plan);
+    let plan = request.run.plan()?;
     let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);
     let predicted = match (for_plan(&plan, source), request.costs) {
         (Err(source), Some(path)) => return Err(OfCostsFile { path: path.to_owned(), source }.into()),

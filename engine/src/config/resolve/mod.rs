@@ -19,7 +19,6 @@ mod rules;
 mod schedule;
 mod schedule_file;
 mod scheduler;
-mod stages;
 mod timed;
 mod zero;
 
@@ -61,15 +60,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch, findings: &mu
         let section = &raw.activation_checkpointing;
         checkpointing::check_schedule(section, &grid.schedule, checkpointing, findings);
     }
-    let parts = combine::Parts {
-        model: model.as_ref(),
-        grid: grid.as_ref(),
-        batch: batch.as_ref(),
-        zero: zero.as_ref(),
-        optimizer: optimizer.as_ref(),
-        precision,
-    };
-    combine::check(raw, &parts, findings);
+    combine::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref(), findings);
     Some(Run {
         model: model?,
         data: data?,

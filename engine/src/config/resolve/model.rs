@@ -1,6 +1,5 @@
 //! `model`: the family and its sizes.
 
-use crate::config::combination::approximate_parameters;
 use crate::config::findings::Findings;
 use crate::config::raw::RawModel;
 use crate::config::resolved::{GptConfig, ModelConfig};
@@ -167,7 +166,7 @@ pub(super) fn not_of_family<T: Clone>(
 
 /// Refuses models whose parameters could not be counted, so that no later product of sizes overflows.
 fn countable(model: ModelConfig, raw: &RawModel, findings: &mut Findings) -> Option<ModelConfig> {
-    let parameters = approximate_parameters(&model);
+    let parameters = model.num_parameters() as f64;
     if parameters > MAX_COUNT {
         let rule = "a model may have at most 2^53 parameters";
         findings.broken(

@@ -20,8 +20,6 @@ pub(super) struct Grid {
     pub(super) pipeline: usize,
     /// d.
     pub(super) data: usize,
-    /// L.
-    pub(super) num_layers: usize,
     pub(super) schedule: ScheduleConfig,
     /// v.
     pub(super) virtual_stages: usize,
@@ -32,11 +30,6 @@ impl Grid {
     /// World size, p * d; that it fits is checked when the grid is made.
     pub(super) fn num_ranks(&self) -> usize {
         self.pipeline * self.data
-    }
-
-    /// Stages of the pipeline; that they are no more than layers is checked when the grid is made.
-    pub(super) fn num_stages(&self) -> usize {
-        self.schedule.num_stages(self.pipeline, self.virtual_stages)
     }
 
     pub(super) fn into_config(self) -> ParallelConfig {
@@ -68,14 +61,7 @@ pub(super) fn resolve(
     let partition = partition::resolve(raw, num_stages, num_layers, findings);
     num_stages?;
     let Scheduled { schedule, virtual_stages } = schedule?;
-    Some(Grid {
-        pipeline: pipeline?,
-        data: data?,
-        num_layers: num_layers?,
-        schedule,
-        virtual_stages,
-        partition: partition?,
-    })
+    Some(Grid { pipeline: pipeline?, data: data?, schedule, virtual_stages, partition: partition? })
 }
 
 /// The number of stages, of which each needs a layer.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_schedule::{ComputeOrder, Stage};
+use pipezero_schedule::ComputeOrder;
 use serde::Serialize;
 
 pub use comm::{BackendName, CommConfig, Link, Links};
@@ -82,6 +82,24 @@ impl ModelConfig {
             Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.seq_length,
             Self::Timed(timed) => timed.seq_length,
         }
+    }
+
+    /// Parameters of the whole model, a tied weight counted once; `u128::MAX` where they are more.
+    pub(crate) fn num_parameters(&self) -> u128 {
+        let (sizes, per_block, outside) = match self {
+            // Attention 4h^2 + 4h, MLP 8h^2 + 5h, a norm of 2h before each; positions Th, final norm 2h.
+            Self::Gpt2(sizes) => (sizes, [12, 13], sizes.seq_length as u128 + 2),
+            Self::Mlp(sizes) => (sizes, [1, 1], 0),
+            Self::Timed(timed) => {
+                return (timed.parameters_per_layer as u128).saturating_mul(timed.num_layers as u128);
+            }
+        };
+        let hidden = sizes.hidden_size as u128;
+        let block =
+            hidden.saturating_mul(hidden).saturating_mul(per_block[0]).saturating_add(per_block[1] * hidden);
+        let num_tables = if sizes.tie_embeddings { 1 } else { 2 };
+        let rows = num_tables * sizes.vocab_size as u128 + outside;
+        block.saturating_mul(sizes.num_layers as u128).saturating_add(rows.saturating_mul(hidden))
     }
 
     /// The sizes of a model that reads tokens; `None` for the timed family, which has other ones.
@@ -225,16 +243,6 @@ impl ScheduleConfig {
         }
     }
 
-    /// The pipeline rank of a stage.
-    pub(crate) fn rank_of(&self, stage: usize, pipeline: usize) -> usize {
-        match self {
-            Self::File { order, .. } => order.placement.rank(Stage(stage as u32)).index(),
-            // A V: down the ranks and back.
-            Self::ZbV if stage >= pipeline => 2 * pipeline - 1 - stage,
-            _ => stage % pipeline,
-        }
-    }
-
     /// Whether some backward runs as an input gradient and, apart from it, a weight gradient.
     pub(crate) fn splits_backwards(&self) -> bool {
         match self {
@@ -284,17 +292,6 @@ pub enum UnitLayersConfig {
     Layers(usize),
     /// All layers of a stage.
     Stage,
-}
-
-impl UnitLayersConfig {
-    /// Transformer blocks that a unit touches in a stage of `stage_layers` blocks.
-    pub(crate) fn blocks_within(self, stage_layers: usize) -> usize {
-        match self {
-            Self::Half => 1,
-            Self::Layers(layers) => layers.min(stage_layers),
-            Self::Stage => stage_layers,
-        }
-    }
 }
 
 /// Which gathered units stay, ZeRO-3.

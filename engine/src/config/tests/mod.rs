@@ -2,7 +2,6 @@
 
 mod batch;
 mod checkpointing;
-mod combination;
 mod deepspeed;
 mod defaults;
 mod documents;
@@ -24,7 +23,7 @@ use expect_test::Expect;
 use super::{Launch, RunFile};
 
 /// A host of 8 cores on which the engine starts its own ranks.
-const LAUNCH: Launch = Launch { cores: 8, ranks: None };
+pub(crate) const LAUNCH: Launch = Launch { cores: 8, ranks: None };
 
 /// A valid file, one key per line: `model` is line 2, `data` 3, `train_batch_size` 4, `steps` 5.
 const BASE: &[(&str, &str)] = &[
@@ -38,7 +37,7 @@ const BASE: &[(&str, &str)] = &[
 ];
 
 /// The valid file with some keys at the top level replaced or added; an empty value leaves a key out.
-fn file(changes: &[(&str, &str)]) -> String {
+pub(crate) fn file(changes: &[(&str, &str)]) -> String {
     let mut keys = BASE.to_vec();
     for &(key, value) in changes {
         match keys.iter_mut().find(|(name, _)| *name == key) {

@@ -244,7 +244,7 @@ fn refuse_what_does_not_fit(
     let needed_bytes = plan.needs_for(purpose).world_bytes;
     match available_bytes {
         Some(available_bytes) if needed_bytes > available_bytes => {
-            let changes = plan.changes_that_fit_for(purpose, |needs| needs.world_bytes <= available_bytes);
+            let changes = plan.changes_that_fit(purpose, |needs| needs.world_bytes <= available_bytes);
             let num_ranks = plan.grid().world_size();
             Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, changes })
         }

@@ -1,0 +1,115 @@
+//! From a run file to its plan, with everything that is wrong or worth knowing at its key, line and column.
+
+use std::fmt;
+use std::path::Path;
+
+use pipezero_partition::Purpose;
+
+use super::alternatives::{Change, Changes, Needs, changes_that_fit};
+use super::refusal::costs_of_zero_2;
+use super::{Plan, PlanError, model};
+use crate::config::{ConfigErrors, Launch, Notice, Problem, Run, RunFile};
+
+/// Why a run file has no plan.
+#[derive(Debug)]
+pub enum FromFileError {
+    /// Something in the file is wrong, at its place.
+    File(ConfigErrors),
+    /// The file is sound, and the run cannot be planned.
+    Plan(PlanError),
+    /// The file is sound, and a rank needs more memory than it has.
+    Memory {
+        /// What needs how much.
+        error: PlanError,
+        /// Changes to the file with which every rank fits, the mildest first.
+        changes: Vec<Change>,
+    },
+}
+
+impl fmt::Display for FromFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(errors) => errors.fmt(f),
+            Self::Plan(error) => error.fmt(f),
+            Self::Memory { error, changes } => write!(f, "{error}{}", Changes(changes)),
+        }
+    }
+}
+
+impl std::error::Error for FromFileError {}
+
+impl From<ConfigErrors> for FromFileError {
+    fn from(errors: ConfigErrors) -> Self {
+        Self::File(errors)
+    }
+}
+
+impl Plan {
+    /// Resolves and plans a run file; the notices are those of the file and of the plan, in the order of the file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, at once; else what refuses the plan.
+    pub fn from_file(file: &RunFile, launch: Launch) -> Result<(Self, Vec<Notice>), FromFileError> {
+        Self::from_file_with(file, launch, &|_| None)
+    }
+
+    /// As [`Plan::from_file`], and asks `fault` of every training text what is wrong with it
+    /// ([`RunFile::resolve_with`]).
+    ///
+    /// # Errors
+    /// Those of [`Plan::from_file`], and every text with a fault.
+    pub fn from_file_with(
+        file: &RunFile,
+        launch: Launch,
+        fault: &dyn Fn(&Path) -> Option<String>,
+    ) -> Result<(Self, Vec<Notice>), FromFileError> {
+        let resolved = file.resolve_with(launch, fault);
+        let (run, mut notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;
+        let plan = Self::new(run.clone()).map_err(|error| at_its_key(error, file, &run))?;
+        let of_plan = plan
+            .remarks()
+            .into_iter()
+            .map(|remark| Notice::new(remark.kind(), &file.place(remark.keys()), remark.to_string()));
+        notices.extend(of_plan);
+        notices.sort_by_key(Notice::order);
+        Ok((plan, notices))
+    }
+}
+
+/// A mistake in the file where it stands, and a lack of memory with what would fit.
+fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
+    let (keys, problem): (&[&str], Problem) = match &error {
+        PlanError::LoneUnit(lone) => (
+            &["zero_optimization.unit_layers", "zero_optimization.stage"],
+            Problem::Refused(Box::new(lone.refusal())),
+        ),
+        PlanError::Pattern { pattern, reason } => (
+            &["parallel.partition"],
+            Problem::Rule {
+                value: format!("\"type:{pattern}\""),
+                rule: reason.clone(),
+                repair: "write a regular expression, or use \"balanced\"".to_owned(),
+            },
+        ),
+        PlanError::NoLayerMatches { pattern, num_layers, first, second, last } => (
+            &["parallel.partition"],
+            Problem::Rule {
+                value: format!("\"type:{pattern}\""),
+                rule: format!(
+                    "the pattern matches none of the model's {num_layers} layers, which are {first}, {second} to {last}"
+                ),
+                repair: "match at least one, or use \"balanced\"".to_owned(),
+            },
+        ),
+        PlanError::StageMemory { limit_bytes, .. } | PlanError::RankMemory { limit_bytes, .. } => {
+            let fits = |needs: Needs| needs.rank_bytes <= *limit_bytes;
+            let changes = match model::build(&run.model) {
+                Ok(model) => changes_that_fit(run, &model, Purpose::Training, &fits),
+                Err(_) => Vec::new(),
+            };
+            return FromFileError::Memory { error, changes };
+        }
+        _ => return FromFileError::Plan(error),
+    };
+    FromFileError::File(file.error_at(keys, problem))
+}

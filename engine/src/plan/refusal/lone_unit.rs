@@ -1,0 +1,189 @@
+//! ZeRO-3 whose unit holds all layers of a rank: with a pipeline it is refused, since everything would be gathered for
+//! every micro-batch.
+
+use std::fmt;
+
+use pipezero_partition::{LayerRole, Tying};
+use pipezero_schedule::{PipelineRank, Unit};
+
+use super::price::{as_zero_1, row, without_pipeline};
+use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayersConfig, ZeroLevel};
+use crate::plan::{Plan, PlanError, PlannedUnit};
+
+/// A unit that holds all layers of its rank, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoneUnit {
+    /// p.
+    pub pipeline: usize,
+    /// The rank with the unit.
+    pub pipeline_rank: usize,
+    /// How layers are split, as the run file spells it.
+    pub partition: String,
+    /// The unit's first layer.
+    pub first_layer: String,
+    /// Its last layer.
+    pub last_layer: String,
+    /// What to write instead, the one that needs the fewest bytes first.
+    pub repairs: Vec<String>,
+    /// What the combination costs beside those that are allowed, counted from their programs.
+    pub table: CombinationTable,
+}
+
+impl LoneUnit {
+    /// The refusal that a run file's reader is shown.
+    pub(in crate::plan) fn refusal(&self) -> Refusal {
+        let Self { pipeline, pipeline_rank, partition, first_layer, last_layer, repairs, table } = self;
+        Refusal {
+            headline: format!(
+                "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism \
+                 (`parallel.pipeline` is {pipeline}, and the {partition} split leaves pipeline rank {pipeline_rank} a \
+                 single unit of layers, {first_layer} to {last_layer})"
+            ),
+            reason: "everything would be gathered for every micro-batch, and the peak memory is that of no sharding"
+                .to_owned(),
+            repairs: repairs.clone(),
+            table: Some(table.clone()),
+        }
+    }
+}
+
+impl fmt::Display for LoneUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal().fmt(f)
+    }
+}
+
+impl Plan {
+    /// A rank that has all its layers in one unit, under ZeRO-3. A tied weight is a unit of its own: in a pipeline, one layer
+    /// beside it is not alone, but several layers in one unit are.
+    pub(in crate::plan) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
+        if self.run.zero.level != ZeroLevel::Zero3 {
+            return None;
+        }
+        let in_pipeline = self.grid.pipeline_degree > 1;
+        self.training.ranks().find_map(|rank| {
+            let has_tied = self.units_of(rank).any(|(_, unit)| unit.tying != Tying::Untied);
+            let mut units = self.units_of(rank).filter(|(_, unit)| unit.tying == Tying::Untied);
+            let (first, unit) = units.next()?;
+            let is_alone = !(in_pipeline && has_tied) || self.num_blocks(unit) > 1;
+            (units.next().is_none() && is_alone).then_some((rank, first))
+        })
+    }
+
+    /// Transformer layers that a unit has a part of.
+    pub(in crate::plan) fn num_blocks(&self, unit: &PlannedUnit) -> usize {
+        let index_of = |layer| match self.graph.layer(layer).role {
+            LayerRole::Block { index } => Some(index),
+            LayerRole::Embedding | LayerRole::Head => None,
+        };
+        let mut blocks: Vec<usize> = unit.layers.clone().filter_map(index_of).collect();
+        blocks.dedup();
+        blocks.len()
+    }
+
+    /// Whether users are refused this plan.
+    pub(in crate::plan) fn is_refused(&self) -> bool {
+        self.grid.pipeline_degree > 1 && self.lone_unit().is_some()
+    }
+
+    /// Refuses a lone unit in a pipeline.
+    ///
+    /// # Errors
+    /// [`PlanError::LoneUnit`].
+    pub(in crate::plan) fn refuse_lone_unit(&self) -> Result<(), PlanError> {
+        if self.grid.pipeline_degree == 1 {
+            return Ok(());
+        }
+        let Some((rank, unit)) = self.lone_unit() else { return Ok(()) };
+        let partition = match &self.run.parallel.partition {
+            PartitionConfig::Uniform => "uniform".to_owned(),
+            PartitionConfig::Manual(layers) => format!("{layers:?}"),
+            PartitionConfig::Parameters => "\"parameters\"".to_owned(),
+            PartitionConfig::Type(pattern) => format!("\"type:{pattern}\""),
+            PartitionConfig::Balanced => "balanced".to_owned(),
+        };
+        let layers = self.unit(unit).layers.clone();
+        let name = |layer: usize| self.graph.layer(layer).name.clone();
+        let (repairs, table) = self.instead_of_lone_unit();
+        Err(PlanError::LoneUnit(Box::new(LoneUnit {
+            pipeline: self.grid.pipeline_degree,
+            pipeline_rank: rank.index(),
+            partition,
+            first_layer: name(layers.start),
+            last_layer: name(layers.end - 1),
+            repairs,
+            table,
+        })))
+    }
+
+    /// What to write instead, and what each costs beside the refused.
+    fn instead_of_lone_unit(&self) -> (Vec<String>, CombinationTable) {
+        let (pipeline, data) = (self.grid.pipeline_degree, self.grid.data_degree);
+        let name = format!("refused: ZeRO-3, pipeline {pipeline} x data {data}, one unit on a rank");
+        let mut rows = vec![row(name, &self.forecast())];
+        let mut repairs: Vec<(u128, String)> = Vec::new();
+        let mut has_zero_3 = false;
+        for Alternative { repair, name, change } in alternatives(pipeline, data) {
+            let mut run = self.run.clone();
+            change(&mut run);
+            // Not every model has halves, not every split as many layers as that.
+            if run == self.run {
+                continue;
+            }
+            let Ok(plan) = Self::planned(run, self.model.clone()) else { continue };
+            let is_zero_3 = plan.run.zero.level == ZeroLevel::Zero3;
+            if !is_zero_3 || plan.lone_unit().is_none() {
+                let row = row(name, &plan.forecast());
+                repairs.extend(repair.map(|repair| (row.total_bytes(), repair.to_owned())));
+                rows.push(row);
+                has_zero_3 |= is_zero_3;
+            }
+        }
+        // The one that needs the fewest bytes in the table comes first.
+        repairs.sort_by_key(|(bytes, _)| *bytes);
+        let mut repairs: Vec<String> = repairs.into_iter().map(|(_, repair)| repair).collect();
+        if !has_zero_3 {
+            let num_stages = (self.run.model.num_layers() / 2).max(1);
+            repairs.push(format!(
+                "a `parallel.pipeline` of at most {num_stages}, so that every stage has two units"
+            ));
+        }
+        (repairs, CombinationTable { rows })
+    }
+}
+
+/// What may stand in for the refused.
+struct Alternative {
+    /// How to write it, if one key does.
+    repair: Option<&'static str>,
+    /// How the table names it.
+    name: String,
+    change: fn(&mut Run),
+}
+
+fn alternatives(pipeline: usize, data: usize) -> [Alternative; 5] {
+    let own = format!("pipeline {pipeline} x data {data}");
+    [
+        Alternative {
+            repair: Some("\"partition\": \"uniform\""),
+            name: format!("ZeRO-3, {own}, uniform split"),
+            change: |run| run.parallel.partition = PartitionConfig::Uniform,
+        },
+        Alternative {
+            repair: Some("\"unit_layers\": 1"),
+            name: format!("ZeRO-3, {own}, units of 1 layer"),
+            change: |run| run.zero.unit_layers = UnitLayersConfig::Layers(1),
+        },
+        Alternative {
+            repair: Some("\"unit_layers\": 0.5"),
+            name: format!("ZeRO-3, {own}, units of half a layer"),
+            change: |run| run.zero.unit_layers = UnitLayersConfig::Half,
+        },
+        Alternative { repair: Some("\"stage\": 1"), name: format!("ZeRO-1, {own}"), change: as_zero_1 },
+        Alternative {
+            repair: None,
+            name: format!("ZeRO-2, pipeline 1 x data {}", pipeline * data),
+            change: without_pipeline,
+        },
+    ]
+}

@@ -1,0 +1,12 @@
+//! Combinations of ZeRO and pipeline that cost more than they gain: what is refused, with its price beside what is
+//! allowed, counted from planned programs.
+
+mod lone_unit;
+mod price;
+mod zero_2;
+
+#[cfg(test)]
+mod tests;
+
+pub use lone_unit::LoneUnit;
+pub(super) use zero_2::costs_of_zero_2;

@@ -1,0 +1,67 @@
+//! What ZeRO-2 with a pipeline, which the run file's reader refuses, would cost in a run.
+
+use pipezero_models::Model;
+
+use super::price::{as_zero_1, row, without_pipeline};
+use crate::config::{
+    CombinationTable, ModelConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel,
+};
+use crate::plan::{Plan, model};
+
+/// ZeRO-2 both ways, reduced once and after every micro-batch, beside what is allowed. `None` where the model cannot be
+/// built; a row is missing where its combination cannot be planned.
+pub(in crate::plan) fn costs_of_zero_2(run: &Run) -> Option<CombinationTable> {
+    let model = model::build(&run.model).ok()?;
+    let (pipeline, data) = (run.parallel.pipeline, run.parallel.data);
+    let grid = format!("pipeline {pipeline} x data {data}");
+    let combinations: [(String, fn(&mut Run)); 5] = [
+        (format!("refused: ZeRO-2, {grid}, reduced once per step"), |run| {
+            run.zero.reduce = ReductionPolicy::Last
+        }),
+        (format!("refused: ZeRO-2, {grid}, reduced every micro-batch"), |_| ()),
+        (format!("ZeRO-1, {grid}"), as_zero_1),
+        (format!("ZeRO-3, {grid}, units of {}", name_of_units(run)), as_zero_3),
+        (format!("ZeRO-2, pipeline 1 x data {}", pipeline * data), without_pipeline),
+    ];
+    let rows = combinations.into_iter().filter_map(|(name, change)| {
+        let mut run = run.clone();
+        change(&mut run);
+        Some(row(name, &planned(run, &model)?.forecast()))
+    });
+    Some(CombinationTable { rows: rows.collect() })
+}
+
+fn planned(run: Run, model: &Model) -> Option<Plan> {
+    Plan::planned(run, model.clone()).ok()
+}
+
+/// ZeRO-3 in units, of which a rank has several wherever the model allows it.
+fn as_zero_3(run: &mut Run) {
+    run.zero.level = ZeroLevel::Zero3;
+    run.zero.reduce = ReductionPolicy::Every;
+    run.zero.unit_layers = several_units(run);
+    if run.zero.resident_units == ResidencyConfig::Auto {
+        run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
+    }
+}
+
+/// The run's own units, or smaller ones where those would hold all of an even stage.
+fn several_units(run: &Run) -> UnitLayersConfig {
+    let stage_layers = run.model.num_layers() / run.parallel.num_stages().max(1);
+    match run.zero.unit_layers {
+        UnitLayersConfig::Half => UnitLayersConfig::Half,
+        UnitLayersConfig::Layers(layers) if layers < stage_layers => UnitLayersConfig::Layers(layers),
+        _ if stage_layers > 1 => UnitLayersConfig::Layers(1),
+        own if !matches!(run.model, ModelConfig::Gpt2(_)) => own,
+        _ => UnitLayersConfig::Half,
+    }
+}
+
+fn name_of_units(run: &Run) -> String {
+    match several_units(run) {
+        UnitLayersConfig::Half => "half a layer".to_owned(),
+        UnitLayersConfig::Layers(1) => "1 layer".to_owned(),
+        UnitLayersConfig::Layers(layers) => format!("{layers} layers"),
+        UnitLayersConfig::Stage => "a stage".to_owned(),
+    }
+}
