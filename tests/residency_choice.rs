@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pipezero::config::{
     Launch, PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Change, Plan, PlanError};
+use pipezero::plan::{Change, FromFileError, Plan, PlanError};
 use tests::{Case, Schedule, small_run, zero};
 
 /// ZeRO-3 on grids with units of unequal sizes, halves among them; the runs have strict residency.
@@ -186,9 +186,12 @@ const RUN_FILE: &str = r#"{
   "steps": 1
 }"#;
 
+fn file_with(arguments: &[String]) -> RunFile {
+    RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(arguments)).expect("a run file")
+}
+
 fn run_with(arguments: &[String]) -> Run {
-    let file = RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(arguments));
-    let (run, _) = file.and_then(|file| file.resolve(Launch::this_host())).expect("a valid run file");
+    let (run, _) = file_with(arguments).resolve(Launch::this_host()).expect("a valid run file");
     run
 }
 
@@ -237,10 +240,12 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
             let limit = needs.rank_bytes * percent / 100;
             let memory = format!("memory={limit}");
             let limited = [&own[..], std::slice::from_ref(&memory)].concat();
-            let Err(PlanError::RankMemory { changes, needs_bytes, .. }) = Plan::new(run_with(&limited))
+            let Err(FromFileError::Memory { error, changes }) =
+                Plan::from_file(&file_with(&limited), Launch::this_host())
             else {
                 panic!("{needs:?} do not fit {limit} bytes")
             };
+            let PlanError::RankMemory { needs_bytes, .. } = *error else { panic!("{error}") };
             assert_eq!(needs_bytes, needs.rank_bytes);
             for change in changes {
                 let changed = Plan::new(run_with(&[limited.clone(), arguments(&change)].concat()));

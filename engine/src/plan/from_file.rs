@@ -20,7 +20,7 @@ pub enum FromFileError {
     /// The file is sound, and a rank needs more memory than it has.
     Memory {
         /// What needs how much.
-        error: PlanError,
+        error: Box<PlanError>,
         /// Changes to the file with which every rank fits, the mildest first.
         changes: Vec<Change>,
     },
@@ -107,7 +107,7 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
                 Ok(model) => changes_that_fit(run, &model, Purpose::Training, &fits),
                 Err(_) => Vec::new(),
             };
-            return FromFileError::Memory { error, changes };
+            return FromFileError::Memory { error: Box::new(error), changes };
         }
         _ => return FromFileError::Plan(error),
     };

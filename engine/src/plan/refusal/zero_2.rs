@@ -8,13 +8,16 @@ use crate::config::{
 };
 use crate::plan::{Plan, model};
 
+/// What makes a run another combination.
+type Change = fn(&mut Run);
+
 /// ZeRO-2 both ways, reduced once and after every micro-batch, beside what is allowed. `None` where the model cannot be
 /// built; a row is missing where its combination cannot be planned.
 pub(in crate::plan) fn costs_of_zero_2(run: &Run) -> Option<CombinationTable> {
     let model = model::build(&run.model).ok()?;
     let (pipeline, data) = (run.parallel.pipeline, run.parallel.data);
     let grid = format!("pipeline {pipeline} x data {data}");
-    let combinations: [(String, fn(&mut Run)); 5] = [
+    let combinations: [(String, Change); 5] = [
         (format!("refused: ZeRO-2, {grid}, reduced once per step"), |run| {
             run.zero.reduce = ReductionPolicy::Last
         }),
