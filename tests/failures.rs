@@ -72,7 +72,7 @@ fn engine(
     rank: usize,
     fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync + 'static,
 ) -> Engine {
-    let plan = Plan::new(run).unwrap();
+    let plan = Plan::even_if_refused(run).unwrap();
     let batches = RandomBatches::for_plan(&plan, Mask::None);
     let source = Faulty { batches, rank, step: 2, micro_batch: 1, fault: Box::new(fault) };
     Engine::new(plan, Arc::new(source)).unwrap()
@@ -205,7 +205,7 @@ fn diverged() -> (Engine, Arc<dyn BatchSource>) {
     let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { unreachable!("small runs use AdamW") };
     *lr = 1e30;
     run.scheduler = SchedulerConfig::Constant;
-    let plan = Plan::new(run).unwrap();
+    let plan = Plan::even_if_refused(run).unwrap();
     let source: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
     let mut engine = Engine::new(plan, Arc::clone(&source)).unwrap();
     engine.train_batch().unwrap();
@@ -237,7 +237,7 @@ fn a_plan_larger_than_the_memory_is_refused_before_anything_is_allocated() {
     let mut run = run();
     let ModelConfig::Gpt2(sizes) = &mut run.model else { unreachable!("small runs are GPTs") };
     sizes.hidden_size = 3 << 20;
-    let plan = Plan::new(run).unwrap();
+    let plan = Plan::even_if_refused(run).unwrap();
     let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
     let error = Engine::new(plan, source).expect_err("no machine has hundreds of TiB");
     assert!(

@@ -35,7 +35,7 @@ impl BatchSource for OneStepIgnored {
 
 /// Three steps: their reports, and the weights after each.
 fn train(run: Run) -> Vec<(StepReport, Weights)> {
-    let plan = Plan::new(run).expect("a valid run");
+    let plan = Plan::even_if_refused(run).expect("a valid run");
     let source = OneStepIgnored {
         targets: RandomBatches::for_plan(&plan, Mask::None),
         no_targets: RandomBatches::for_plan(&plan, Mask::All),

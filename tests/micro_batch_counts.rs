@@ -71,7 +71,7 @@ fn assert_trains_to(wanted: &Trained, case: Case) {
         wanted.norms.iter().all(|&norm| norm > GRADIENT_CLIPPING),
         "clipping bites at every step of {name}"
     );
-    let plan = Plan::new(small_run(case)).expect("a valid run");
+    let plan = Plan::even_if_refused(small_run(case)).expect("a valid run");
     let planned: Vec<Traffic> = plan.forecast().into_iter().map(|rank| rank.traffic).collect();
     let trained = tests::train_plan(plan, Mask::Uneven);
     assert_bit_identical(&trained, wanted, &name);

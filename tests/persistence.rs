@@ -70,7 +70,7 @@ fn thresholds_make_the_units_persistent_that_they_say_and_change_no_bit() {
         let wanted = train(small_run(case), Mask::Uneven);
         for thresholds in thresholds(case.tied) {
             let case = with(case, &thresholds);
-            let plan = Plan::new(small_run(case)).expect("a valid run");
+            let plan = Plan::even_if_refused(small_run(case)).expect("a valid run");
             assert_eq!(persistent(&plan).len(), thresholds.num_persistent, "{case:?}");
             assert_bit_identical(&train(small_run(case), Mask::Uneven), &wanted, &format!("{case:?}"));
         }

@@ -47,18 +47,20 @@ fn with_residency(run: &Run, resident_units: ResidencyConfig) -> Run {
 
 /// Every number from the least to all units of a rank, with the peak of the fullest rank.
 fn numbers(run: &Run) -> Vec<(ResidencyConfig, u64)> {
-    let plan = Plan::new(run.clone()).expect("a valid run");
+    let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
     let ranks = plan.training().ranks();
     let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| !unit.is_persistent).count();
     let most = ranks.map(gathered).max().expect("some rank");
     let numbers = (1 + run.zero.prefetch_units..most).map(ResidencyConfig::Units);
-    let peak = |residency| Plan::new(with_residency(run, residency)).expect("a valid run").needs().rank_bytes;
+    let peak = |residency| {
+        Plan::even_if_refused(with_residency(run, residency)).expect("a valid run").needs().rank_bytes
+    };
     numbers.chain([ResidencyConfig::All]).map(|residency| (residency, peak(residency))).collect()
 }
 
 fn resolved(run: &Run, limit_bytes: u64) -> Result<ResidencyConfig, PlanError> {
     let run = Run { memory_bytes: Some(limit_bytes), ..with_residency(run, ResidencyConfig::Auto) };
-    Plan::new(run).map(|plan| plan.run().zero.resident_units)
+    Plan::even_if_refused(run).map(|plan| plan.run().zero.resident_units)
 }
 
 #[test]
@@ -108,8 +110,9 @@ fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
         run.parallel.partition = PartitionConfig::Balanced;
         for limit_bytes in limits {
             let bound = |run: &Run| Run { memory_bytes: Some(limit_bytes), ..run.clone() };
-            let fastest = Plan::new(bound(&Run { parallel: run.parallel.clone(), ..least.clone() }));
-            let auto = Plan::new(bound(&with_residency(&run, ResidencyConfig::Auto)));
+            let fastest =
+                Plan::even_if_refused(bound(&Run { parallel: run.parallel.clone(), ..least.clone() }));
+            let auto = Plan::even_if_refused(bound(&with_residency(&run, ResidencyConfig::Auto)));
             let (Ok(fastest), Ok(auto)) = (&fastest, &auto) else {
                 assert_eq!(fastest.is_ok(), auto.is_ok(), "{limit_bytes} bytes in {name}");
                 continue;
@@ -136,19 +139,21 @@ fn the_quickstart_keeps_its_even_split_under_auto() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/configs/quickstart.json");
     let auto = ["memory=13MiB", "zero_optimization.resident_units=auto"].map(str::to_owned);
     let file = RunFile::load(path.as_ref()).and_then(|file| file.set(&auto)).expect("well-formed");
-    let plan = Plan::new(file.resolve(Launch::this_host()).expect("a valid run").0).expect("it fits");
+    let plan =
+        Plan::even_if_refused(file.resolve(Launch::this_host()).expect("a valid run").0).expect("it fits");
     assert_eq!(blocks_per_stage(&plan), [6, 6]);
     let mut more = plan.run().clone();
     let ResidencyConfig::Units(number) = more.zero.resident_units else { panic!("all units do not fit") };
     more.zero.resident_units = ResidencyConfig::Units(number + 1);
-    let more = Plan::new(more).expect("another split has room for one more");
+    let more = Plan::even_if_refused(more).expect("another split has room for one more");
     assert_eq!(blocks_per_stage(&more), [5, 7]);
 }
 
 #[test]
 fn auto_without_memory_is_an_error() {
     let (_, run) = runs().remove(0);
-    let error = Plan::new(with_residency(&run, ResidencyConfig::Auto)).expect_err("nothing to resolve it by");
+    let error = Plan::even_if_refused(with_residency(&run, ResidencyConfig::Auto))
+        .expect_err("nothing to resolve it by");
     assert!(matches!(error, PlanError::NoMemoryGiven), "{error}");
 }
 
@@ -156,7 +161,7 @@ fn auto_without_memory_is_an_error() {
 fn more_resident_units_never_gather_more_and_never_need_less() {
     let mut num_falls = 0;
     for (name, run) in runs() {
-        let plan = Plan::new(run).expect("a valid run");
+        let plan = Plan::even_if_refused(run).expect("a valid run");
         let costs = plan.residencies().expect("a valid run");
         assert_eq!(costs[0].resident_units, ResidencyConfig::Strict);
         assert_eq!(costs.last().expect("some").resident_units, ResidencyConfig::All);
@@ -235,7 +240,7 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
         &["parallel.schedule=bfs", "parallel.virtual_stages=2"],
     ] {
         let own: Vec<String> = own.iter().map(|&change| change.to_owned()).collect();
-        let needs = Plan::new(run_with(&own)).expect("it fits a host").needs();
+        let needs = Plan::even_if_refused(run_with(&own)).expect("it fits a host").needs();
         for percent in [99, 95, 80, 60] {
             let limit = needs.rank_bytes * percent / 100;
             let memory = format!("memory={limit}");
@@ -248,7 +253,8 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
             let PlanError::RankMemory { needs_bytes, .. } = *error else { panic!("{error}") };
             assert_eq!(needs_bytes, needs.rank_bytes);
             for change in changes {
-                let changed = Plan::new(run_with(&[limited.clone(), arguments(&change)].concat()));
+                let changed =
+                    Plan::even_if_refused(run_with(&[limited.clone(), arguments(&change)].concat()));
                 let plan = changed.unwrap_or_else(|error| panic!("{change:?} in {limit} bytes: {error}"));
                 assert_eq!(plan.needs(), change.needs, "{change:?}");
                 offered.insert(change.description);
@@ -289,7 +295,7 @@ fn a_balanced_split_is_found_where_one_fits() {
             let with = |partition, memory_bytes| {
                 let mut run = run.clone();
                 (run.parallel.partition, run.memory_bytes) = (partition, memory_bytes);
-                Plan::new(run)
+                Plan::even_if_refused(run)
             };
             let num_blocks = run.model.num_layers();
             let splits = splits(num_blocks, run.parallel.num_stages()).into_iter();

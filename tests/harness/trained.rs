@@ -29,7 +29,7 @@ pub struct Trained {
 
 /// Trains a run on random batches for its number of steps.
 pub fn train(run: Run, mask: Mask) -> Trained {
-    train_plan(Plan::new(run).expect("a valid run"), mask)
+    train_plan(Plan::even_if_refused(run).expect("a valid run"), mask)
 }
 
 /// Trains a plan on random batches for its number of steps.
@@ -61,7 +61,7 @@ pub fn train_with(
 
 /// A run's plan and its random batches: what an engine is made of.
 pub fn plan_and_batches(run: Run, mask: Mask) -> (Plan, Arc<dyn BatchSource>) {
-    let plan = Plan::new(run).expect("a valid run");
+    let plan = Plan::even_if_refused(run).expect("a valid run");
     let source = Arc::new(RandomBatches::for_plan(&plan, mask));
     (plan, source)
 }

@@ -172,7 +172,13 @@ fn what_a_folder_must_not_know_is_not_named_there() {
 #[test]
 fn only_the_command_line_reads_the_raw_run_file() {
     let below = |path: &String| {
-        !is_test(path) && !path.starts_with("engine/src/cli/") && !path.starts_with("engine/src/config/")
+        let may_read = [
+            "engine/src/cli/",
+            "engine/src/config/",
+            "engine/src/plan/from_file.rs",
+            "engine/src/plan/mod.rs",
+        ];
+        !is_test(path) && !may_read.iter().any(|start| path.starts_with(start))
     };
     let mut findings = Vec::new();
     for path in files("engine/src", ".rs").into_iter().filter(below) {

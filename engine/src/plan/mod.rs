@@ -119,7 +119,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`].
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
-        let plan = Self::even_if_refused(run, model)?;
+        let plan = Self::of_model(run, model)?;
         plan.refuse_lone_unit()?;
         plan.fitting()
     }
@@ -127,8 +127,13 @@ impl Plan {
     /// The plan of a run that users are refused because it costs more than it gains: for tests and studies of just that.
     ///
     /// # Errors
-    /// As [`Plan::new`], but for [`PlanError::LoneUnit`] and [`PlanError::RankMemory`].
-    pub fn even_if_refused(run: Run, model: Model) -> Result<Self, PlanError> {
+    /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
+    pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
+        let model = model::build(&run.model)?;
+        Self::of_model(run, model)?.fitting()
+    }
+
+    fn of_model(run: Run, model: Model) -> Result<Self, PlanError> {
         match run.zero.resident_units {
             ResidencyConfig::Auto => Self::with_what_fits(run, model),
             _ => Self::planned_around(run, model),
