@@ -32,6 +32,20 @@ fn files_are_short_and_say_what_they_are() {
     report(&findings);
 }
 
+#[test]
+fn a_module_with_files_of_its_own_is_a_folder_with_a_mod_rs() {
+    let sources = sources();
+    let beside = sources.iter().filter(|path| {
+        let folder = format!("{}/", path.trim_end_matches(".rs"));
+        sources.iter().any(|other| other.starts_with(&folder))
+    });
+    report(
+        &beside
+            .map(|path| format!("{path}: beside a folder of this name; make it its `mod.rs`"))
+            .collect::<Vec<_>>(),
+    );
+}
+
 /// The name in a line that begins a function.
 fn function_name(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("fn ")?;
