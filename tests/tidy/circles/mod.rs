@@ -20,7 +20,7 @@ const HEADING: &str = "## Import circles that stay";
 const MAX_CIRCLES: usize = 19;
 
 /// The files in them.
-const MAX_FILES_IN_CIRCLES: usize = 102;
+const MAX_FILES_IN_CIRCLES: usize = 100;
 
 /// The roots of the crates, and of programs of more than one file.
 const ROOTS: [&str; 7] = [
