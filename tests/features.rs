@@ -2,14 +2,14 @@
 //! pipeline rank at the same data degree, reduction policy and precision (`docs/numerics.md`).
 //!
 //! The full product is far too large, so runs are drawn from it until every pair of values of two dimensions has been
-//! run; which pairs are left is counted, not hoped for.
+//! run; which pairs are left is counted. The gate runs a sample of these runs.
 
 use std::collections::HashMap;
 
 use pipezero::config::{Checkpointing, Precision, ReductionPolicy, ZeroConfig, ZeroLevel};
 use tests::features::{self, CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
 use tests::{
-    Case, FP16, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, pairwise,
+    Case, FP16, GRADIENT_CLIPPING, Mask, NO_ZERO, Sample, Schedule, Trained, assert_bit_identical, pairwise,
     small_run, train,
 };
 
@@ -128,7 +128,8 @@ fn every_pair_of_features_gives_the_bits_of_one_pipeline_rank() {
     // Schedules times ZeRO rows are all there.
     assert!(choices.len() >= GRIDS.len() * ZERO.len(), "{} runs", choices.len());
     let mut references: HashMap<String, Trained> = HashMap::new();
-    for choice in choices {
+    let mut sample = Sample::one_in(3, "pair of features, to the bits of one pipeline rank");
+    for choice in choices.into_iter().filter(|_| sample.takes_next()) {
         let case = case_of(choice);
         let reference = reference_of(case);
         let key = format!("{reference:?}");

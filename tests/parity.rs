@@ -7,8 +7,8 @@ use pipezero::config::{
     NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
 use tests::{
-    Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Schedule, Trained, assert_bit_identical, assert_close, small_run,
-    train,
+    Case, GRADIENT_CLIPPING, Mask, NO_ZERO, Sample, Schedule, Trained, assert_bit_identical, assert_close,
+    small_run, train,
 };
 
 /// How a unit is cut, kept and fetched, and whether the head is tied. Every pair of values of two columns occurs in a row;
@@ -55,12 +55,15 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
     use ReductionPolicy::{Every, Last};
     use ZeroLevel::{Zero0, Zero1, Zero3};
     let mut references = HashMap::new();
-    let mut num_runs = 0;
+    let mut sample = Sample::one_in(4, "grid x schedule x level x units, to the bits of one pipeline rank");
     for data in [1, 2, 3] {
         for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero3, Every), (Zero3, Last)] {
             for pipeline in [1, 2, 4] {
                 for schedule in [Schedule::GPipe, Schedule::OneFOneB] {
                     for (row, &(.., tied)) in PAIRWISE.iter().enumerate() {
+                        if !sample.takes_next() {
+                            continue;
+                        }
                         let zero = zero(level, reduce, row);
                         let grid = Case { pipeline, data, num_micro_batches: 3, ..Case::ONE_RANK };
                         let case = Case { schedule, zero, tied, ..grid };
@@ -73,13 +76,12 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
                             "clipping bites at every step"
                         );
                         assert_bit_identical(&trained, wanted, &format!("{case:?}"));
-                        num_runs += 1;
                     }
                 }
             }
         }
     }
-    assert_eq!(num_runs, 3 * 4 * 3 * 2 * PAIRWISE.len());
+    assert_eq!(sample.num_cases(), 3 * 4 * 3 * 2 * PAIRWISE.len());
 }
 
 #[test]

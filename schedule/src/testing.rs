@@ -20,6 +20,12 @@ use crate::program::Program;
 use crate::simulate::{Costs, Links, Passage, UnitCosts};
 use crate::unit_facts::{Tying, UnitFacts};
 
+#[path = "../../tests/harness/sample.rs"]
+#[allow(unreachable_pub, reason = "in the crate `tests` it is public")]
+mod sample;
+
+pub(crate) use sample::{Sample, in_full};
+
 /// `per_stage` units on each stage. Tied: the first unit is the embedding, the last the head; untied: all alike.
 pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;

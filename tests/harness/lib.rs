@@ -5,6 +5,7 @@ pub mod features;
 mod pairwise;
 mod recorded;
 mod runs;
+mod sample;
 mod schedule;
 mod spread;
 mod trained;
@@ -13,6 +14,7 @@ pub use batches::{Mask, RandomBatches};
 pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{Case, FP16, GRADIENT_CLIPPING, NO_ZERO, small_gpt, small_run, zero};
+pub use sample::{Sample, in_full};
 pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{

@@ -4,6 +4,8 @@
 //! `engine/configs/` loads is held by `every_example_loads` in `engine/src/config/tests/documents.rs`.
 
 mod arrows; // Crates, modules and dependencies use what the architecture's tables say.
+mod circles; // Files do not import each other in circles.
 mod documents; // Pages are linked, and what they name exists.
-mod source; // Lengths, words and constructs of every source file.
+mod source; // Lengths and constructs of every source file.
 mod tree; // Reading the repository.
+mod words; // One word for one thing.

@@ -1,4 +1,4 @@
-//! Lengths, words and constructs of every source file.
+//! Lengths and constructs of every source file.
 
 use super::tree::{code, files, is_test, read, report};
 
@@ -9,7 +9,7 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Every source file that somebody wrote, tests included.
-fn sources() -> Vec<String> {
+pub(super) fn sources() -> Vec<String> {
     let sources = files("", ".rs");
     assert!(sources.len() > 100, "only {} sources were found", sources.len());
     sources
@@ -30,6 +30,20 @@ fn files_are_short_and_say_what_they_are() {
         }
     }
     report(&findings);
+}
+
+#[test]
+fn a_module_with_files_of_its_own_is_a_folder_with_a_mod_rs() {
+    let sources = sources();
+    let beside = sources.iter().filter(|path| {
+        let folder = format!("{}/", path.trim_end_matches(".rs"));
+        sources.iter().any(|other| other.starts_with(&folder))
+    });
+    report(
+        &beside
+            .map(|path| format!("{path}: beside a folder of this name; make it its `mod.rs`"))
+            .collect::<Vec<_>>(),
+    );
 }
 
 /// The name in a line that begins a function.
@@ -99,10 +113,9 @@ fn lengths_of_functions_are_counted_from_the_first_line_to_the_closing_brace() {
     assert_eq!(functions(&lines), [("one", 1, 5), ("two", 6, 1), ("three", 9, 1)]);
 }
 
-/// Constructs that have no place in code for users, with the repair. Their names are spelled in two halves, so that
-/// this file does not find itself.
+/// What may not stand in code for users, with the repair. Each is written in two halves, so that this file is no finding.
 const BANNED: [(&str, &str); 5] = [
-    (concat!("todo", "!("), "write it, or leave it out"),
+    (concat!("to", "do!("), "write it, or leave it out"),
     (concat!("unimplemented", "!("), "write it, or leave it out"),
     (concat!("dbg", "!("), "use `tracing`"),
     (concat!("#[allow", "(dead_code"), "remove what nothing uses"),
@@ -160,55 +173,6 @@ fn unsafe_code_is_in_kernels_and_says_why_it_is_sound() {
         }
     }
     assert!(num_blocks > 0, "kernels have unsafe code; the search is broken");
-    report(&findings);
-}
-
-/// Words that mean too much or too little, with what to write instead; compared in lower case.
-const WORDS: [(&str, &str); 5] = [
-    (concat!("chu", "nk"), "micro-batch, unit, shard or block"),
-    (concat!("zero", " stage"), "ZeRO-1, ZeRO-2, ZeRO-3"),
-    (concat!("zero-", "stage"), "ZeRO-1, ZeRO-2, ZeRO-3"),
-    (concat!("to", "do:"), "an issue, or the thing itself"),
-    (concat!("fix", "me"), "an issue, or the thing itself"),
-];
-
-/// The names of the standard library and rayon for runs of equal length.
-const NAMES_OF_OTHERS: [&str; 12] = [
-    concat!("as_chu", "nks"),
-    concat!("as_chu", "nks_mut"),
-    concat!("as_rchu", "nks"),
-    concat!("chu", "nks"),
-    concat!("chu", "nks_mut"),
-    concat!("chu", "nks_exact"),
-    concat!("chu", "nks_exact_mut"),
-    concat!("chu", "nk_by"),
-    concat!("par_chu", "nks"),
-    concat!("par_chu", "nks_mut"),
-    concat!("par_chu", "nks_exact"),
-    concat!("rchu", "nks"),
-];
-
-/// The guide of style names the words in order to ban them.
-const NAMES_BANNED_WORDS: &str = "docs/STYLE.md";
-
-#[test]
-fn words_have_one_meaning() {
-    let mut findings = Vec::new();
-    let pages = files("", ".md").into_iter().filter(|path| path != NAMES_BANNED_WORDS);
-    for path in sources().into_iter().chain(pages) {
-        for (index, line) in read(&path).lines().enumerate() {
-            let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
-            let own: String =
-                words.clone().filter(|word| !NAMES_OF_OTHERS.contains(word)).collect::<Vec<_>>().join(" ");
-            let (own, line) = (own.to_lowercase(), line.to_lowercase());
-            for (word, instead) in WORDS {
-                let is_name = word == WORDS[0].0;
-                if if is_name { own.contains(word) } else { line.contains(word) } {
-                    findings.push(format!("{path}:{}: \"{word}\"; write {instead}", index + 1));
-                }
-            }
-        }
-    }
     report(&findings);
 }
 
