@@ -83,7 +83,7 @@ def made():
     yield "few-micro-batches", changed({"parallel.pipeline": 4, "gradient_accumulation_steps": 1})
     yield "mlp", changed({"model": {"family": "mlp", "num_layers": 6, "hidden_size": 24, "seq_length": 16, "vocab_size": 256}, "parallel.partition": "uniform"})
     yield "links", changed(
-        {"comm": {"links": {"ranks_per_node": 2, "near": {"latency_us": 5, "gbps": 100}, "far": {"latency_us": 50, "gbps": 10}}}}
+        {"comm": {"links": {"ranks_per_node": 2, "near": {"latency_us": 5, "gb_per_s": 100}, "far": {"latency_us": 50, "gb_per_s": 10}}}}
     )
 
 
