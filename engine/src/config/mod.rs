@@ -10,6 +10,7 @@ mod error;
 mod findings;
 mod keys;
 mod kind;
+mod launch;
 mod nearest;
 mod notice;
 mod partition_method;
@@ -28,12 +29,13 @@ mod words;
 pub mod resolved;
 
 pub use error::{ConfigError, ConfigErrors, Problem};
+pub use launch::Launch;
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
 pub use refusal::{CombinationRow, CombinationTable, Refusal};
 pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
-pub use run_file::{Launch, RunFile};
+pub use run_file::RunFile;
 pub use schema::schema;
 
 #[cfg(test)]

@@ -13,8 +13,10 @@ use pipezero_partition::{
 use pipezero_schedule::{ComputeOrder, Stage};
 use regex::RegexBuilder;
 
+use super::PlanError;
+use super::planned::element_type;
 use super::stage_bytes::StageBytes;
-use super::{PlanError, PlannedUnit, element_type};
+use super::unit::PlannedUnit;
 use crate::config::{Checkpointing, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
 use pipezero_partition::ShardLayout;
 

@@ -11,7 +11,9 @@ use pipezero_schedule::{
     CheckedProgram, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts, Weights,
 };
 
-use super::{PlanError, PlannedUnit, element_type};
+use super::PlanError;
+use super::planned::element_type;
+use super::unit::PlannedUnit;
 use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 
 /// The order of compute that the schedule stands for.

@@ -1,0 +1,151 @@
+//! From the run to the plan: cut the model, generate, lower and check the programs, and try what the run leaves open.
+
+use pipezero_models::Model;
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_partition::Tying;
+use pipezero_schedule::Unit;
+
+use super::cut::{self, ChosenSplit};
+use super::grid::Grid;
+use super::planned::Plan;
+use super::unit::PlannedUnit;
+use super::{PlanError, model, programs};
+use crate::config::{PartitionConfig, ResidencyConfig, Run};
+
+impl Plan {
+    /// Plans a run.
+    ///
+    /// # Errors
+    /// When the model cannot be built or cut as the run says, or a rule is broken that depends on the cut; the run
+    /// file's own rules have been checked before.
+    pub fn new(run: Run) -> Result<Self, PlanError> {
+        let model = model::build(&run.model)?;
+        Self::with_model(run, model)
+    }
+
+    /// Plans a run of any model: one's own layers, or a loss of one's own. Of the run's model section only the length of
+    /// a sequence counts. For [`crate::Engine::logits`] the last layer must save its logits `[N, V]` first.
+    ///
+    /// A run that was made by hand rather than resolved from a file is not held to the file's rules.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
+        let plan = Self::of_model(run, model)?;
+        plan.refuse_lone_unit()?;
+        plan.fitting()
+    }
+
+    /// The plan of a run that users are refused because it costs more than it gains: for tests and studies of just that.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
+    pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
+        let model = model::build(&run.model)?;
+        Self::of_model(run, model)?.fitting()
+    }
+
+    fn of_model(run: Run, model: Model) -> Result<Self, PlanError> {
+        match run.zero.resident_units {
+            ResidencyConfig::Auto => Self::with_what_fits(run, model),
+            _ => Self::planned_around(run, model),
+        }
+    }
+
+    /// This plan, if every rank fits `memory`.
+    fn fitting(self) -> Result<Self, PlanError> {
+        match self.run.memory_bytes {
+            Some(limit_bytes) if self.needs().rank_bytes > limit_bytes => {
+                Err(self.rank_does_not_fit(limit_bytes))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// The plan of a run whose residency is resolved, whether it fits or not.
+    ///
+    /// A balanced split is bound by memory only where the fastest one does not fit, as its program tells; with one stage
+    /// there is no other.
+    pub(super) fn planned(run: Run, model: Model) -> Result<Self, PlanError> {
+        let limit_bytes = run.memory_bytes.filter(|_| run.parallel.partition == PartitionConfig::Balanced);
+        if let Some(limit_bytes) = limit_bytes {
+            let fastest = Self::planned_within(run.clone(), model.clone(), None)?;
+            if fastest.needs().rank_bytes <= limit_bytes || run.parallel.num_stages() == 1 {
+                return Ok(fastest);
+            }
+        }
+        Self::planned_within(run, model, limit_bytes)
+    }
+
+    /// As [`Plan::planned`], and where a balanced split does not fit, or none is found, bounds around `memory` are tried.
+    ///
+    /// What a stage needs is estimated before there are programs, and the estimate errs to either side: a larger bound
+    /// may lead to a split that fits after all, a smaller one to a split that fits where the estimate was too low. The
+    /// first split whose program fits is taken; nobody has proved it the fastest.
+    pub(super) fn planned_around(run: Run, model: Model) -> Result<Self, PlanError> {
+        let planned = Self::planned(run.clone(), model.clone());
+        let is_bound = run.parallel.partition == PartitionConfig::Balanced && run.parallel.num_stages() > 1;
+        let Some(limit_bytes) = run.memory_bytes.filter(|_| is_bound) else { return planned };
+        let fits = |plan: &Self| plan.needs().rank_bytes <= limit_bytes;
+        let is_settled = match &planned {
+            Ok(plan) => fits(plan),
+            Err(error) => !matches!(error, PlanError::StageMemory { .. }),
+        };
+        if is_settled {
+            return planned;
+        }
+        // In 32nds of the limit, the nearest first.
+        for part in [33, 31, 34, 30, 36, 28, 40, 24, 48, 64] {
+            let bound_bytes = u128::from(limit_bytes) * part / 32;
+            let bound_bytes = u64::try_from(bound_bytes).unwrap_or(u64::MAX);
+            if let Ok(mut plan) = Self::planned_within(run.clone(), model.clone(), Some(bound_bytes))
+                && fits(&plan)
+            {
+                plan.is_split_proven = false;
+                return Ok(plan);
+            }
+        }
+        planned
+    }
+
+    /// The plan of a run whose balanced split is bound by this memory of a rank.
+    pub(super) fn planned_within(
+        run: Run,
+        model: Model,
+        limit_bytes: Option<u64>,
+    ) -> Result<Self, PlanError> {
+        let grid = Grid { pipeline_degree: run.parallel.pipeline, data_degree: run.parallel.data };
+        let seq_length = run.model.seq_length();
+        if seq_length > model.seq_length {
+            return Err(PlanError::SequenceLength { seq_length, longest: model.seq_length });
+        }
+        let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
+        let graph = cut::graph(&model, shape)?;
+        let order = programs::order(&run)?;
+        let ChosenSplit { split, is_proven: is_split_proven } =
+            cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
+        let units = cut::units(&run, &model, &graph, shape, &split)?;
+        let training = programs::training(&run, &order, &units)?;
+        let evaluation = programs::evaluation(&run, &order.placement, &units)?;
+        Ok(Self {
+            run,
+            grid,
+            shape,
+            model,
+            graph,
+            tied: tied(&units),
+            units,
+            order,
+            training,
+            evaluation,
+            is_split_proven,
+            is_residency_auto: false,
+        })
+    }
+}
+
+/// Both uses of a tied weight.
+fn tied(units: &[PlannedUnit]) -> Option<(Unit, Unit)> {
+    let find = |tying| units.iter().position(|unit| unit.tying == tying).map(|index| Unit(index as u32));
+    Some((find(Tying::Embedding)?, find(Tying::Head)?))
+}

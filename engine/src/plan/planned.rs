@@ -1,0 +1,247 @@
+//! What a plan holds, and what can be read off it at once.
+
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::{ElementType, Model};
+use pipezero_partition::{LayerGraph, Tying};
+use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
+use pipezero_schedule::simulate::{Links, idle_share};
+use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
+
+use super::grid::Grid;
+use super::unit::PlannedUnit;
+use crate::config::{Precision, ReductionPolicy, Run, ScheduleConfig};
+
+/// What every rank will do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) run: Run,
+    pub(super) grid: Grid,
+    pub(super) shape: MicroBatchShape,
+    pub(super) model: Model,
+    pub(super) graph: LayerGraph,
+    pub(super) units: Vec<PlannedUnit>,
+    pub(super) order: ComputeOrder,
+    pub(super) training: CheckedProgram,
+    pub(super) evaluation: CheckedProgram,
+    /// The embedding and the head that use a tied weight: looked up for every unit that is used.
+    pub(super) tied: Option<(Unit, Unit)>,
+    /// Whether the split is proved to be the best by the measure of the run's method.
+    pub(super) is_split_proven: bool,
+    /// Whether the run left the residency to its memory.
+    pub(super) is_residency_auto: bool,
+}
+
+impl Plan {
+    /// Bytes of the units that a rank gathers, the largest first.
+    pub(super) fn gathered_unit_bytes(&self, rank: PipelineRank) -> Vec<u64> {
+        let element_bytes = self.element_type().num_bytes();
+        let units = self.units_of(rank).filter(|(_, unit)| !unit.is_persistent);
+        let mut bytes: Vec<u64> =
+            units.map(|(_, unit)| (element_bytes * unit.layout.padded_len()) as u64).collect();
+        bytes.sort_unstable_by(|a, b| b.cmp(a));
+        bytes
+    }
+
+    /// The run.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The grid of ranks.
+    pub fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// The shape of every micro-batch.
+    pub fn micro_batch_shape(&self) -> MicroBatchShape {
+        self.shape
+    }
+
+    /// V: tokens are below this number.
+    pub fn vocab_size(&self) -> usize {
+        self.model.vocab_size
+    }
+
+    /// The layers as a graph with their costs.
+    pub fn graph(&self) -> &LayerGraph {
+        &self.graph
+    }
+
+    /// All units in chain order.
+    pub fn units(&self) -> &[PlannedUnit] {
+        &self.units
+    }
+
+    /// One unit.
+    pub fn unit(&self, unit: Unit) -> &PlannedUnit {
+        &self.units[unit.index()]
+    }
+
+    /// The order of compute that the program was lowered from.
+    pub fn order(&self) -> &ComputeOrder {
+        &self.order
+    }
+
+    /// The program of a training step.
+    pub fn training(&self) -> &CheckedProgram {
+        &self.training
+    }
+
+    /// The program that computes the losses of one batch.
+    pub fn evaluation(&self) -> &CheckedProgram {
+        &self.evaluation
+    }
+
+    /// The pipeline rank of a stage.
+    pub fn pipeline_rank_of(&self, stage: Stage) -> PipelineRank {
+        self.training.placement().rank(stage)
+    }
+
+    /// The units of a pipeline rank with their numbers, in chain order.
+    pub fn units_of(&self, rank: PipelineRank) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.training.placement().stages(rank).flat_map(|stage| self.units_of_stage(stage))
+    }
+
+    /// The units of a stage, which lie side by side in the chain.
+    pub(super) fn units_of_stage(&self, stage: Stage) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        let start = self.units.partition_point(|unit| unit.stage < stage);
+        let end = self.units.partition_point(|unit| unit.stage <= stage);
+        self.units[start..end].iter().zip(start as u32..).map(|(unit, index)| (Unit(index), unit))
+    }
+
+    /// The units that have parameters of their own, in chain order: a tied weight comes once, as the embedding.
+    pub fn owned_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.numbered_units().filter(|(_, unit)| unit.tying != Tying::Head)
+    }
+
+    /// Number of parameters of the model, a tied weight counted once.
+    pub fn num_parameters(&self) -> u64 {
+        self.owned_units().map(|(_, unit)| unit.unit.num_parameters() as u64).sum()
+    }
+
+    /// The share of a step that the schedule leaves a rank idle, were all stages equal and transfers free.
+    pub fn bubble_share(&self) -> f64 {
+        let (pipeline, micro_batches) =
+            (self.grid.pipeline_degree as u32, self.run.batch.num_micro_batches as u32);
+        match self.run.parallel.schedule {
+            ScheduleConfig::GPipe | ScheduleConfig::OneFOneB | ScheduleConfig::EagerOneFOneB => {
+                bubble_share(pipeline, micro_batches)
+            }
+            ScheduleConfig::Interleaved { .. } | ScheduleConfig::Bfs => {
+                looped_bubble_share(pipeline, self.run.parallel.virtual_stages as u32, micro_batches)
+            }
+            ScheduleConfig::ZbH1
+            | ScheduleConfig::ZbH2
+            | ScheduleConfig::ZbV
+            | ScheduleConfig::File { .. } => idle_share(&self.order),
+        }
+    }
+
+    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward; `u64::MAX`
+    /// where they are more.
+    pub fn step_flops(&self) -> u64 {
+        let forward: u128 = self.units.iter().map(|unit| u128::from(unit.forward_flops)).sum();
+        let num_forwards = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
+        u64::try_from(forward.saturating_mul(3 * num_forwards)).unwrap_or(u64::MAX)
+    }
+
+    fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.units.iter().enumerate().map(|(index, unit)| (Unit(index as u32), unit))
+    }
+
+    /// The unit whose parameters a unit uses: itself, or the embedding where both uses of a tied weight are on one
+    /// rank.
+    pub(crate) fn weights_owner(&self, unit: Unit) -> Unit {
+        match self.tied {
+            Some((embedding, head)) if head == unit && self.rank_of(embedding) == self.rank_of(head) => {
+                embedding
+            }
+            _ => unit,
+        }
+    }
+
+    /// The pipeline ranks of both uses of a tied weight, ascending, where they differ. On most placements the embedding's
+    /// is the lower one; a schedule file may have it otherwise.
+    pub(crate) fn tied_pipeline_ranks(&self) -> Option<(PipelineRank, PipelineRank)> {
+        let (embedding, head) = self.tied?;
+        let (embedding, head) = (self.rank_of(embedding), self.rank_of(head));
+        (embedding != head).then(|| (embedding.min(head), embedding.max(head)))
+    }
+
+    /// Whether the unit's gradient counts in the norm: a tied weight counts once, as the embedding.
+    pub(crate) fn counts_in_norm(&self, unit: Unit) -> bool {
+        self.unit(unit).tying != Tying::Head
+    }
+
+    /// Whether gradients are reduced after every micro-batch.
+    pub(crate) fn reduces_every_micro_batch(&self) -> bool {
+        self.run.zero.reduce == ReductionPolicy::Every
+    }
+
+    /// The stage that the unit takes its input from, if that is another than its own.
+    pub(crate) fn stage_before(&self, unit: Unit) -> Option<Stage> {
+        let before = self.units.get(unit.index().checked_sub(1)?)?.stage;
+        (before != self.unit(unit).stage).then_some(before)
+    }
+
+    /// Whether the ends of an edge lie on different ranks; else it is a place in memory.
+    pub(crate) fn crosses_ranks(&self, edge: Edge) -> bool {
+        self.training.chain().crosses_ranks(edge)
+    }
+
+    /// The type of parameters and activations.
+    pub(crate) fn element_type(&self) -> ElementType {
+        element_type(&self.run.precision)
+    }
+
+    /// Which messages occupy the same link, where the run imitates links.
+    pub(crate) fn links(&self) -> Option<Links> {
+        let links = self.run.comm.links?;
+        Some(if links.shared { Links::SharedByCollectives } else { Links::Own })
+    }
+
+    /// Whether the unit's output goes to the next stage.
+    pub(crate) fn sends_output(&self, unit: Unit) -> bool {
+        self.units.get(unit.index() + 1).is_some_and(|next| next.stage != self.unit(unit).stage)
+    }
+
+    /// Whether a rank reads tokens: it runs the first unit, or the loss.
+    pub(crate) fn reads_tokens(&self, rank: PipelineRank) -> bool {
+        let ends = [0, self.units.len() - 1];
+        ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank)
+    }
+
+    /// Targets of a step, were none ignored.
+    pub(crate) fn num_targets_capacity(&self) -> f64 {
+        (self.run.batch.train_batch_size * self.shape.seq_length) as f64
+    }
+
+    /// What the loss's gradient is seeded with, where the loss is scaled.
+    pub(crate) fn loss_seed(&self, loss_scale: f64) -> f32 {
+        (loss_scale / self.num_targets_capacity()) as f32
+    }
+
+    /// Whether gradients may overflow, so that the step is left out: fp16.
+    pub(crate) fn scales_loss(&self) -> bool {
+        matches!(self.run.precision, Precision::Fp16(_))
+    }
+
+    /// The unit that ends with the loss, if `rank` runs it.
+    pub(crate) fn head_of(&self, rank: PipelineRank) -> Option<Unit> {
+        let unit = Unit(self.units.len() as u32 - 1);
+        (self.rank_of(unit) == rank).then_some(unit)
+    }
+
+    fn rank_of(&self, unit: Unit) -> PipelineRank {
+        self.pipeline_rank_of(self.unit(unit).stage)
+    }
+}
+
+/// The type of parameters and activations that a precision stands for.
+pub(super) fn element_type(precision: &Precision) -> ElementType {
+    match precision {
+        Precision::F32 => ElementType::F32,
+        Precision::Bf16 => ElementType::Bf16,
+        Precision::Fp16(_) => ElementType::F16,
+    }
+}

@@ -1,0 +1,36 @@
+//! One unit of a plan.
+
+use std::ops::Range;
+
+use pipezero_models::Unit as ModelUnit;
+use pipezero_models::unit::UnitSizes;
+use pipezero_partition::{ShardLayout, Tying};
+use pipezero_schedule::Stage;
+
+/// One unit of the plan.
+#[derive(Clone, Debug)]
+pub struct PlannedUnit {
+    /// The stage that it belongs to.
+    pub stage: Stage,
+    /// Its layers, with one flat parameter buffer.
+    pub unit: ModelUnit,
+    /// Their positions in the model's chain.
+    pub layers: Range<usize>,
+    /// Whether its weight is used twice.
+    pub tying: Tying,
+    /// How its flat buffer is cut over the data ranks.
+    pub layout: ShardLayout,
+    /// What it needs for a micro-batch.
+    pub sizes: UnitSizes,
+    /// Floating-point operations of a forward of one micro-batch.
+    pub forward_flops: u64,
+    /// Whether its weights stay gathered all step.
+    pub is_persistent: bool,
+}
+
+impl PlannedUnit {
+    /// Elements of its largest parameter, which decides whether it persists.
+    pub(crate) fn largest_parameter(&self) -> u64 {
+        self.unit.entries().iter().map(|entry| entry.range.len() as u64).max().unwrap_or(0)
+    }
+}
