@@ -12,10 +12,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
+use crate::dataflow::reads_weights;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::Weights;
-use crate::protocol::reads_weights;
 
 /// Bytes of the buffers that a rank may have, descending.
 pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: Weights) -> Vec<u64> {

@@ -61,6 +61,7 @@ mod chain;
 pub mod check;
 pub mod closed_form;
 mod csv;
+mod dataflow;
 mod dependencies;
 mod gather_buffers;
 pub mod generate;

@@ -10,10 +10,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::dataflow::{consumed_message, produced_message};
 use crate::id::MicroBatch;
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
-use crate::protocol::{GRADIENT_SEND_BUFFERS, consumed_message, produced_message};
+use crate::protocol::GRADIENT_SEND_BUFFERS;
 
 /// The gradient send buffers of every edge.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 
 use super::{GatherFault, Rule, Violation};
 use crate::chain::Chain;
+use crate::dataflow::reads_weights;
 use crate::gather_buffers::{self, GatherBuffers, NoBuffer};
 use crate::id::Unit;
 use crate::instruction::{Instruction, Lane};
 use crate::options::{Residency, Weights};
 use crate::program::Program;
-use crate::protocol::reads_weights;
 
 /// Checks every row; the proof that its copies fit is where they lie.
 pub(super) fn check(program: &Program) -> Result<Vec<GatherBuffers>, Box<Violation>> {

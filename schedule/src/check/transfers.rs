@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 
 use super::{Rule, Violation};
 use crate::chain::Chain;
+use crate::dataflow::{consumed_message, produced_message};
 use crate::id::MicroBatch;
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
-use crate::protocol::{RECEIVE_BUFFERS, consumed_message, produced_message};
+use crate::protocol::RECEIVE_BUFFERS;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 

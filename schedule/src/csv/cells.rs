@@ -1,5 +1,6 @@
 //! A text's cells with their places, as spreadsheet programs write them too.
 
+use super::action::is;
 use super::error::CsvPlace;
 use crate::order::StageAction;
 
@@ -21,5 +22,5 @@ pub(super) fn rows(text: &str) -> impl Iterator<Item = impl Iterator<Item = (Csv
 /// idle cells: reads the text again.
 pub fn csv_place(text: &str, action: StageAction) -> Option<CsvPlace> {
     let mut cells = rows(text).flatten();
-    cells.find(|&(_, cell)| super::parse::is(cell, action)).map(|(place, _)| place)
+    cells.find(|&(_, cell)| is(cell, action)).map(|(place, _)| place)
 }

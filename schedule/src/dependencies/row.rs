@@ -6,13 +6,12 @@ use alloc::vec::Vec;
 
 use super::Waits;
 use crate::chain::Chain;
+use crate::dataflow::{consumed_message, produced_message, reads_weights, weight_gradient};
 use crate::id::{MicroBatch, Unit};
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::options::{Reduction, Weights};
 use crate::program::Program;
-use crate::protocol::{
-    GRADIENT_BUFFERS, RECEIVE_BUFFERS, consumed_message, produced_message, reads_weights, weight_gradient,
-};
+use crate::protocol::{GRADIENT_BUFFERS, RECEIVE_BUFFERS};
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 

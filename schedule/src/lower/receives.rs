@@ -4,9 +4,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
+use crate::dataflow::consumed_message;
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction};
-use crate::protocol::{RECEIVE_BUFFERS, consumed_message};
+use crate::protocol::RECEIVE_BUFFERS;
 
 /// `row` with the receives of the messages that come to its rank; `arrivals[edge]` are an edge's messages in order.
 ///

@@ -4,9 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
+use crate::dataflow::weight_gradient;
 use crate::instruction::Instruction;
 use crate::options::Reduction;
-use crate::protocol::weight_gradient;
 
 /// The row with a reduction for every `B` or `W`, or for each unit's last one: issued with the rank's next backward work.
 ///

@@ -16,12 +16,11 @@ use alloc::vec::Vec;
 use super::stuck::{self, Lack, StuckRank};
 use super::{LowerError, receives};
 use crate::chain::Chain;
+use crate::dataflow::{awaited_message, consumed_message, produced_message};
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Purpose;
-use crate::protocol::{
-    EVALUATION_SLOTS, RECEIVE_BUFFERS, awaited_message, consumed_message, produced_message,
-};
+use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS};
 
 /// `rows` with sends and receives.
 pub(super) fn insert(

@@ -4,8 +4,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::gantt::Gantt;
 use super::layout::Layout;
-use super::{Gantt, Shown};
+use super::row::{Row, shown};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Instruction, Lane};
 use crate::placement::Placement;
@@ -13,60 +14,6 @@ use crate::simulate::{Activity, Span};
 
 /// What is thinner, in hundredths of a pixel, is not drawn by itself.
 const THIN: u64 = 50;
-
-/// A row of a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Row {
-    Compute,
-    Gather,
-    Reduce,
-    Send,
-    Receive,
-}
-
-impl Row {
-    const ALL: [Self; 5] = [Self::Compute, Self::Gather, Self::Reduce, Self::Send, Self::Receive];
-
-    /// The row of an instruction. The edges of a rank share two: a rank of many stages has dozens of them.
-    fn of(instruction: Instruction) -> Self {
-        match (instruction.lane(), instruction) {
-            (Lane::Compute, _) => Self::Compute,
-            (Lane::Gather, _) => Self::Gather,
-            (Lane::Reduce, _) => Self::Reduce,
-            (Lane::Edge(_), Instruction::Send { .. }) => Self::Send,
-            (Lane::Edge(_), _) => Self::Receive,
-        }
-    }
-
-    /// The rows in which some rank has something to show.
-    pub(super) fn used_by(gantt: &Gantt<'_>) -> Vec<Self> {
-        let is_used = |row: &Self| {
-            gantt.program.ranks().any(|rank| shown(gantt, rank).any(|(of, _)| Self::of(of) == *row))
-        };
-        Self::ALL.into_iter().filter(is_used).collect()
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::Gather => "gather",
-            Self::Reduce => "reduce",
-            Self::Send => "send",
-            Self::Receive => "receive",
-        }
-    }
-
-    /// What a rank does in it.
-    pub(super) fn verb(self) -> &'static str {
-        match self {
-            Self::Compute => "computes",
-            Self::Gather => "gathers",
-            Self::Reduce => "reduces",
-            Self::Send => "sends",
-            Self::Receive => "receives",
-        }
-    }
-}
 
 /// A bar from left to right, in hundredths of a pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,14 +47,6 @@ pub(super) fn bars(gantt: &Gantt<'_>, layout: &Layout, rank: PipelineRank, row: 
     }
     bars.extend(thin.map(|together| together.bar(gantt)));
     (bars, num_together)
-}
-
-/// What is shown of a rank, by its row; what takes no time is not.
-fn shown<'a>(gantt: &Gantt<'a>, rank: PipelineRank) -> impl Iterator<Item = (Instruction, Span)> + use<'a> {
-    let &Gantt { program, timeline, shown, .. } = gantt;
-    let takes_time = |(_, span): &(Instruction, Span)| span.end > span.start;
-    let all = program.row(rank).iter().copied().zip(timeline.row(rank).iter().copied());
-    all.filter(takes_time).filter(move |(of, _)| shown == Shown::WholeStep || of.micro_batch().is_some())
 }
 
 /// Instructions of one kind, stage and micro-batch that follow each other without a gap.

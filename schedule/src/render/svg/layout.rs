@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::bars::Row;
+use super::row::Row;
 
 /// Pixels from hundredths.
 pub(super) fn hundredths(of: u64) -> String {

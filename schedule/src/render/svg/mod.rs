@@ -14,52 +14,29 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::scale::{TimeScale, bytes};
-use crate::check::CheckedProgram;
+use super::scale::bytes;
 use crate::id::PipelineRank;
-use crate::simulate::{Activity, MemoryCategory, MemoryCurve, Timeline};
+use crate::simulate::{Activity, MemoryCategory, MemoryCurve};
 
 mod bars;
 mod curve;
 mod element;
+mod gantt;
 mod layout;
 mod palette;
+mod row;
 
-use bars::{Bar, Row};
+use bars::Bar;
 use element::{escaped, rectangle, text, titled};
+pub use gantt::{Gantt, Shown};
 use layout::{Layout, hundredths};
+use row::Row;
 
 /// Bars of this width, in hundredths of a pixel, have an edge.
 const EDGED_MIN: u64 = 400;
 
 /// How much of its colour the last stage of a rank lacks, in hundredths.
 const PALE_MAX: u64 = 55;
-
-/// How much of a step a picture shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Everything.
-    WholeStep,
-    /// What is of a micro-batch, without the end of the step: for schedules by themselves, whose end takes no time.
-    MicroBatches,
-}
-
-/// A picture to be drawn.
-#[derive(Clone, Copy, Debug)]
-pub struct Gantt<'a> {
-    /// What stands above it.
-    pub title: &'a str,
-    /// What was run.
-    pub program: &'a CheckedProgram,
-    /// When.
-    pub timeline: &'a Timeline,
-    /// `[rank]`: what memory that took; empty for a picture without memory.
-    pub memory: &'a [MemoryCurve],
-    /// How times are written.
-    pub scale: TimeScale,
-    /// How much of it is drawn.
-    pub shown: Shown,
-}
 
 /// A timeline as SVG: a whole document of 1200 pixels' width, on white.
 ///

@@ -217,12 +217,12 @@ fn nothing_is_lost_where_bars_are_thin() {
         scale: TimeScale::parts(1),
         shown: Shown::WholeStep,
     };
-    let rows = super::bars::Row::used_by(&gantt);
+    let rows = super::row::Row::used_by(&gantt);
     let layout = super::Layout::new(2, &rows, false, timeline.makespan());
     for rank in [0, 1].map(PipelineRank) {
         let row = program.row(rank).iter().zip(timeline.row(rank));
         let shown = row.filter(|(of, span)| of.lane() == Lane::Compute && span.end > span.start);
-        let (bars, num_together) = super::bars::bars(&gantt, &layout, rank, super::bars::Row::Compute);
+        let (bars, num_together) = super::bars::bars(&gantt, &layout, rank, super::row::Row::Compute);
         let stands_for =
             |bar: &Bar| bar.title.split_once(" instructions").map(|(of, _)| of.parse::<usize>().unwrap());
         assert_eq!(bars.iter().filter_map(stands_for).sum::<usize>(), num_together);

@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::Why;
 use super::rows::RowFacts;
+use super::why::Why;
 use crate::check::CheckedProgram;
 use crate::id::InstructionId;
 use crate::instruction::{Instruction, Lane};

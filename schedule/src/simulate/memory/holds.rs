@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use super::bytes::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 use crate::check::CheckedProgram;
+use crate::dataflow::{consumed_message, produced_message, weight_gradient};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::Reduction;
 use crate::program::Purpose;
-use crate::protocol::{consumed_message, produced_message, weight_gradient};
 use crate::simulate::timeline::{Span, Timeline};
 
 /// A buffer is taken or given back.

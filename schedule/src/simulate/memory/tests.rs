@@ -4,13 +4,14 @@ use std::vec::Vec;
 
 use super::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryError, UnitMemory, memory};
 use crate::check::CheckedProgram;
+use crate::dataflow::weight_gradient;
 use crate::generate::one_f_one_b;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction};
 use crate::program::Purpose;
-use crate::protocol::{RECEIVE_BUFFERS, weight_gradient};
+use crate::protocol::RECEIVE_BUFFERS;
 use crate::simulate::{Span, Timeline, simulate};
 use crate::testing::{Random, generated_programs, uneven_costs, units};
 

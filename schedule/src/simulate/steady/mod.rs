@@ -16,6 +16,7 @@
 //!
 //! A step that finds no steady state, be it that its times repeat too rarely or never, is played in full.
 
+mod played;
 mod series;
 
 use crate::check::CheckedProgram;
@@ -24,8 +25,7 @@ use crate::protocol::RECEIVE_BUFFERS;
 
 use super::bubble::Bubble;
 use super::costs::{Costs, CostsError};
-use super::simulate;
-use super::timeline::Timeline;
+pub use played::Played;
 use series::{Series, period, repeated};
 
 /// Micro-batches of the first attempt, for each rank and one more: a warm-up and a cool-down take up to two, the window one.
@@ -33,22 +33,6 @@ const FIRST_ATTEMPT: u32 = 6;
 
 /// The last attempt is at a step so many times shorter than the whole, so that a vain search costs less than playing.
 const LAST_ATTEMPT: u32 = 8;
-
-/// A program and its timeline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Played {
-    /// The program.
-    pub program: CheckedProgram,
-    /// When its instructions run.
-    pub timeline: Timeline,
-}
-
-impl Played {
-    fn new(program: CheckedProgram, costs: &Costs) -> Result<Self, CostsError> {
-        let timeline = simulate(&program, costs)?;
-        Ok(Self { program, timeline })
-    }
-}
 
 /// A step, played in full or extended from shorter ones.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Played;
+use super::played::Played;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Instruction, InstructionKind, Lane};
 use crate::protocol::RECEIVE_BUFFERS;

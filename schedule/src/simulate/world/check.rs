@@ -1,13 +1,10 @@
 //! Whether a world is one, and of a program; and that no time in it can overflow.
 
-use super::error::WorldError;
+use super::error::{INSTRUCTIONS_MAX, WorldError};
 use super::grid::Grid;
 use super::setting::{Ratio, World};
 use crate::instruction::Instruction;
 use crate::simulate::{Costs, Passage};
-
-/// The most instructions that are played: each takes some hundred bytes.
-pub(super) const INSTRUCTIONS_MAX: u128 = 1 << 28;
 
 /// Everything but whether times fit, for which rates have to be known.
 pub(super) fn check(grid: Grid<'_>, costs: &Costs, world: &World) -> Result<(), WorldError> {

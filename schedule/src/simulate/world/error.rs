@@ -2,9 +2,11 @@
 
 use core::fmt;
 
-use super::check::INSTRUCTIONS_MAX;
 use super::setting::Ratio;
 use crate::simulate::CostsError;
+
+/// The most instructions that are played: each takes some hundred bytes.
+pub(super) const INSTRUCTIONS_MAX: u128 = 1 << 28;
 
 /// Why a program cannot be played in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

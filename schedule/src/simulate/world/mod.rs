@@ -59,7 +59,6 @@ mod play;
 mod progress;
 mod rates;
 mod row;
-mod runner;
 mod setting;
 mod sharing;
 mod timeline;

@@ -3,9 +3,13 @@
 //! Between two ticks at which something is due nothing changes. At such a tick, what is due is taken, all ranks go on
 //! until they wait or work, messages set out whose ranks have all issued them; then rates are worked out anew.
 
+mod advance;
+mod runner;
+
 use alloc::vec;
 use alloc::vec::Vec;
 
+use self::runner::Runner;
 use super::grid::Grid;
 use super::load::Load;
 use super::meetings::Meetings;
@@ -14,30 +18,29 @@ use super::own_time::OwnTime;
 use super::passages::Passages;
 use super::progress::{Due, Progress, UNKNOWN};
 use super::row::Row;
-use super::runner::Runner;
 use super::setting::World;
 use super::timeline::WorldTimeline;
 use crate::simulate::{Costs, Span, Timeline};
 
 pub(super) struct Play<'a> {
-    pub(super) grid: Grid<'a>,
-    pub(super) costs: &'a Costs,
-    pub(super) passages: Passages<'a>,
-    pub(super) own_time: OwnTime<'a>,
+    grid: Grid<'a>,
+    costs: &'a Costs,
+    passages: Passages<'a>,
+    own_time: OwnTime<'a>,
     /// `[pipeline rank]`
-    pub(super) rows: Vec<Row<'a>>,
-    pub(super) messages: Messages,
-    pub(super) meetings: Meetings,
-    pub(super) load: Load,
-    pub(super) progress: Progress,
+    rows: Vec<Row<'a>>,
+    messages: Messages,
+    meetings: Meetings,
+    load: Load,
+    progress: Progress,
     /// `[rank]`
-    pub(super) runners: Vec<Runner>,
+    runners: Vec<Runner>,
     /// Ranks that may go on.
-    pub(super) ready: Vec<usize>,
+    ready: Vec<usize>,
     /// `[rank][index]`
-    pub(super) spans: Vec<Vec<Span>>,
+    spans: Vec<Vec<Span>>,
     /// `[rank][index]`: what messages took of the rank's own time at an instruction; empty if they take none.
-    pub(super) held: Vec<Vec<u64>>,
+    held: Vec<Vec<u64>>,
 }
 
 impl<'a> Play<'a> {
@@ -97,7 +100,7 @@ impl<'a> Play<'a> {
     }
 
     /// A rank has issued its message, which sets out when all of its ranks have and the link is free.
-    pub(super) fn issue(&mut self, site: Site) {
+    fn issue(&mut self, site: Site) {
         let number = self.messages.at(self.grid, site);
         if self.messages.issue(number) {
             self.send_next(self.messages.message(number).lane);

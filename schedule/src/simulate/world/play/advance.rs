@@ -1,92 +1,11 @@
 //! A rank in its row: it takes in what it waits for, works, issues, and goes on.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
-use super::load::WorkKind;
-use super::messages::Site;
-use super::play::Play;
-use super::progress::{Due, UNKNOWN};
+use super::Play;
+use super::runner::{Next, Task};
 use crate::instruction::{Instruction, Lane};
-
-/// What a rank does with its own time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    /// Takes in the next message of a lane of its row.
-    Land(usize),
-    /// Issues the message at its position.
-    Issue,
-    /// The compute at its position.
-    Compute,
-    /// Its own part of a meeting, which it then joins.
-    Join,
-}
-
-impl Task {
-    fn kind(self) -> WorkKind {
-        match self {
-            Self::Land(_) | Self::Issue => WorkKind::Message,
-            Self::Compute | Self::Join => WorkKind::Compute,
-        }
-    }
-}
-
-/// How a rank goes on.
-enum Next {
-    /// With a task that takes so many ticks by itself.
-    Task(Task, u64),
-    /// Not before another rank or a message has come, or never.
-    Wait,
-}
-
-/// Where a rank is.
-pub(super) struct Runner {
-    /// Its position in the row.
-    next: usize,
-    /// How many of the waits of that position are over.
-    num_waited: usize,
-    /// `[lane of the row]`: messages taken in.
-    num_landed: Vec<usize>,
-    /// What it is at, and since when.
-    task: Option<(Task, u64)>,
-    /// The position of the message that it waits for, while nobody knows when that ends.
-    waits_for: Option<usize>,
-    /// Whether it waits for the other members of a meeting.
-    meets: bool,
-    /// When its row had ended, landings included.
-    pub(super) ended: u64,
-}
-
-impl Runner {
-    pub(super) fn new(num_lanes: usize) -> Self {
-        Self {
-            next: 0,
-            num_waited: 0,
-            num_landed: vec![0; num_lanes],
-            task: None,
-            waits_for: None,
-            meets: false,
-            ended: UNKNOWN,
-        }
-    }
-
-    /// Whether the rank waits for the message at a position, of which it is now known when it ends.
-    pub(super) fn no_longer_waits_for(&mut self, index: usize) -> bool {
-        self.waits_for.take_if(|waits_for| *waits_for == index).is_some()
-    }
-
-    /// Ends its meeting: the position of that in the row.
-    pub(super) fn leave_meeting(&mut self) -> usize {
-        self.meets = false;
-        self.go_on();
-        self.next - 1
-    }
-
-    fn go_on(&mut self) {
-        self.next += 1;
-        self.num_waited = 0;
-    }
-}
+use crate::simulate::world::load::WorkKind;
+use crate::simulate::world::messages::Site;
+use crate::simulate::world::progress::{Due, UNKNOWN};
 
 impl Play<'_> {
     /// A rank goes on until it waits or is at work.
