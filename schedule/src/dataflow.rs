@@ -1,7 +1,7 @@
 //! What an instruction reads and makes: messages, gathered weights, weight gradients.
 
 use crate::chain::Chain;
-use crate::id::{MicroBatch, Unit};
+use crate::id::{MicroBatch, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 
 /// The message that a compute reads, if it comes from another rank.
@@ -61,4 +61,17 @@ pub(crate) fn reads_weights(chain: &Chain, instruction: Instruction) -> Option<U
         _ => return None,
     };
     (reads && !chain.facts(unit).is_persistent).then_some(unit)
+}
+
+/// The activation slot that a forward begins to fill, by its stage and micro-batch.
+pub(crate) fn filled_slot(chain: &Chain, instruction: Instruction) -> Option<(Stage, MicroBatch)> {
+    let Instruction::Forward { unit, micro_batch } = instruction else { return None };
+    chain.is_first(unit).then(|| (chain.stage(unit), micro_batch))
+}
+
+/// As [`filled_slot`], if the slot is sent from: with the edge over which it is.
+pub(crate) fn filled_send_slot(chain: &Chain, instruction: Instruction) -> Option<(Stage, Edge, MicroBatch)> {
+    let (stage, micro_batch) = filled_slot(chain, instruction)?;
+    let edge = Edge::Up(stage);
+    chain.crosses_ranks(edge).then_some((stage, edge, micro_batch))
 }

@@ -57,6 +57,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod by_micro_batch;
 mod chain;
 pub mod check;
 pub mod closed_form;
@@ -88,7 +89,7 @@ pub use check::{CheckedProgram, HighWater, Rule, Violation};
 pub use csv::{CsvError, CsvPlace, CsvRule, CsvSite, CsvWait, csv_place};
 pub use dependencies::Dependencies;
 pub use id::{InstructionId, MicroBatch, PipelineRank, Stage, Unit};
-pub use instruction::{Edge, Instruction, InstructionKind, Lane};
+pub use instruction::{Activity, Edge, Instruction, InstructionKind, Lane};
 pub use lower::{LowerError, lower};
 pub use options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
 pub use order::{ComputeKind, ComputeOrder, StageAction};

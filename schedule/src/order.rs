@@ -7,7 +7,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::Instruction;
 use crate::placement::Placement;
 
 /// Which part of a micro-batch's work.
@@ -24,6 +25,36 @@ pub enum ComputeKind {
 }
 
 impl ComputeKind {
+    /// All of them, in the order of the enum.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Forward, Self::Backward, Self::BackwardInput, Self::BackwardWeight];
+
+    /// The kind, unit and micro-batch of an instruction that does such work; none of a recompute.
+    pub(crate) fn of(instruction: Instruction) -> Option<(Self, Unit, MicroBatch)> {
+        Some(match instruction {
+            Instruction::Forward { unit, micro_batch } => (Self::Forward, unit, micro_batch),
+            Instruction::Backward { unit, micro_batch } => (Self::Backward, unit, micro_batch),
+            Instruction::BackwardInput { unit, micro_batch } => (Self::BackwardInput, unit, micro_batch),
+            Instruction::BackwardWeight { unit, micro_batch } => (Self::BackwardWeight, unit, micro_batch),
+            _ => return None,
+        })
+    }
+
+    /// A unit's part of such work.
+    pub(crate) fn instruction(self, unit: Unit, micro_batch: MicroBatch) -> Instruction {
+        match self {
+            Self::Forward => Instruction::Forward { unit, micro_batch },
+            Self::Backward => Instruction::Backward { unit, micro_batch },
+            Self::BackwardInput => Instruction::BackwardInput { unit, micro_batch },
+            Self::BackwardWeight => Instruction::BackwardWeight { unit, micro_batch },
+        }
+    }
+
+    /// Whether it is half a backward: `I` or `W`.
+    pub(crate) fn is_half(self) -> bool {
+        matches!(self, Self::BackwardInput | Self::BackwardWeight)
+    }
+
     /// PyTorch's letter.
     pub fn letter(self) -> char {
         match self {
@@ -116,10 +147,7 @@ impl ComputeOrder {
 
     /// The first half of a backward, `I` or `W`, if any backward is split.
     pub fn first_half(&self) -> Option<StageAction> {
-        let is_half = |action: &&StageAction| {
-            matches!(action.kind, ComputeKind::BackwardInput | ComputeKind::BackwardWeight)
-        };
-        self.rows.iter().flatten().find(is_half).copied()
+        self.rows.iter().flatten().find(|action| action.kind.is_half()).copied()
     }
 
     /// The largest number of micro-batches in flight on a stage: forward begun, backward (or `W`) not ended.

@@ -10,9 +10,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::by_micro_batch::ByMicroBatch;
 use crate::dataflow::{consumed_message, produced_message};
-use crate::id::MicroBatch;
 use crate::instruction::{Edge, Instruction};
+use crate::order::ComputeKind;
 use crate::program::Program;
 use crate::protocol::GRADIENT_SEND_BUFFERS;
 
@@ -58,7 +59,7 @@ struct Play<'a> {
     /// `[edge]`
     edges: Vec<EdgeState>,
     /// `[edge, micro-batch]`: how many messages have passed once this one has; `None` until its receive is issued.
-    passed_with: Vec<Option<u32>>,
+    passed_with: ByMicroBatch<Option<u32>>,
     /// `[edge]`: the most buffers in use at once.
     most: Vec<u32>,
     /// `[rank]`: the next instruction.
@@ -74,7 +75,7 @@ impl<'a> Play<'a> {
         let mut play = Self {
             program,
             edges: vec![EdgeState::default(); num_edges],
-            passed_with: vec![None; num_edges * program.num_micro_batches as usize],
+            passed_with: ByMicroBatch::new(num_edges, program.num_micro_batches, None),
             most: vec![GRADIENT_SEND_BUFFERS as u32; num_edges],
             next: vec![0; num_ranks],
             is_ready: vec![false; num_ranks],
@@ -112,15 +113,12 @@ impl<'a> Play<'a> {
         let row = &self.program.rows[rank];
         while let Some(&instruction) = row.get(self.next[rank]) {
             match instruction {
-                Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. } => return,
+                of if ComputeKind::of(of).is_some() => return,
                 Instruction::Send { edge, .. } => self.edges[edge.index()].num_sent += 1,
                 Instruction::Receive { edge, micro_batch } => {
                     self.edges[edge.index()].num_received += 1;
-                    let at = self.message(edge, micro_batch);
-                    self.passed_with[at] = Some(self.edges[edge.index()].num_received);
+                    self.passed_with[(edge.index(), micro_batch)] =
+                        Some(self.edges[edge.index()].num_received);
                 }
                 _ => {}
             }
@@ -130,11 +128,7 @@ impl<'a> Play<'a> {
 
     fn has_input(&self, compute: Instruction) -> bool {
         let Some((edge, micro_batch)) = consumed_message(&self.program.chain, compute) else { return true };
-        self.passed_with[self.message(edge, micro_batch)]
+        self.passed_with[(edge.index(), micro_batch)]
             .is_some_and(|passed| passed <= self.edges[edge.index()].num_passed())
-    }
-
-    fn message(&self, edge: Edge, micro_batch: MicroBatch) -> usize {
-        edge.index() * self.program.num_micro_batches as usize + micro_batch.index()
     }
 }

@@ -5,6 +5,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::by_micro_batch::ByMicroBatch;
 use crate::id::{MicroBatch, Stage};
 use crate::instruction::Instruction;
 use crate::program::Program;
@@ -12,9 +13,8 @@ use crate::program::Program;
 /// The stashes of every stage: taken by the `I` of the stage's last unit, given back by the `W` of its first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stashes {
-    num_micro_batches: usize,
     /// `[stage, micro-batch]`; 0 for what runs its backward at once.
-    stash: Vec<usize>,
+    stash: ByMicroBatch<usize>,
     /// `[stage]`
     num_stashes: Vec<usize>,
 }
@@ -24,27 +24,25 @@ impl Stashes {
     pub(crate) fn assign(program: &Program) -> Self {
         let chain = &program.chain;
         let num_stages = chain.num_stages();
-        let num_micro_batches = program.num_micro_batches as usize;
-        let stash = vec![0; num_stages * num_micro_batches];
-        let mut stashes = Self { num_micro_batches, stash, num_stashes: vec![0; num_stages] };
+        let stash = ByMicroBatch::new(num_stages, program.num_micro_batches, 0);
+        let mut stashes = Self { stash, num_stashes: vec![0; num_stages] };
         let mut free = vec![Vec::new(); num_stages];
         for &instruction in program.rows.iter().flatten() {
             match instruction {
                 Instruction::BackwardInput { unit, micro_batch } => {
                     let stage = chain.stage(unit);
-                    if unit == chain.last_unit(stage) {
+                    if chain.is_last(unit) {
                         let num_stashes = &mut stashes.num_stashes[stage.index()];
                         let taken = free[stage.index()].pop().unwrap_or_else(|| {
                             *num_stashes += 1;
                             *num_stashes - 1
                         });
-                        let at = stashes.at(stage, micro_batch);
-                        stashes.stash[at] = taken;
+                        stashes.stash[(stage.index(), micro_batch)] = taken;
                     }
                 }
                 Instruction::BackwardWeight { unit, micro_batch } => {
                     let stage = chain.stage(unit);
-                    if unit == chain.first_unit(stage) {
+                    if chain.is_first(unit) {
                         free[stage.index()].push(stashes.stash(stage, micro_batch));
                     }
                 }
@@ -54,13 +52,9 @@ impl Stashes {
         stashes
     }
 
-    fn at(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        stage.index() * self.num_micro_batches + micro_batch.index()
-    }
-
     /// The stash of a stage that a micro-batch uses.
     pub(crate) fn stash(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        self.stash[self.at(stage, micro_batch)]
+        self.stash[(stage.index(), micro_batch)]
     }
 
     /// Stashes of a stage: 0 where every backward runs at once.

@@ -22,14 +22,9 @@ pub(super) fn action(cell: &str, num_actions: usize) -> Result<Option<StageActio
         if is_other { CsvRule::NotComputeOnly } else { CsvRule::NotAnAction }
     };
     let (stage, rest) = number(cell).ok_or_else(not_an_action)?;
-    let kind = match rest.chars().next() {
-        Some('F') => ComputeKind::Forward,
-        Some('B') => ComputeKind::Backward,
-        Some('I') => ComputeKind::BackwardInput,
-        Some('W') => ComputeKind::BackwardWeight,
-        _ => return Err(not_an_action()),
-    };
-    let Some((micro_batch, "")) = number(&rest[1..]) else { return Err(not_an_action()) };
+    let of_kind = |kind: ComputeKind| Some((kind, rest.strip_prefix(kind.letter())?));
+    let (kind, rest) = ComputeKind::ALL.into_iter().find_map(of_kind).ok_or_else(not_an_action)?;
+    let Some((micro_batch, "")) = number(rest) else { return Err(not_an_action()) };
     let small = |number: u64| match u32::try_from(number) {
         Ok(small) if number < num_actions as u64 => Ok(small),
         _ => Err(CsvRule::NumberTooLarge { number, num_actions }),

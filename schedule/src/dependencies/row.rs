@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::Waits;
 use crate::chain::Chain;
-use crate::dataflow::{consumed_message, produced_message, reads_weights, weight_gradient};
+use crate::dataflow::{consumed_message, filled_send_slot, produced_message, reads_weights, weight_gradient};
 use crate::id::{MicroBatch, Unit};
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::options::{Reduction, Weights};
@@ -157,12 +157,7 @@ impl<'a> Walk<'a> {
 
     /// The send that may still read the activation slot which this compute begins to fill.
     fn send_out_of_slot(&self, compute: Instruction) -> Option<usize> {
-        let Instruction::Forward { unit, micro_batch } = compute else { return None };
-        let stage = self.chain.stage(unit);
-        let edge = Edge::Up(stage);
-        if unit != self.chain.first_unit(stage) || !self.chain.crosses_ranks(edge) {
-            return None;
-        }
+        let (stage, edge, micro_batch) = filled_send_slot(self.chain, compute)?;
         let previous = self.slots.previous(stage, micro_batch)?;
         self.senders[edge.index()].transfer[previous.index()]
     }
@@ -172,11 +167,6 @@ impl<'a> Walk<'a> {
             self.last_compute = Some(index);
         }
         match instruction {
-            Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. } => self.remember_compute(index, instruction),
             Instruction::Unshard { unit } => self.copies[unit.index()].push_back(index),
             Instruction::Reshard { unit } => {
                 self.copies[unit.index()].pop_front();
@@ -191,8 +181,7 @@ impl<'a> Walk<'a> {
                 remember_transfer(&mut self.receivers[edge.index()], index, micro_batch);
             }
             Instruction::OptimizerStep { unit } => self.step[unit.index()] = Some(index),
-            Instruction::AddTied { .. } | Instruction::GradientNorm | Instruction::GatherAfterStep { .. } => {
-            }
+            _ => self.remember_compute(index, instruction),
         }
     }
 

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use super::stuck::{self, Lack, StuckRank};
 use super::{LowerError, receives};
 use crate::chain::Chain;
-use crate::dataflow::{awaited_message, consumed_message, produced_message};
+use crate::dataflow::{awaited_message, consumed_message, filled_send_slot, produced_message};
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Purpose;
@@ -100,13 +100,9 @@ impl<'a> Play<'a> {
 
     /// The edge over which the message in the slot that an evaluating forward fills has not been sent.
     fn full_edge(&self, compute: Instruction) -> Option<Edge> {
-        let Instruction::Forward { unit, .. } = compute else { return None };
-        let stage = self.chain.stage(unit);
-        let edge = Edge::Up(stage);
-        let fills = self.purpose == Purpose::Evaluation
-            && unit == self.chain.first_unit(stage)
-            && self.chain.crosses_ranks(edge);
-        (fills && self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS).then_some(edge)
+        let (_, edge, _) = filled_send_slot(self.chain, compute)?;
+        let is_full = self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS;
+        (self.purpose == Purpose::Evaluation && is_full).then_some(edge)
     }
 
     /// `[rank]`: what each rank cannot start, and the rank that it waits for, when none can go on with what it has left.

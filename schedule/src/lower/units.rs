@@ -34,9 +34,10 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
             if !placed {
                 return Err(LowerError::Misplaced { rank, action });
             }
-            let is_half = matches!(action.kind, ComputeKind::BackwardInput | ComputeKind::BackwardWeight);
             let recomputes = |&unit: &Unit| chain.facts(unit).recomputes;
-            if is_half && let Some(unit) = chain.units_of(action.stage).map(Unit).find(recomputes) {
+            if action.kind.is_half()
+                && let Some(unit) = chain.units_of(action.stage).map(Unit).find(recomputes)
+            {
                 return Err(LowerError::SplitRecompute { action, unit });
             }
             expand_action(action, chain, &mut expanded);
@@ -48,23 +49,14 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
 
 fn expand_action(action: StageAction, chain: &Chain, row: &mut Vec<Instruction>) {
     let StageAction { kind, stage, micro_batch } = action;
-    let ascending = chain.units_of(stage).map(Unit);
-    let descending = chain.units_of(stage).rev().map(Unit);
-    match kind {
-        ComputeKind::Forward => row.extend(ascending.map(|unit| Instruction::Forward { unit, micro_batch })),
-        ComputeKind::Backward => {
-            for unit in descending {
-                if chain.facts(unit).recomputes {
-                    row.push(Instruction::Recompute { unit, micro_batch });
-                }
-                row.push(Instruction::Backward { unit, micro_batch });
-            }
+    let mut units: Vec<Unit> = chain.units_of(stage).map(Unit).collect();
+    if kind != ComputeKind::Forward {
+        units.reverse();
+    }
+    for unit in units {
+        if kind == ComputeKind::Backward && chain.facts(unit).recomputes {
+            row.push(Instruction::Recompute { unit, micro_batch });
         }
-        ComputeKind::BackwardInput => {
-            row.extend(descending.map(|unit| Instruction::BackwardInput { unit, micro_batch }));
-        }
-        ComputeKind::BackwardWeight => {
-            row.extend(descending.map(|unit| Instruction::BackwardWeight { unit, micro_batch }));
-        }
+        row.push(kind.instruction(unit, micro_batch));
     }
 }

@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::id::Stage;
+use crate::by_micro_batch::ByMicroBatch;
 use crate::order::{ComputeKind, StageAction};
 
 /// Columns that an action takes.
@@ -43,44 +43,39 @@ pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<V
 /// When each stage's forward and input gradient of each micro-batch end.
 struct Ends {
     num_stages: usize,
-    num_micro_batches: usize,
-    forward: Vec<Option<usize>>,
-    input_gradient: Vec<Option<usize>>,
+    forward: ByMicroBatch<Option<usize>>,
+    input_gradient: ByMicroBatch<Option<usize>>,
 }
 
 impl Ends {
     fn new(rows: &[&[StageAction]], num_stages: usize) -> Self {
         let actions = rows.iter().copied().flatten();
-        let num_micro_batches = actions.map(|action| action.micro_batch.index() + 1).max().unwrap_or(0);
-        let none = vec![None; num_stages * num_micro_batches];
-        Self { num_stages, num_micro_batches, forward: none.clone(), input_gradient: none }
-    }
-
-    fn at(&self, stage: Stage, action: StageAction) -> usize {
-        stage.index() * self.num_micro_batches + action.micro_batch.index()
+        let num_micro_batches = actions.map(|action| action.micro_batch.0 + 1).max().unwrap_or(0);
+        let none = ByMicroBatch::new(num_stages, num_micro_batches, None);
+        Self { num_stages, forward: none.clone(), input_gradient: none }
     }
 
     /// The column from which on the action's inputs are there, if they ever are.
     fn inputs_ready(&self, action: StageAction) -> Option<usize> {
-        let stage = action.stage;
-        match action.kind {
+        let StageAction { kind, stage, micro_batch } = action;
+        match kind {
             ComputeKind::Forward => match stage.0.checked_sub(1) {
                 None => Some(0),
-                Some(before) => self.forward[self.at(Stage(before), action)],
+                Some(before) => self.forward[(before as usize, micro_batch)],
             },
             ComputeKind::Backward | ComputeKind::BackwardInput => {
-                let own_forward = self.forward[self.at(stage, action)]?;
+                let own_forward = self.forward[(stage.index(), micro_batch)]?;
                 if stage.index() + 1 == self.num_stages {
                     return Some(own_forward);
                 }
-                Some(own_forward.max(self.input_gradient[self.at(Stage(stage.0 + 1), action)]?))
+                Some(own_forward.max(self.input_gradient[(stage.index() + 1, micro_batch)]?))
             }
-            ComputeKind::BackwardWeight => self.input_gradient[self.at(stage, action)],
+            ComputeKind::BackwardWeight => self.input_gradient[(stage.index(), micro_batch)],
         }
     }
 
     fn set(&mut self, action: StageAction, end: usize) {
-        let at = self.at(action.stage, action);
+        let at = (action.stage.index(), action.micro_batch);
         match action.kind {
             ComputeKind::Forward => self.forward[at] = Some(end),
             ComputeKind::Backward | ComputeKind::BackwardInput => self.input_gradient[at] = Some(end),

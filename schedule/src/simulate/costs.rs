@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::{PipelineRank, Unit};
 #[cfg(doc)]
 use crate::instruction::Edge;
 use crate::instruction::Instruction;
@@ -111,6 +111,13 @@ pub struct Costs {
     pub links: Links,
 }
 
+/// What one instruction costs.
+enum Cost {
+    /// Time on the compute lane.
+    Compute(u64),
+    Message(Passage),
+}
+
 /// Why costs are none of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -166,52 +173,46 @@ impl Costs {
         Self { units: vec![unit; program.units().len()], edges: vec![edge; num_edges], ..Self::default() }
     }
 
-    /// How long an instruction of the compute lane takes.
-    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
-        let of = |unit: crate::id::Unit| &self.units[unit.index()];
+    /// What an instruction costs.
+    fn of(&self, instruction: Instruction) -> Cost {
+        let of = |unit: Unit| &self.units[unit.index()];
         match instruction {
-            Instruction::Forward { unit, .. } => of(unit).forward,
-            Instruction::Backward { unit, .. } => of(unit).backward,
-            Instruction::BackwardInput { unit, .. } => of(unit).backward_input,
-            Instruction::BackwardWeight { unit, .. } => of(unit).backward_weight,
-            Instruction::Recompute { unit, .. } => of(unit).recompute,
-            Instruction::OptimizerStep { unit } => of(unit).optimizer_step,
-            Instruction::AddTied { .. } => self.add_tied,
-            Instruction::GradientNorm => self.gradient_norm,
-            // Bookkeeping, and what runs on other lanes.
-            Instruction::Reshard { .. }
-            | Instruction::Unshard { .. }
-            | Instruction::Reduce { .. }
-            | Instruction::ReduceLast { .. }
-            | Instruction::AllReduce { .. }
-            | Instruction::GatherAfterStep { .. }
-            | Instruction::Send { .. }
-            | Instruction::Receive { .. } => 0,
+            Instruction::Forward { unit, .. } => Cost::Compute(of(unit).forward),
+            Instruction::Backward { unit, .. } => Cost::Compute(of(unit).backward),
+            Instruction::BackwardInput { unit, .. } => Cost::Compute(of(unit).backward_input),
+            Instruction::BackwardWeight { unit, .. } => Cost::Compute(of(unit).backward_weight),
+            Instruction::Recompute { unit, .. } => Cost::Compute(of(unit).recompute),
+            Instruction::Reshard { .. } => Cost::Compute(0),
+            Instruction::AddTied { .. } => Cost::Compute(self.add_tied),
+            Instruction::GradientNorm => Cost::Compute(self.gradient_norm),
+            Instruction::OptimizerStep { unit } => Cost::Compute(of(unit).optimizer_step),
+            Instruction::Unshard { unit } => Cost::Message(of(unit).gather),
+            Instruction::GatherAfterStep { unit } => Cost::Message(of(unit).gather_after_step),
+            Instruction::Reduce { unit, .. }
+            | Instruction::ReduceLast { unit }
+            | Instruction::AllReduce { unit } => Cost::Message(of(unit).reduce),
+            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
+                Cost::Message(self.edges[edge.index()])
+            }
         }
     }
 
-    /// What a message costs; nothing for what is none.
+    /// How long an instruction of the compute lane takes; 0 for a message.
+    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
+        match self.of(instruction) {
+            Cost::Compute(time) => time,
+            Cost::Message(_) => 0,
+        }
+    }
+
+    /// What a message costs; nothing for an instruction of the compute lane.
     ///
     /// # Panics
     /// If the costs are of another program, without its unit or edge.
     pub fn passage(&self, instruction: Instruction) -> Passage {
-        let of = |unit: crate::id::Unit| &self.units[unit.index()];
-        match instruction {
-            Instruction::Unshard { unit } => of(unit).gather,
-            Instruction::Reduce { unit, .. }
-            | Instruction::ReduceLast { unit }
-            | Instruction::AllReduce { unit } => of(unit).reduce,
-            Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
-            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => self.edges[edge.index()],
-            Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-            | Instruction::Reshard { .. }
-            | Instruction::OptimizerStep { .. }
-            | Instruction::AddTied { .. }
-            | Instruction::GradientNorm => Passage::default(),
+        match self.of(instruction) {
+            Cost::Compute(_) => Passage::default(),
+            Cost::Message(passage) => passage,
         }
     }
 

@@ -40,7 +40,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod activity;
 mod bubble;
 mod costs;
 mod critical_path;
@@ -51,7 +50,6 @@ mod study;
 mod timeline;
 pub mod world;
 
-pub use activity::Activity;
 pub use bubble::{Bubble, IdleCause};
 pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};

@@ -51,18 +51,17 @@ fn stuck(text: &str, circle: &[StuckRank]) -> CsvError {
 /// The action whose only instruction this is, and its cell. A rule speaks of a full backward where the order may have an
 /// input gradient.
 fn cell(text: &str, instruction: Instruction) -> (StageAction, CsvPlace) {
-    let (kinds, unit, micro_batch): (&[ComputeKind], _, _) = match instruction {
-        Instruction::Forward { unit, micro_batch } => (&[ComputeKind::Forward], unit, micro_batch),
-        Instruction::BackwardWeight { unit, micro_batch } => {
-            (&[ComputeKind::BackwardWeight], unit, micro_batch)
+    let Some((kind, unit, micro_batch)) = ComputeKind::of(instruction) else {
+        unreachable!("`{instruction}` computes nothing of a micro-batch that an order has")
+    };
+    let kinds = match kind {
+        ComputeKind::Forward | ComputeKind::BackwardWeight => [kind, kind],
+        ComputeKind::Backward | ComputeKind::BackwardInput => {
+            [ComputeKind::Backward, ComputeKind::BackwardInput]
         }
-        Instruction::Backward { unit, micro_batch } | Instruction::BackwardInput { unit, micro_batch } => {
-            (&[ComputeKind::Backward, ComputeKind::BackwardInput], unit, micro_batch)
-        }
-        other => unreachable!("`{other}` computes nothing of a micro-batch that an order has"),
     };
     let stage = Stage(unit.0);
-    let mut actions = kinds.iter().map(|&kind| StageAction { kind, stage, micro_batch });
+    let mut actions = kinds.into_iter().map(|kind| StageAction { kind, stage, micro_batch });
     let found = actions.find_map(|action| Some((action, csv_place(text, action)?)));
     found.expect("the order is complete, and was read from this text")
 }

@@ -16,8 +16,8 @@ use super::lanes::{LaneRow, lane_rows};
 use super::words::lane_name;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::Instruction;
-use crate::simulate::{Activity, Span, Timeline};
+use crate::instruction::{Activity, Instruction};
+use crate::simulate::{Span, Timeline};
 
 /// A timeline in a trace.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +163,7 @@ impl Trace {
         for &index in &row.indices {
             let instruction = rank.track.program.row(rank.rank)[index];
             let Span { start, end } = rank.track.timeline.row(rank.rank)[index];
-            let activity = Activity::of(instruction);
+            let activity = instruction.activity();
             self.events.push(format!(
                 r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{},"dur":{},"name":"{instruction}","cat":"{}","cname":"{}","args":{}}}"#,
                 microseconds(start),

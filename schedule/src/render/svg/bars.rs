@@ -8,9 +8,9 @@ use super::gantt::Gantt;
 use super::layout::Layout;
 use super::row::{Row, shown};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
-use crate::instruction::{Instruction, Lane};
+use crate::instruction::{Activity, Instruction, Lane};
 use crate::placement::Placement;
-use crate::simulate::{Activity, Span};
+use crate::simulate::Span;
 
 /// What is thinner, in hundredths of a pixel, is not drawn by itself.
 const THIN: u64 = 50;
@@ -69,7 +69,7 @@ fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
     for (instruction, span) in shown {
         let unit = instruction.unit();
         let of = (unit.map(|unit| program.chain().stage(unit)), instruction.micro_batch());
-        let activity = Activity::of(instruction);
+        let activity = instruction.activity();
         match works.last_mut() {
             // Messages are told apart; the units of a stage are one forward or backward.
             Some(work)

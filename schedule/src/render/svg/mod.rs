@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 
 use super::scale::bytes;
 use crate::id::PipelineRank;
-use crate::simulate::{Activity, MemoryCategory, MemoryCurve};
+use crate::instruction::Activity;
+use crate::simulate::{MemoryCategory, MemoryCurve};
 
 mod bars;
 mod curve;
@@ -27,7 +28,7 @@ mod palette;
 mod row;
 
 use bars::Bar;
-use element::{escaped, rectangle, text, titled};
+use element::{Shape, escaped, rectangle, text};
 pub use gantt::{Gantt, Shown};
 use layout::{Layout, hundredths};
 use row::Row;
@@ -102,17 +103,17 @@ impl Drawing<'_> {
         if !self.activities.contains(&bar.activity) {
             self.activities.push(bar.activity);
         }
-        let class = palette::class(bar.activity);
-        let mut shape = rectangle([bar.from, y, bar.to - bar.from, height], class);
-        if bar.paleness > 0 {
-            let opacity = hundredths(100 - bar.paleness * PALE_MAX / 100);
-            shape = shape.replace("<rect ", &format!("<rect fill-opacity=\"{opacity}\" "));
-        }
+        let mut shape = Shape::new("rect");
         if bar.to - bar.from >= EDGED_MIN {
-            // Neighbours of one colour are still two.
-            shape = shape.replace("<rect ", "<rect stroke=\"#fff\" stroke-width=\"0.6\" ");
+            // An edge, so that neighbours of one colour are told apart.
+            shape = shape.with("stroke", "#fff").with("stroke-width", "0.6");
         }
-        self.body.push_str(&titled(&shape, &bar.title));
+        if bar.paleness > 0 {
+            shape = shape.with("fill-opacity", hundredths(100 - bar.paleness * PALE_MAX / 100));
+        }
+        let area = [bar.from, y, bar.to - bar.from, height];
+        let shape = shape.with("class", palette::class(bar.activity)).at(area);
+        self.body.push_str(&shape.titled(&bar.title));
         // About 600 hundredths a digit, and a little room.
         if let Some(label) = &bar.label
             && 600 * label.len() as u64 + 200 <= bar.to - bar.from
@@ -131,7 +132,7 @@ impl Drawing<'_> {
             let peak = bytes(curve.peak_of_each()[category]);
             let title = format!("{}: at most {peak}", category.name());
             let class = palette::memory_class(category);
-            self.body.push_str(&titled(&format!("<path class=\"{class}\" d=\"{path}\">"), &title));
+            self.body.push_str(&Shape::new("path").with("class", class).with("d", path).titled(&title));
         }
         let (at, held) = curve.peak();
         let label = format!("{} at {}", bytes(held.total()), self.gantt.scale.format(at));

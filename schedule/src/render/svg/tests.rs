@@ -10,13 +10,14 @@ use super::{Bar, Gantt, Shown, svg};
 use crate::check::CheckedProgram;
 use crate::generate::{interleaved, one_f_one_b};
 use crate::id::PipelineRank;
+use crate::instruction::Activity;
 use crate::instruction::Lane;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::render::TimeScale;
 use crate::simulate::{
-    Activity, Costs, MemoryCategory, MemoryCosts, MemoryCurve, Passage, Timeline, UnitCosts, UnitMemory,
-    memory, simulate,
+    Costs, MemoryCategory, MemoryCosts, MemoryCurve, Passage, Timeline, UnitCosts, UnitMemory, memory,
+    simulate,
 };
 use crate::testing::{generated_programs, uneven_costs, units};
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::scale::TimeScale;
 use crate::check::CheckedProgram;
 use crate::id::{MicroBatch, PipelineRank, Stage};
-use crate::instruction::Instruction;
+use crate::instruction::{Instruction, InstructionKind};
 use crate::simulate::{Span, Timeline};
 
 /// Columns that a tick of the axis takes at least.
@@ -73,15 +73,11 @@ struct Work {
 
 impl Work {
     fn of(program: &CheckedProgram, instruction: Instruction) -> Option<Self> {
-        let letter = match instruction {
-            Instruction::Forward { .. } => 'F',
-            Instruction::Backward { .. } => 'B',
-            Instruction::BackwardInput { .. } => 'I',
-            Instruction::BackwardWeight { .. } => 'W',
-            Instruction::Recompute { .. } => 'R',
-            Instruction::OptimizerStep { .. } => 'S',
-            _ => return None,
-        };
+        let is_step = instruction.kind() == InstructionKind::OptimizerStep;
+        if !is_step && !instruction.is_micro_batch_compute() {
+            return None;
+        }
+        let letter = instruction.kind().word().chars().next()?;
         let stage = program.chain().stage(instruction.unit()?);
         Some(Self { letter, stage, micro_batch: instruction.micro_batch() })
     }

@@ -11,11 +11,11 @@
 
 use alloc::vec::Vec;
 
-use super::activity::Activity;
 use super::costs::Costs;
 use super::timeline::Timeline;
 use crate::check::CheckedProgram;
 use crate::id::{InstructionId, PipelineRank};
+use crate::instruction::Activity;
 
 mod causes;
 mod rows;
@@ -84,7 +84,7 @@ impl CriticalPath {
             let spent = match step.why {
                 Why::Handling => Spent::Handling,
                 Why::DataRanks => Spent::DataRanks,
-                _ => Spent::On(Activity::of(program.row(step.rank)[step.index])),
+                _ => Spent::On(program.row(step.rank)[step.index].activity()),
             };
             let time = step.end - step.start;
             match summary.iter_mut().find(|(of, _)| *of == spent) {

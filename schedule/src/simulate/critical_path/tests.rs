@@ -6,11 +6,12 @@ use super::{CriticalPath, PathStep, Spent, Why, critical_path};
 use crate::check::CheckedProgram;
 use crate::generate::{gpipe, one_f_one_b};
 use crate::id::PipelineRank;
+use crate::instruction::Activity;
 use crate::instruction::{Instruction, Lane};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::simulate::world::{self, Ratio, World};
-use crate::simulate::{Activity, Costs, Passage, Span, Timeline, UnitCosts, simulate};
+use crate::simulate::{Costs, Passage, Span, Timeline, UnitCosts, simulate};
 use crate::testing::{Random, generated_programs, uneven_costs, units};
 
 fn played(program: &CheckedProgram, costs: &Costs) -> (Timeline, CriticalPath) {

@@ -14,7 +14,7 @@ use self::edges::Edges;
 use self::lanes::{Lanes, RankLane, UnderWay};
 use self::meetings::Meetings;
 use super::costs::{Costs, Links, Passage};
-use super::timeline::{Span, Timeline};
+use super::timeline::{Span, Timeline, is_meeting};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Edge, Instruction, Lane};
@@ -105,30 +105,16 @@ impl<'a> Play<'a> {
             if !self.is_ready(rank, index) {
                 return;
             }
-            match instruction {
-                Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
-                    self.join_transfer(rank, index, (edge, instruction), to_run);
-                }
-                Instruction::GradientNorm | Instruction::AddTied { .. } => {
-                    self.join_meeting(rank, index, to_run);
-                }
-                Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. }
-                | Instruction::Recompute { .. }
-                | Instruction::Reshard { .. }
-                | Instruction::OptimizerStep { .. } => {
+            match instruction.lane() {
+                Lane::Edge(edge) => self.join_transfer(rank, index, (edge, instruction), to_run),
+                Lane::Gather | Lane::Reduce => self.collective(rank, index, instruction),
+                Lane::Compute if is_meeting(instruction) => self.join_meeting(rank, index, to_run),
+                Lane::Compute => {
                     let free = &mut self.cursors[rank].free;
                     let end = *free + self.costs.compute(instruction);
                     self.spans[rank][index] = Span { start: *free, end };
                     *free = end;
                 }
-                Instruction::Unshard { .. }
-                | Instruction::GatherAfterStep { .. }
-                | Instruction::Reduce { .. }
-                | Instruction::ReduceLast { .. }
-                | Instruction::AllReduce { .. } => self.collective(rank, index, instruction),
             }
             self.cursors[rank].next += 1;
         }

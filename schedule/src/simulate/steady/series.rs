@@ -34,8 +34,7 @@ impl Series {
     pub(super) fn of(played: &Played) -> Vec<Self> {
         let chain = played.program.chain();
         let num_operands = chain.num_units().max(chain.num_edges()).max(1);
-        // Of kinds, it is the last.
-        let num_kinds = InstructionKind::GatherAfterStep as usize + 1;
+        let num_kinds = InstructionKind::ALL.len();
         let mut found = Vec::new();
         // A table and no map: every instruction is looked up.
         let mut of_rank: Vec<Vec<Span>> = vec![Vec::new(); num_kinds * num_operands];

@@ -1,13 +1,9 @@
-//! What a step spends its time on, in words for people: the kinds of instructions that pictures and summaries tell apart.
-//!
-//! Coarser than [`InstructionKind`]: whether a gradient is reduce-scattered or all-reduced, a message sent or received,
-//! is one activity each.
-//!
-//! [`InstructionKind`]: crate::instruction::InstructionKind
+//! What a step spends its time on: the kinds of instructions that pictures and summaries tell apart.
 
-use crate::instruction::Instruction;
-
-/// What an instruction does with time.
+/// What an instruction spends time on.
+///
+/// Coarser than [`InstructionKind`](super::InstructionKind): reduce-scattering and all-reducing a gradient are one activity,
+/// and so are sending and receiving a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// `F`
@@ -49,25 +45,6 @@ impl Activity {
         Self::Meeting,
         Self::Bookkeeping,
     ];
-
-    /// What an instruction does.
-    pub fn of(instruction: Instruction) -> Self {
-        match instruction {
-            Instruction::Forward { .. } => Self::Forward,
-            Instruction::Backward { .. } => Self::Backward,
-            Instruction::BackwardInput { .. } => Self::BackwardInput,
-            Instruction::BackwardWeight { .. } => Self::BackwardWeight,
-            Instruction::Recompute { .. } => Self::Recompute,
-            Instruction::Unshard { .. } | Instruction::GatherAfterStep { .. } => Self::Gather,
-            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
-                Self::Reduce
-            }
-            Instruction::Send { .. } | Instruction::Receive { .. } => Self::Transfer,
-            Instruction::OptimizerStep { .. } => Self::Optimizer,
-            Instruction::AddTied { .. } | Instruction::GradientNorm => Self::Meeting,
-            Instruction::Reshard { .. } => Self::Bookkeeping,
-        }
-    }
 
     /// Its name in legends and summaries.
     pub fn name(self) -> &'static str {
