@@ -78,11 +78,11 @@ pub mod render;
 mod send_buffers;
 pub mod simulate;
 mod slots;
-mod stashes;
 #[cfg(test)]
 mod testing;
 pub mod text;
 mod unit_facts;
+mod weight_inputs;
 
 pub use chain::{Chain, ChainError};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};

@@ -170,7 +170,7 @@ impl ComputeOrder {
     }
 
     /// The largest number of micro-batches of a stage between their `I` and their `W`; 0 where every backward is whole.
-    pub fn num_stashes(&self, stage: Stage) -> usize {
+    pub fn num_weight_input_buffers(&self, stage: Stage) -> usize {
         let of_stage = self.rows[self.placement.rank(stage).index()].iter().filter(|of| of.stage == stage);
         let waiting = of_stage.scan(0usize, |waiting, action| {
             match action.kind {

@@ -17,7 +17,7 @@ use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
 use crate::placement::Placement;
 use crate::program::Program;
-use crate::simulate::{Costs, Links, Passage, UnitCosts};
+use crate::simulate::{Costs, Links, MessageCost, UnitCosts};
 use crate::unit_facts::{Tying, UnitFacts};
 
 /// `per_stage` units on each stage. Tied: the first unit is the embedding, the last the head; untied: all alike.
@@ -132,16 +132,16 @@ pub(crate) fn generated_programs() -> Vec<CheckedProgram> {
 pub(crate) fn uneven_costs(program: &CheckedProgram, seed: u64) -> Costs {
     let mut random = Random(seed);
     let mut below = |bound| 1 + random.below(bound) as u64;
-    let mut costs = Costs::uniform(program, UnitCosts::default(), Passage::default());
+    let mut costs = Costs::uniform(program, UnitCosts::default(), MessageCost::default());
     for unit in &mut costs.units {
-        let mut passage = || Passage::of_link(below(9), below(5));
-        (unit.gather, unit.reduce, unit.gather_after_step) = (passage(), passage(), passage());
+        let mut cost = || MessageCost::of_link(below(9), below(5));
+        (unit.gather, unit.reduce, unit.gather_after_step) = (cost(), cost(), cost());
         (unit.forward, unit.backward_input, unit.backward_weight) = (below(9), below(9), below(9));
         unit.backward = unit.backward_input + unit.backward_weight;
         (unit.recompute, unit.optimizer_step) = (unit.forward, below(4));
     }
     for edge in &mut costs.edges {
-        *edge = Passage::of_link(below(6), below(6));
+        *edge = MessageCost::of_link(below(6), below(6));
     }
     (costs.add_tied, costs.gradient_norm) = (below(5), below(5));
     costs.links = if seed.is_multiple_of(2) { Links::Own } else { Links::SharedByCollectives };

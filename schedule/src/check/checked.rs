@@ -15,8 +15,8 @@ use crate::placement::Placement;
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
-use crate::stashes::Stashes;
 use crate::unit_facts::UnitFacts;
+use crate::weight_inputs::WeightInputBuffers;
 
 /// A program that follows every rule, with its dependency graph.
 ///
@@ -28,7 +28,7 @@ pub struct CheckedProgram {
     dependencies: Dependencies,
     /// `[rank]`
     gather_buffers: Vec<GatherBuffers>,
-    stashes: Stashes,
+    stashes: WeightInputBuffers,
 }
 
 impl CheckedProgram {
@@ -47,7 +47,7 @@ impl CheckedProgram {
         tail::check(&program)?;
         let dependencies = Dependencies::derive(&program, slots, send_buffers);
         liveness::check(&program, &dependencies)?;
-        let stashes = Stashes::assign(&program);
+        let stashes = WeightInputBuffers::assign(&program);
         Ok(Self { program, dependencies, gather_buffers, stashes })
     }
 
@@ -129,14 +129,14 @@ impl CheckedProgram {
         self.dependencies.slots().slot(stage, micro_batch)
     }
 
-    /// Stashes of a stage: the most micro-batches between their `I` and their `W` at once.
-    pub fn num_stashes(&self, stage: Stage) -> usize {
-        self.stashes.num_stashes(stage)
+    /// WeightInputBuffers of a stage: the most micro-batches between their `I` and their `W` at once.
+    pub fn num_weight_input_buffers(&self, stage: Stage) -> usize {
+        self.stashes.num_weight_input_buffers(stage)
     }
 
     /// The stash of a stage that a micro-batch uses from its `I` to its `W`.
-    pub fn stash(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        self.stashes.stash(stage, micro_batch)
+    pub fn weight_input_buffer(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        self.stashes.weight_input_buffer(stage, micro_batch)
     }
 
     /// Bytes of each gather buffer of a rank, descending: what the program uses of what its residency allows.

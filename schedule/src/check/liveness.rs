@@ -1,4 +1,4 @@
-//! Nothing waits in a circle, even under unbuffered rendezvous.
+//! Nothing waits in a cycle, even under unbuffered rendezvous.
 //!
 //! The program is executed in the abstract, under the tightest rules that any executor may follow:
 //!
@@ -222,7 +222,7 @@ impl Execution {
         })
     }
 
-    /// The circle that a stuck node leads into: each waits for one other, so whoever follows the waits comes round.
+    /// The cycle that a stuck node leads into: each waits for one other, so whoever follows the waits comes round.
     fn cycle(&self, graph: &Graph<'_>, stuck: u32) -> Vec<Blocked> {
         let mut seen_at = vec![None; graph.num_nodes()];
         let mut path: Vec<Blocked> = Vec::new();
@@ -230,7 +230,7 @@ impl Execution {
         loop {
             if let Some(start) = seen_at[node as usize] {
                 let mut cycle = path.split_off(start);
-                // It reads best from a compute on; every circle has one, since only computes hold up a row.
+                // It reads best from a compute on; every cycle has one, since only computes hold up a row.
                 let computes = cycle.iter().position(|of| of.instruction.lane() == Lane::Compute);
                 cycle.rotate_left(computes.unwrap_or(0));
                 return cycle;

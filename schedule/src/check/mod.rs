@@ -9,7 +9,7 @@
 //! 5. `reduction`: every gradient is reduced as the policy says, after its last contribution.
 //! 6. `transfers`: made before sent, received before read, in the same order at both ends, with a free buffer.
 //! 7. `tail`: the end of the step is complete, in order, and the end.
-//! 8. `liveness`: nothing waits in a circle, even if a send ends only when its receive has been issued.
+//! 8. `liveness`: nothing waits in a cycle, even if a send ends only when its receive has been issued.
 //!
 //! Collectives over the data ranks need no rule: all data ranks of a pipeline rank run the same row.
 

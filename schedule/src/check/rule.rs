@@ -7,7 +7,7 @@ use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::OptionsError;
 
-/// Why an instruction of a circle waits for the next one.
+/// Why an instruction of a cycle waits for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
     /// The next one is the compute before it in its row, which holds up the row.
@@ -20,7 +20,7 @@ pub enum Wait {
     Partner,
 }
 
-/// An instruction of a circle of waits, and why it waits for the next one.
+/// An instruction of a cycle of waits, and why it waits for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The rank.
@@ -180,7 +180,7 @@ pub enum Rule {
         /// What was due; `None` after the end of the tail.
         expected: Option<Instruction>,
     },
-    /// Nothing waits in a circle: each of these waits for the next one, and the last for the first.
+    /// Nothing waits in a cycle: each of these waits for the next one, and the last for the first.
     Deadlock(Vec<Blocked>),
 }
 
@@ -276,7 +276,7 @@ impl Rule {
 }
 
 fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[Blocked]) -> fmt::Result {
-    write!(f, "deadlock: these {} wait in a circle; order a row so that one of them need not:", cycle.len())?;
+    write!(f, "deadlock: these {} wait in a cycle; order a row so that one of them need not:", cycle.len())?;
     let mut relation = "";
     for Blocked { rank, step, instruction, wait } in cycle {
         write!(f, "{relation}\n  rank {}, step {step}: `{instruction}`", rank.0)?;

@@ -37,7 +37,7 @@ impl ComputeOrder {
     /// # Errors
     /// [`CsvError`] with row, column, cell, rule and repair: what is not an action, a stage on two ranks, a missing or
     /// repeated action, a gap in the numbering, half a backward, half a backward beside a full one, and an order that
-    /// cannot run: an action before what it needs, or ranks that wait for each other in a circle.
+    /// cannot run: an action before what it needs, or ranks that wait for each other in a cycle.
     pub fn from_csv(text: &str) -> Result<Self, CsvError> {
         // Numbers have no gaps, so none reaches this one; checked before any table is as long as a number says.
         let num_actions = rows(text).flatten().filter(|(_, cell)| !cell.is_empty()).count();

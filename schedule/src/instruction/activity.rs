@@ -25,7 +25,7 @@ pub enum Activity {
     /// `STEP`
     Optimizer,
     /// `ADD_TIED`, `GRAD_NORM`
-    Meeting,
+    Synchronization,
     /// `RESHARD`, which takes no time.
     Bookkeeping,
 }
@@ -42,7 +42,7 @@ impl Activity {
         Self::Reduce,
         Self::Transfer,
         Self::Optimizer,
-        Self::Meeting,
+        Self::Synchronization,
         Self::Bookkeeping,
     ];
 
@@ -58,7 +58,7 @@ impl Activity {
             Self::Reduce => "reduce",
             Self::Transfer => "transfer",
             Self::Optimizer => "optimizer",
-            Self::Meeting => "norm and tied weights",
+            Self::Synchronization => "norm and tied weights",
             Self::Bookkeeping => "bookkeeping",
         }
     }

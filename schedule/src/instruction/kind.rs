@@ -94,7 +94,7 @@ impl InstructionKind {
             Self::Reduce | Self::ReduceLast | Self::AllReduce => Activity::Reduce,
             Self::Send | Self::Receive => Activity::Transfer,
             Self::OptimizerStep => Activity::Optimizer,
-            Self::AddTied | Self::GradientNorm => Activity::Meeting,
+            Self::AddTied | Self::GradientNorm => Activity::Synchronization,
             Self::Reshard => Activity::Bookkeeping,
         }
     }

@@ -189,8 +189,8 @@ fn orders_that_cannot_run_are_errors() {
     let before_its_gradient = lowered(1, vec![vec![backward(0, 0), forward(0, 0)], vec![forward(1, 0)]]);
     let edge = Edge::Down(Stage(0));
     let instruction = Instruction::Backward { unit: Unit(0), micro_batch: MicroBatch(0) };
-    let circle = Vec::new();
-    assert_eq!(before_its_gradient, LowerError::Stuck { rank: PipelineRank(0), instruction, edge, circle });
+    let cycle = Vec::new();
+    assert_eq!(before_its_gradient, LowerError::Stuck { rank: PipelineRank(0), instruction, edge, cycle });
     let order = gpipe(3, 1).unwrap();
     let chain = lower(&order, &units(2, 1, false), &LowerOptions::ZERO_0).unwrap_err();
     assert_eq!(chain, LowerError::Chain(ChainError::StageWithoutUnit(Stage(2))));

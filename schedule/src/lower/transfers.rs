@@ -52,8 +52,8 @@ pub(super) fn insert(
             _ if progressed => {}
             Some((rank, instruction, edge)) => {
                 let left: Vec<_> = rows.iter().zip(&next).map(|(row, &next)| &row[next..]).collect();
-                let circle = stuck::circle(&play.stuck(&left), &left);
-                return Err(LowerError::Stuck { rank, instruction, edge, circle });
+                let cycle = stuck::cycle(&play.stuck(&left), &left);
+                return Err(LowerError::Stuck { rank, instruction, edge, cycle });
             }
             None => return Ok(play.with_receives()),
         }

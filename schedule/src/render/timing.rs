@@ -92,7 +92,7 @@ mod tests {
     use crate::lower::lower;
     use crate::options::LowerOptions;
     use crate::order::ComputeOrder;
-    use crate::simulate::{Costs, Passage, UnitCosts, simulate};
+    use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
     use crate::testing::{all_orders, looped_orders, units};
 
     fn checked(order: &ComputeOrder) -> CheckedProgram {
@@ -110,7 +110,7 @@ mod tests {
                 let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
                 let starts = start_columns(&rows, order.placement.num_stages());
                 let program = checked(&order);
-                let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+                let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
                 let timeline = simulate(&program, &costs).unwrap();
                 for rank in program.ranks() {
                     let row = program.row(rank).iter().zip(timeline.row(rank));

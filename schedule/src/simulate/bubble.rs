@@ -1,6 +1,6 @@
 //! Why a rank idles: each gap between two computes is laid to what the second one waited for last.
 
-use super::timeline::{Span, Timeline, is_meeting};
+use super::timeline::{Span, Timeline, is_synchronization};
 use crate::check::CheckedProgram;
 use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Instruction, Lane};
@@ -104,7 +104,7 @@ impl Timeline {
             }
             let idle = span.start - free;
             if index >= last_work {
-                bubble.tail += if is_meeting(instruction) { span.end - free } else { idle };
+                bubble.tail += if is_synchronization(instruction) { span.end - free } else { idle };
             } else if idle > 0 {
                 let handling = self.held(rank, next..index + 1);
                 bubble.handling += handling;

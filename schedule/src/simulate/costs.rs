@@ -18,7 +18,7 @@ use crate::instruction::Instruction;
 /// message                     | latency |
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passage {
+pub struct MessageCost {
     /// How long each of its ranks is busy issuing it; then it sets out.
     pub issue: u64,
     /// How long it occupies its link.
@@ -29,7 +29,7 @@ pub struct Passage {
     pub landing: u64,
 }
 
-impl Passage {
+impl MessageCost {
     /// A message that costs its ranks no time of their own.
     pub const fn of_link(occupied: u64, latency: u64) -> Self {
         Self { issue: 0, occupied, latency, landing: 0 }
@@ -59,17 +59,17 @@ pub struct UnitCosts {
     /// `STEP`, once a step.
     pub optimizer_step: u64,
     /// `UNSHARD`.
-    pub gather: Passage,
+    pub gather: MessageCost,
     /// `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`.
-    pub reduce: Passage,
+    pub reduce: MessageCost,
     /// `GATHER_STEP`.
-    pub gather_after_step: Passage,
+    pub gather_after_step: MessageCost,
 }
 
 impl UnitCosts {
     /// A unit that only computes; its full backward costs both halves.
     pub const fn of_compute(forward: u64, backward_input: u64, backward_weight: u64) -> Self {
-        let none = Passage::of_link(0, 0);
+        let none = MessageCost::of_link(0, 0);
         Self {
             forward,
             backward: backward_input + backward_weight,
@@ -102,7 +102,7 @@ pub struct Costs {
     pub units: Vec<UnitCosts>,
     /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. Edges within a rank
     /// cost nothing whatever stands here.
-    pub edges: Vec<Passage>,
+    pub edges: Vec<MessageCost>,
     /// `ADD_TIED`, from when both ranks have joined.
     pub add_tied: u64,
     /// `GRAD_NORM`, from when all ranks have joined.
@@ -115,7 +115,7 @@ pub struct Costs {
 enum Cost {
     /// Time on the compute lane.
     Compute(u64),
-    Message(Passage),
+    Message(MessageCost),
 }
 
 /// Why costs are none of a program.
@@ -168,7 +168,7 @@ impl core::error::Error for CostsError {}
 
 impl Costs {
     /// All units of a program alike, and all edges.
-    pub fn uniform(program: &CheckedProgram, unit: UnitCosts, edge: Passage) -> Self {
+    pub fn uniform(program: &CheckedProgram, unit: UnitCosts, edge: MessageCost) -> Self {
         let num_edges = program.chain().num_edges();
         Self { units: vec![unit; program.units().len()], edges: vec![edge; num_edges], ..Self::default() }
     }
@@ -209,10 +209,10 @@ impl Costs {
     ///
     /// # Panics
     /// If the costs are of another program, without its unit or edge.
-    pub fn passage(&self, instruction: Instruction) -> Passage {
+    pub fn message(&self, instruction: Instruction) -> MessageCost {
         match self.of(instruction) {
-            Cost::Compute(_) => Passage::default(),
-            Cost::Message(passage) => passage,
+            Cost::Compute(_) => MessageCost::default(),
+            Cost::Message(cost) => cost,
         }
     }
 
@@ -224,7 +224,7 @@ impl Costs {
     /// Whether messages take of their ranks' own time.
     pub(super) fn hold_ranks(&self) -> bool {
         let of_units = self.units.iter().flat_map(|unit| [unit.gather, unit.reduce, unit.gather_after_step]);
-        of_units.chain(self.edges.iter().copied()).any(|passage| passage.issue > 0 || passage.landing > 0)
+        of_units.chain(self.edges.iter().copied()).any(|cost| cost.issue > 0 || cost.landing > 0)
     }
 
     /// Whether it matters that the messages of a lane are taken in one after the other: not where that takes no time and
@@ -260,9 +260,9 @@ impl Costs {
             ];
             longest = computes.into_iter().map(u128::from).fold(longest, u128::max);
             let messages = [unit.gather, unit.reduce, unit.gather_after_step];
-            longest = messages.into_iter().map(Passage::total).fold(longest, u128::max);
+            longest = messages.into_iter().map(MessageCost::total).fold(longest, u128::max);
         }
-        longest = self.edges.iter().copied().map(Passage::total).fold(longest, u128::max);
+        longest = self.edges.iter().copied().map(MessageCost::total).fold(longest, u128::max);
         // The quick bound first; the exact sum only where it does not settle the matter. The norm has a part for each unit.
         let num_instructions = program.program().rows.iter().map(|row| row.len() + num_units).sum::<usize>();
         if longest.saturating_mul(num_instructions as u128) < u128::from(u64::MAX) {
@@ -273,7 +273,7 @@ impl Costs {
                 let parts = self.units.iter().map(|unit| u128::from(unit.gradient_norm));
                 u128::from(self.gradient_norm) + parts.sum::<u128>()
             }
-            _ => u128::from(self.compute(instruction)) + self.passage(instruction).total(),
+            _ => u128::from(self.compute(instruction)) + self.message(instruction).total(),
         };
         let total = program.program().rows.iter().flatten().map(cost).fold(0, u128::saturating_add);
         // The largest time stands for "not yet".

@@ -13,7 +13,7 @@
 //!
 //! Nothing is random and nothing is rounded: times are whole numbers, so that closed forms hold exactly.
 //!
-//! One data rank stands for all here. [`world`] plays each of them: ranks that are not alike, and messages that slow each
+//! One data rank stands for all here. [`cluster`] plays each of them: ranks that are not alike, and messages that slow each
 //! other down.
 //!
 //! # Words
@@ -21,7 +21,7 @@
 //! - A *lane* says in which order a rank's instructions run; a *link* carries messages, and may serve several lanes.
 //! - A message is *issued* and *lands*, both in its rank's own time; in between it is *under way*: it *occupies* its link,
 //!   and then is only *late* by the latency.
-//! - A *meeting* is a norm or a tied addition: ranks stop for each other.
+//! - A *synchronization* is a norm or a tied addition: ranks stop for each other.
 //! - An instruction's *index* is its position in the row of its rank. A *slot* holds activations, and nothing else is one.
 //!
 //! # Example
@@ -29,18 +29,19 @@
 //! 1F1B of four ranks and eight micro-batches takes `(m + p - 1) (T_F + T_B)`:
 //!
 //! ```
-//! use pipezero_schedule::simulate::{Costs, Passage, UnitCosts, simulate};
+//! use pipezero_schedule::simulate::{Costs, MessageCost, UnitCosts, simulate};
 //! use pipezero_schedule::{CheckedProgram, LowerOptions, Stage, UnitFacts, generate, lower};
 //!
 //! let order = generate::one_f_one_b(4, 8)?;
 //! let units: Vec<_> = (0..4).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
 //! let program = CheckedProgram::new(lower(&order, &units, &LowerOptions::ZERO_1)?)?;
-//! let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+//! let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
 //! assert_eq!(simulate(&program, &costs)?.makespan(), 33);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod bubble;
+pub mod cluster;
 mod costs;
 mod critical_path;
 mod memory;
@@ -48,10 +49,9 @@ mod play;
 mod steady;
 mod study;
 mod timeline;
-pub mod world;
 
 pub use bubble::{Bubble, IdleCause};
-pub use costs::{Costs, CostsError, Links, Passage, UnitCosts};
+pub use costs::{Costs, CostsError, Links, MessageCost, UnitCosts};
 pub use critical_path::{CriticalPath, PathStep, Spent, Why, critical_path};
 pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryError, UnitMemory, memory};
 pub use steady::{LongStep, Played, Steady, simulate_long};

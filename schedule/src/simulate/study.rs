@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::costs::{Costs, CostsError, Passage, UnitCosts};
+use super::costs::{Costs, CostsError, MessageCost, UnitCosts};
 use super::simulate;
 use super::steady::simulate_long;
 use super::timeline::Timeline;
@@ -162,7 +162,7 @@ pub fn idle_share(order: &ComputeOrder) -> f64 {
 struct Parts {
     num_parts: u64,
     unit: UnitCosts,
-    hop: Passage,
+    hop: MessageCost,
     ideal: u64,
 }
 
@@ -177,7 +177,7 @@ impl Parts {
         let fits = |of: u128| u64::try_from(of).map_err(|_| CostsError::TooLong { total: of });
         fits(backward)?;
         let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
-        let hop = Passage::of_link(0, fits(latency)?);
+        let hop = MessageCost::of_link(0, fits(latency)?);
         Ok(Self { num_parts, unit, hop, ideal: fits(ideal)? })
     }
 

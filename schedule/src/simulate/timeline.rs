@@ -84,12 +84,12 @@ impl Timeline {
     /// How long a rank computes.
     pub fn busy(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
         let row = program.row(rank).iter().zip(self.row(rank));
-        let computes = row.filter(|(of, _)| of.lane() == Lane::Compute && !is_meeting(**of));
+        let computes = row.filter(|(of, _)| of.lane() == Lane::Compute && !is_synchronization(**of));
         computes.map(|(_, span)| span.end - span.start).sum()
     }
 }
 
 /// Whether an instruction waits on the compute lane for other ranks.
-pub(super) fn is_meeting(instruction: Instruction) -> bool {
+pub(super) fn is_synchronization(instruction: Instruction) -> bool {
     matches!(instruction, Instruction::AddTied { .. } | Instruction::GradientNorm)
 }

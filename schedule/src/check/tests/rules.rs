@@ -41,11 +41,11 @@ fn deadlocked() -> Program {
 }
 
 #[test]
-fn a_deadlock_is_shown_as_its_circle() {
+fn a_deadlock_is_shown_as_its_cycle() {
     message(
         deadlocked(),
         expect![[r#"
-            rank 1, step 4: deadlock: these 8 wait in a circle; order a row so that one of them need not:
+            rank 1, step 4: deadlock: these 8 wait in a cycle; order a row so that one of them need not:
               rank 1, step 4: `B u1 m0`, which is issued after
               rank 1, step 3: `F u1 m1`, which needs
               rank 1, step 1: `RECV s0>s1 m1`, which ends together with

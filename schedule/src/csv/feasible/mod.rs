@@ -20,7 +20,7 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
     let stages = 0..order.placement.num_stages() as u32;
     let units: Vec<UnitFacts> = stages.map(|stage| UnitFacts::new(Stage(stage), 1)).collect();
     let program = match lower(order, &units, &LowerOptions::ZERO_0) {
-        Err(LowerError::Stuck { circle, .. }) => return Err(stuck(text, &circle)),
+        Err(LowerError::Stuck { cycle, .. }) => return Err(stuck(text, &cycle)),
         program => program.expect("the order is complete, and one unit in each stage a chain"),
     };
     match CheckedProgram::new(program).map_err(|violation| violation.rule) {
@@ -34,18 +34,17 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
 }
 
 /// The error of ranks that wait for each other, at the cell of the first.
-fn stuck(text: &str, circle: &[StuckRank]) -> CsvError {
-    let waits = circle.iter().map(|of| CsvWait {
+fn stuck(text: &str, cycle: &[StuckRank]) -> CsvError {
+    let waits = cycle.iter().map(|of| CsvWait {
         action: cell(text, of.instruction),
         lack: of.lack,
         awaited: cell(text, of.awaited),
     });
-    let circle: Vec<CsvWait> = waits.collect();
-    let first = circle
-        .first()
-        .expect("a complete order has all that its computes wait for, so they wait in a circle");
+    let cycle: Vec<CsvWait> = waits.collect();
+    let first =
+        cycle.first().expect("a complete order has all that its computes wait for, so they wait in a cycle");
     let ((action, at), (awaited, place)) = (first.action, first.awaited);
-    CsvError::at(at, action, CsvRule::Stuck { awaited, place, circle })
+    CsvError::at(at, action, CsvRule::Stuck { awaited, place, cycle })
 }
 
 /// The action whose only instruction this is, and its cell. A rule speaks of a full backward where the order may have an

@@ -95,7 +95,7 @@ impl Flow {
         flow
     }
 
-    /// Finds the cheapest path while nothing flows; the network has no circle yet. Returns what the path saves.
+    /// Finds the cheapest path while nothing flows; the network has no cycle yet. Returns what the path saves.
     fn first_path(&mut self) -> i128 {
         for node in 1..self.potential.len() {
             self.potential[node] = self.potential[node - 1];

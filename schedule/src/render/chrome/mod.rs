@@ -208,7 +208,7 @@ fn colour_name(activity: Activity) -> &'static str {
         Activity::Reduce => "bad",
         Activity::Transfer => "thread_state_iowait",
         Activity::Optimizer => "black",
-        Activity::Meeting => "grey",
+        Activity::Synchronization => "grey",
         Activity::Bookkeeping => "white",
     }
 }

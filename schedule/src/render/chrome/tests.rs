@@ -12,7 +12,7 @@ use crate::check::CheckedProgram;
 use crate::generate::one_f_one_b;
 use crate::lower::lower;
 use crate::options::LowerOptions;
-use crate::simulate::{Costs, Passage, Timeline, UnitCosts, simulate};
+use crate::simulate::{Costs, MessageCost, Timeline, UnitCosts, simulate};
 use crate::testing::{generated_programs, resident, uneven_costs, units};
 
 fn predicted<'a>(program: &'a CheckedProgram, timeline: &'a Timeline) -> Track<'a> {
@@ -60,7 +60,7 @@ fn slices(events: &[Value]) -> BTreeMap<Thread, Vec<Slice>> {
 fn a_small_trace_in_full() {
     let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
     let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(1_000, 700, 301), Passage::of_link(20, 3));
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(1_000, 700, 301), MessageCost::of_link(20, 3));
     let timeline = simulate(&program, &costs).unwrap();
     expect![[r#"
         {"displayTimeUnit":"ns","otherData":{"writer":"test"},"traceEvents":[

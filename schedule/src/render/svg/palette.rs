@@ -45,7 +45,7 @@ pub(super) fn class(activity: Activity) -> &'static str {
         Activity::Reduce => "reduce",
         Activity::Transfer => "transfer",
         Activity::Optimizer => "optimizer",
-        Activity::Meeting => "meeting",
+        Activity::Synchronization => "meeting",
         Activity::Bookkeeping => "bookkeeping",
     }
 }

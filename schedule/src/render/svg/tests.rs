@@ -16,7 +16,7 @@ use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::render::TimeScale;
 use crate::simulate::{
-    Costs, MemoryCategory, MemoryCosts, MemoryCurve, Passage, Timeline, UnitCosts, UnitMemory, memory,
+    Costs, MemoryCategory, MemoryCosts, MemoryCurve, MessageCost, Timeline, UnitCosts, UnitMemory, memory,
     simulate,
 };
 use crate::testing::{generated_programs, uneven_costs, units};
@@ -26,7 +26,7 @@ fn picture(program: &CheckedProgram, timeline: &Timeline, memory: &[MemoryCurve]
 }
 
 fn curves(program: &CheckedProgram, timeline: &Timeline) -> Vec<MemoryCurve> {
-    let unit = UnitMemory { saved_bytes: 300, stash_bytes: 100, gradient_bytes: 200 };
+    let unit = UnitMemory { saved_bytes: 300, weight_input_bytes: 100, gradient_bytes: 200 };
     let mut costs = MemoryCosts::uniform(program, unit, 50);
     for fixed in &mut costs.fixed {
         fixed[MemoryCategory::Parameters] = 400;
@@ -118,7 +118,7 @@ fn bars_are_as_wide_as_their_time() {
 fn numbers_stand_in_the_bars_that_are_wide_enough() {
     let program = lower(&one_f_one_b(2, 12).unwrap(), &units(2, 3, false), &LowerOptions::ZERO_1).unwrap();
     let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), Passage::of_link(2, 1));
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), MessageCost::of_link(2, 1));
     let timeline = simulate(&program, &costs).unwrap();
     let text = picture(&program, &timeline, &[], "a step");
     let document = parsed(&text);
@@ -190,9 +190,9 @@ fn a_step_of_64_ranks_stays_small() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
     let program = lower(&one_f_one_b(64, 64).unwrap(), &units(64, 1, false), &options).unwrap();
     let program = CheckedProgram::new(program).unwrap();
-    let (gather, reduce) = (Passage::of_link(7, 1), Passage::of_link(9, 1));
+    let (gather, reduce) = (MessageCost::of_link(7, 1), MessageCost::of_link(9, 1));
     let unit = UnitCosts { gather, reduce, ..UnitCosts::of_compute(10, 10, 10) };
-    let timeline = simulate(&program, &Costs::uniform(&program, unit, Passage::of_link(3, 2))).unwrap();
+    let timeline = simulate(&program, &Costs::uniform(&program, unit, MessageCost::of_link(3, 2))).unwrap();
     let text = picture(&program, &timeline, &curves(&program, &timeline), "64 ranks");
     assert!(program.program().rows.iter().map(Vec::len).sum::<usize>() > 40_000);
     assert!(text.len() < 12 << 20, "{}", text.len());
@@ -206,9 +206,12 @@ fn a_step_of_64_ranks_stays_small() {
 fn nothing_is_lost_where_bars_are_thin() {
     let program = lower(&one_f_one_b(2, 900).unwrap(), &units(2, 2, false), &LowerOptions::ZERO_1).unwrap();
     let program = CheckedProgram::new(program).unwrap();
-    let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::of_link(1, 0));
+    let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::of_link(1, 0));
     // A gap between any two, so that no unit continues another.
-    costs.edges.iter_mut().for_each(|edge| *edge = Passage { issue: 1, occupied: 1, latency: 0, landing: 1 });
+    costs
+        .edges
+        .iter_mut()
+        .for_each(|edge| *edge = MessageCost { issue: 1, occupied: 1, latency: 0, landing: 1 });
     let timeline = simulate(&program, &costs).unwrap();
     let gantt = Gantt {
         title: "",
@@ -252,7 +255,7 @@ fn any_title_is_text() {
 fn a_step_that_takes_no_time_is_a_picture_too() {
     let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
     let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::default(), Passage::default());
+    let costs = Costs::uniform(&program, UnitCosts::default(), MessageCost::default());
     let timeline = simulate(&program, &costs).unwrap();
     let text = picture(&program, &timeline, &curves(&program, &timeline), "nothing");
     assert!(parsed(&text).descendants().all(|of| !of.has_tag_name("rect") || !of.has_children()));

@@ -9,7 +9,7 @@ use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::order::ComputeOrder;
 use crate::render::TimeScale;
-use crate::simulate::{Costs, Passage, UnitCosts, simulate};
+use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
 use crate::testing::{generated_programs, uneven_costs, units};
 
 fn shows(order: &ComputeOrder, hop: u64, width: usize, expected: Expect) {
@@ -17,7 +17,7 @@ fn shows(order: &ComputeOrder, hop: u64, width: usize, expected: Expect) {
     let program = lower(order, &units(num_stages, 2, false), &LowerOptions::ZERO_0).unwrap();
     let program = CheckedProgram::new(program).unwrap();
     let unit = UnitCosts { optimizer_step: 4, ..UnitCosts::of_compute(6, 6, 6) };
-    let costs = Costs::uniform(&program, unit, Passage::of_link(0, hop));
+    let costs = Costs::uniform(&program, unit, MessageCost::of_link(0, hop));
     let timeline = simulate(&program, &costs).unwrap();
     expected.assert_eq(&time_grid(&program, &timeline, width, TimeScale::parts(12)));
 }

@@ -4,7 +4,7 @@
 //! ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined. So the
 //! parts have no gaps, and their times add up to the makespan exactly, whatever the timeline. What none of these explains
 //! is the rank's own time for messages, which it issues and takes in one after the other, and of a gather or reduction, in a
-//! world of data ranks that are not alike, the wait for another of them. The path stays on one data rank; a norm has its
+//! cluster of data ranks that are not alike, the wait for another of them. The path stays on one data rank; a norm has its
 //! wait for all ranks in itself.
 //!
 //! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.

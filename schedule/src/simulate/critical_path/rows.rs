@@ -52,7 +52,7 @@ impl RowFacts {
                     (last_compute, issuing) = (Some(index), 0);
                 }
                 lane => {
-                    issuing = issuing.saturating_add(costs.passage(instruction).issue);
+                    issuing = issuing.saturating_add(costs.message(instruction).issue);
                     facts.issuing[index] = issuing;
                     under_way.entry(lane).or_default().push_back(index);
                     facts.link_after[index] = last_on_link.insert(link(lane, costs.links), index);

@@ -18,7 +18,7 @@ pub enum Why {
     /// Another message, which occupied its link.
     LinkBusy,
     /// Another rank, which was the last to come to a norm or tied addition.
-    Meeting,
+    Synchronization,
     /// The rank's own time for messages, in which it could not start.
     Handling,
     /// Other data ranks, which came to its gather or reduction later: only where they are not alike.

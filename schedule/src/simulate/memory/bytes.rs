@@ -84,7 +84,7 @@ pub struct UnitMemory {
     /// Activations that its forward saves: its part of the stage's slot.
     pub saved_bytes: u64,
     /// What its `I` leaves for its `W`: its part of the stage's stash.
-    pub stash_bytes: u64,
+    pub weight_input_bytes: u64,
     /// Its unsharded gradient.
     pub gradient_bytes: u64,
 }
@@ -131,7 +131,7 @@ impl MemoryCosts {
         let mut totals = vec![0u128; expected];
         for (unit, facts) in units {
             let rank = program.placement().rank(facts.stage);
-            totals[rank.index()] += u128::from(unit.saved_bytes) + u128::from(unit.stash_bytes);
+            totals[rank.index()] += u128::from(unit.saved_bytes) + u128::from(unit.weight_input_bytes);
         }
         let too_large = totals.into_iter().enumerate().find(|&(_, total)| u64::try_from(total).is_err());
         match too_large {

@@ -125,7 +125,7 @@ impl<'a> Holds<'a> {
                 let stage = self.program.chain().stage(unit);
                 if self.program.chain().is_first(unit) {
                     let from = self.stashes[(stage.index(), micro_batch)];
-                    let num_bytes = self.of_stage(stage, |unit| unit.stash_bytes);
+                    let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
                     self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
                 }
             }

@@ -20,7 +20,8 @@ fn random_sizes(program: &CheckedProgram, seed: u64) -> MemoryCosts {
     let mut below = |bound| random.below(bound) as u64;
     let mut costs = MemoryCosts::uniform(program, UnitMemory::default(), 0);
     for unit in &mut costs.units {
-        *unit = UnitMemory { saved_bytes: below(50), stash_bytes: below(20), gradient_bytes: below(90) };
+        *unit =
+            UnitMemory { saved_bytes: below(50), weight_input_bytes: below(20), gradient_bytes: below(90) };
     }
     costs.message_bytes.iter_mut().for_each(|bytes| *bytes = below(30));
     for fixed in &mut costs.fixed {
@@ -128,7 +129,7 @@ impl Count<'_> {
             _ => false,
         });
         if let Some(stash) = stash {
-            add(MemoryCategory::Activations, sum(|unit| unit.stash_bytes), stash.start, stash.end);
+            add(MemoryCategory::Activations, sum(|unit| unit.weight_input_bytes), stash.start, stash.end);
         }
     }
 
@@ -211,7 +212,7 @@ fn curves_are_what_counting_at_every_moment_says() {
 fn no_peak_exceeds_the_buffers_that_the_checker_proved_enough() {
     for (seed, program) in generated_programs().into_iter().enumerate() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
-        let unit = UnitMemory { saved_bytes: 0, stash_bytes: 0, gradient_bytes: 1 };
+        let unit = UnitMemory { saved_bytes: 0, weight_input_bytes: 0, gradient_bytes: 1 };
         let mut costs = MemoryCosts::uniform(&program, unit, 0);
         // One byte for each slot, whatever the number of units.
         for stage in (0..program.chain().num_stages() as u32).map(Stage) {
@@ -240,10 +241,10 @@ fn every_edge_and_stash_stays_within_its_buffers() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
         for stage in (0..program.chain().num_stages() as u32).map(Stage) {
             let mut costs = MemoryCosts::uniform(&program, UnitMemory::default(), 0);
-            costs.units[program.chain().first_unit(stage).index()].stash_bytes = 1;
+            costs.units[program.chain().first_unit(stage).index()].weight_input_bytes = 1;
             let curves = memory(&program, &timeline, &costs).unwrap();
             let peaks = curves[program.placement().rank(stage).index()].peak_of_each();
-            assert!(peaks[MemoryCategory::Activations] <= program.num_stashes(stage) as u64);
+            assert!(peaks[MemoryCategory::Activations] <= program.num_weight_input_buffers(stage) as u64);
         }
         for edge in program.chain().edges() {
             let mut costs = MemoryCosts::uniform(&program, UnitMemory::default(), 0);

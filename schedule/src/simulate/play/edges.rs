@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::check::CheckedProgram;
 use crate::instruction::Edge;
-use crate::simulate::costs::Passage;
+use crate::simulate::costs::MessageCost;
 use crate::simulate::timeline::Span;
 
 /// The end of a message that has come before the other.
@@ -65,7 +65,7 @@ impl Edges {
         rank: usize,
         index: usize,
         issued: u64,
-        passage: Passage,
+        cost: MessageCost,
     ) -> Option<Met> {
         let state = &mut self.edges[edge.index()];
         if state.waiting_rank == rank || state.waiting.is_empty() {
@@ -75,8 +75,8 @@ impl Edges {
         }
         let other = state.waiting.pop_front()?;
         let start = issued.max(other.issued).max(state.sent);
-        state.sent = start + passage.occupied;
-        state.arrived = state.sent + passage.latency;
+        state.sent = start + cost.occupied;
+        state.arrived = state.sent + cost.latency;
         let sent = Span { start, end: state.sent };
         let received = Span { start, end: state.arrived };
         let (own, span) = if rank == state.sender { (sent, received) } else { (received, sent) };

@@ -5,16 +5,16 @@
 
 mod edges;
 mod lanes;
-mod meetings;
+mod synchronizations;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use self::edges::Edges;
 use self::lanes::{Lanes, RankLane, UnderWay};
-use self::meetings::Meetings;
-use super::costs::{Costs, Links, Passage};
-use super::timeline::{Span, Timeline, is_meeting};
+use self::synchronizations::Synchronizations;
+use super::costs::{Costs, Links, MessageCost};
+use super::timeline::{Span, Timeline, is_synchronization};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Edge, Instruction, Lane};
@@ -68,7 +68,7 @@ struct Play<'a> {
     /// `[rank][index]`: what messages took of the rank's own time at an instruction; empty if they take none.
     held: Vec<Vec<u64>>,
     edges: Edges,
-    meetings: Meetings,
+    synchronizations: Synchronizations,
 }
 
 impl<'a> Play<'a> {
@@ -83,7 +83,7 @@ impl<'a> Play<'a> {
             spans: rows.iter().map(|row| vec![NOT_YET; row.len()]).collect(),
             held: if costs.hold_ranks() { rows.iter().map(held).collect() } else { Vec::new() },
             edges: Edges::new(program),
-            meetings: Meetings::new(program),
+            synchronizations: Synchronizations::new(program),
         }
     }
 
@@ -108,7 +108,9 @@ impl<'a> Play<'a> {
             match instruction.lane() {
                 Lane::Edge(edge) => self.join_transfer(rank, index, (edge, instruction), to_run),
                 Lane::Gather | Lane::Reduce => self.collective(rank, index, instruction),
-                Lane::Compute if is_meeting(instruction) => self.join_meeting(rank, index, to_run),
+                Lane::Compute if is_synchronization(instruction) => {
+                    self.join_synchronization(rank, index, to_run)
+                }
                 Lane::Compute => {
                     let free = &mut self.cursors[rank].free;
                     let end = *free + self.costs.compute(instruction);
@@ -188,25 +190,25 @@ impl<'a> Play<'a> {
     }
 
     /// Issues a message: the time at which it sets out.
-    fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, passage: Passage) -> u64 {
+    fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, cost: MessageCost) -> u64 {
         if let Some(lanes) = &mut self.lanes {
-            lanes.issue(rank, instruction, UnderWay { index, landing: passage.landing });
+            lanes.issue(rank, instruction, UnderWay { index, landing: cost.landing });
         }
-        self.hold(rank, index, passage.issue);
+        self.hold(rank, index, cost.issue);
         let free = &mut self.cursors[rank].free;
-        *free += passage.issue;
+        *free += cost.issue;
         *free
     }
 
     fn collective(&mut self, rank: usize, index: usize, instruction: Instruction) {
-        let passage = self.costs.passage(instruction);
-        let issued = self.issue(rank, index, instruction, passage);
+        let cost = self.costs.message(instruction);
+        let issued = self.issue(rank, index, instruction, cost);
         let cursor = &mut self.cursors[rank];
         let has_own_link = self.costs.links == Links::Own && instruction.lane() == Lane::Reduce;
         let free = if has_own_link { &mut cursor.reduce_free } else { &mut cursor.gather_free };
         let start = issued.max(*free);
-        *free = start + passage.occupied;
-        let end = *free + passage.latency;
+        *free = start + cost.occupied;
+        let end = *free + cost.latency;
         cursor.collective_end = cursor.collective_end.max(end);
         self.spans[rank][index] = Span { start, end };
     }
@@ -219,16 +221,16 @@ impl<'a> Play<'a> {
         (edge, instruction): (Edge, Instruction),
         to_run: &mut Vec<usize>,
     ) {
-        let passage = self.costs.edges[edge.index()];
-        let issued = self.issue(rank, index, instruction, passage);
-        let Some(met) = self.edges.join(edge, rank, index, issued, passage) else { return };
+        let cost = self.costs.edges[edge.index()];
+        let issued = self.issue(rank, index, instruction, cost);
+        let Some(met) = self.edges.join(edge, rank, index, issued, cost) else { return };
         self.spans[rank][index] = met.own;
         self.spans[met.rank][met.index] = met.span;
         self.wake(met.rank, met.index, to_run);
     }
 
     /// A norm or tied addition holds the rows of all its members until the last has come; they end together.
-    fn join_meeting(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
+    fn join_synchronization(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
         let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
         let (own_part, together) = if is_norm {
             (self.costs.own_norm(self.program, PipelineRank(rank as u32)), self.costs.gradient_norm)
@@ -239,7 +241,7 @@ impl<'a> Play<'a> {
         self.spans[rank][index].start = cursor.free;
         cursor.free += own_part;
         cursor.meets = true;
-        let Some(members) = self.meetings.join(is_norm, rank, index) else { return };
+        let Some(members) = self.synchronizations.join(is_norm, rank, index) else { return };
         let joined = members.iter().map(|&(rank, _)| self.cursors[rank].free);
         let end = joined.max().unwrap_or(0) + together;
         for (rank, index) in members {
@@ -271,12 +273,12 @@ mod tests {
         for program in all_programs(3, 4, 2) {
             let program = CheckedProgram::new(program).unwrap();
             let unit = UnitCosts {
-                gather: Passage::of_link(4, 9),
-                reduce: Passage::of_link(7, 2),
-                gather_after_step: Passage::of_link(1, 0),
+                gather: MessageCost::of_link(4, 9),
+                reduce: MessageCost::of_link(7, 2),
+                gather_after_step: MessageCost::of_link(1, 0),
                 ..UnitCosts::of_compute(5, 3, 4)
             };
-            let costs = Costs::uniform(&program, unit, Passage::of_link(2, 3));
+            let costs = Costs::uniform(&program, unit, MessageCost::of_link(2, 3));
             assert!(!costs.land_in_turn());
             let plain = play(&program, &costs);
             let mut in_turn = Play::new(&program, &costs);
@@ -293,9 +295,9 @@ mod tests {
         let mut num_unlike = 0;
         for program in all_programs(1, 2, 2) {
             let program = CheckedProgram::new(program).unwrap();
-            let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+            let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
             for (unit, latency) in costs.units.iter_mut().zip([0, 50]) {
-                unit.reduce = Passage::of_link(1, latency);
+                unit.reduce = MessageCost::of_link(1, latency);
             }
             assert_eq!(costs.land_in_turn(), costs.units.len() > 1);
             let in_turn = play(&program, &costs);

@@ -6,7 +6,7 @@ use proptest::test_runner::TestRunner;
 use std::format;
 use std::vec::Vec;
 
-use super::{Costs, Passage, RankTimes, UnitCosts, makespan, program, simulate, study};
+use super::{Costs, MessageCost, RankTimes, UnitCosts, makespan, program, simulate, study};
 use crate::closed_form::{
     SplitTimes, StageTimes, bfs_in_flight, bfs_makespan, eager_1f1b_in_flight, eager_1f1b_makespan,
     gpipe_in_flight, gpipe_makespan, interleaved_in_flight, interleaved_makespan, one_f_one_b_in_flight,
@@ -22,7 +22,7 @@ use crate::order::ComputeOrder;
 fn played(order: &ComputeOrder, [forward, input, weight, hop]: [u64; 4]) -> (u64, u64) {
     let program = program(order, 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(forward, input, weight);
-    let costs = Costs::uniform(&program, unit, Passage::of_link(0, hop));
+    let costs = Costs::uniform(&program, unit, MessageCost::of_link(0, hop));
     let timeline = simulate(&program, &costs).unwrap();
     (timeline.makespan(), timeline.longest_rank_span(&program))
 }

@@ -10,7 +10,7 @@ use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
 use crate::instruction::Instruction;
 use crate::options::{LowerOptions, Residency};
-use crate::simulate::{Costs, Links, Passage, Timeline, UnitCosts, simulate};
+use crate::simulate::{Costs, Links, MessageCost, Timeline, UnitCosts, simulate};
 
 /// A device and the network between `data_degree` of them; the unit of time is that of one operation.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Machine {
     fn costs(self, program: &CheckedProgram, num_parameters: u64, num_tokens: u64, links: Links) -> Costs {
         let sent = |num_bytes: u64| {
             let bytes = (self.data_degree - 1) * num_bytes / self.data_degree;
-            Passage::of_link(bytes * self.operations_per_byte, 0)
+            MessageCost::of_link(bytes * self.operations_per_byte, 0)
         };
         let operations = 2 * num_parameters * num_tokens;
         let unit = UnitCosts {
@@ -46,7 +46,7 @@ impl Machine {
             reduce: sent(4 * num_parameters),
             ..UnitCosts::of_compute(operations, operations, operations)
         };
-        Costs { links, ..Costs::uniform(program, unit, Passage::default()) }
+        Costs { links, ..Costs::uniform(program, unit, MessageCost::default()) }
     }
 }
 

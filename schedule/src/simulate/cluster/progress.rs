@@ -18,8 +18,8 @@ pub(super) enum Due {
     Work(u32),
     /// The message that a rank waits for is there, by the rank.
     Arrival(u32),
-    /// The members of a meeting go on, by its number.
-    Meeting(u32),
+    /// The members of a synchronization go on, by its number.
+    Synchronization(u32),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -35,7 +35,7 @@ struct Work {
     is_touched: bool,
 }
 
-/// All work of a world, and the agenda.
+/// All work of a cluster, and the agenda.
 pub(super) struct Progress {
     scale: u64,
     works: Vec<Work>,

@@ -3,9 +3,9 @@
 use super::Play;
 use super::runner::{Next, Task};
 use crate::instruction::{Instruction, Lane};
-use crate::simulate::world::load::WorkKind;
-use crate::simulate::world::messages::Site;
-use crate::simulate::world::progress::{Due, UNKNOWN};
+use crate::simulate::cluster::load::WorkKind;
+use crate::simulate::cluster::messages::Site;
+use crate::simulate::cluster::progress::{Due, UNKNOWN};
 
 impl Play<'_> {
     /// A rank goes on until it waits or is at work.
@@ -70,8 +70,8 @@ impl Play<'_> {
                 Next::Task(Task::Compute, own_time.of_compute(rank, index, self.costs.compute(instruction)))
             }
             _ => {
-                let passage = self.passages.of(self.grid.data_rank(rank), instruction);
-                Next::Task(Task::Issue, own_time.of(rank, passage.issue))
+                let cost = self.message_costs.of(self.grid.data_rank(rank), instruction);
+                Next::Task(Task::Issue, own_time.of(rank, cost.issue))
             }
         }
     }
@@ -91,8 +91,8 @@ impl Play<'_> {
             self.progress.after(end - self.progress.now(), Due::Arrival(rank as u32));
             return Some(Next::Wait);
         }
-        let passage = self.passages.of(self.grid.data_rank(rank), row.instructions[index]);
-        Some(Next::Task(Task::Land(lane), self.own_time.of(rank, passage.landing)))
+        let cost = self.message_costs.of(self.grid.data_rank(rank), row.instructions[index]);
+        Some(Next::Task(Task::Land(lane), self.own_time.of(rank, cost.landing)))
     }
 
     /// What nothing waited for is waited for in the end, lane after lane.
@@ -107,24 +107,24 @@ impl Play<'_> {
         Next::Wait
     }
 
-    /// A rank's part of a meeting before the others are needed.
+    /// A rank's part of a synchronization before the others are needed.
     fn own_part(&self, rank: usize, instruction: Instruction) -> u64 {
-        let meeting = self.meetings.of(self.grid.data_rank(rank), instruction);
+        let synchronization = self.synchronizations.of(self.grid.data_rank(rank), instruction);
         match instruction {
             Instruction::GradientNorm => {
                 self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank))
             }
             // With both uses on one rank, the addition is its own.
-            _ if self.meetings.members(meeting).len() == 1 => self.costs.add_tied,
+            _ if self.synchronizations.members(synchronization).len() == 1 => self.costs.add_tied,
             _ => 0,
         }
     }
 
-    /// How long a meeting takes once all have come.
-    fn together(&self, meeting: usize, instruction: Instruction) -> u64 {
+    /// How long a synchronization takes once all have come.
+    fn together(&self, synchronization: usize, instruction: Instruction) -> u64 {
         match instruction {
             Instruction::GradientNorm => self.costs.gradient_norm,
-            _ if self.meetings.members(meeting).len() == 1 => 0,
+            _ if self.synchronizations.members(synchronization).len() == 1 => 0,
             _ => self.costs.add_tied,
         }
     }
@@ -144,11 +144,11 @@ impl Play<'_> {
             }
             Task::Join => {
                 let instruction = self.rows[self.grid.pipeline_rank(rank).index()].instructions[index];
-                let meeting = self.meetings.of(self.grid.data_rank(rank), instruction);
+                let synchronization = self.synchronizations.of(self.grid.data_rank(rank), instruction);
                 self.runners[rank].meets = true;
-                if self.meetings.join(meeting) {
-                    let together = self.together(meeting, instruction);
-                    self.progress.after(together, Due::Meeting(meeting as u32));
+                if self.synchronizations.join(synchronization) {
+                    let together = self.together(synchronization, instruction);
+                    self.progress.after(together, Due::Synchronization(synchronization as u32));
                 }
             }
         }

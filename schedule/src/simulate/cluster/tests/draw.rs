@@ -1,4 +1,4 @@
-//! Random costs and worlds, small enough for ties to be common.
+//! Random costs and clusters, small enough for ties to be common.
 
 use std::num::NonZeroU32;
 use std::vec::Vec;
@@ -7,8 +7,8 @@ use crate::check::CheckedProgram;
 use crate::generate::{eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_v};
 use crate::lower::lower;
 use crate::order::ComputeOrder;
-use crate::simulate::world::{Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
-use crate::simulate::{Costs, Links, Passage, UnitCosts};
+use crate::simulate::cluster::{Cluster, Computes, Cores, Duplex, Jitter, Ratio, Sharing};
+use crate::simulate::{Costs, Links, MessageCost, UnitCosts};
 use crate::testing::{Random, all_options, mixed_units, units};
 
 pub(super) struct Draw(Random);
@@ -32,8 +32,13 @@ impl Draw {
         (self.below(bound as usize * 3 / 2) + 1).saturating_sub(bound / 2)
     }
 
-    pub(super) fn passage(&mut self) -> Passage {
-        Passage { issue: self.cost(4), occupied: self.cost(9), latency: self.cost(6), landing: self.cost(4) }
+    pub(super) fn message(&mut self) -> MessageCost {
+        MessageCost {
+            issue: self.cost(4),
+            occupied: self.cost(9),
+            latency: self.cost(6),
+            landing: self.cost(4),
+        }
     }
 
     fn unit(&mut self) -> UnitCosts {
@@ -45,15 +50,15 @@ impl Draw {
             recompute: self.cost(9),
             gradient_norm: self.cost(4),
             optimizer_step: self.cost(5),
-            gather: self.passage(),
-            reduce: self.passage(),
-            gather_after_step: self.passage(),
+            gather: self.message(),
+            reduce: self.message(),
+            gather_after_step: self.message(),
         }
     }
 
     /// Costs of which no two need be equal.
     pub(super) fn costs(&mut self, program: &CheckedProgram) -> Costs {
-        let edges: Vec<Passage> = self.passages(program);
+        let edges: Vec<MessageCost> = self.message_costs(program);
         Costs {
             units: program.units().iter().map(|_| self.unit()).collect(),
             edges,
@@ -64,8 +69,8 @@ impl Draw {
     }
 
     /// One for each edge.
-    pub(super) fn passages(&mut self, program: &CheckedProgram) -> Vec<Passage> {
-        (0..program.chain().num_edges()).map(|_| self.passage()).collect()
+    pub(super) fn message_costs(&mut self, program: &CheckedProgram) -> Vec<MessageCost> {
+        (0..program.chain().num_edges()).map(|_| self.message()).collect()
     }
 
     /// A program of up to three ranks.
@@ -92,18 +97,18 @@ impl Draw {
         CheckedProgram::new(lower(&order, &units, &options).unwrap()).unwrap()
     }
 
-    /// A world of a program in which any of its rules may hold.
-    pub(super) fn world(&mut self, program: &CheckedProgram) -> World {
+    /// A cluster of a program in which any of its rules may hold.
+    pub(super) fn cluster(&mut self, program: &CheckedProgram) -> Cluster {
         let data_degree = 1 + self.below(3) as u32;
         let world_size = data_degree * program.num_ranks() as u32;
         let duplex = self.one_of(&[Duplex::Full, Duplex::Half]);
         let sharing = self.one_of(&[Sharing::Own, Sharing::RankPort(duplex), Sharing::NodePort(duplex)]);
         let speeds = [(1, 2), (3, 4), (2, 1), (5, 3)].map(|(n, d)| Ratio::new(n, d));
         let computes = [Computes::OccupyCores, Computes::Elsewhere];
-        World {
+        Cluster {
             data_degree,
             ranks_per_node: NonZeroU32::new(self.below(4) as u32),
-            far_edges: (self.below(2) == 0).then(|| self.passages(program)),
+            far_edges: (self.below(2) == 0).then(|| self.message_costs(program)),
             sharing,
             slowdown: self.one_of(&[Ratio::ONE, Ratio::new(3, 2), Ratio::new(23, 20), Ratio::new(2, 1)]),
             speeds: (0..self.below(3))

@@ -3,11 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::grid::{Grid, WorldLane};
-use super::passages::Passages;
+use super::grid::{ClusterLane, Grid};
+use super::message_costs::MessageCosts;
 use crate::id::PipelineRank;
 use crate::instruction::{Edge, Instruction, Lane};
-use crate::simulate::{Links, Passage};
+use crate::simulate::{Links, MessageCost};
 
 /// What stands for no message: that of an instruction of the compute lane.
 const NONE: u32 = u32::MAX;
@@ -57,12 +57,13 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn new(grid: Grid<'_>, passages: &Passages<'_>, links: Links) -> Self {
+    pub(super) fn new(grid: Grid<'_>, message_costs: &MessageCosts<'_>, links: Links) -> Self {
         let rows = &grid.program.program().rows;
         let mut queue_of: Vec<usize> = (0..grid.num_lanes()).collect();
         if links == Links::SharedByCollectives {
             for rank in grid.program.ranks() {
-                queue_of[grid.lane_index(WorldLane::Reduce(rank))] = grid.lane_index(WorldLane::Gather(rank));
+                queue_of[grid.lane_index(ClusterLane::Reduce(rank))] =
+                    grid.lane_index(ClusterLane::Gather(rank));
             }
         }
         let mut messages = Self {
@@ -73,7 +74,7 @@ impl Messages {
         };
         for (rank, row) in grid.program.ranks().zip(rows) {
             for (index, &instruction) in row.iter().enumerate() {
-                messages.push_instruction(grid, passages, rank, index, instruction);
+                messages.push_instruction(grid, message_costs, rank, index, instruction);
             }
         }
         messages
@@ -83,21 +84,33 @@ impl Messages {
     fn push_instruction(
         &mut self,
         grid: Grid<'_>,
-        passages: &Passages<'_>,
+        message_costs: &MessageCosts<'_>,
         of: PipelineRank,
         index: usize,
         instruction: Instruction,
     ) {
         match (instruction.lane(), instruction) {
             (Lane::Gather, _) => {
-                self.push_collective(grid, passages.of(0, instruction), WorldLane::Gather(of), of, index);
+                self.push_collective(
+                    grid,
+                    message_costs.of(0, instruction),
+                    ClusterLane::Gather(of),
+                    of,
+                    index,
+                );
             }
             (Lane::Reduce, _) => {
-                self.push_collective(grid, passages.of(0, instruction), WorldLane::Reduce(of), of, index);
+                self.push_collective(
+                    grid,
+                    message_costs.of(0, instruction),
+                    ClusterLane::Reduce(of),
+                    of,
+                    index,
+                );
             }
             (Lane::Edge(edge), Instruction::Send { .. }) => {
-                let passage = |data_rank| passages.of(data_rank, instruction);
-                self.push_transfers(grid, passage, edge, of, index);
+                let cost = |data_rank| message_costs.of(data_rank, instruction);
+                self.push_transfers(grid, cost, edge, of, index);
             }
             (Lane::Edge(_) | Lane::Compute, _) => {}
         }
@@ -106,8 +119,8 @@ impl Messages {
     fn push_collective(
         &mut self,
         grid: Grid<'_>,
-        passage: Passage,
-        lane: WorldLane,
+        cost: MessageCost,
+        lane: ClusterLane,
         of: PipelineRank,
         index: usize,
     ) {
@@ -115,8 +128,8 @@ impl Messages {
         self.push(Message {
             ends: Ends::Group { of, index },
             lane: grid.lane_index(lane),
-            occupied: passage.occupied,
-            latency: passage.latency,
+            occupied: cost.occupied,
+            latency: cost.latency,
             num_missing: grid.data_degree,
         });
     }
@@ -124,7 +137,7 @@ impl Messages {
     fn push_transfers(
         &mut self,
         grid: Grid<'_>,
-        passage: impl Fn(usize) -> Passage,
+        cost: impl Fn(usize) -> MessageCost,
         edge: Edge,
         of: PipelineRank,
         index: usize,
@@ -133,13 +146,13 @@ impl Messages {
         self.numbers[of.index()][index] = self.messages.len() as u32;
         self.numbers[to.rank.index()][to.index] = self.messages.len() as u32;
         for data_rank in 0..grid.data_degree {
-            let Passage { occupied, latency, .. } = passage(data_rank);
+            let MessageCost { occupied, latency, .. } = cost(data_rank);
             self.push(Message {
                 ends: Ends::Pair {
                     sender: Site { rank: grid.rank(of, data_rank), index },
                     receiver: Site { rank: grid.rank(to.rank, data_rank), index: to.index },
                 },
-                lane: grid.lane_index(WorldLane::Edge { edge, data_rank: data_rank as u32 }),
+                lane: grid.lane_index(ClusterLane::Edge { edge, data_rank: data_rank as u32 }),
                 occupied,
                 latency,
                 num_missing: 2,

@@ -1,4 +1,4 @@
-//! Playing a program in a world: events in the order of time.
+//! Playing a program in a cluster: events in the order of time.
 //!
 //! Between two ticks at which something is due nothing changes. At such a tick, what is due is taken, all ranks go on
 //! until they wait or work, messages set out whose ranks have all issued them; then rates are worked out anew.
@@ -12,25 +12,25 @@ use alloc::vec::Vec;
 use self::runner::Runner;
 use super::grid::Grid;
 use super::load::Load;
-use super::meetings::Meetings;
+use super::message_costs::MessageCosts;
 use super::messages::{Ends, Messages, Site};
 use super::own_time::OwnTime;
-use super::passages::Passages;
 use super::progress::{Due, Progress, UNKNOWN};
 use super::row::Row;
-use super::setting::World;
-use super::timeline::WorldTimeline;
+use super::setting::Cluster;
+use super::synchronizations::Synchronizations;
+use super::timeline::ClusterTimeline;
 use crate::simulate::{Costs, Span, Timeline};
 
 pub(super) struct Play<'a> {
     grid: Grid<'a>,
     costs: &'a Costs,
-    passages: Passages<'a>,
+    message_costs: MessageCosts<'a>,
     own_time: OwnTime<'a>,
     /// `[pipeline rank]`
     rows: Vec<Row<'a>>,
     messages: Messages,
-    meetings: Meetings,
+    synchronizations: Synchronizations,
     load: Load,
     progress: Progress,
     /// `[rank]`
@@ -44,8 +44,8 @@ pub(super) struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    pub(super) fn new(grid: Grid<'a>, costs: &'a Costs, world: &'a World, load: Load) -> Self {
-        let passages = Passages::new(grid, costs, world);
+    pub(super) fn new(grid: Grid<'a>, costs: &'a Costs, cluster: &'a Cluster, load: Load) -> Self {
+        let message_costs = MessageCosts::new(grid, costs, cluster);
         let rows: Vec<Row<'_>> = grid.program.program().rows.iter().map(|row| Row::new(row)).collect();
         let ranks = 0..grid.world_size();
         let row = |rank: usize| &rows[grid.pipeline_rank(rank).index()];
@@ -54,21 +54,21 @@ impl<'a> Play<'a> {
         Self {
             grid,
             costs,
-            own_time: OwnTime { speeds: &world.speeds, jitter: world.jitter },
-            messages: Messages::new(grid, &passages, costs.links),
-            meetings: Meetings::new(grid),
+            own_time: OwnTime { speeds: &cluster.speeds, jitter: cluster.jitter },
+            messages: Messages::new(grid, &message_costs, costs.links),
+            synchronizations: Synchronizations::new(grid),
             progress: Progress::new(load.num_works(), load.scale()),
             load,
             runners: ranks.clone().map(|rank| Runner::new(row(rank).num_lanes())).collect(),
             ready: ranks.clone().rev().collect(),
             spans: ranks.clone().map(spans).collect(),
-            held: if passages.hold_ranks() { ranks.map(held).collect() } else { Vec::new() },
-            passages,
+            held: if message_costs.hold_ranks() { ranks.map(held).collect() } else { Vec::new() },
+            message_costs,
             rows,
         }
     }
 
-    pub(super) fn run(mut self) -> WorldTimeline {
+    pub(super) fn run(mut self) -> ClusterTimeline {
         loop {
             while let Some(rank) = self.ready.pop() {
                 self.advance(rank);
@@ -95,7 +95,7 @@ impl<'a> Play<'a> {
                 }
             },
             Due::Arrival(rank) => self.ready.push(rank as usize),
-            Due::Meeting(meeting) => self.part(meeting as usize),
+            Due::Synchronization(synchronization) => self.part(synchronization as usize),
         }
     }
 
@@ -156,16 +156,16 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The members of a meeting go on together.
-    fn part(&mut self, meeting: usize) {
-        for &rank in self.meetings.members(meeting) {
-            let index = self.runners[rank].leave_meeting();
+    /// The members of a synchronization go on together.
+    fn part(&mut self, synchronization: usize) {
+        for &rank in self.synchronizations.members(synchronization) {
+            let index = self.runners[rank].leave_synchronization();
             self.spans[rank][index].end = self.progress.now();
             self.ready.push(rank);
         }
     }
 
-    fn into_timeline(self) -> WorldTimeline {
+    fn into_timeline(self) -> ClusterTimeline {
         let mut spans: Vec<_> = self.spans.into_iter().map(Some).collect();
         let mut held: Vec<_> = self.held.into_iter().map(Some).collect();
         let timelines = (0..self.grid.data_degree).map(|data_rank| {
@@ -178,6 +178,6 @@ impl<'a> Play<'a> {
                 ranks.iter().filter_map(|&rank| held.get_mut(rank)?.take()).collect(),
             )
         });
-        WorldTimeline::new(timelines.collect())
+        ClusterTimeline::new(timelines.collect())
     }
 }

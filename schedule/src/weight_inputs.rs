@@ -1,4 +1,4 @@
-//! Stashes: what an input gradient leaves for its weight gradient, where a schedule runs the two apart.
+//! WeightInputBuffers: what an input gradient leaves for its weight gradient, where a schedule runs the two apart.
 //!
 //! As with activation slots, which stash a micro-batch uses follows from the program and stands nowhere in it.
 
@@ -12,30 +12,30 @@ use crate::program::Program;
 
 /// The stashes of every stage: taken by the `I` of the stage's last unit, given back by the `W` of its first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stashes {
+pub(crate) struct WeightInputBuffers {
     /// `[stage, micro-batch]`; 0 for what runs its backward at once.
     stash: ByMicroBatch<usize>,
     /// `[stage]`
-    num_stashes: Vec<usize>,
+    num_weight_input_buffers: Vec<usize>,
 }
 
-impl Stashes {
+impl WeightInputBuffers {
     /// The stashes of a program in which every `W` comes after its `I`.
     pub(crate) fn assign(program: &Program) -> Self {
         let chain = &program.chain;
         let num_stages = chain.num_stages();
         let stash = ByMicroBatch::new(num_stages, program.num_micro_batches, 0);
-        let mut stashes = Self { stash, num_stashes: vec![0; num_stages] };
+        let mut stashes = Self { stash, num_weight_input_buffers: vec![0; num_stages] };
         let mut free = vec![Vec::new(); num_stages];
         for &instruction in program.rows.iter().flatten() {
             match instruction {
                 Instruction::BackwardInput { unit, micro_batch } => {
                     let stage = chain.stage(unit);
                     if chain.is_last(unit) {
-                        let num_stashes = &mut stashes.num_stashes[stage.index()];
+                        let num_weight_input_buffers = &mut stashes.num_weight_input_buffers[stage.index()];
                         let taken = free[stage.index()].pop().unwrap_or_else(|| {
-                            *num_stashes += 1;
-                            *num_stashes - 1
+                            *num_weight_input_buffers += 1;
+                            *num_weight_input_buffers - 1
                         });
                         stashes.stash[(stage.index(), micro_batch)] = taken;
                     }
@@ -43,7 +43,7 @@ impl Stashes {
                 Instruction::BackwardWeight { unit, micro_batch } => {
                     let stage = chain.stage(unit);
                     if chain.is_first(unit) {
-                        free[stage.index()].push(stashes.stash(stage, micro_batch));
+                        free[stage.index()].push(stashes.weight_input_buffer(stage, micro_batch));
                     }
                 }
                 _ => {}
@@ -53,13 +53,13 @@ impl Stashes {
     }
 
     /// The stash of a stage that a micro-batch uses.
-    pub(crate) fn stash(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+    pub(crate) fn weight_input_buffer(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
         self.stash[(stage.index(), micro_batch)]
     }
 
-    /// Stashes of a stage: 0 where every backward runs at once.
-    pub(crate) fn num_stashes(&self, stage: Stage) -> usize {
-        self.num_stashes[stage.index()]
+    /// WeightInputBuffers of a stage: 0 where every backward runs at once.
+    pub(crate) fn num_weight_input_buffers(&self, stage: Stage) -> usize {
+        self.num_weight_input_buffers[stage.index()]
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_whole_backward_needs_none_and_weight_gradients_held_back_one_each() {
-        let num = |order: &ComputeOrder, stage| checked(order).num_stashes(Stage(stage));
+        let num = |order: &ComputeOrder, stage| checked(order).num_weight_input_buffers(Stage(stage));
         assert_eq!(num(&one_f_one_b(3, 6).unwrap(), 0), 0);
         // One for the gradient that is under way, and the number held back.
         for stage in 0..3 {
@@ -98,21 +98,24 @@ mod tests {
         for order in [zb_h1(4, 7).unwrap(), zb_h2(4, 7).unwrap(), zb_v(3, 5).unwrap()] {
             let program = checked(&order);
             let num_stages = order.placement.num_stages();
-            let mut holds: Vec<Vec<Option<MicroBatch>>> =
-                (0..num_stages).map(|stage| vec![None; program.num_stashes(Stage(stage as u32))]).collect();
+            let mut holds: Vec<Vec<Option<MicroBatch>>> = (0..num_stages)
+                .map(|stage| vec![None; program.num_weight_input_buffers(Stage(stage as u32))])
+                .collect();
             let rows = (0..program.num_ranks() as u32).flat_map(|rank| program.row(PipelineRank(rank)));
             for &instruction in rows {
                 let chain = program.chain();
                 match instruction {
                     Instruction::BackwardInput { unit, micro_batch } => {
                         let stage = chain.stage(unit);
-                        let stash = &mut holds[stage.index()][program.stash(stage, micro_batch)];
+                        let stash =
+                            &mut holds[stage.index()][program.weight_input_buffer(stage, micro_batch)];
                         assert_eq!(stash.is_none(), unit == chain.last_unit(stage));
                         *stash = Some(micro_batch);
                     }
                     Instruction::BackwardWeight { unit, micro_batch } => {
                         let stage = chain.stage(unit);
-                        let stash = &mut holds[stage.index()][program.stash(stage, micro_batch)];
+                        let stash =
+                            &mut holds[stage.index()][program.weight_input_buffer(stage, micro_batch)];
                         assert_eq!(*stash, Some(micro_batch));
                         if unit == chain.first_unit(stage) {
                             *stash = None;

@@ -1,7 +1,7 @@
 //! How fast things get on, as whole numbers of parts of a tick.
 //!
 //! A tick has `scale` parts. At a rate of `r` parts a tick, work of `t` ticks takes the ticks until `t * scale` parts
-//! are done. The scale is the least common multiple of the denominators of all rates that the world knows, if that is
+//! are done. The scale is the least common multiple of the denominators of all rates that the cluster knows, if that is
 //! below 2^62: then nothing is rounded but ends, up to the next tick. Otherwise it is 2^62 and rates are rounded up,
 //! so that work of `t` ticks at the rate `x` ends early by less than `t / (2^62 x^2)` ticks: by less than a tick in
 //! 2^46 ticks at 1/256.
@@ -27,7 +27,7 @@ impl Rate {
     }
 }
 
-/// All rates of a world.
+/// All rates of a cluster.
 pub(super) struct Rates {
     /// Parts of a tick.
     pub(super) scale: u64,
@@ -100,7 +100,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::world::Computes;
+    use crate::simulate::cluster::Computes;
 
     #[test]
     fn all_rates_are_exact_up_to_42_messages_at_a_port() {

@@ -1,4 +1,4 @@
-//! World ranks and the lanes between them, numbered.
+//! Cluster ranks and the lanes between them, numbered.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,9 +7,9 @@ use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::Edge;
 
-/// A lane of the world: what carries messages one after the other.
+/// A lane of the cluster: what carries messages one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WorldLane {
+pub(super) enum ClusterLane {
     /// Gathers of a pipeline rank's units, among its data ranks.
     Gather(PipelineRank),
     /// Reductions of a pipeline rank's gradients, among its data ranks.
@@ -62,33 +62,33 @@ impl Grid<'_> {
     }
 
     /// A position in a table of lanes.
-    pub(super) fn lane_index(self, lane: WorldLane) -> usize {
+    pub(super) fn lane_index(self, lane: ClusterLane) -> usize {
         let num_ranks = self.num_pipeline_ranks();
         match lane {
-            WorldLane::Gather(of) => of.index(),
-            WorldLane::Reduce(of) => num_ranks + of.index(),
-            WorldLane::Edge { edge, data_rank } => {
+            ClusterLane::Gather(of) => of.index(),
+            ClusterLane::Reduce(of) => num_ranks + of.index(),
+            ClusterLane::Edge { edge, data_rank } => {
                 2 * num_ranks + edge.index() * self.data_degree + data_rank as usize
             }
         }
     }
 
     /// Every lane over which a message can go, ascending by [`Grid::lane_index`].
-    pub(super) fn lanes(self) -> impl Iterator<Item = WorldLane> {
+    pub(super) fn lanes(self) -> impl Iterator<Item = ClusterLane> {
         let ranks = || self.program.ranks();
         let crossing =
             self.program.chain().edges().filter(move |&edge| self.program.chain().crosses_ranks(edge));
         let of_edges = crossing.flat_map(move |edge| {
-            (0..self.data_degree as u32).map(move |data_rank| WorldLane::Edge { edge, data_rank })
+            (0..self.data_degree as u32).map(move |data_rank| ClusterLane::Edge { edge, data_rank })
         });
-        ranks().map(WorldLane::Gather).chain(ranks().map(WorldLane::Reduce)).chain(of_edges)
+        ranks().map(ClusterLane::Gather).chain(ranks().map(ClusterLane::Reduce)).chain(of_edges)
     }
 
     /// The ranks between which a lane's messages go: of an edge, sender and receiver.
-    pub(super) fn members(self, lane: WorldLane) -> Vec<usize> {
+    pub(super) fn members(self, lane: ClusterLane) -> Vec<usize> {
         match lane {
-            WorldLane::Gather(of) | WorldLane::Reduce(of) => self.data_ranks(of).collect(),
-            WorldLane::Edge { edge, data_rank } => [edge.sender(), edge.receiver()]
+            ClusterLane::Gather(of) | ClusterLane::Reduce(of) => self.data_ranks(of).collect(),
+            ClusterLane::Edge { edge, data_rank } => [edge.sender(), edge.receiver()]
                 .map(|stage| self.rank(self.program.placement().rank(stage), data_rank as usize))
                 .into(),
         }

@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::simulate::world::load::WorkKind;
-use crate::simulate::world::progress::UNKNOWN;
+use crate::simulate::cluster::load::WorkKind;
+use crate::simulate::cluster::progress::UNKNOWN;
 
 /// What a rank does with its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum Task {
     Issue,
     /// The compute at its position.
     Compute,
-    /// Its own part of a meeting, which it then joins.
+    /// Its own part of a synchronization, which it then joins.
     Join,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Runner {
     pub(super) task: Option<(Task, u64)>,
     /// The position of the message that it waits for, while nobody knows when that ends.
     pub(super) waits_for: Option<usize>,
-    /// Whether it waits for the other members of a meeting.
+    /// Whether it waits for the other members of a synchronization.
     pub(super) meets: bool,
     /// When its row had ended, landings included.
     pub(super) ended: u64,
@@ -72,8 +72,8 @@ impl Runner {
         self.waits_for.take_if(|waits_for| *waits_for == index).is_some()
     }
 
-    /// Ends its meeting: the position of that in the row.
-    pub(super) fn leave_meeting(&mut self) -> usize {
+    /// Ends its synchronization: the position of that in the row.
+    pub(super) fn leave_synchronization(&mut self) -> usize {
         self.meets = false;
         self.go_on();
         self.next - 1

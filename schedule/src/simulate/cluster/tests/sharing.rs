@@ -12,12 +12,12 @@ use crate::id::{PipelineRank, Stage};
 use crate::instruction::Edge;
 use crate::lower::lower;
 use crate::options::LowerOptions;
-use crate::simulate::world::grid::Grid;
-use crate::simulate::world::grid::WorldLane;
-use crate::simulate::world::load::Load;
-use crate::simulate::world::progress::{Due, Progress};
-use crate::simulate::world::sharing::Ports;
-use crate::simulate::world::{Duplex, Sharing, World};
+use crate::simulate::cluster::grid::ClusterLane;
+use crate::simulate::cluster::grid::Grid;
+use crate::simulate::cluster::load::Load;
+use crate::simulate::cluster::progress::{Due, Progress};
+use crate::simulate::cluster::sharing::Ports;
+use crate::simulate::cluster::{Cluster, Duplex, Sharing};
 use crate::testing::units;
 
 /// A message alone: when it sets out, and for how long it would occupy its link if that were its own.
@@ -41,11 +41,11 @@ fn program(num_ranks: u32) -> CheckedProgram {
 fn ends(flows: &[Flow], ports: &[&[u32]]) -> Vec<u64> {
     let program = program(1 + flows.len().div_ceil(2) as u32);
     let grid = Grid { program: &program, data_degree: 1 };
-    let edges: Vec<WorldLane> =
-        grid.lanes().filter(|lane| matches!(lane, WorldLane::Edge { .. })).take(flows.len()).collect();
+    let edges: Vec<ClusterLane> =
+        grid.lanes().filter(|lane| matches!(lane, ClusterLane::Edge { .. })).take(flows.len()).collect();
     let by_lane: BTreeMap<_, _> = edges.iter().copied().zip(ports.iter().copied()).collect();
     let of_lane = |lane| by_lane.get(&lane).copied().into_iter().flatten().copied().collect();
-    let mut load = Load::through(grid, &World::alike(1), Ports::by::<u32>(grid, of_lane));
+    let mut load = Load::through(grid, &Cluster::alike(1), Ports::by::<u32>(grid, of_lane));
     let mut progress = Progress::new(load.num_works(), load.scale());
     for (number, flow) in flows.iter().enumerate() {
         progress.after(flow.start, Due::Arrival(number as u32));
@@ -67,7 +67,7 @@ fn ends(flows: &[Flow], ports: &[&[u32]]) -> Vec<u64> {
                     load.end_message(lanes[number], &mut progress);
                     ends[number] = progress.now();
                 }
-                Due::Meeting(_) => unreachable!("nobody meets"),
+                Due::Synchronization(_) => unreachable!("nobody meets"),
             }
             due = progress.next_now();
         }
@@ -171,34 +171,40 @@ proptest! {
 }
 
 /// The lanes at each port, by name.
-fn crowds(num_ranks: u32, data_degree: usize, ranks_per_node: u32, sharing: Sharing) -> Vec<Vec<WorldLane>> {
+fn crowds(
+    num_ranks: u32,
+    data_degree: usize,
+    ranks_per_node: u32,
+    sharing: Sharing,
+) -> Vec<Vec<ClusterLane>> {
     let program = program(num_ranks);
     let grid = Grid { program: &program, data_degree };
-    let lanes: BTreeMap<usize, WorldLane> = grid.lanes().map(|lane| (grid.lane_index(lane), lane)).collect();
+    let lanes: BTreeMap<usize, ClusterLane> =
+        grid.lanes().map(|lane| (grid.lane_index(lane), lane)).collect();
     let ports = Ports::new(grid, sharing, NonZeroU32::new(ranks_per_node));
-    let mut crowds: Vec<Vec<WorldLane>> =
+    let mut crowds: Vec<Vec<ClusterLane>> =
         ports.lanes.iter().map(|of| of.iter().map(|&lane| lanes[&(lane as usize)]).collect()).collect();
     crowds.sort_unstable();
     crowds
 }
 
-fn gather(rank: u32) -> WorldLane {
-    WorldLane::Gather(PipelineRank(rank))
+fn gather(rank: u32) -> ClusterLane {
+    ClusterLane::Gather(PipelineRank(rank))
 }
 
-fn reduce(rank: u32) -> WorldLane {
-    WorldLane::Reduce(PipelineRank(rank))
+fn reduce(rank: u32) -> ClusterLane {
+    ClusterLane::Reduce(PipelineRank(rank))
 }
 
-fn up(stage: u32, data_rank: u32) -> WorldLane {
-    WorldLane::Edge { edge: Edge::Up(Stage(stage)), data_rank }
+fn up(stage: u32, data_rank: u32) -> ClusterLane {
+    ClusterLane::Edge { edge: Edge::Up(Stage(stage)), data_rank }
 }
 
-fn down(stage: u32, data_rank: u32) -> WorldLane {
-    WorldLane::Edge { edge: Edge::Down(Stage(stage)), data_rank }
+fn down(stage: u32, data_rank: u32) -> ClusterLane {
+    ClusterLane::Edge { edge: Edge::Down(Stage(stage)), data_rank }
 }
 
-fn sorted(mut crowds: Vec<Vec<WorldLane>>) -> Vec<Vec<WorldLane>> {
+fn sorted(mut crowds: Vec<Vec<ClusterLane>>) -> Vec<Vec<ClusterLane>> {
     crowds.sort_unstable();
     crowds
 }
@@ -216,7 +222,7 @@ fn a_rank_shares_its_port_by_reach_and_way() {
     expected.extend([0, 0, 1, 1].map(far));
     assert_eq!(half, sorted(expected));
     // All on one node: everything is near, and what a rank sends is beside its gathers and reductions.
-    let out = |rank: u32, data_rank: u32, edge: fn(u32, u32) -> WorldLane| {
+    let out = |rank: u32, data_rank: u32, edge: fn(u32, u32) -> ClusterLane| {
         std::vec![gather(rank), reduce(rank), edge(0, data_rank)]
     };
     let expected = (0..2).flat_map(|data_rank| {
@@ -228,7 +234,7 @@ fn a_rank_shares_its_port_by_reach_and_way() {
 #[test]
 fn a_node_shares_its_port_among_far_messages() {
     // Two nodes of two ranks: each node's ranks send to the other's.
-    let crowd = |edge: fn(u32, u32) -> WorldLane| std::vec![edge(0, 0), edge(0, 1)];
+    let crowd = |edge: fn(u32, u32) -> ClusterLane| std::vec![edge(0, 0), edge(0, 1)];
     let full = crowds(2, 2, 2, Sharing::NodePort(Duplex::Full));
     // Out of the first node is into the second.
     assert_eq!(full, sorted(std::vec![crowd(up), crowd(up), crowd(down), crowd(down)]));
@@ -238,5 +244,5 @@ fn a_node_shares_its_port_among_far_messages() {
     // Four data ranks on two nodes: a gather passes the ports of both nodes, once each and both ways.
     let far = std::vec![gather(0), reduce(0)];
     assert_eq!(crowds(1, 4, 2, Sharing::NodePort(Duplex::Full)), std::vec![far; 4]);
-    assert_eq!(crowds(2, 2, 0, Sharing::NodePort(Duplex::Full)), Vec::<Vec<WorldLane>>::new());
+    assert_eq!(crowds(2, 2, 0, Sharing::NodePort(Duplex::Full)), Vec::<Vec<ClusterLane>>::new());
 }

@@ -1,4 +1,4 @@
-//! A deadlock is shown as a circle of waits, and each of them is one that the rules make.
+//! A deadlock is shown as a cycle of waits, and each of them is one that the rules make.
 
 use std::collections::BTreeSet;
 use std::string::ToString;
@@ -39,7 +39,7 @@ fn two_ranks_that_wait_for_each_other() {
     message(
         program,
         expect![[r#"
-        deadlock: these 8 wait in a circle; order a row so that one of them need not:
+        deadlock: these 8 wait in a cycle; order a row so that one of them need not:
           rank 1, step 4: `B u1 m0`, which is issued after
           rank 1, step 3: `F u1 m1`, which needs
           rank 1, step 1: `RECV s0>s1 m1`, which ends together with
@@ -63,7 +63,7 @@ fn a_send_that_stands_too_late_in_its_own_row() {
     message(
         program,
         expect![[r#"
-        deadlock: these 7 wait in a circle; order a row so that one of them need not:
+        deadlock: these 7 wait in a cycle; order a row so that one of them need not:
           rank 1, step 2: `B u1 m0`, which is issued after
           rank 1, step 1: `F u1 m0`, which needs
           rank 1, step 0: `RECV s0>s1 m0`, which ends together with
@@ -76,14 +76,14 @@ fn a_send_that_stands_too_late_in_its_own_row() {
 }
 
 #[test]
-fn three_ranks_in_a_circle() {
+fn three_ranks_in_a_cycle() {
     let mut program = lowered(&gpipe(3, 2).unwrap(), &LowerOptions::ZERO_2);
     let alternating = order(&[0, 1, 2], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1", "2F0 2B0 2F1 2B1"]);
     program.rows[0] = lowered(&alternating, &LowerOptions::ZERO_2).rows[0].clone();
     message(
         program,
         expect![[r#"
-        deadlock: these 8 wait in a circle; order a row so that one of them need not:
+        deadlock: these 8 wait in a cycle; order a row so that one of them need not:
           rank 1, step 8: `B u1 m0`, which is issued after
           rank 1, step 6: `F u1 m1`, which needs
           rank 1, step 1: `RECV s0>s1 m1`, which ends together with
@@ -96,8 +96,8 @@ fn three_ranks_in_a_circle() {
     );
 }
 
-/// Holds every wait of a circle to the rules of the program.
-fn assert_is_a_circle(program: &Program, cycle: &[Blocked]) {
+/// Holds every wait of a cycle to the rules of the program.
+fn assert_is_a_cycle(program: &Program, cycle: &[Blocked]) {
     let dependencies = Dependencies::derive(program, Slots::assign(program), SendBuffers::assign(program));
     let places: BTreeSet<_> = cycle.iter().map(|of| (of.rank, of.step)).collect();
     assert_eq!(places.len(), cycle.len(), "nothing stands in it twice");
@@ -165,7 +165,7 @@ fn random_order(p: u32, m: u32, random: &mut Random) -> ComputeOrder {
 
 /// Rows of different programs, each of which could run in its own.
 #[test]
-fn every_circle_over_random_broken_programs_is_one() {
+fn every_cycle_over_random_broken_programs_is_one() {
     let mut random = Random(7);
     let (mut num_deadlocks, mut waits) = (0, BTreeSet::new());
     for (p, m) in [(2, 2), (2, 4), (3, 3), (4, 3)] {
@@ -184,7 +184,7 @@ fn every_circle_over_random_broken_programs_is_one() {
                 if let Err(violation) = CheckedProgram::new(mixed.clone())
                     && let Rule::Deadlock(cycle) = violation.rule
                 {
-                    assert_is_a_circle(&mixed, &cycle);
+                    assert_is_a_cycle(&mixed, &cycle);
                     assert_eq!((violation.rank, violation.step), (cycle[0].rank, cycle[0].step));
                     num_deadlocks += 1;
                     waits.extend(cycle.iter().map(|of| std::format!("{:?}", of.wait)));

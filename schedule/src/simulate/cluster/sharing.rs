@@ -2,7 +2,7 @@
 //!
 //! Every lane occupies some ports while one of its messages is on its way. `n` messages at a port get on at `1/n`
 //! each, and a message gets on as fast as its slowest port lets it. What it cannot use of its share elsewhere is left
-//! unused: the max-min fair division, which gives that to others, needs all rates of the world for each of them, and
+//! unused: the max-min fair division, which gives that to others, needs all rates of the cluster for each of them, and
 //! differs only where a message has two crowded ports. Norm and tied additions share nothing: they come when all else
 //! is done.
 
@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use super::grid::{Grid, WorldLane};
+use super::grid::{ClusterLane, Grid};
 
 /// Whether what is sent and what is received disturb each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Ports {
     }
 
     /// The ports that a rule gives each lane, by anything that tells them apart.
-    pub(super) fn by<P: Ord>(grid: Grid<'_>, ports_of: impl Fn(WorldLane) -> BTreeSet<P>) -> Self {
+    pub(super) fn by<P: Ord>(grid: Grid<'_>, ports_of: impl Fn(ClusterLane) -> BTreeSet<P>) -> Self {
         let mut by_port: BTreeMap<P, Vec<u32>> = BTreeMap::new();
         for lane in grid.lanes() {
             for port in ports_of(lane) {
@@ -110,13 +110,13 @@ struct Port {
 }
 
 /// Which ways a lane's messages go at each of its ranks.
-fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item = (usize, Way)> {
+fn ways(grid: Grid<'_>, lane: ClusterLane, duplex: Duplex) -> impl Iterator<Item = (usize, Way)> {
     let members = grid.members(lane).into_iter().enumerate();
     members.flat_map(move |(number, rank)| {
         let (out, back) = match lane {
-            WorldLane::Gather(_) | WorldLane::Reduce(_) => (true, true),
+            ClusterLane::Gather(_) | ClusterLane::Reduce(_) => (true, true),
             // The sender stands first.
-            WorldLane::Edge { .. } => (number == 0, number == 1),
+            ClusterLane::Edge { .. } => (number == 0, number == 1),
         };
         let ways = match duplex {
             Duplex::Full => [out.then_some(Way::Out), back.then_some(Way::In)],
@@ -128,7 +128,7 @@ fn ways(grid: Grid<'_>, lane: WorldLane, duplex: Duplex) -> impl Iterator<Item =
 
 fn rank_ports(
     grid: Grid<'_>,
-    lane: WorldLane,
+    lane: ClusterLane,
     ranks_per_node: Option<NonZeroU32>,
     duplex: Duplex,
 ) -> BTreeSet<Port> {
@@ -140,7 +140,7 @@ fn rank_ports(
 /// once.
 fn node_ports(
     grid: Grid<'_>,
-    lane: WorldLane,
+    lane: ClusterLane,
     ranks_per_node: Option<NonZeroU32>,
     duplex: Duplex,
 ) -> BTreeSet<Port> {

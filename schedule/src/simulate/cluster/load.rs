@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::grid::Grid;
 use super::progress::Progress;
 use super::rates::Rates;
-use super::setting::{Computes, Cores, World};
+use super::setting::{Cluster, Computes, Cores};
 use super::sharing::Ports;
 
 /// Which of a rank's own works it is at.
@@ -36,29 +36,29 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(grid: Grid<'_>, world: &World) -> Self {
-        Self::through(grid, world, Ports::new(grid, world.sharing, world.ranks_per_node))
+    pub(super) fn new(grid: Grid<'_>, cluster: &Cluster) -> Self {
+        Self::through(grid, cluster, Ports::new(grid, cluster.sharing, cluster.ranks_per_node))
     }
 
-    /// Of a world whose messages go through these ports.
-    pub(super) fn through(grid: Grid<'_>, world: &World, ports: Ports) -> Self {
+    /// Of a cluster whose messages go through these ports.
+    pub(super) fn through(grid: Grid<'_>, cluster: &Cluster, ports: Ports) -> Self {
         let mut members = vec![Vec::new(); grid.num_lanes()];
-        if world.slowdown.numerator != world.slowdown.denominator {
+        if cluster.slowdown.numerator != cluster.slowdown.denominator {
             grid.lanes().for_each(|lane| members[grid.lane_index(lane)] = grid.members(lane));
         }
         let world_size = grid.world_size();
-        let num_hosts = world.cores.map_or(0, |cores| world_size.div_ceil(cores.ranks_per_host as usize));
+        let num_hosts = cluster.cores.map_or(0, |cores| world_size.div_ceil(cores.ranks_per_host as usize));
         // A host has no more ranks than there are.
         let cores =
-            world.cores.map(|of| Cores { ranks_per_host: of.ranks_per_host.min(world_size as u32), ..of });
+            cluster.cores.map(|of| Cores { ranks_per_host: of.ranks_per_host.min(world_size as u32), ..of });
         Self {
             world_size,
-            rates: Rates::new(ports.max_lanes(), world.slowdown, cores),
+            rates: Rates::new(ports.max_lanes(), cluster.slowdown, cores),
             at_port: vec![0; ports.lanes.len()],
             ports,
             members,
             of_rank: vec![0; world_size],
-            cores: world.cores,
+            cores: cluster.cores,
             on_host: vec![0; num_hosts],
             work: vec![None; world_size],
         }

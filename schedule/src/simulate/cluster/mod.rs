@@ -1,7 +1,7 @@
-//! A world: data ranks that are not alike, links that messages share, cores that ranks share.
+//! A cluster: data ranks that are not alike, links that messages share, cores that ranks share.
 //!
 //! ```text
-//! CheckedProgram + Costs + World -> world::simulate -> WorldTimeline: a Timeline for each data rank
+//! CheckedProgram + Costs + Cluster -> cluster::simulate -> ClusterTimeline: a Timeline for each data rank
 //! ```
 //!
 //! [`simulate`](crate::simulate::simulate) plays one data rank for all, by longest paths. Here every world rank is
@@ -11,9 +11,9 @@
 //! - a gather or reduction starts when *all* data ranks have issued it, so one straggler holds up its group, and the
 //!   norm everybody;
 //! - computes are slower while a message of their rank occupies a link, on slower ranks, with jitter, and where more
-//!   ranks are at work on a host than it has cores ([`World`]).
+//!   ranks are at work on a host than it has cores ([`Cluster`]).
 //!
-//! The rest is as there: rows, waits, issue and landing, lanes in order, latencies that occupy nothing. In a world
+//! The rest is as there: rows, waits, issue and landing, lanes in order, latencies that occupy nothing. In a cluster
 //! whose ranks are alike and share nothing, every data rank's timeline is that of `simulate`, bit for bit.
 //!
 //! # Exactness
@@ -30,20 +30,20 @@
 //! A rank of half the speed holds up its pipeline and, at the norm, all others:
 //!
 //! ```
-//! use pipezero_schedule::simulate::world::{self, Ratio, World};
-//! use pipezero_schedule::simulate::{Costs, Passage, UnitCosts};
+//! use pipezero_schedule::simulate::cluster::{self, Ratio, Cluster};
+//! use pipezero_schedule::simulate::{Costs, MessageCost, UnitCosts};
 //! use pipezero_schedule::{CheckedProgram, LowerOptions, Stage, UnitFacts, generate, lower};
 //!
 //! let order = generate::one_f_one_b(4, 8)?;
 //! let units: Vec<_> = (0..4).map(|stage| UnitFacts::new(Stage(stage), 0)).collect();
 //! let program = CheckedProgram::new(lower(&order, &units, &LowerOptions::ZERO_1)?)?;
-//! let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+//! let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
 //!
-//! let mut two_pipelines = World::alike(2);
-//! assert_eq!(world::simulate(&program, &costs, &two_pipelines)?.makespan(), 33);
+//! let mut two_pipelines = Cluster::alike(2);
+//! assert_eq!(cluster::simulate(&program, &costs, &two_pipelines)?.makespan(), 33);
 //! two_pipelines.speeds.insert(6, Ratio::new(1, 2));
 //! // The slow rank's 8 micro-batches take 6 each; 3 before it and 3 after.
-//! assert_eq!(world::simulate(&program, &costs, &two_pipelines)?.makespan(), 57);
+//! assert_eq!(cluster::simulate(&program, &costs, &two_pipelines)?.makespan(), 57);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -51,22 +51,22 @@ mod check;
 mod error;
 mod grid;
 mod load;
-mod meetings;
+mod message_costs;
 mod messages;
 mod own_time;
-mod passages;
 mod play;
 mod progress;
 mod rates;
 mod row;
 mod setting;
 mod sharing;
+mod synchronizations;
 mod timeline;
 
-pub use error::WorldError;
-pub use setting::{Computes, Cores, Jitter, Ratio, World};
+pub use error::ClusterError;
+pub use setting::{Cluster, Computes, Cores, Jitter, Ratio};
 pub use sharing::{Duplex, Sharing};
-pub use timeline::WorldTimeline;
+pub use timeline::ClusterTimeline;
 
 use self::grid::Grid;
 use self::load::Load;
@@ -74,19 +74,23 @@ use self::play::Play;
 use crate::check::CheckedProgram;
 use crate::simulate::Costs;
 
-/// Plays a program on every rank of a world.
+/// Plays a program on every rank of a cluster.
 ///
 /// Time grows with the number of instructions of all world ranks, times the logarithm of how much is under way; where
 /// ports are crowded, also with the number of messages at each, since each is slower when another comes.
 ///
 /// # Errors
-/// [`WorldError`] if the costs are not of this program, the world is none, or times do not fit.
-pub fn simulate(program: &CheckedProgram, costs: &Costs, world: &World) -> Result<WorldTimeline, WorldError> {
-    let grid = Grid { program, data_degree: world.data_degree as usize };
-    check::check(grid, costs, world)?;
-    let load = Load::new(grid, world);
-    check::check_times(grid, costs, world, load.longest())?;
-    Ok(Play::new(grid, costs, world, load).run())
+/// [`ClusterError`] if the costs are not of this program, the cluster is none, or times do not fit.
+pub fn simulate(
+    program: &CheckedProgram,
+    costs: &Costs,
+    cluster: &Cluster,
+) -> Result<ClusterTimeline, ClusterError> {
+    let grid = Grid { program, data_degree: cluster.data_degree as usize };
+    check::check(grid, costs, cluster)?;
+    let load = Load::new(grid, cluster);
+    check::check_times(grid, costs, cluster, load.longest())?;
+    Ok(Play::new(grid, costs, cluster, load).run())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why a world is none, or none of a program.
+//! Why a cluster is none, or none of a program.
 
 use core::fmt;
 
@@ -8,10 +8,10 @@ use crate::simulate::CostsError;
 /// The most instructions that are played: each takes some hundred bytes.
 pub(super) const INSTRUCTIONS_MAX: u128 = 1 << 28;
 
-/// Why a program cannot be played in a world.
+/// Why a program cannot be played in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WorldError {
+pub enum ClusterError {
     /// The costs are none of the program.
     Costs(CostsError),
     /// A pipeline rank has no data rank.
@@ -41,7 +41,7 @@ pub enum WorldError {
     UnknownRank {
         /// The world rank.
         rank: u32,
-        /// Ranks of the world.
+        /// Ranks of the cluster.
         world_size: usize,
     },
     /// The longest delay is no number.
@@ -61,13 +61,13 @@ pub enum WorldError {
     },
 }
 
-impl From<CostsError> for WorldError {
+impl From<CostsError> for ClusterError {
     fn from(error: CostsError) -> Self {
         Self::Costs(error)
     }
 }
 
-impl fmt::Display for WorldError {
+impl fmt::Display for ClusterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Costs(error) => error.fmt(f),
@@ -95,7 +95,7 @@ impl fmt::Display for WorldError {
             }
             Self::UnknownRank { rank, world_size } => write!(
                 f,
-                "a speed for rank {rank} in a world of {world_size}: ranks count from 0, data ranks innermost; name one \
+                "a speed for rank {rank} in a cluster of {world_size}: ranks count from 0, data ranks innermost; name one \
                  below {world_size}"
             ),
             Self::JitterShare(share) => {
@@ -115,4 +115,4 @@ impl fmt::Display for WorldError {
     }
 }
 
-impl core::error::Error for WorldError {}
+impl core::error::Error for ClusterError {}

@@ -7,18 +7,18 @@ use crate::simulate::Timeline;
 
 /// A timeline for each data rank, all on one clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorldTimeline {
+pub struct ClusterTimeline {
     /// `[data rank]`
     timelines: Vec<Timeline>,
 }
 
-impl WorldTimeline {
+impl ClusterTimeline {
     pub(super) fn new(timelines: Vec<Timeline>) -> Self {
         Self { timelines }
     }
 
     /// One timeline for each data rank, ascending: as many as the data degree. Each spans the data rank's pipeline
-    /// ranks alone, so its makespan may be earlier than the world's.
+    /// ranks alone, so its makespan may be earlier than the cluster's.
     pub fn by_data_rank(&self) -> &[Timeline] {
         &self.timelines
     }

@@ -14,8 +14,8 @@ use crate::instruction::{Instruction, InstructionKind};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::order::ComputeOrder;
-use crate::simulate::world::{self, Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
-use crate::simulate::{Costs, Passage, UnitCosts, simulate};
+use crate::simulate::cluster::{self, Cluster, Computes, Cores, Duplex, Jitter, Ratio, Sharing};
+use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
 use crate::testing::units;
 use crate::unit_facts::UnitFacts;
 
@@ -24,8 +24,8 @@ fn program(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> Chec
     CheckedProgram::new(lower(order, &units, options).unwrap()).unwrap()
 }
 
-fn makespan(program: &CheckedProgram, costs: &Costs, world: &World) -> u64 {
-    world::simulate(program, costs, world).unwrap().makespan()
+fn makespan(program: &CheckedProgram, costs: &Costs, cluster: &Cluster) -> u64 {
+    cluster::simulate(program, costs, cluster).unwrap().makespan()
 }
 
 /// The last rank has no warm-up to hide anything in: its `m` micro-batches, and the way there and back over the
@@ -36,13 +36,13 @@ fn a_straggler_sets_the_pace_of_its_pipeline() {
         (1..=5).flat_map(|p| (p..=9).flat_map(move |m| (0..p).map(move |straggler| (p, m, straggler))))
     {
         let program = program(&one_f_one_b(p, m).unwrap(), 1, &LowerOptions::ZERO_1);
-        let costs = Costs::uniform(&program, UnitCosts::of_compute(30, 20, 20), Passage::default());
+        let costs = Costs::uniform(&program, UnitCosts::of_compute(30, 20, 20), MessageCost::default());
         for (numerator, denominator) in [(1, 1), (1, 2), (1, 3), (7, 10)] {
             let speeds = BTreeMap::from([(straggler, Ratio::new(numerator, denominator))]);
             let [forward, backward] = [30, 40].map(|ticks| (ticks * denominator + numerator / 2) / numerator);
             let own = u64::from(m * (forward + backward));
             let (before, others) = (u64::from(straggler * 70), u64::from((p - 1) * 70));
-            let played = makespan(&program, &costs, &World { speeds, ..World::alike(1) });
+            let played = makespan(&program, &costs, &Cluster { speeds, ..Cluster::alike(1) });
             if straggler == p - 1 {
                 assert_eq!(played, own + others, "p {p}, m {m}");
             }
@@ -57,16 +57,16 @@ fn a_straggler_sets_the_pace_of_its_pipeline() {
 #[test]
 fn data_ranks_wait_for_each_other_at_every_gather_or_only_at_the_norm() {
     let costs = |program: &CheckedProgram| {
-        let unit = UnitCosts { gather: Passage::of_link(1, 0), ..UnitCosts::of_compute(10, 10, 10) };
-        Costs { gradient_norm: 5, ..Costs::uniform(program, unit, Passage::default()) }
+        let unit = UnitCosts { gather: MessageCost::of_link(1, 0), ..UnitCosts::of_compute(10, 10, 10) };
+        Costs { gradient_norm: 5, ..Costs::uniform(program, unit, MessageCost::default()) }
     };
     // The second of two data ranks is slow.
-    let slow = World { speeds: BTreeMap::from([(1, Ratio::new(1, 2))]), ..World::alike(2) };
+    let slow = Cluster { speeds: BTreeMap::from([(1, Ratio::new(1, 2))]), ..Cluster::alike(2) };
     let order = one_f_one_b(1, 4).unwrap();
-    let last_backward = |program: &CheckedProgram, world: &World| -> Vec<u64> {
+    let last_backward = |program: &CheckedProgram, cluster: &Cluster| -> Vec<u64> {
         let row = program.row(PipelineRank(0));
         let last = row.iter().rposition(|of| of.kind() == InstructionKind::Backward).unwrap();
-        let played = world::simulate(program, &costs(program), world).unwrap();
+        let played = cluster::simulate(program, &costs(program), cluster).unwrap();
         played.by_data_rank().iter().map(|of| of.row(PipelineRank(0))[last].end).collect()
     };
     let zero_1 = program(&order, 2, &LowerOptions::ZERO_1);
@@ -79,7 +79,7 @@ fn data_ranks_wait_for_each_other_at_every_gather_or_only_at_the_norm() {
     for program in [zero_1, zero_3] {
         let norm =
             program.row(PipelineRank(0)).iter().rposition(|&of| of == Instruction::GradientNorm).unwrap();
-        let played = world::simulate(&program, &costs(&program), &slow).unwrap();
+        let played = cluster::simulate(&program, &costs(&program), &slow).unwrap();
         let ends: Vec<u64> =
             played.by_data_rank().iter().map(|of| of.row(PipelineRank(0))[norm].end).collect();
         assert_eq!(ends[0], ends[1]);
@@ -91,19 +91,19 @@ fn data_ranks_wait_for_each_other_at_every_gather_or_only_at_the_norm() {
 fn ranks_that_outnumber_cores_take_turns() {
     for (data_degree, num_cores) in (1..=6).flat_map(|d| (1..=7).map(move |cores| (d, cores))) {
         let program = program(&one_f_one_b(1, 3).unwrap(), 2, &LowerOptions::ZERO_1);
-        let costs = Costs::uniform(&program, UnitCosts::of_compute(60, 60, 60), Passage::default());
+        let costs = Costs::uniform(&program, UnitCosts::of_compute(60, 60, 60), MessageCost::default());
         let alone = simulate(&program, &costs).unwrap().makespan();
-        let world = |ranks_per_host, computes| World {
+        let cluster = |ranks_per_host, computes| Cluster {
             cores: Some(Cores { ranks_per_host, num_cores, computes }),
-            ..World::alike(data_degree)
+            ..Cluster::alike(data_degree)
         };
         // All on one host, at work all the time; every compute takes whole ticks.
         let crowded = alone * u64::from(data_degree.max(num_cores)) / u64::from(num_cores);
-        assert_eq!(makespan(&program, &costs, &world(data_degree, Computes::OccupyCores)), crowded);
-        assert_eq!(makespan(&program, &costs, &world(1, Computes::OccupyCores)), alone);
-        assert_eq!(makespan(&program, &costs, &world(data_degree, Computes::Elsewhere)), alone);
-        // A host beyond the world's last rank is no different.
-        assert_eq!(makespan(&program, &costs, &world(u32::MAX, Computes::OccupyCores)), crowded);
+        assert_eq!(makespan(&program, &costs, &cluster(data_degree, Computes::OccupyCores)), crowded);
+        assert_eq!(makespan(&program, &costs, &cluster(1, Computes::OccupyCores)), alone);
+        assert_eq!(makespan(&program, &costs, &cluster(data_degree, Computes::Elsewhere)), alone);
+        // A host beyond the cluster's last rank is no different.
+        assert_eq!(makespan(&program, &costs, &cluster(u32::MAX, Computes::OccupyCores)), crowded);
     }
 }
 
@@ -112,27 +112,27 @@ fn computes_elsewhere_leave_the_cores_to_messages() {
     // Two ranks and one core: each issues for 6 ticks beside the other, takes in for 4, and computes on its device.
     let program = program(&one_f_one_b(1, 1).unwrap(), 1, &LowerOptions::zero_3(Residency::All, 0));
     let unit = UnitCosts {
-        gather: Passage { issue: 6, occupied: 10, latency: 3, landing: 4 },
+        gather: MessageCost { issue: 6, occupied: 10, latency: 3, landing: 4 },
         ..UnitCosts::of_compute(100, 50, 50)
     };
-    let costs = Costs::uniform(&program, unit, Passage::default());
-    let world = |computes| World {
+    let costs = Costs::uniform(&program, unit, MessageCost::default());
+    let cluster = |computes| Cluster {
         cores: Some(Cores { ranks_per_host: 2, num_cores: 1, computes }),
-        ..World::alike(2)
+        ..Cluster::alike(2)
     };
-    assert_eq!(makespan(&program, &costs, &world(Computes::Elsewhere)), 2 * 6 + 10 + 3 + 2 * 4 + 200);
-    assert_eq!(makespan(&program, &costs, &world(Computes::OccupyCores)), 2 * 6 + 10 + 3 + 2 * 4 + 2 * 200);
+    assert_eq!(makespan(&program, &costs, &cluster(Computes::Elsewhere)), 2 * 6 + 10 + 3 + 2 * 4 + 200);
+    assert_eq!(makespan(&program, &costs, &cluster(Computes::OccupyCores)), 2 * 6 + 10 + 3 + 2 * 4 + 2 * 200);
 }
 
 #[test]
 fn a_message_slows_the_computes_of_its_ranks_while_it_occupies_its_link() {
     // Two units, the second gathered while the first computes.
     let program = program(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::All, 1));
-    let unit = UnitCosts { gather: Passage::of_link(40, 9), ..UnitCosts::of_compute(100, 0, 0) };
-    let costs = Costs::uniform(&program, unit, Passage::default());
+    let unit = UnitCosts { gather: MessageCost::of_link(40, 9), ..UnitCosts::of_compute(100, 0, 0) };
+    let costs = Costs::uniform(&program, unit, MessageCost::default());
     let slowed = |numerator, denominator| {
-        let world = World { slowdown: Ratio::new(numerator, denominator), ..World::alike(1) };
-        let played = world::simulate(&program, &costs, &world).unwrap();
+        let cluster = Cluster { slowdown: Ratio::new(numerator, denominator), ..Cluster::alike(1) };
+        let played = cluster::simulate(&program, &costs, &cluster).unwrap();
         let row = program.row(PipelineRank(0));
         let forward = row.iter().position(|of| of.kind() == InstructionKind::Forward).unwrap();
         let second = row.iter().rposition(|of| of.kind() == InstructionKind::Unshard).unwrap();
@@ -152,9 +152,10 @@ fn a_message_slows_the_computes_of_its_ranks_while_it_occupies_its_link() {
 #[test]
 fn jitter_delays_each_compute_by_its_share_at_most_and_the_same_each_time() {
     let program = program(&one_f_one_b(3, 5).unwrap(), 2, &LowerOptions::ZERO_1);
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(1000, 700, 500), Passage::of_link(10, 20));
-    let world = |seed| World { jitter: Some(Jitter { seed, share: Ratio::new(1, 10) }), ..World::alike(2) };
-    let played = world::simulate(&program, &costs, &world(1)).unwrap();
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(1000, 700, 500), MessageCost::of_link(10, 20));
+    let cluster =
+        |seed| Cluster { jitter: Some(Jitter { seed, share: Ratio::new(1, 10) }), ..Cluster::alike(2) };
+    let played = cluster::simulate(&program, &costs, &cluster(1)).unwrap();
     let mut lengths = Vec::new();
     for timeline in played.by_data_rank() {
         for rank in (0..3).map(PipelineRank) {
@@ -171,8 +172,8 @@ fn jitter_delays_each_compute_by_its_share_at_most_and_the_same_each_time() {
     lengths.sort_unstable();
     lengths.dedup();
     assert!(lengths.len() > 60, "of 120 computes, {} take different times", lengths.len());
-    assert_eq!(world::simulate(&program, &costs, &world(1)).unwrap(), played);
-    assert_ne!(world::simulate(&program, &costs, &world(2)).unwrap(), played);
+    assert_eq!(cluster::simulate(&program, &costs, &cluster(1)).unwrap(), played);
+    assert_ne!(cluster::simulate(&program, &costs, &cluster(2)).unwrap(), played);
 }
 
 proptest! {
@@ -183,12 +184,12 @@ proptest! {
         let mut draw = Draw::new(seed);
         let program = draw.program();
         let costs = draw.costs(&program);
-        let mut world = World { sharing: Sharing::Own, cores: None, slowdown: Ratio::ONE, ..draw.world(&program) };
-        let rank = rank % (world.data_degree * program.num_ranks() as u32);
-        world.speeds.remove(&rank);
-        let before = world::simulate(&program, &costs, &world).unwrap();
-        world.speeds.insert(rank, Ratio::new(10, 10 + slowness));
-        let after = world::simulate(&program, &costs, &world).unwrap();
+        let mut cluster = Cluster { sharing: Sharing::Own, cores: None, slowdown: Ratio::ONE, ..draw.cluster(&program) };
+        let rank = rank % (cluster.data_degree * program.num_ranks() as u32);
+        cluster.speeds.remove(&rank);
+        let before = cluster::simulate(&program, &costs, &cluster).unwrap();
+        cluster.speeds.insert(rank, Ratio::new(10, 10 + slowness));
+        let after = cluster::simulate(&program, &costs, &cluster).unwrap();
         for (before, after) in before.by_data_rank().iter().zip(after.by_data_rank()) {
             for rank in program.ranks() {
                 let later = before.row(rank).iter().zip(after.row(rank)).all(|(before, after)| before.end <= after.end);
@@ -197,7 +198,7 @@ proptest! {
         }
     }
 
-    /// Larger programs than can be tried exhaustively, in a world of alike ranks.
+    /// Larger programs than can be tried exhaustively, in a cluster of alike ranks.
     #[test]
     fn alike_ranks_take_what_one_data_rank_takes(
         (p, m, per_stage) in (1_u32..8, 1_u32..20, 1_u32..5),
@@ -208,7 +209,7 @@ proptest! {
         let order = draw.one_of(&[one_f_one_b as fn(u32, u32) -> _, zb_h1])(p, m).unwrap();
         let program = program(&order, per_stage, &draw.one_of(&crate::testing::all_options()));
         let costs = draw.costs(&program);
-        let played = world::simulate(&program, &costs, &World::alike(data_degree)).unwrap();
+        let played = cluster::simulate(&program, &costs, &Cluster::alike(data_degree)).unwrap();
         let expected = simulate(&program, &costs).unwrap();
         prop_assert!(played.by_data_rank().iter().all(|timeline| timeline == &expected));
     }
@@ -222,11 +223,11 @@ fn sharing_has_anomalies() {
     let program = program(&one_f_one_b(3, 4).unwrap(), 1, &LowerOptions::ZERO_1);
     for unit in [1, 1000, 1_000_000] {
         let times = UnitCosts::of_compute(unit, unit, 0);
-        let costs = Costs::uniform(&program, times, Passage::of_link(4 * unit, 0));
-        let mut world = World { sharing: Sharing::RankPort(Duplex::Full), ..World::alike(1) };
-        assert_eq!(makespan(&program, &costs, &world), 52 * unit);
-        world.speeds.insert(1, Ratio::new(1, 2));
-        assert_eq!(makespan(&program, &costs, &world), 50 * unit);
+        let costs = Costs::uniform(&program, times, MessageCost::of_link(4 * unit, 0));
+        let mut cluster = Cluster { sharing: Sharing::RankPort(Duplex::Full), ..Cluster::alike(1) };
+        assert_eq!(makespan(&program, &costs, &cluster), 52 * unit);
+        cluster.speeds.insert(1, Ratio::new(1, 2));
+        assert_eq!(makespan(&program, &costs, &cluster), 50 * unit);
     }
 }
 
@@ -239,18 +240,18 @@ fn data_ranks_of_a_node_share_its_port_evenly() {
         for options in crate::testing::all_options() {
             let program = program(&one_f_one_b(2, m).unwrap(), 2, &options);
             let costs = Draw::new(seed as u64).costs(&program);
-            let world = World {
+            let cluster = Cluster {
                 ranks_per_node: NonZeroU32::new(data_degree),
                 sharing: Sharing::NodePort(Duplex::Full),
-                ..World::alike(data_degree)
+                ..Cluster::alike(data_degree)
             };
             let mut slower = costs.clone();
             slower.edges.iter_mut().for_each(|edge| edge.occupied *= u64::from(data_degree));
             let expected = simulate(&program, &slower).unwrap();
-            let played = world::simulate(&program, &costs, &world).unwrap();
+            let played = cluster::simulate(&program, &costs, &cluster).unwrap();
             assert!(
                 played.by_data_rank().iter().all(|timeline| timeline == &expected),
-                "{world:?}, {costs:?}"
+                "{cluster:?}, {costs:?}"
             );
             num_longer += usize::from(expected != simulate(&program, &costs).unwrap());
         }
@@ -265,13 +266,13 @@ fn groups_that_span_nodes_share_their_ports() {
     let units: Vec<UnitFacts> = (0..2).map(|stage| UnitFacts::new(Stage(stage), 64)).collect();
     let options = LowerOptions::zero_3(Residency::All, 0);
     let program = CheckedProgram::new(lower(&order, &units, &options).unwrap()).unwrap();
-    let unit = UnitCosts { gather: Passage::of_link(50, 0), ..UnitCosts::of_compute(10, 5, 5) };
-    let costs = Costs::uniform(&program, unit, Passage::default());
+    let unit = UnitCosts { gather: MessageCost::of_link(50, 0), ..UnitCosts::of_compute(10, 5, 5) };
+    let costs = Costs::uniform(&program, unit, MessageCost::default());
     let first_forward = |ranks_per_node: u32| {
         let sharing = Sharing::NodePort(Duplex::Full);
         let ranks_per_node = NonZeroU32::new(ranks_per_node);
-        let world = World { sharing, ranks_per_node, ..World::alike(4) };
-        let played = world::simulate(&program, &costs, &world).unwrap();
+        let cluster = Cluster { sharing, ranks_per_node, ..Cluster::alike(4) };
+        let played = cluster::simulate(&program, &costs, &cluster).unwrap();
         let forward =
             program.row(PipelineRank(0)).iter().position(|of| of.kind() == InstructionKind::Forward);
         played.by_data_rank()[3].row(PipelineRank(0))[forward.unwrap()].start

@@ -9,16 +9,16 @@ use crate::generate::{zb_h1, zb_h2, zb_v};
 use crate::lower::lower;
 use crate::order::ComputeOrder;
 use crate::program::Program;
-use crate::simulate::world::{self, Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
+use crate::simulate::cluster::{self, Cluster, Computes, Cores, Duplex, Jitter, Ratio, Sharing};
 use crate::simulate::{Costs, simulate};
 use crate::testing::{all_options, all_programs, looped_orders, mixed_units, units};
 use crate::unit_facts::UnitFacts;
 
 /// Worlds in which nothing is shared and all are alike, said in many ways.
-fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<World> {
+fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<Cluster> {
     let world_size = data_degree * program.num_ranks() as u32;
-    let plain = World::alike(data_degree);
-    let said = World {
+    let plain = Cluster::alike(data_degree);
+    let said = Cluster {
         ranks_per_node: NonZeroU32::new(2),
         far_edges: Some(costs.edges.clone()),
         slowdown: Ratio::new(7, 7),
@@ -28,7 +28,7 @@ fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<World
         ..plain.clone()
     };
     // Every rank is a node, and has no other messages near.
-    let near = World { sharing: Sharing::NodePort(Duplex::Half), ranks_per_node: None, ..plain.clone() };
+    let near = Cluster { sharing: Sharing::NodePort(Duplex::Half), ranks_per_node: None, ..plain.clone() };
     std::vec![plain, said, near]
 }
 
@@ -37,11 +37,16 @@ fn assert_is_simulated(program: Program, seed: u64) -> usize {
     let costs = Draw::new(seed).costs(&program);
     let expected = simulate(&program, &costs).unwrap();
     for data_degree in 1..=3 {
-        for world in alike(data_degree, &program, &costs) {
-            let played = world::simulate(&program, &costs, &world).unwrap();
+        for cluster in alike(data_degree, &program, &costs) {
+            let played = cluster::simulate(&program, &costs, &cluster).unwrap();
             assert_eq!(played.by_data_rank().len(), data_degree as usize);
             for timeline in played.by_data_rank() {
-                assert_eq!(timeline, &expected, "seed {seed}, {world:?}, {costs:?}, {:?}", program.options());
+                assert_eq!(
+                    timeline,
+                    &expected,
+                    "seed {seed}, {cluster:?}, {costs:?}, {:?}",
+                    program.options()
+                );
             }
             assert_eq!(played.makespan(), expected.makespan());
             assert_eq!(played.longest_rank_span(&program), expected.longest_rank_span(&program));

@@ -1,4 +1,4 @@
-//! A world: what ranks share, and how they differ.
+//! A cluster: what ranks share, and how they differ.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 use super::sharing::Sharing;
-use crate::simulate::Passage;
+use crate::simulate::MessageCost;
 
 /// A quotient, so that factors are exact: 23/20 is 1.15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum Computes {
 /// `num_cores / at work` of their speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// World ranks `n k` to `n k + n - 1` share a host; at least 1.
+    /// Cluster ranks `n k` to `n k + n - 1` share a host; at least 1.
     pub ranks_per_host: u32,
     /// Cores of a host; at least 1.
     pub num_cores: u32,
@@ -66,19 +66,19 @@ pub struct Cores {
     pub computes: Computes,
 }
 
-/// What ranks share, and how they differ. [`World::alike`] is a world in which they share nothing and do not.
+/// What ranks share, and how they differ. [`Cluster::alike`] is a cluster in which they share nothing and do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct World {
+pub struct Cluster {
     /// Data ranks of a pipeline rank; at least 1.
     pub data_degree: u32,
-    /// World ranks `n k` to `n k + n - 1` share a node; `None`: all share one. Messages between ranks of one node are near,
+    /// Cluster ranks `n k` to `n k + n - 1` share a node; `None`: all share one. Messages between ranks of one node are near,
     /// others far.
     pub ranks_per_node: Option<NonZeroU32>,
     /// `[edge]`, by [`Edge::index`]: far messages over it, where the costs say what near ones cost; `None`: as near
     /// ones. Gathers and reductions need no second cost: all of a unit are between the same ranks.
     ///
     /// [`Edge::index`]: crate::Edge::index
-    pub far_edges: Option<Vec<Passage>>,
+    pub far_edges: Option<Vec<MessageCost>>,
     /// Which messages slow each other down.
     pub sharing: Sharing,
     /// How many times as long a rank's computes take while a message of the rank occupies a link; at least 1.
@@ -92,7 +92,7 @@ pub struct World {
     pub cores: Option<Cores>,
 }
 
-impl World {
+impl Cluster {
     /// Ranks that are alike and share nothing: every data rank's timeline is that of [`simulate`].
     ///
     /// [`simulate`]: crate::simulate::simulate

@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 use crate::check::CheckedProgram;
 use crate::instruction::Instruction;
 
-/// The members of both meetings of a step that have come, as rank and position in its row.
-pub(super) struct Meetings {
+/// The members of both synchronizations of a step that have come, as rank and position in its row.
+pub(super) struct Synchronizations {
     norm: Vec<(usize, usize)>,
     tied: Vec<(usize, usize)>,
     num_ranks: usize,
     num_tied: usize,
 }
 
-impl Meetings {
+impl Synchronizations {
     pub(super) fn new(program: &CheckedProgram) -> Self {
         let rows = &program.program().rows;
         let adds_tied = |row: &&Vec<Instruction>| {

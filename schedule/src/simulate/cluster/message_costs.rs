@@ -3,28 +3,28 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::grid::{Grid, WorldLane};
-use super::setting::World;
+use super::grid::{ClusterLane, Grid};
+use super::setting::Cluster;
 use super::sharing::Reach;
 use crate::instruction::Instruction;
-use crate::simulate::{Costs, Passage};
+use crate::simulate::{Costs, MessageCost};
 
-pub(super) struct Passages<'a> {
+pub(super) struct MessageCosts<'a> {
     grid: Grid<'a>,
     costs: &'a Costs,
     /// `[edge]`, and `[lane]` whether it is far; empty if far messages cost what near ones cost.
-    far_edges: &'a [Passage],
+    far_edges: &'a [MessageCost],
     is_far: Vec<bool>,
 }
 
-impl<'a> Passages<'a> {
-    pub(super) fn new(grid: Grid<'a>, costs: &'a Costs, world: &'a World) -> Self {
-        let far_edges = world.far_edges.as_deref().unwrap_or_default();
+impl<'a> MessageCosts<'a> {
+    pub(super) fn new(grid: Grid<'a>, costs: &'a Costs, cluster: &'a Cluster) -> Self {
+        let far_edges = cluster.far_edges.as_deref().unwrap_or_default();
         let mut is_far = Vec::new();
-        if world.far_edges.is_some() {
+        if cluster.far_edges.is_some() {
             is_far = vec![false; grid.num_lanes()];
             for lane in grid.lanes() {
-                let reach = Reach::of(&grid.members(lane), world.ranks_per_node);
+                let reach = Reach::of(&grid.members(lane), cluster.ranks_per_node);
                 is_far[grid.lane_index(lane)] = reach == Reach::Far;
             }
         }
@@ -32,20 +32,20 @@ impl<'a> Passages<'a> {
     }
 
     /// What a message costs at a place along the data axis.
-    pub(super) fn of(&self, data_rank: usize, message: Instruction) -> Passage {
+    pub(super) fn of(&self, data_rank: usize, message: Instruction) -> MessageCost {
         let (Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }) = message else {
-            return self.costs.passage(message);
+            return self.costs.message(message);
         };
-        let lane = WorldLane::Edge { edge, data_rank: data_rank as u32 };
+        let lane = ClusterLane::Edge { edge, data_rank: data_rank as u32 };
         match self.is_far.get(self.grid.lane_index(lane)) {
             Some(true) => self.far_edges[edge.index()],
-            _ => self.costs.passage(message),
+            _ => self.costs.message(message),
         }
     }
 
     /// Whether messages take of their ranks' own time.
     pub(super) fn hold_ranks(&self) -> bool {
-        let holds = |passage: &Passage| passage.issue > 0 || passage.landing > 0;
+        let holds = |cost: &MessageCost| cost.issue > 0 || cost.landing > 0;
         self.costs.hold_ranks() || self.far_edges.iter().any(holds)
     }
 }

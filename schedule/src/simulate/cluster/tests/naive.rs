@@ -7,10 +7,10 @@ use std::vec::Vec;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
-use crate::simulate::world::grid::WorldLane;
-use crate::simulate::world::own_time::OwnTime;
-use crate::simulate::world::{Computes, Duplex, Ratio, Sharing, World};
-use crate::simulate::{Costs, Links, Passage, Span};
+use crate::simulate::cluster::grid::ClusterLane;
+use crate::simulate::cluster::own_time::OwnTime;
+use crate::simulate::cluster::{Cluster, Computes, Duplex, Ratio, Sharing};
+use crate::simulate::{Costs, Links, MessageCost, Span};
 
 /// What is left of a work: a quotient in lowest terms.
 #[derive(Clone, Copy)]
@@ -30,11 +30,11 @@ impl Left {
 }
 
 struct Message {
-    lane: WorldLane,
-    queue: WorldLane,
+    lane: ClusterLane,
+    queue: ClusterLane,
     /// Rank and place; of a transfer the sender first.
     ends: Vec<(usize, usize)>,
-    passage: Passage,
+    cost: MessageCost,
     num_issued: usize,
     started: Option<u64>,
     left: Left,
@@ -72,7 +72,7 @@ pub(super) type Played = Vec<(Vec<Span>, u64)>;
 pub(super) struct Naive<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
-    world: &'a World,
+    cluster: &'a Cluster,
     degree: usize,
     messages: Vec<Message>,
     ranks: Vec<Rank>,
@@ -81,14 +81,14 @@ pub(super) struct Naive<'a> {
 }
 
 impl<'a> Naive<'a> {
-    pub(super) fn play(program: &'a CheckedProgram, costs: &'a Costs, world: &'a World) -> Played {
-        let degree = world.data_degree as usize;
+    pub(super) fn play(program: &'a CheckedProgram, costs: &'a Costs, cluster: &'a Cluster) -> Played {
+        let degree = cluster.data_degree as usize;
         let num_ranks = program.num_ranks() * degree;
         let row = |rank: usize| program.row(PipelineRank((rank / degree) as u32));
         let mut naive = Self {
             program,
             costs,
-            world,
+            cluster,
             degree,
             messages: Vec::new(),
             ranks: Vec::new(),
@@ -119,23 +119,23 @@ impl<'a> Naive<'a> {
     }
 
     fn nodes(&self, rank: usize) -> usize {
-        self.world.ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize)
+        self.cluster.ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize)
     }
 
     fn is_far(&self, ranks: &[usize]) -> bool {
         ranks.iter().any(|&rank| self.nodes(rank) != self.nodes(ranks[0]))
     }
 
-    fn passage(&self, rank: usize, index: usize) -> Passage {
+    fn message(&self, rank: usize, index: usize) -> MessageCost {
         let instruction = self.instruction(rank, index);
         let here = PipelineRank((rank / self.degree) as u32);
-        match (self.program.peer(here.at(index)), instruction, &self.world.far_edges) {
+        match (self.program.peer(here.at(index)), instruction, &self.cluster.far_edges) {
             (Some(peer), Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }, Some(far))
                 if self.is_far(&[rank, peer.rank.index() * self.degree + rank % self.degree]) =>
             {
                 far[edge.index()]
             }
-            _ => self.costs.passage(instruction),
+            _ => self.costs.message(instruction),
         }
     }
 
@@ -143,13 +143,13 @@ impl<'a> Naive<'a> {
     fn unroll(&self, rank: usize) -> Rank {
         let here = PipelineRank((rank / self.degree) as u32);
         let row = self.program.row(here);
-        let own = OwnTime { speeds: &self.world.speeds, jitter: self.world.jitter };
+        let own = OwnTime { speeds: &self.cluster.speeds, jitter: self.cluster.jitter };
         let mut taken_in = BTreeSet::new();
         let mut tasks = Vec::new();
         let mut take_in = |lane: Lane, until: usize, tasks: &mut Vec<Task>| {
             for index in (0..=until).filter(|&index| row[index].lane() == lane) {
                 if taken_in.insert(index) {
-                    let ticks = own.of(rank, self.passage(rank, index).landing);
+                    let ticks = own.of(rank, self.message(rank, index).landing);
                     tasks.push(Task { kind: Kind::Land, index, ticks });
                 }
             }
@@ -173,7 +173,7 @@ impl<'a> Naive<'a> {
                 _ if instruction.lane() == Lane::Compute => {
                     (Kind::Compute, own.of_compute(rank, index, self.costs.compute(instruction)))
                 }
-                _ => (Kind::Issue, own.of(rank, self.passage(rank, index).issue)),
+                _ => (Kind::Issue, own.of(rank, self.message(rank, index).issue)),
             };
             tasks.push(Task { kind, index, ticks });
         }
@@ -198,26 +198,28 @@ impl<'a> Naive<'a> {
             (Instruction::Send { edge, .. }, _) => {
                 let receive = self.program.peer(here.at(index)).unwrap();
                 let receiver = (receive.rank.index() * self.degree + data_rank, receive.index);
-                let lane = WorldLane::Edge { edge, data_rank: data_rank as u32 };
+                let lane = ClusterLane::Edge { edge, data_rank: data_rank as u32 };
                 (lane, std::vec![(rank, index), receiver])
             }
             (_, lane @ (Lane::Gather | Lane::Reduce)) if data_rank == 0 => {
-                let lane = if lane == Lane::Gather { WorldLane::Gather } else { WorldLane::Reduce };
+                let lane = if lane == Lane::Gather { ClusterLane::Gather } else { ClusterLane::Reduce };
                 (lane(here), (rank..rank + self.degree).map(|rank| (rank, index)).collect())
             }
             _ => return,
         };
         let queue = match lane {
-            WorldLane::Reduce(of) if self.costs.links == Links::SharedByCollectives => WorldLane::Gather(of),
+            ClusterLane::Reduce(of) if self.costs.links == Links::SharedByCollectives => {
+                ClusterLane::Gather(of)
+            }
             own => own,
         };
-        let passage = self.passage(rank, index);
-        let left = Left(u128::from(passage.occupied), 1);
+        let cost = self.message(rank, index);
+        let left = Left(u128::from(cost.occupied), 1);
         self.messages.push(Message {
             lane,
             queue,
             ends,
-            passage,
+            cost,
             num_issued: 0,
             started: None,
             left,
@@ -253,7 +255,7 @@ impl<'a> Naive<'a> {
     fn arrival(&self, rank: usize, index: usize) -> Option<u64> {
         let message = self.messages.iter().find(|message| message.ends.contains(&(rank, index))).unwrap();
         let is_sender = matches!(self.instruction(rank, index), Instruction::Send { .. });
-        Some(message.gone? + if is_sender { 0 } else { message.passage.latency })
+        Some(message.gone? + if is_sender { 0 } else { message.cost.latency })
     }
 
     fn happen_on(&mut self, rank: usize) -> bool {
@@ -300,7 +302,7 @@ impl<'a> Naive<'a> {
         true
     }
 
-    /// When the meeting at a place of a rank's row is over, if all have come.
+    /// When the synchronization at a place of a rank's row is over, if all have come.
     fn met(&self, rank: usize, index: usize) -> Option<u64> {
         let instruction = self.instruction(rank, index);
         let is_norm = instruction == Instruction::GradientNorm;
@@ -331,7 +333,7 @@ impl<'a> Naive<'a> {
         let sides = |duplex: Duplex| {
             let mut sides = Vec::new();
             for (place, &rank) in ranks.iter().enumerate() {
-                let is_edge = matches!(message.lane, WorldLane::Edge { .. });
+                let is_edge = matches!(message.lane, ClusterLane::Edge { .. });
                 if duplex == Duplex::Half || !is_edge || place == 0 {
                     sides.push((rank, false));
                 }
@@ -341,7 +343,7 @@ impl<'a> Naive<'a> {
             }
             sides
         };
-        match self.world.sharing {
+        match self.cluster.sharing {
             Sharing::Own => BTreeSet::new(),
             Sharing::RankPort(duplex) => {
                 sides(duplex).into_iter().map(|(rank, inwards)| (rank, is_far, inwards)).collect()
@@ -359,7 +361,7 @@ impl<'a> Naive<'a> {
             && match at.tasks[at.next].kind {
                 Kind::Land | Kind::Issue => true,
                 Kind::Compute | Kind::Join => {
-                    self.world.cores.is_some_and(|cores| cores.computes == Computes::OccupyCores)
+                    self.cluster.cores.is_some_and(|cores| cores.computes == Computes::OccupyCores)
                 }
             }
     }
@@ -375,10 +377,10 @@ impl<'a> Naive<'a> {
             .filter(under_way)
             .any(|message| message.ends.iter().any(|end| end.0 == rank));
         if talks && matches!(at.tasks[at.next].kind, Kind::Compute | Kind::Join) {
-            let Ratio { numerator, denominator } = self.world.slowdown;
+            let Ratio { numerator, denominator } = self.cluster.slowdown;
             rate = Ratio::new(denominator, numerator);
         }
-        if let Some(cores) = self.world.cores
+        if let Some(cores) = self.cluster.cores
             && self.needs_core(rank)
         {
             let host = |rank: usize| rank / cores.ranks_per_host as usize;

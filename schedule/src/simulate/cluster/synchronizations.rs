@@ -10,14 +10,14 @@ use crate::instruction::Instruction;
 /// The number of the norm; those of tied additions follow, one for each data rank.
 const NORM: usize = 0;
 
-pub(super) struct Meetings {
-    /// `[meeting]`: the ranks.
+pub(super) struct Synchronizations {
+    /// `[synchronization]`: the ranks.
     members: Vec<Vec<usize>>,
-    /// `[meeting]`: members that have not come.
+    /// `[synchronization]`: members that have not come.
     num_missing: Vec<usize>,
 }
 
-impl Meetings {
+impl Synchronizations {
     pub(super) fn new(grid: Grid<'_>) -> Self {
         let mut members = vec![(0..grid.world_size()).collect::<Vec<_>>()];
         let chain = grid.program.chain();
@@ -31,19 +31,19 @@ impl Meetings {
         Self { members, num_missing }
     }
 
-    /// The meeting that a rank joins.
+    /// The synchronization that a rank joins.
     pub(super) fn of(&self, data_rank: usize, instruction: Instruction) -> usize {
         if instruction == Instruction::GradientNorm { NORM } else { NORM + 1 + data_rank }
     }
 
-    /// The ranks of a meeting.
-    pub(super) fn members(&self, meeting: usize) -> &[usize] {
-        &self.members[meeting]
+    /// The ranks of a synchronization.
+    pub(super) fn members(&self, synchronization: usize) -> &[usize] {
+        &self.members[synchronization]
     }
 
     /// A rank has come; whether it was the last.
-    pub(super) fn join(&mut self, meeting: usize) -> bool {
-        self.num_missing[meeting] -= 1;
-        self.num_missing[meeting] == 0
+    pub(super) fn join(&mut self, synchronization: usize) -> bool {
+        self.num_missing[synchronization] -= 1;
+        self.num_missing[synchronization] == 0
     }
 }
