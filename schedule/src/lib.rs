@@ -15,7 +15,7 @@
 //!
 //! # Example
 //!
-//! Two ranks, three micro-batches, two units on each rank, ZeRO-3 with room for two gathered units:
+//! Two ranks, three micro-batches, two units on each rank, ZeRO-3 with buffers for two gathered units:
 //!
 //! ```
 //! use std::num::NonZeroU32;
@@ -30,11 +30,9 @@
 //!      rank 1  .. F0 B0 B0 F1 B1 B1 F2 B2 B2 .. ..\n"
 //! );
 //!
-//! let unit = |stage| UnitFacts::new(Stage(stage), 1 << 20);
-//! let units = [unit(0), unit(0), unit(1), unit(1)];
-//! let room = Residency::Units(NonZeroU32::new(2).expect("2 is not 0"));
-//! let program = lower(&order, &units, &LowerOptions::zero_3(room, 1))?;
-//! let program = CheckedProgram::new(program)?;
+//! let unit = |stage| UnitFacts::new(Stage(stage), 1 << 20); let units = [unit(0), unit(0), unit(1), unit(1)]; let
+//! residency = Residency::Units(NonZeroU32::new(2).expect("2 is not 0")); let program = lower(&order, &units,
+//! &LowerOptions::zero_3(residency, 1))?; let program = CheckedProgram::new(program)?;
 //!
 //! let rank = PipelineRank(1);
 //! assert_eq!(program.count(rank, InstructionKind::Reduce), 6);

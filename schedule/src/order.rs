@@ -1,7 +1,7 @@
 //! A compute order: what generators make and lowering turns into a program.
 //!
-//! It says in which order each rank computes its stages' micro-batches and nothing of units, weights or messages, so
-//! a generator is a page long and every communication decision is made once, in [`mod@crate::lower`].
+//! It says in which order each rank computes its stages' micro-batches and nothing about units, weights or messages.
+//! So a generator is a page long, and all communication is decided once, in [`mod@crate::lower`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -108,8 +108,8 @@ impl ComputeOrder {
     /// Whether every stage runs its backwards in ascending micro-batch order: input gradients (`B`, `I`) and weight
     /// gradients (`B`, `W`) each.
     ///
-    /// Gradients are summed in that order, so results are bit-identical over all orders that ascend. Every generator's
-    /// does; a file may do otherwise.
+    /// Gradients are summed in that order, so results are bit-identical over all orders that ascend. Every generator
+    /// makes such an order; one read from a file may be another.
     pub fn is_ascending(&self) -> bool {
         self.first_descending().is_none()
     }
@@ -133,7 +133,7 @@ impl ComputeOrder {
 
     /// The first micro-batch alone, in the same order on the same ranks: what a step of one micro-batch runs.
     ///
-    /// Micro-batches need nothing of each other, so it runs if the whole order does.
+    /// Micro-batches do not depend on each other, so it runs if the whole order does.
     pub fn first_micro_batch(&self) -> Self {
         let of_first = |row: &Vec<StageAction>| {
             row.iter().filter(|action| action.micro_batch == MicroBatch(0)).copied().collect()

@@ -1,11 +1,11 @@
 //! Gradient send buffers: how many input gradients each edge keeps until they are sent.
 //!
 //! Two are enough where each rank holds one stage: the receiver takes what the sender makes. A rank of several stages
-//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two buffers
-//! the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would wait for each other
-//! for ever. So an edge has as many buffers as messages wait when all ranks work at one pace: the program is played,
-//! a compute per rank and turn, with buffers without end, and the most that wait are counted. As with activation
-//! slots, the number follows from the program and stands nowhere in it.
+//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two
+//! buffers the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would deadlock.
+//! So an edge has as many buffers as messages wait when all ranks work at one pace: the program is simulated, one
+//! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted. As with
+//! activation slots, the number follows from the program and is not written in it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ pub(crate) struct SendBuffers {
 impl SendBuffers {
     /// The buffers of a program in which every compute and transfer stands once.
     ///
-    /// If the program cannot end, the count is of what it gets to; the check then finds out why.
+    /// If the program deadlocks, only what runs before that is counted; the check then reports the deadlock.
     pub(crate) fn assign(program: &Program) -> Self {
         let mut play = Play::new(program);
         while play.turn() {}

@@ -17,7 +17,7 @@ use crate::protocol::EVALUATION_SLOTS;
 /// A slot is taken by the forward of the stage's first unit and given back by the last compute that reads it: when
 /// training, the first unit's `B` or `W`; else the forward of the stage's last unit, or, where the next stage lies on
 /// the same rank and reads it there, of the next stage's first. Of the free slots, the one that has been free longest
-/// is taken, so that the send out of it has had the most time.
+/// is taken: the send out of it has had the most time to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     /// `[stage, micro-batch]`.

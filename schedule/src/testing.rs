@@ -47,11 +47,23 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     mixed
 }
 
+/// The program of an order that runs, with `per_stage` equal, untied units on each stage.
+pub(crate) fn lowered(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> Program {
+    let units = units(order.placement.num_stages() as u32, per_stage, false);
+    lower(order, &units, options).unwrap_or_else(|error| panic!("{error}\n{}", order.to_csv()))
+}
+
+/// As [`lowered`], checked.
+pub(crate) fn checked(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> CheckedProgram {
+    CheckedProgram::new(lowered(order, per_stage, options))
+        .unwrap_or_else(|violation| panic!("{violation}\n{}", order.to_csv()))
+}
+
 pub(crate) fn resident(units: u32) -> Residency {
     Residency::Units(NonZeroU32::new(units).unwrap())
 }
 
-/// Every kind of options, with room for up to three units.
+/// Every kind of options, with buffers for up to three units.
 pub(crate) fn all_options() -> Vec<LowerOptions> {
     let mut all = vec![LowerOptions::ZERO_0, LowerOptions::ZERO_1, LowerOptions::ZERO_2];
     for reduction in [Reduction::ScatterEvery, Reduction::ScatterLast] {
@@ -148,8 +160,8 @@ pub(crate) fn uneven_costs(program: &CheckedProgram, seed: u64) -> Costs {
     costs
 }
 
-/// Asserts that whatever plays an order takes what the closed forms say: all small sizes, with several times of which none
-/// divides another, and hops on both sides of each range.
+/// Asserts that the makespans of orders are those of the closed forms: all small sizes, with several times of which
+/// none divides another, and hops on both sides of each range.
 pub(crate) fn assert_makespans_are_closed_forms(makespan: impl Fn(&ComputeOrder, StageTimes) -> u64) {
     let all_times = [(3, 5), (5, 3), (4, 4), (2, 9)]
         .into_iter()

@@ -1,6 +1,7 @@
-//! WeightInputBuffers: what an input gradient leaves for its weight gradient, where a schedule runs the two apart.
+//! Weight-gradient inputs: what an input gradient (`I`) saves for its weight gradient (`W`), where a schedule splits
+//! the backward. The zero-bubble code keeps them in its `WeightGradStore`.
 //!
-//! As with activation slots, which stash a micro-batch uses follows from the program and stands nowhere in it.
+//! Which buffer a micro-batch uses follows from the program, as with activation slots, and is not written in it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,54 +11,54 @@ use crate::id::{MicroBatch, Stage};
 use crate::instruction::Instruction;
 use crate::program::Program;
 
-/// The stashes of every stage: taken by the `I` of the stage's last unit, given back by the `W` of its first.
+/// The buffers of every stage: taken by the `I` of the stage's last unit, freed by the `W` of its first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WeightInputBuffers {
-    /// `[stage, micro-batch]`; 0 for what runs its backward at once.
-    stash: ByMicroBatch<usize>,
+    /// `[stage, micro-batch]`; 0 for a full backward.
+    buffer: ByMicroBatch<usize>,
     /// `[stage]`
     num_weight_input_buffers: Vec<usize>,
 }
 
 impl WeightInputBuffers {
-    /// The stashes of a program in which every `W` comes after its `I`.
+    /// The buffers of a program in which every `W` comes after its `I`.
     pub(crate) fn assign(program: &Program) -> Self {
         let chain = &program.chain;
         let num_stages = chain.num_stages();
-        let stash = ByMicroBatch::new(num_stages, program.num_micro_batches, 0);
-        let mut stashes = Self { stash, num_weight_input_buffers: vec![0; num_stages] };
+        let buffer = ByMicroBatch::new(num_stages, program.num_micro_batches, 0);
+        let mut inputs = Self { buffer, num_weight_input_buffers: vec![0; num_stages] };
         let mut free = vec![Vec::new(); num_stages];
         for &instruction in program.rows.iter().flatten() {
             match instruction {
                 Instruction::BackwardInput { unit, micro_batch } => {
                     let stage = chain.stage(unit);
                     if chain.is_last(unit) {
-                        let num_weight_input_buffers = &mut stashes.num_weight_input_buffers[stage.index()];
+                        let num_weight_input_buffers = &mut inputs.num_weight_input_buffers[stage.index()];
                         let taken = free[stage.index()].pop().unwrap_or_else(|| {
                             *num_weight_input_buffers += 1;
                             *num_weight_input_buffers - 1
                         });
-                        stashes.stash[(stage.index(), micro_batch)] = taken;
+                        inputs.buffer[(stage.index(), micro_batch)] = taken;
                     }
                 }
                 Instruction::BackwardWeight { unit, micro_batch } => {
                     let stage = chain.stage(unit);
                     if chain.is_first(unit) {
-                        free[stage.index()].push(stashes.weight_input_buffer(stage, micro_batch));
+                        free[stage.index()].push(inputs.weight_input_buffer(stage, micro_batch));
                     }
                 }
                 _ => {}
             }
         }
-        stashes
+        inputs
     }
 
-    /// The stash of a stage that a micro-batch uses.
+    /// The buffer of a stage that a micro-batch uses.
     pub(crate) fn weight_input_buffer(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        self.stash[(stage.index(), micro_batch)]
+        self.buffer[(stage.index(), micro_batch)]
     }
 
-    /// WeightInputBuffers of a stage: 0 where every backward runs at once.
+    /// Buffers of a stage: 0 where every backward is full.
     pub(crate) fn num_weight_input_buffers(&self, stage: Stage) -> usize {
         self.num_weight_input_buffers[stage.index()]
     }
@@ -68,23 +69,18 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    use crate::check::CheckedProgram;
     use crate::generate::{one_f_one_b, zb_h1, zb_h2, zb_v};
     use crate::id::{MicroBatch, PipelineRank, Stage};
     use crate::instruction::Instruction;
-    use crate::lower::lower;
     use crate::options::LowerOptions;
     use crate::order::ComputeOrder;
-    use crate::testing::units;
-
-    fn checked(order: &ComputeOrder) -> CheckedProgram {
-        let units = units(order.placement.num_stages() as u32, 2, false);
-        CheckedProgram::new(lower(order, &units, &LowerOptions::ZERO_1).unwrap()).unwrap()
-    }
+    use crate::testing::checked;
 
     #[test]
     fn a_whole_backward_needs_none_and_weight_gradients_held_back_one_each() {
-        let num = |order: &ComputeOrder, stage| checked(order).num_weight_input_buffers(Stage(stage));
+        let num = |order: &ComputeOrder, stage| {
+            checked(order, 2, &LowerOptions::ZERO_1).num_weight_input_buffers(Stage(stage))
+        };
         assert_eq!(num(&one_f_one_b(3, 6).unwrap(), 0), 0);
         // One for the gradient that is under way, and the number held back.
         for stage in 0..3 {
@@ -94,9 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn no_stash_is_overwritten_before_it_is_read() {
+    fn no_buffer_is_overwritten_before_it_is_read() {
         for order in [zb_h1(4, 7).unwrap(), zb_h2(4, 7).unwrap(), zb_v(3, 5).unwrap()] {
-            let program = checked(&order);
+            let program = checked(&order, 2, &LowerOptions::ZERO_1);
             let num_stages = order.placement.num_stages();
             let mut holds: Vec<Vec<Option<MicroBatch>>> = (0..num_stages)
                 .map(|stage| vec![None; program.num_weight_input_buffers(Stage(stage as u32))])
@@ -107,18 +103,18 @@ mod tests {
                 match instruction {
                     Instruction::BackwardInput { unit, micro_batch } => {
                         let stage = chain.stage(unit);
-                        let stash =
+                        let buffer =
                             &mut holds[stage.index()][program.weight_input_buffer(stage, micro_batch)];
-                        assert_eq!(stash.is_none(), unit == chain.last_unit(stage));
-                        *stash = Some(micro_batch);
+                        assert_eq!(buffer.is_none(), unit == chain.last_unit(stage));
+                        *buffer = Some(micro_batch);
                     }
                     Instruction::BackwardWeight { unit, micro_batch } => {
                         let stage = chain.stage(unit);
-                        let stash =
+                        let buffer =
                             &mut holds[stage.index()][program.weight_input_buffer(stage, micro_batch)];
-                        assert_eq!(*stash, Some(micro_batch));
+                        assert_eq!(*buffer, Some(micro_batch));
                         if unit == chain.first_unit(stage) {
-                            *stash = None;
+                            *buffer = None;
                         }
                     }
                     _ => {}

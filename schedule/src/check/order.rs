@@ -1,8 +1,8 @@
 //! Forward before backward, and the units of a stage together and in order.
 //!
-//! A rank has one running activation, one running gradient and one room for what is recomputed, so between two units
-//! of a stage, and between a recompute and its backward, no other forward, recompute or input gradient may come.
-//! Weight gradients have operands of their own and may.
+//! A rank has one buffer each for the running activation, the running gradient and recomputed activations. So between
+//! two units of a stage, and between a recompute and its backward, no other forward, recompute or input gradient may
+//! come. Weight gradients may: their operands lie in other buffers.
 
 use alloc::boxed::Box;
 
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Fills the room from which the unit's backward, which is due then, reads.
+    /// Fills the buffer from which the unit's backward reads; that backward must be next.
     fn recompute(&mut self, unit: Unit, micro_batch: MicroBatch) -> Result<(), Rule> {
         let instruction = Instruction::Recompute { unit, micro_batch };
         let stage = self.chain.stage(unit);

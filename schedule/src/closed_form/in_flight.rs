@@ -16,18 +16,6 @@ pub fn eager_1f1b_in_flight(num_ranks: u32, num_micro_batches: u32, stage: Stage
     u32::try_from(in_flight).map_or(num_micro_batches, |in_flight| in_flight.min(num_micro_batches))
 }
 
-/// Micro-batches in flight on every stage of GPipe: `m` (arXiv:1811.06965, section 2.3).
-pub fn gpipe_in_flight(num_micro_batches: u32) -> u32 {
-    num_micro_batches
-}
-
-/// Micro-batches in flight on every stage of a breadth-first step: `m` (arXiv:2211.05953).
-///
-/// All of a rank's `v` stages hold theirs at once.
-pub fn bfs_in_flight(num_micro_batches: u32) -> u32 {
-    num_micro_batches
-}
-
 /// Micro-batches in flight on every stage of ZB-H1, until their weight gradients: `min(p, m)`.
 pub fn zb_h1_in_flight(num_ranks: u32, num_micro_batches: u32) -> u32 {
     num_ranks.min(num_micro_batches)

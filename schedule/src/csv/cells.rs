@@ -6,8 +6,8 @@ use crate::order::StageAction;
 
 /// The rows of a text, and of each the cells with their places, trimmed.
 ///
-/// Nothing is said by a byte order mark, by which of the two line ends is written, and by blank lines after the last
-/// row. A blank line further up is a row: lines number the ranks, and skipping one would move all those below it.
+/// A byte order mark, either line end, and blank lines after the last row are ignored. A blank line further up is a
+/// row: lines number the ranks, and skipping one would renumber all those below it.
 pub(super) fn rows(text: &str) -> impl Iterator<Item = impl Iterator<Item = (CsvPlace, &str)>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_end();
     text.lines().enumerate().map(|(row, line)| {
@@ -16,7 +16,7 @@ pub(super) fn rows(text: &str) -> impl Iterator<Item = impl Iterator<Item = (Csv
     })
 }
 
-/// Where an action stands first in PyTorch's compute-only CSV; `None` if it stands nowhere.
+/// Where an action stands first in PyTorch's compute-only CSV; `None` if it is not there.
 ///
 /// For messages about an order that was read with [`crate::ComputeOrder::from_csv`], which keeps the order and not the
 /// idle cells: reads the text again.

@@ -1,7 +1,7 @@
 //! Every stage on one rank, every action once, no gaps.
 //!
-//! Actions are sorted and walked beside what must be there, so that neither time nor space depends on the numbers that
-//! a file merely claims.
+//! Actions are sorted and walked beside what must be there, so that neither time nor space depends on the numbers
+//! that a file states.
 
 use alloc::vec;
 use alloc::vec::Vec;

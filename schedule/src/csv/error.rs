@@ -188,7 +188,7 @@ impl fmt::Display for CsvRule {
             }
             Self::Stuck { cycle, .. } => {
                 f.write_str(
-                    "no rank can go on: these wait in a cycle; run first what others wait for, and use messages in order:",
+                    "no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:",
                 )?;
                 fmt_cycle(f, cycle)
             }
@@ -196,7 +196,7 @@ impl fmt::Display for CsvRule {
     }
 }
 
-/// A number as it stands in its cell, but for those of so many digits that it is not known.
+/// A number as in its cell, unless it has too many digits to be read.
 struct Number(u64);
 
 impl fmt::Display for Number {

@@ -11,7 +11,7 @@ use super::{complete, feasible};
 use crate::id::PipelineRank;
 use crate::order::{ComputeOrder, StageAction};
 
-/// Characters of a cell that an error repeats; of a longer cell it repeats both ends.
+/// Characters of a cell that an error quotes; of a longer cell it quotes both ends.
 const SHOWN_CHARACTERS: usize = 40;
 
 /// Characters of either end.
@@ -21,7 +21,7 @@ impl ComputeOrder {
     /// Reads PyTorch's compute-only pipelining CSV: a row per rank, a cell per action, empty cells for idle steps.
     ///
     /// The placement is read off the rows. A file without any backward is an evaluation. Time and space grow with the
-    /// length of the text, whatever numbers it claims.
+    /// length of the text, not with the numbers in it.
     ///
     /// A byte order mark, either line end and blank lines after the last row are read as spreadsheet programs write them.
     /// A blank line between rows is an error: lines number the ranks.
@@ -39,7 +39,7 @@ impl ComputeOrder {
     /// repeated action, a gap in the numbering, half a backward, half a backward beside a full one, and an order that
     /// cannot run: an action before what it needs, or ranks that wait for each other in a cycle.
     pub fn from_csv(text: &str) -> Result<Self, CsvError> {
-        // Numbers have no gaps, so none reaches this one; checked before any table is as long as a number says.
+        // Numbers have no gaps, so all are below this one; checked before any table is sized by them.
         let num_actions = rows(text).flatten().filter(|(_, cell)| !cell.is_empty()).count();
         let mut actions: Vec<Vec<StageAction>> = Vec::new();
         let mut placed = Vec::new();
@@ -68,7 +68,7 @@ impl ComputeOrder {
     }
 }
 
-/// A cell as an error repeats it: so that it can be searched for, and nothing in it commands a terminal.
+/// A cell as an error quotes it: searchable, and without control characters.
 fn shown(cell: &str) -> String {
     let characters: Vec<char> = cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if characters.len() <= SHOWN_CHARACTERS {

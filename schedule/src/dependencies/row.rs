@@ -1,4 +1,4 @@
-//! The waits inside a row: a walk along it that remembers who filled and who emptied each buffer.
+//! The waits inside a row: a walk along it that remembers which instruction filled and which emptied each buffer.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -17,7 +17,8 @@ use crate::slots::Slots;
 
 /// The waits of every row.
 pub(super) fn waits_of_rows(program: &Program, slots: &Slots, send_buffers: &SendBuffers) -> Vec<Waits> {
-    // One walk serves all rows: an edge's ends and a unit each lie on one rank, so nothing is shared but the space.
+    // One walk serves all rows: each end of an edge and each unit lies on one rank, so rows share only the allocated
+    // tables.
     let mut walk = Walk::new(program, slots, send_buffers);
     program.rows.iter().map(|row| walk.row(row)).collect()
 }
@@ -25,7 +26,7 @@ pub(super) fn waits_of_rows(program: &Program, slots: &Slots, send_buffers: &Sen
 /// One end of an edge.
 #[derive(Clone, Default)]
 struct EdgeEnd {
-    /// `[micro-batch]`: position of the compute on this end, the maker or the reader of the message.
+    /// `[micro-batch]`: position of the compute that makes the message (at the sender) or reads it (at the receiver).
     compute: Vec<Option<usize>>,
     /// `[micro-batch]`: position of the transfer.
     transfer: Vec<Option<usize>>,
@@ -122,7 +123,7 @@ impl<'a> Walk<'a> {
                 }
             }
             Instruction::AddTied { embedding, head } => {
-                // Reductions of the other rank are that rank's; the exchange itself waits for them.
+                // The other rank waits for its own reductions before it joins the exchange.
                 let own = [embedding, head].map(|unit| self.last_reduction[unit.index()]);
                 waits.extend(own.into_iter().flatten());
             }

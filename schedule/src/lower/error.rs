@@ -88,7 +88,7 @@ impl fmt::Display for LowerError {
             Self::SplitRecompute { action, unit } => write!(
                 f,
                 "{action} is half a backward of unit {}, which recomputes its activations: between the halves they would \
-                 fill the room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute",
+                 occupy the buffer that the next unit needs; use a schedule with full backwards (`B`), or do not recompute",
                 unit.0
             ),
             Self::NumForwards { num_forwards, expected } => write!(

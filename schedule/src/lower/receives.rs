@@ -11,7 +11,7 @@ use crate::protocol::RECEIVE_BUFFERS;
 
 /// `row` with the receives of the messages that come to its rank; `arrivals[edge]` are an edge's messages in order.
 ///
-/// A send stays glued to its compute: a receive that the compute makes room for comes behind it.
+/// A send stays right behind its compute; a receive whose buffer the compute frees comes after the send.
 pub(super) fn insert(
     row: &[Instruction],
     chain: &Chain,

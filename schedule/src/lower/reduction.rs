@@ -1,4 +1,4 @@
-//! Fourth pass: when gradients are summed over the data ranks.
+//! Fourth pass: reductions of gradients over the data ranks.
 
 use alloc::vec;
 use alloc::vec::Vec;

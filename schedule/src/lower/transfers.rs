@@ -1,9 +1,10 @@
 //! Second pass: sends and receives.
 //!
-//! A send stands right after the compute that makes its message. A receive is issued as soon as its buffer is free: those of
-//! an edge's first messages before all else, the others right after the compute that reads the message before last. So a
-//! message is on its way when it is made, whatever the receiver computes then. Rejected: issuing a receive when its
-//! message is made at one pace of all ranks; where a rank is slower than that pace, the message waits for it.
+//! A send stands right after the compute that makes its message. A receive is issued as soon as its buffer is free:
+//! those of an edge's first messages before all else, the others right after the compute that reads the message
+//! before last. So a message is sent as soon as it is made, even while the receiver computes. Rejected: issuing a
+//! receive when its message would be made if all ranks ran at one pace; the message would wait for a rank that is
+//! slower.
 //!
 //! Messages come in the order in which they are made, which only the sender decides. That all of them find a buffer
 //! in time is seen by playing all rows together, one compute each in turn. In an evaluation slots are freed by sends,
@@ -33,7 +34,7 @@ pub(super) fn insert(
     let mut next = vec![0; rows.len()];
     loop {
         let mut progressed = false;
-        // A slot that is not sent is full because somebody does not read: who lacks a message tells more.
+        // A slot is not sent because its receiver does not read, so a rank that lacks a message explains more.
         let (mut lacks_message, mut is_full) = (None, None);
         for (rank, row) in rows.iter().enumerate() {
             let Some(&instruction) = row.get(next[rank]) else { continue };
@@ -149,8 +150,9 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Receives the waiting messages whose buffers are free, the oldest first: message `n` takes the buffer of message
-    /// `n - RECEIVE_BUFFERS`. Where messages are read in another order than they were sent, one read can free room for two.
+    /// Receives the waiting messages whose buffers are free, the oldest first: message `n` takes the buffer of
+    /// message `n - RECEIVE_BUFFERS`. Where messages are read in another order than they were sent, one read can free
+    /// two buffers.
     fn receive(&mut self, edge: Edge) {
         let state = &mut self.edges[edge.index()];
         while let Some(&micro_batch) = state.waiting.front() {

@@ -1,8 +1,8 @@
 //! First pass: a stage's work becomes its units' work, in chain order forwards and against it backwards.
 //!
-//! A unit that recomputes does so right before its backward, into the one room that a rank has for it: what is
-//! recomputed for several units at once would add up to what checkpointing saves. An input gradient alone would leave
-//! that room taken until the weight gradient, so split backwards are refused.
+//! A unit that recomputes does so right before its backward, into the one buffer that a rank has for it: recomputing
+//! several units at once would use up what checkpointing saves. After an input gradient alone that buffer would be
+//! occupied until the weight gradient, so split backwards are refused.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
 //! When each action of an order starts, in columns: a forward, `I` and `W` take one, a full backward two, messages
-//! none. A picture's clock, which goes for orders that can never run too; what runs is timed by [`crate::simulate`].
+//! none. For pictures only, of orders that can never run too; [`crate::simulate`] times those that run.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -87,18 +87,10 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::CheckedProgram;
     use crate::generate::{zb_h1, zb_h2, zb_v};
-    use crate::lower::lower;
     use crate::options::LowerOptions;
-    use crate::order::ComputeOrder;
     use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
-    use crate::testing::{all_orders, looped_orders, units};
-
-    fn checked(order: &ComputeOrder) -> CheckedProgram {
-        let units = units(order.placement.num_stages() as u32, 1, false);
-        CheckedProgram::new(lower(order, &units, &LowerOptions::ZERO_0).unwrap()).unwrap()
-    }
+    use crate::testing::{all_orders, checked, looped_orders};
 
     /// Where a column is a tick, pictures of generated orders are the simulator's timelines.
     #[test]
@@ -109,7 +101,7 @@ mod tests {
             for order in all_orders(p, m).into_iter().chain(looped_orders(p, 2, m)).chain(split) {
                 let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
                 let starts = start_columns(&rows, order.placement.num_stages());
-                let program = checked(&order);
+                let program = checked(&order, 1, &LowerOptions::ZERO_0);
                 let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
                 let timeline = simulate(&program, &costs).unwrap();
                 for rank in program.ranks() {

@@ -19,13 +19,13 @@ use crate::instruction::Instruction;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCost {
-    /// How long each of its ranks is busy issuing it; then it sets out.
+    /// How long each of its ranks is busy issuing it; then it is sent.
     pub issue: u64,
     /// How long it occupies its link.
     pub occupied: u64,
     /// How much later it arrives; meanwhile its link is free.
     pub latency: u64,
-    /// How long each of its ranks is busy taking it in, once something waits for it.
+    /// How long each of its ranks is busy completing it, once something waits for it.
     pub landing: u64,
 }
 
@@ -35,7 +35,7 @@ impl MessageCost {
         Self { issue: 0, occupied, latency, landing: 0 }
     }
 
-    /// From the start of its issue to the end of its landing, were its link free.
+    /// From the start of its issue to the end of its landing, if its link is free.
     pub(in crate::simulate) fn total(self) -> u128 {
         [self.issue, self.occupied, self.latency, self.landing].into_iter().map(u128::from).sum()
     }
@@ -54,7 +54,7 @@ pub struct UnitCosts {
     pub backward_weight: u64,
     /// `R`.
     pub recompute: u64,
-    /// Its part of `GRAD_NORM`, before the ranks meet.
+    /// Its part of `GRAD_NORM`, before the ranks synchronize.
     pub gradient_norm: u64,
     /// `STEP`, once a step.
     pub optimizer_step: u64,
@@ -100,8 +100,8 @@ pub enum Links {
 pub struct Costs {
     /// `[unit]`
     pub units: Vec<UnitCosts>,
-    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. Edges within a rank
-    /// cost nothing whatever stands here.
+    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. For edges
+    /// within a rank it is ignored: they cost nothing.
     pub edges: Vec<MessageCost>,
     /// `ADD_TIED`, from when both ranks have joined.
     pub add_tied: u64,
@@ -118,7 +118,7 @@ enum Cost {
     Message(MessageCost),
 }
 
-/// Why costs are none of a program.
+/// Why costs do not fit a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostsError {
@@ -136,7 +136,7 @@ pub enum CostsError {
         /// Edges of the program.
         expected: usize,
     },
-    /// One instruction after the other, the step takes longer than a `u64` can say.
+    /// The times of all instructions add up to more than a `u64` can hold.
     TooLong {
         /// What all instructions cost together.
         total: u128,
@@ -216,19 +216,19 @@ impl Costs {
         }
     }
 
-    /// A rank's part of the norm, before the ranks meet.
+    /// A rank's part of the norm, before it joins the other ranks.
     pub(super) fn own_norm(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
         program.chain().units_on(rank).map(|unit| self.units[unit.index()].gradient_norm).sum()
     }
 
-    /// Whether messages take of their ranks' own time.
+    /// Whether messages take some of their ranks' own time.
     pub(super) fn hold_ranks(&self) -> bool {
         let of_units = self.units.iter().flat_map(|unit| [unit.gather, unit.reduce, unit.gather_after_step]);
         of_units.chain(self.edges.iter().copied()).any(|cost| cost.issue > 0 || cost.landing > 0)
     }
 
-    /// Whether it matters that the messages of a lane are taken in one after the other: not where that takes no time and
-    /// they arrive in that order.
+    /// Whether it matters that the messages of a lane land one after the other: not where that takes no time and they
+    /// arrive in that order.
     pub(super) fn land_in_turn(&self) -> bool {
         let same = |latency: fn(&UnitCosts) -> u64| {
             self.units.windows(2).all(|pair| latency(&pair[0]) == latency(&pair[1]))

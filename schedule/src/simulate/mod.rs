@@ -1,4 +1,4 @@
-//! The simulator: when each instruction of a checked program starts and ends, given what each costs.
+//! The simulator: when each instruction of a checked program starts and ends, from what each costs.
 //!
 //! ```text
 //! CheckedProgram + Costs -> simulate -> Timeline -> makespan, spans, bubble by cause, memory over time, critical path
@@ -7,8 +7,8 @@
 //! It follows the dependency graph that the executor follows ([`crate::Dependencies`]), and adds only time:
 //!
 //! - a rank computes one instruction after the other, in row order;
-//! - what is off the compute lane is issued when the row comes to it, and starts when what it waits for has ended, all its
-//!   members have joined, and its link is free;
+//! - an instruction of another lane is issued when the row reaches it, and starts when what it waits for has ended,
+//!   all its members have joined, and its link is free;
 //! - a link is occupied for a message's bytes; a latency delays the message and occupies nothing.
 //!
 //! Nothing is random and nothing is rounded: times are whole numbers, so that closed forms hold exactly.
@@ -19,9 +19,9 @@
 //! # Words
 //!
 //! - A *lane* says in which order a rank's instructions run; a *link* carries messages, and may serve several lanes.
-//! - A message is *issued* and *lands*, both in its rank's own time; in between it is *under way*: it *occupies* its link,
-//!   and then is only *late* by the latency.
-//! - A *synchronization* is a norm or a tied addition: ranks stop for each other.
+//! - A rank *issues* a message and *lands* it (completes it), both in its own time. In between the message is *under
+//!   way*: it *occupies* its link, and then arrives after the latency.
+//! - A *synchronization* is a gradient norm or a tied addition: ranks stop until all have joined.
 //! - An instruction's *index* is its position in the row of its rank. A *slot* holds activations, and nothing else is one.
 //!
 //! # Example

@@ -1,4 +1,4 @@
-//! A schedule by itself: how long a step takes when all ranks are alike, and how much of it they idle.
+//! A schedule without a model: how long a step takes when all ranks are alike, and how long they idle.
 
 use alloc::vec::Vec;
 
@@ -77,10 +77,10 @@ impl PlayedOrder {
     /// Plays an order with one unit in each stage, nothing sharded and a tail that takes no time.
     ///
     /// # Errors
-    /// [`CostsError::TooLong`] if the step takes longer than a `u64` can say.
+    /// [`CostsError::TooLong`] if the step takes longer than a `u64` can hold.
     ///
     /// # Panics
-    /// If the order is none that a generator or [`ComputeOrder::from_csv`] makes.
+    /// If the order is not one that a generator or [`ComputeOrder::from_csv`] makes.
     pub fn new(order: &ComputeOrder, times: RankTimes) -> Result<Self, CostsError> {
         let parts = Parts::of(order, times, order.num_micro_batches)?;
         let program = program(order);

@@ -8,7 +8,7 @@ use crate::id::{MicroBatch, Stage, Unit};
 use crate::instruction::{Edge, Instruction, InstructionKind};
 
 /// The words of [`InstructionKind::ALL`], as an error lists them.
-const KINDS: &str = "`F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
+pub(super) const KINDS: &str = "`F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
                      `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`";
 
 impl FromStr for Instruction {

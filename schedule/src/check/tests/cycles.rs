@@ -19,11 +19,7 @@ use crate::placement::Placement;
 use crate::program::Program;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
-use crate::testing::{Random, all_options, units};
-
-fn lowered(order: &ComputeOrder, options: &LowerOptions) -> Program {
-    lower(order, &units(order.placement.num_stages() as u32, 1, false), options).unwrap()
-}
+use crate::testing::{Random, all_options, lowered, units};
 
 /// The text of a deadlock, without the grid that every error shows.
 fn message(program: Program, expected: Expect) {
@@ -32,29 +28,8 @@ fn message(program: Program, expected: Expect) {
 }
 
 #[test]
-fn two_ranks_that_wait_for_each_other() {
-    let mut program = lowered(&gpipe(2, 2).unwrap(), &LowerOptions::ZERO_0);
-    let one_at_a_time = order(&[0, 1], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1"]);
-    program.rows[0] = lowered(&one_at_a_time, &LowerOptions::ZERO_0).rows[0].clone();
-    message(
-        program,
-        expect![[r#"
-        deadlock: these 8 wait in a cycle; order a row so that one of them need not:
-          rank 1, step 4: `B u1 m0`, which is issued after
-          rank 1, step 3: `F u1 m1`, which needs
-          rank 1, step 1: `RECV s0>s1 m1`, which ends together with
-          rank 0, step 6: `SEND s0>s1 m1`, which is issued after
-          rank 0, step 5: `F u0 m1`, which is issued after
-          rank 0, step 4: `B u0 m0`, which needs
-          rank 0, step 0: `RECV s1>s0 m0`, which ends together with
-          rank 1, step 5: `SEND s1>s0 m0`, which is issued after
-          rank 1, step 4, where it began"#]],
-    );
-}
-
-#[test]
 fn a_send_that_stands_too_late_in_its_own_row() {
-    let mut program = lowered(&one_f_one_b(2, 1).unwrap(), &LowerOptions::ZERO_0);
+    let mut program = lowered(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_0);
     let row = &mut program.rows[0];
     let send = row.iter().position(|of| matches!(of, Instruction::Send { .. })).unwrap();
     let backward = row.iter().position(|of| matches!(of, Instruction::Backward { .. })).unwrap();
@@ -63,7 +38,7 @@ fn a_send_that_stands_too_late_in_its_own_row() {
     message(
         program,
         expect![[r#"
-        deadlock: these 7 wait in a cycle; order a row so that one of them need not:
+        deadlock: these 7 instructions wait for each other; reorder a row so that one of them does not:
           rank 1, step 2: `B u1 m0`, which is issued after
           rank 1, step 1: `F u1 m0`, which needs
           rank 1, step 0: `RECV s0>s1 m0`, which ends together with
@@ -77,13 +52,13 @@ fn a_send_that_stands_too_late_in_its_own_row() {
 
 #[test]
 fn three_ranks_in_a_cycle() {
-    let mut program = lowered(&gpipe(3, 2).unwrap(), &LowerOptions::ZERO_2);
+    let mut program = lowered(&gpipe(3, 2).unwrap(), 1, &LowerOptions::ZERO_2);
     let alternating = order(&[0, 1, 2], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1", "2F0 2B0 2F1 2B1"]);
-    program.rows[0] = lowered(&alternating, &LowerOptions::ZERO_2).rows[0].clone();
+    program.rows[0] = lowered(&alternating, 1, &LowerOptions::ZERO_2).rows[0].clone();
     message(
         program,
         expect![[r#"
-        deadlock: these 8 wait in a cycle; order a row so that one of them need not:
+        deadlock: these 8 instructions wait for each other; reorder a row so that one of them does not:
           rank 1, step 8: `B u1 m0`, which is issued after
           rank 1, step 6: `F u1 m1`, which needs
           rank 1, step 1: `RECV s0>s1 m1`, which ends together with

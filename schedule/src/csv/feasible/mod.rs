@@ -1,4 +1,4 @@
-//! Whether an order can run: asked of its program, so that file and program are held to one set of rules.
+//! Whether an order can run: decided by checking its program, so that files and programs follow one set of rules.
 //!
 //! The program has one unit in each stage. More units, weights that are gathered and gradients that are reduced change
 //! neither what a stage waits for nor which messages there are, so its answer is that of every program of the order.
@@ -28,7 +28,7 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
             let ((action, at), (needed, place)) = (cell(text, instruction), cell(text, needed));
             Err(CsvError::at(at, action, CsvRule::RunsBefore { needed, place }))
         }
-        // Lowering keeps every other rule; if it did not, whoever checks the program that is to run would be told.
+        // Lowering keeps every other rule, and the program that will run is checked again.
         _ => Ok(()),
     }
 }
@@ -47,7 +47,7 @@ fn stuck(text: &str, cycle: &[StuckRank]) -> CsvError {
     CsvError::at(at, action, CsvRule::Stuck { awaited, place, cycle })
 }
 
-/// The action whose only instruction this is, and its cell. A rule speaks of a full backward where the order may have an
+/// The action whose only instruction this is, and its cell. A rule names a full backward where the order may have an
 /// input gradient.
 fn cell(text: &str, instruction: Instruction) -> (StageAction, CsvPlace) {
     let Some((kind, unit, micro_batch)) = ComputeKind::of(instruction) else {

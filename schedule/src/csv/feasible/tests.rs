@@ -186,14 +186,14 @@ fn each_kind_of_mistake_in_words() {
         ),
         (
             "0F0,0B0,0F1,0B1\n1F1,,1B1,1F0,1B0\n",
-            "row 1, column 2, `0B0`: no rank can go on: these wait in a cycle; run first what others wait for, and use \
+            "row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use \
              messages in order:\n  \
              `0B0` (row 1, column 2) waits for `1B0` (row 2, column 5), which comes after `1F1` (row 2, column 1)\n  \
              `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)",
         ),
         (
             "0F0,0F1,0F2\n1F2,1F0,1F1\n",
-            "row 2, column 1, `1F2`: no rank can go on: these wait in a cycle; run first what others wait for, and use \
+            "row 2, column 1, `1F2`: no rank can go on: these actions wait for each other; run first what others wait for, and use \
              messages in order:\n  \
              `1F2` (row 2, column 1) waits for a receive buffer, until `1F0` (row 2, column 2), which comes after `1F2` \
              (row 2, column 1)",

@@ -35,8 +35,8 @@ pub struct Track<'a> {
 /// Several timelines as one trace, so that they can be laid over each other: pipeline rank by pipeline rank, the tracks of
 /// each in the order given, named "predicted rank 0" or, of one data rank, "measured rank 0.1".
 ///
-/// Times are microseconds with three decimals, exact from nanoseconds. `writer`, the program that writes the trace, stands
-/// before them under `otherData`, where the format has room for what viewers show and do not read.
+/// Times are microseconds with three decimals, exact from nanoseconds. `writer`, the program that writes the trace,
+/// stands before them under `otherData`, which viewers show and do not interpret.
 ///
 /// # Panics
 /// If a timeline is not of its program.

@@ -7,11 +7,10 @@ use expect_test::expect;
 use super::explain;
 use crate::check::CheckedProgram;
 use crate::generate::{gpipe, one_f_one_b};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::render::TimeScale;
 use crate::simulate::{Costs, MessageCost, UnitCosts, critical_path, simulate};
-use crate::testing::{generated_programs, uneven_costs, units};
+use crate::testing::{checked, generated_programs, uneven_costs};
 
 fn text(program: &CheckedProgram, costs: &Costs) -> std::string::String {
     let timeline = simulate(program, costs).unwrap();
@@ -20,8 +19,7 @@ fn text(program: &CheckedProgram, costs: &Costs) -> std::string::String {
 
 #[test]
 fn a_short_path_has_a_line_for_each_part() {
-    let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts {
         reduce: MessageCost { issue: 1, occupied: 20, latency: 5, landing: 2 },
         optimizer_step: 3,
@@ -54,8 +52,7 @@ fn a_short_path_has_a_line_for_each_part() {
 #[test]
 fn what_repeats_is_written_once() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
-    let program = lower(&one_f_one_b(2, 12).unwrap(), &units(2, 1, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 12).unwrap(), 1, &options);
     let unit = UnitCosts { gather: MessageCost::of_link(4, 1), ..UnitCosts::of_compute(10, 10, 10) };
     let printed = text(&program, &Costs::uniform(&program, unit, MessageCost::of_link(2, 3)));
     expect![[r#"
@@ -87,8 +84,7 @@ fn what_repeats_is_written_once() {
 
 #[test]
 fn a_ramp_up_the_ranks_is_written_once() {
-    let program = lower(&gpipe(8, 2).unwrap(), &units(8, 2, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&gpipe(8, 2).unwrap(), 2, &LowerOptions::ZERO_1);
     let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), MessageCost::of_link(2, 3));
     expect![[r#"
         critical path, 610: backward 59.0 %, forward 29.5 %, transfer 11.5 %

@@ -1,4 +1,4 @@
-//! The bars of a row: instructions that are one to the eye made one.
+//! The bars of a row. Instructions that follow each other without a gap share a bar.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -71,7 +71,7 @@ fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
         let of = (unit.map(|unit| program.chain().stage(unit)), instruction.micro_batch());
         let activity = instruction.activity();
         match works.last_mut() {
-            // Messages are told apart; the units of a stage are one forward or backward.
+            // Each message has its own bar; the units of a stage share that of their forward or backward.
             Some(work)
                 if row == Row::Compute
                     && (work.activity, work.of, work.span.end) == (activity, of, span.start) =>

@@ -9,7 +9,8 @@ use crate::simulate::{MemoryCurve, Timeline};
 pub enum Shown {
     /// Everything.
     WholeStep,
-    /// What is of a micro-batch, without the end of the step: for schedules by themselves, whose end takes no time.
+    /// What belongs to a micro-batch, without the tail of the step: for schedules without a model, whose tail takes
+    /// no time.
     MicroBatches,
 }
 

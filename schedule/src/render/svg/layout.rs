@@ -1,4 +1,4 @@
-//! Where things are, in hundredths of a pixel.
+//! The positions of a picture, in hundredths of a pixel.
 
 use alloc::format;
 use alloc::string::String;
@@ -44,7 +44,7 @@ impl Layout {
             has_memory,
             makespan: makespan.max(1),
         };
-        // Room for the note at the bottom.
+        // Space for the note at the bottom.
         layout.height = layout.bottom() + 2400;
         layout
     }

@@ -1,9 +1,9 @@
-//! A step as a picture: who does what when, and what memory it takes, as SVG.
+//! A step as a picture: what each rank does when, and the memory that it takes, as SVG.
 //!
 //! Each rank has a row for its compute lane, thin ones for its gathers, its reductions and the messages it sends and
-//! receives, and below them the memory in use by category. What is bare of colour is the bubble. Colours are the eight of
-//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can tell apart; every bar has a
-//! title, so the picture can be read aloud and asked with a pointer.
+//! receives, and below them the memory in use by category. What has no colour is the bubble. Colours are the eight of
+//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can tell apart; every bar has
+//! a title, which screen readers read and pointers show.
 //!
 //! Positions are whole hundredths of a pixel, so a timeline gives the same picture everywhere. A bar that is thinner than
 //! half a pixel is drawn together with its neighbours, and the picture says how many are: a step of 64 ranks and tens of
@@ -114,7 +114,7 @@ impl Drawing<'_> {
         let area = [bar.from, y, bar.to - bar.from, height];
         let shape = shape.with("class", palette::class(bar.activity)).at(area);
         self.body.push_str(&shape.titled(&bar.title));
-        // About 600 hundredths a digit, and a little room.
+        // About 600 hundredths a digit, and a margin.
         if let Some(label) = &bar.label
             && 600 * label.len() as u64 + 200 <= bar.to - bar.from
         {

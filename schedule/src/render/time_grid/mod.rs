@@ -14,7 +14,7 @@ use crate::simulate::{Span, Timeline};
 /// Columns that a tick of the axis takes at least.
 const TICK_COLUMNS: usize = 10;
 
-/// Columns at most, whatever width is asked for: a grid that nobody could look at.
+/// Columns at most, even if a larger width is asked for.
 const COLUMNS_MAX: usize = 100_000;
 
 /// A timeline as a grid of `width` characters at most (and at least a few): `F0--` is a forward of micro-batch 0 that takes

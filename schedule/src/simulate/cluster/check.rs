@@ -1,4 +1,4 @@
-//! Whether a cluster is one, and of a program; and that no time in it can overflow.
+//! Whether a cluster is valid and fits a program, and that no time can overflow.
 
 use super::error::{ClusterError, INSTRUCTIONS_MAX};
 use super::grid::Grid;
@@ -15,7 +15,7 @@ pub(super) fn check(grid: Grid<'_>, costs: &Costs, cluster: &Cluster) -> Result<
     let rows = &grid.program.program().rows;
     let num_instructions: u128 = rows.iter().map(|row| row.len() as u128).sum();
     let num_instructions = num_instructions * u128::from(cluster.data_degree);
-    // The numbers of ranks, lanes and messages then fit a `u32`, with room to spare.
+    // The numbers of ranks, lanes and messages then fit a `u32`, with some to spare.
     if num_instructions > INSTRUCTIONS_MAX {
         return Err(ClusterError::TooManyInstructions { num_instructions });
     }
@@ -57,7 +57,7 @@ fn check_ranks(grid: Grid<'_>, cluster: &Cluster) -> Result<(), ClusterError> {
 }
 
 /// No end is later than all instructions of one data rank after the other, each on the slowest rank, with the longest
-/// delay, while as much is under way as can be: whatever waits for whom, a chain of waits has each instruction once.
+/// delay, while as much is under way as can be: every chain of waits has each instruction at most once.
 pub(super) fn check_times(
     grid: Grid<'_>,
     costs: &Costs,
@@ -83,7 +83,7 @@ pub(super) fn check_times(
     if total < u128::from(u64::MAX) { Ok(()) } else { Err(ClusterError::TooLong { total }) }
 }
 
-/// What a message costs where it is far and that is told apart.
+/// What a message costs between nodes, if the cluster has costs of its own for that.
 fn far(cluster: &Cluster, message: Instruction) -> MessageCost {
     match (message, &cluster.far_edges) {
         (Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }, Some(edges)) => {

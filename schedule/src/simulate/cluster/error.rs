@@ -1,4 +1,4 @@
-//! Why a cluster is none, or none of a program.
+//! Why a program cannot be simulated on a cluster.
 
 use core::fmt;
 
@@ -8,11 +8,11 @@ use crate::simulate::CostsError;
 /// The most instructions that are played: each takes some hundred bytes.
 pub(super) const INSTRUCTIONS_MAX: u128 = 1 << 28;
 
-/// Why a program cannot be played in a cluster.
+/// Why a program cannot be simulated on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// The costs are none of the program.
+    /// The costs do not fit the program.
     Costs(CostsError),
     /// A pipeline rank has no data rank.
     NoDataRanks,
@@ -30,7 +30,7 @@ pub enum ClusterError {
     },
     /// Messages would make computes faster, or stop them.
     Slowdown(Ratio),
-    /// A rank would never get on.
+    /// A rank would never proceed.
     Speed {
         /// The world rank.
         rank: u32,
@@ -54,9 +54,9 @@ pub enum ClusterError {
         num_cores: u32,
     },
     /// One instruction after the other, and all as slow as sharing can make them, the step takes longer than a `u64`
-    /// can say.
+    /// can hold.
     TooLong {
-        /// What all instructions take together; the largest `u128` if that cannot say it either.
+        /// What all instructions take together; the largest `u128` if it does not fit that either.
         total: u128,
     },
 }
@@ -95,7 +95,7 @@ impl fmt::Display for ClusterError {
             }
             Self::UnknownRank { rank, world_size } => write!(
                 f,
-                "a speed for rank {rank} in a cluster of {world_size}: ranks count from 0, data ranks innermost; name one \
+                "a speed for rank {rank} in a cluster of {world_size} ranks: ranks count from 0, data ranks innermost; name one \
                  below {world_size}"
             ),
             Self::JitterShare(share) => {

@@ -132,7 +132,7 @@ impl Load {
         self.work[rank] = None;
     }
 
-    /// The number of ranks at work has come to `more` or left it: that matters where there are not so many cores.
+    /// The number of ranks at work has come to `more` or left it: that matters where there are fewer cores.
     fn touch_host(&self, host: usize, more: usize, progress: &mut Progress) {
         let Some(cores) = self.cores else { return };
         if more > cores.num_cores as usize {

@@ -1,4 +1,4 @@
-//! What a message costs between the ranks that it is between.
+//! What a message costs between its ranks, near or far.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ impl<'a> MessageCosts<'a> {
         }
     }
 
-    /// Whether messages take of their ranks' own time.
+    /// Whether messages take some of their ranks' own time.
     pub(super) fn hold_ranks(&self) -> bool {
         let holds = |cost: &MessageCost| cost.issue > 0 || cost.landing > 0;
         self.costs.hold_ranks() || self.far_edges.iter().any(holds)

@@ -19,7 +19,7 @@ pub(super) struct Site {
     pub(super) index: usize,
 }
 
-/// Who issues a message and waits for it.
+/// The ranks that issue a message and wait for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ends {
     /// All data ranks of a pipeline rank, at the same position of their rows.

@@ -1,4 +1,4 @@
-//! A cluster: data ranks that are not alike, links that messages share, cores that ranks share.
+//! A cluster of unlike data ranks: links that messages share, cores that ranks share.
 //!
 //! ```text
 //! CheckedProgram + Costs + Cluster -> cluster::simulate -> ClusterTimeline: a Timeline for each data rank
@@ -7,14 +7,15 @@
 //! [`simulate`](crate::simulate::simulate) plays one data rank for all, by longest paths. Here every world rank is
 //! played, in the order of time, since what shares something depends on what else is under way:
 //!
-//! - messages at one port share it ([`Sharing`]), and each gets on at the least of its shares;
-//! - a gather or reduction starts when *all* data ranks have issued it, so one straggler holds up its group, and the
-//!   norm everybody;
+//! - messages at one port share it ([`Sharing`]), and each proceeds at the smallest of its shares;
+//! - a gather or reduction starts when *all* data ranks have issued it, so one straggler delays its group, and at the
+//!   norm all ranks;
 //! - computes are slower while a message of their rank occupies a link, on slower ranks, with jitter, and where more
 //!   ranks are at work on a host than it has cores ([`Cluster`]).
 //!
-//! The rest is as there: rows, waits, issue and landing, lanes in order, latencies that occupy nothing. In a cluster
-//! whose ranks are alike and share nothing, every data rank's timeline is that of `simulate`, bit for bit.
+//! Everything else is as in `simulate`: rows, waits, issue and landing, lanes in order, latencies that occupy
+//! nothing. In a cluster whose ranks are alike and share nothing, every data rank's timeline is that of `simulate`,
+//! bit for bit.
 //!
 //! # Exactness
 //!
@@ -80,7 +81,7 @@ use crate::simulate::Costs;
 /// ports are crowded, also with the number of messages at each, since each is slower when another comes.
 ///
 /// # Errors
-/// [`ClusterError`] if the costs are not of this program, the cluster is none, or times do not fit.
+/// [`ClusterError`] if the costs are not of this program, the cluster is invalid, or times do not fit a `u64`.
 pub fn simulate(
     program: &CheckedProgram,
     costs: &Costs,

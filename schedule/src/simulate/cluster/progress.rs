@@ -1,4 +1,4 @@
-//! Work that gets on at rates which change: what is left of it, and when the next of it ends.
+//! Work that proceeds at rates which change: what is left of it, and what ends next.
 //!
 //! Rates change only between ticks: what begins and ends at one tick is noted, and [`Progress::settle`] then works out
 //! the rates of what that touched. So nothing depends on the order in which a tick's events are taken.

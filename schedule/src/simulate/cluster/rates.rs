@@ -1,4 +1,4 @@
-//! How fast things get on, as whole numbers of parts of a tick.
+//! How fast work proceeds, as whole numbers of parts of a tick.
 //!
 //! A tick has `scale` parts. At a rate of `r` parts a tick, work of `t` ticks takes the ticks until `t * scale` parts
 //! are done. The scale is the least common multiple of the denominators of all rates that the cluster knows, if that is

@@ -1,4 +1,4 @@
-//! A cluster: what ranks share, and how they differ.
+//! The description of a cluster: what ranks share, and how they differ.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -35,8 +35,8 @@ impl fmt::Display for Ratio {
 }
 
 /// Random delays of computes: each takes `1 + share * u` times as long, `u` uniform in `[0, 1)` and drawn from seed,
-/// world rank and position in the row alone. So a step is longer by `share / 2` on average before anybody waits for
-/// anybody.
+/// world rank and position in the row alone. So a step is longer by `share / 2` on average before ranks wait for each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter {
     /// Another seed, another step.
@@ -54,7 +54,7 @@ pub enum Computes {
     Elsewhere,
 }
 
-/// Hosts whose ranks share cores: while more of them are at work than there are cores, all get on alike, at
+/// Hosts whose ranks share cores: while more of them are at work than there are cores, all proceed alike, at
 /// `num_cores / at work` of their speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
@@ -66,7 +66,7 @@ pub struct Cores {
     pub computes: Computes,
 }
 
-/// What ranks share, and how they differ. [`Cluster::alike`] is a cluster in which they share nothing and do not.
+/// What ranks share, and how they differ. In [`Cluster::alike`] they share nothing and do not differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// Data ranks of a pipeline rank; at least 1.

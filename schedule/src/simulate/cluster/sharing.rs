@@ -1,10 +1,10 @@
 //! Ports: what messages under way at once share.
 //!
-//! Every lane occupies some ports while one of its messages is on its way. `n` messages at a port get on at `1/n`
-//! each, and a message gets on as fast as its slowest port lets it. What it cannot use of its share elsewhere is left
-//! unused: the max-min fair division, which gives that to others, needs all rates of the cluster for each of them, and
-//! differs only where a message has two crowded ports. Norm and tied additions share nothing: they come when all else
-//! is done.
+//! Every lane occupies some ports while one of its messages is under way. `n` messages at a port proceed at `1/n`
+//! each, and a message proceeds as fast as its slowest port allows. What it cannot use of its share of another port
+//! is left unused: max-min fair division, which gives that to other messages, needs all rates of the cluster for each
+//! of them, and differs only where a message has two crowded ports. Norm and tied additions share nothing: they come
+//! when all else is done.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -21,7 +21,8 @@ pub enum Duplex {
     Half,
 }
 
-/// Which messages share ports. Gathers and reductions that go in turn are said elsewhere, by [`Links`]; both can hold.
+/// Which messages share ports. Whether gathers and reductions take turns is a separate choice ([`Links`]); both can
+/// hold.
 ///
 /// [`Links`]: crate::simulate::Links
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

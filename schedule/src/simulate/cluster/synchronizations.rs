@@ -1,4 +1,4 @@
-//! The norm and the tied additions: who has come, and who goes on together.
+//! The norm and the tied additions: which ranks have joined, and which go on together.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -13,7 +13,7 @@ const NORM: usize = 0;
 pub(super) struct Synchronizations {
     /// `[synchronization]`: the ranks.
     members: Vec<Vec<usize>>,
-    /// `[synchronization]`: members that have not come.
+    /// `[synchronization]`: members that have not joined.
     num_missing: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Synchronizations {
         &self.members[synchronization]
     }
 
-    /// A rank has come; whether it was the last.
+    /// A rank has joined; whether it was the last.
     pub(super) fn join(&mut self, synchronization: usize) -> bool {
         self.num_missing[synchronization] -= 1;
         self.num_missing[synchronization] == 0

@@ -1,4 +1,4 @@
-//! What let an instruction start: the row of its rank, which computes, issues messages and takes them in one after the
+//! What let an instruction start: the row of its rank, which computes, issues messages and lands them one after the
 //! other; the other end of its transfer; or its link.
 
 use alloc::vec::Vec;
@@ -65,8 +65,8 @@ impl<'a> Causes<'a> {
         self.resolved(cause)
     }
 
-    /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had to be
-    /// taken in for it.
+    /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had
+    /// to land for it.
     fn of_row(&self, at: InstructionId) -> Cause {
         let InstructionId { rank, index } = at;
         let facts = &self.rows[rank.index()];
@@ -132,7 +132,7 @@ impl<'a> Causes<'a> {
         Some(Cause { waited_for: Some(before), time, why: Why::LinkBusy, handled_at: at, lets_start: time })
     }
 
-    /// A cause that is a norm or tied addition is so where the last rank came to it.
+    /// A cause that is a norm or tied addition is attributed to the last rank that joined it.
     fn resolved(&self, cause: Cause) -> Cause {
         match cause.waited_for {
             Some(of) if is_synchronization(self.program.instruction(of)) => {
@@ -144,7 +144,7 @@ impl<'a> Causes<'a> {
         }
     }
 
-    /// The member of a synchronization that came to it last, its own part done.
+    /// The member of a synchronization that joined it last, after its own part.
     fn last_to_join(&self, own: InstructionId) -> InstructionId {
         let instruction = self.program.instruction(own);
         let members = self.program.ranks().filter_map(|rank| {

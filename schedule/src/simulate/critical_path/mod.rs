@@ -1,11 +1,12 @@
-//! What a step's time is made of: from its last end backwards, the chain of instructions without which it would be shorter.
+//! The critical path of a step: the chain of instructions that its time is made of, found from its last end
+//! backwards.
 //!
-//! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs has
-//! ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined. So the
-//! parts have no gaps, and their times add up to the makespan exactly, whatever the timeline. What none of these explains
-//! is the rank's own time for messages, which it issues and takes in one after the other, and of a gather or reduction, in a
-//! cluster of data ranks that are not alike, the wait for another of them. The path stays on one data rank; a norm has its
-//! wait for all ranks in itself.
+//! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs
+//! has ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined.
+//! So the parts have no gaps, and their times add up to the makespan exactly, for every timeline. Time that none of
+//! these explains is the rank's own time for messages, which it issues and lands one after the other; for a gather or
+//! reduction in a cluster of unlike data ranks it is the wait for another data rank. The path stays on one data rank;
+//! a norm includes its wait for all ranks.
 //!
 //! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.
 

@@ -8,11 +8,10 @@ use crate::generate::{gpipe, one_f_one_b};
 use crate::id::PipelineRank;
 use crate::instruction::Activity;
 use crate::instruction::{Instruction, Lane};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::simulate::cluster::{self, Cluster, Ratio};
 use crate::simulate::{Costs, MessageCost, Span, Timeline, UnitCosts, simulate};
-use crate::testing::{Random, generated_programs, uneven_costs, units};
+use crate::testing::{Random, checked, generated_programs, uneven_costs};
 
 fn played(program: &CheckedProgram, costs: &Costs) -> (Timeline, CriticalPath) {
     let timeline = simulate(program, costs).unwrap();
@@ -122,8 +121,7 @@ fn no_costs_make_a_path_longer_than_its_step() {
 
 #[test]
 fn a_pipeline_that_waits_for_nothing_is_one_rank_and_its_ramp() {
-    let program = lower(&gpipe(3, 4).unwrap(), &units(3, 1, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&gpipe(3, 4).unwrap(), 1, &LowerOptions::ZERO_0);
     let costs = Costs::uniform(&program, UnitCosts::of_compute(2, 3, 2), MessageCost::default());
     let (_, path) = played(&program, &costs);
     let spent = |activity, time| (Spent::On(activity), time);
@@ -134,8 +132,7 @@ fn a_pipeline_that_waits_for_nothing_is_one_rank_and_its_ramp() {
 #[test]
 fn a_link_too_slow_for_its_gathers_is_all_there_is() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
-    let program = lower(&one_f_one_b(1, 3).unwrap(), &units(1, 4, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(1, 3).unwrap(), 4, &options);
     let unit = UnitCosts { gather: MessageCost::of_link(100, 7), ..UnitCosts::of_compute(1, 1, 1) };
     let (timeline, path) = played(&program, &Costs::uniform(&program, unit, MessageCost::default()));
     let summary = path.summary(&program);
@@ -146,8 +143,7 @@ fn a_link_too_slow_for_its_gathers_is_all_there_is() {
 /// A timeline that no simulation made: still no gaps, and nothing is lost.
 #[test]
 fn times_that_nothing_explains_are_told() {
-    let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 2).unwrap(), 1, &LowerOptions::ZERO_1);
     let costs = uneven_costs(&program, 3);
     let (timeline, path) = played(&program, &costs);
     let late = |rank| {
@@ -167,8 +163,7 @@ fn times_that_nothing_explains_are_told() {
 #[test]
 fn waits_for_a_slower_data_rank_are_told_apart_from_own_time() {
     let options = LowerOptions::zero_3(Residency::All, 0);
-    let program = lower(&gpipe(1, 1).unwrap(), &units(1, 1, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&gpipe(1, 1).unwrap(), 1, &options);
     let message = MessageCost { issue: 1, occupied: 7, latency: 3, landing: 2 };
     let unit = UnitCosts { gather: message, reduce: message, ..UnitCosts::of_compute(4, 3, 3) };
     let costs = Costs::uniform(&program, unit, MessageCost::default());

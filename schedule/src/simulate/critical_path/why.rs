@@ -7,7 +7,7 @@ pub enum Why {
     Beginning,
     /// The instruction before it on the compute lane.
     ComputeLane,
-    /// The computes before it in its row: what has another lane than they is issued when the row comes to it.
+    /// The computes before it in its row: an instruction of another lane is issued when the row reaches it.
     Row,
     /// A gather, reduction, send or compute without which it may not start: see [`crate::Dependencies`].
     Dependency,
@@ -17,11 +17,11 @@ pub enum Why {
     OtherEnd,
     /// Another message, which occupied its link.
     LinkBusy,
-    /// Another rank, which was the last to come to a norm or tied addition.
+    /// Another rank, which was the last to join a norm or tied addition.
     Synchronization,
     /// The rank's own time for messages, in which it could not start.
     Handling,
-    /// Other data ranks, which came to its gather or reduction later: only where they are not alike.
+    /// Other data ranks, which joined its gather or reduction later: only where data ranks are not alike.
     DataRanks,
 }
 

@@ -39,15 +39,15 @@ pub(super) struct Holds<'a> {
     program: &'a CheckedProgram,
     timeline: &'a Timeline,
     costs: &'a MemoryCosts,
-    /// `[stage, micro-batch]`: since when the slot is held, and the stash.
+    /// `[stage, micro-batch]`: since when the slot is held, and the buffer of weight-gradient inputs.
     slots: ByMicroBatch<u64>,
-    stashes: ByMicroBatch<u64>,
+    weight_inputs: ByMicroBatch<u64>,
     /// `[edge, micro-batch]`: since when the receive buffer is held, and the send buffer.
     received: ByMicroBatch<u64>,
     to_send: ByMicroBatch<u64>,
     /// `[unit]`: since when the copies are held, oldest first.
     copies: Vec<VecDeque<u64>>,
-    /// The gradients that are not reduced yet, in the order of their making.
+    /// The gradients that are not reduced yet, in the order in which they are made.
     gradients: VecDeque<(Unit, u64)>,
     moments: Vec<Moment>,
 }
@@ -61,7 +61,7 @@ impl<'a> Holds<'a> {
             timeline,
             costs,
             slots: of_stages.clone(),
-            stashes: of_stages,
+            weight_inputs: of_stages,
             received: of_edges.clone(),
             to_send: of_edges,
             copies: vec![VecDeque::new(); program.units().len()],
@@ -116,7 +116,7 @@ impl<'a> Holds<'a> {
             Instruction::BackwardInput { unit, micro_batch } => {
                 let stage = self.program.chain().stage(unit);
                 if self.program.chain().is_last(unit) {
-                    self.stashes[(stage.index(), micro_batch)] = span.start;
+                    self.weight_inputs[(stage.index(), micro_batch)] = span.start;
                 }
             }
             Instruction::Backward { unit, micro_batch } => self.last_read(unit, micro_batch, span.end),
@@ -124,7 +124,7 @@ impl<'a> Holds<'a> {
                 self.last_read(unit, micro_batch, span.end);
                 let stage = self.program.chain().stage(unit);
                 if self.program.chain().is_first(unit) {
-                    let from = self.stashes[(stage.index(), micro_batch)];
+                    let from = self.weight_inputs[(stage.index(), micro_batch)];
                     let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
                     self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
                 }
@@ -176,7 +176,7 @@ impl<'a> Holds<'a> {
         units.map(|unit| num_bytes(&self.costs.units[unit as usize])).sum()
     }
 
-    /// Gradients are reduced in the order of their making.
+    /// Gradients are reduced in the order in which they are made.
     fn gradients(&mut self, instruction: Instruction, span: Span) {
         if self.program.options().reduction != Reduction::ScatterEvery {
             return;

@@ -8,12 +8,11 @@ use crate::dataflow::weight_gradient;
 use crate::generate::one_f_one_b;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction};
 use crate::program::Purpose;
 use crate::protocol::RECEIVE_BUFFERS;
 use crate::simulate::{Span, Timeline, simulate};
-use crate::testing::{Random, generated_programs, uneven_costs, units};
+use crate::testing::{Random, checked, generated_programs, uneven_costs};
 
 fn random_sizes(program: &CheckedProgram, seed: u64) -> MemoryCosts {
     let mut random = Random(seed);
@@ -264,8 +263,7 @@ fn every_edge_and_stash_stays_within_its_buffers() {
 
 #[test]
 fn sizes_of_another_program_are_errors() {
-    let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 2, false), &LowerOptions::ZERO_2).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 2).unwrap(), 2, &LowerOptions::ZERO_2);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let fit = MemoryCosts::uniform(&program, UnitMemory::default(), 1);
     let of = |costs: MemoryCosts| memory(&program, &timeline, &costs).unwrap_err();

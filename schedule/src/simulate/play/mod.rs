@@ -34,9 +34,9 @@ struct Cursor {
     next: usize,
     /// The instruction whose end it waits for.
     waits_for: Option<usize>,
-    /// Whether it has come to a norm or tied addition to which others have not come.
-    meets: bool,
-    /// When it can go on, as far as its row goes.
+    /// Whether it has joined a norm or tied addition that others have not joined.
+    is_joined: bool,
+    /// When its row can go on.
     free: u64,
     /// When its links for gathers and reductions are free.
     gather_free: u64,
@@ -61,7 +61,7 @@ struct Play<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cursors: Vec<Cursor>,
-    /// Messages that are still to be taken in, where that matters.
+    /// Messages that have not landed, where that matters.
     lanes: Option<Lanes>,
     /// `[rank][index]`
     spans: Vec<Vec<Span>>,
@@ -96,7 +96,7 @@ impl<'a> Play<'a> {
         Timeline::new(self.spans, ends, self.held)
     }
 
-    /// Runs a rank until it waits for another; whoever waited for it goes to `to_run`.
+    /// Runs a rank until it waits for another; ranks that waited for it are added to `to_run`.
     fn run(&mut self, rank: usize, to_run: &mut Vec<usize>) {
         let program = self.program;
         let row = program.row(PipelineRank(rank as u32));
@@ -123,18 +123,18 @@ impl<'a> Play<'a> {
         self.finish(rank);
     }
 
-    /// What nothing waited for is waited for in the end, lane after lane.
+    /// What nothing waited for lands at the end, lane after lane.
     fn finish(&mut self, rank: usize) {
         let last = self.spans[rank].len() - 1;
         for number in 0.. {
             let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.used(rank, number)) else { return };
-            if self.cursors[rank].meets || !self.land(rank, lane, usize::MAX, last) {
+            if self.cursors[rank].is_joined || !self.land(rank, lane, usize::MAX, last) {
                 return;
             }
         }
     }
 
-    /// When each rank has ended its row and taken in what was still under way.
+    /// When each rank has ended its row and landed the messages that were still under way.
     fn ends(&self) -> Vec<u64> {
         let of_rows = self.cursors.iter().map(|cursor| cursor.free.max(cursor.collective_end));
         let mut ends: Vec<u64> = of_rows.collect();
@@ -147,7 +147,7 @@ impl<'a> Play<'a> {
     /// Whether all is known that the instruction waits for; the rank is then free when it may start. If not, it waits for
     /// another rank.
     fn is_ready(&mut self, rank: usize, index: usize) -> bool {
-        if self.cursors[rank].meets {
+        if self.cursors[rank].is_joined {
             return false;
         }
         let program = self.program;
@@ -164,8 +164,8 @@ impl<'a> Play<'a> {
         })
     }
 
-    /// Waits for the message that was issued at `until`, and those of its lane before it, and takes them in; `false` if
-    /// the end of one is not known yet.
+    /// Lands the message that was issued at `until` and those of its lane before it; `false` if the end of one is not
+    /// known yet.
     fn land(&mut self, rank: usize, lane: RankLane, until: usize, at: usize) -> bool {
         let Some(lanes) = &mut self.lanes else { return true };
         let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
@@ -213,7 +213,7 @@ impl<'a> Play<'a> {
         self.spans[rank][index] = Span { start, end };
     }
 
-    /// A transfer starts when both of its ends have come.
+    /// A transfer starts when both of its ends are issued.
     fn join_transfer(
         &mut self,
         rank: usize,
@@ -229,7 +229,7 @@ impl<'a> Play<'a> {
         self.wake(met.rank, met.index, to_run);
     }
 
-    /// A norm or tied addition holds the rows of all its members until the last has come; they end together.
+    /// A norm or tied addition holds the rows of all its members until the last has joined; they end together.
     fn join_synchronization(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
         let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
         let (own_part, together) = if is_norm {
@@ -240,14 +240,14 @@ impl<'a> Play<'a> {
         let cursor = &mut self.cursors[rank];
         self.spans[rank][index].start = cursor.free;
         cursor.free += own_part;
-        cursor.meets = true;
+        cursor.is_joined = true;
         let Some(members) = self.synchronizations.join(is_norm, rank, index) else { return };
         let joined = members.iter().map(|&(rank, _)| self.cursors[rank].free);
         let end = joined.max().unwrap_or(0) + together;
         for (rank, index) in members {
             self.spans[rank][index].end = end;
             self.cursors[rank].free = end;
-            self.cursors[rank].meets = false;
+            self.cursors[rank].is_joined = false;
             to_run.push(rank);
         }
     }
@@ -266,9 +266,9 @@ mod tests {
     use crate::simulate::costs::UnitCosts;
     use crate::testing::all_programs;
 
-    /// Where messages arrive in turn and cost their ranks nothing, it does not matter in which order they are taken in.
+    /// Where messages arrive in turn and cost their ranks nothing, it does not matter in which order they land.
     #[test]
-    fn taking_messages_in_by_lanes_changes_nothing_where_it_is_left_out() {
+    fn landing_by_lanes_changes_nothing_where_it_is_left_out() {
         let mut num_programs = 0;
         for program in all_programs(3, 4, 2) {
             let program = CheckedProgram::new(program).unwrap();
@@ -291,7 +291,7 @@ mod tests {
 
     /// A slow reduction ahead of a quick one: who waits for the second, as the norm does, waits for the first.
     #[test]
-    fn what_arrives_out_of_turn_is_taken_in_in_turn() {
+    fn what_arrives_out_of_turn_lands_in_turn() {
         let mut num_unlike = 0;
         for program in all_programs(1, 2, 2) {
             let program = CheckedProgram::new(program).unwrap();

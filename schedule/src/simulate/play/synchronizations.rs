@@ -1,11 +1,11 @@
-//! Who has come to the norm and to the tied addition.
+//! Which ranks have joined the norm and the tied addition.
 
 use alloc::vec::Vec;
 
 use crate::check::CheckedProgram;
 use crate::instruction::Instruction;
 
-/// The members of both synchronizations of a step that have come, as rank and position in its row.
+/// The ranks that have joined each of a step's two synchronizations, with the position in their rows.
 pub(super) struct Synchronizations {
     norm: Vec<(usize, usize)>,
     tied: Vec<(usize, usize)>,

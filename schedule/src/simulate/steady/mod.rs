@@ -1,4 +1,4 @@
-//! Steps of many micro-batches, told by steps of few: a steady state is found, proved and extended.
+//! Long steps from short ones: a steady state is found, proved and extended.
 //!
 //! A generated step of many micro-batches is a start, a pattern that repeats every few micro-batches, and an end. Two
 //! steps are played, the second longer by one repetition. If each instruction of the second ends when its counterpart in
@@ -14,7 +14,7 @@
 //! longer program goes on as the second went on from the first is the doing of generators and lowering, and the tests hold
 //! every one of them to it, by playing the whole step too.
 //!
-//! A step that finds no steady state, be it that its times repeat too rarely or never, is played in full.
+//! A step without a steady state, or with one that repeats too rarely, is played in full.
 
 mod played;
 mod series;
@@ -31,7 +31,8 @@ use series::{Series, period, repeated};
 /// Micro-batches of the first attempt, for each rank and one more: a warm-up and a cool-down take up to two, the window one.
 const FIRST_ATTEMPT: u32 = 6;
 
-/// The last attempt is at a step so many times shorter than the whole, so that a vain search costs less than playing.
+/// The last attempt is at a step this many times shorter than the whole, so that a search that finds nothing costs
+/// less than playing the whole.
 const LAST_ATTEMPT: u32 = 8;
 
 /// A step, played in full or extended from shorter ones.

@@ -1,7 +1,8 @@
-//! Playing a program in a cluster: events in the order of time.
+//! Playing a program on a cluster: events in the order of time.
 //!
-//! Between two ticks at which something is due nothing changes. At such a tick, what is due is taken, all ranks go on
-//! until they wait or work, messages set out whose ranks have all issued them; then rates are worked out anew.
+//! Between two ticks at which something is due nothing changes. At such a tick, what is due is handled, all ranks go
+//! on until they wait or work, and messages that all of their ranks have issued are sent; then rates are computed
+//! again.
 
 mod advance;
 mod runner;

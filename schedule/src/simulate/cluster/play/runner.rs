@@ -9,7 +9,7 @@ use crate::simulate::cluster::progress::UNKNOWN;
 /// What a rank does with its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Takes in the next message of a lane of its row.
+    /// Lands the next message of a lane of its row.
     Land(usize),
     /// Issues the message at its position.
     Issue,
@@ -30,7 +30,7 @@ impl Task {
 
 /// How a rank goes on.
 pub(super) enum Next {
-    /// With a task that takes so many ticks by itself.
+    /// With a task that takes this many ticks by itself.
     Task(Task, u64),
     /// Not before another rank or a message has come, or never.
     Wait,
@@ -42,11 +42,11 @@ pub(super) struct Runner {
     pub(super) next: usize,
     /// How many of the waits of that position are over.
     pub(super) num_waited: usize,
-    /// `[lane of the row]`: messages taken in.
+    /// `[lane of the row]`: messages that have landed.
     pub(super) num_landed: Vec<usize>,
     /// What it is at, and since when.
     pub(super) task: Option<(Task, u64)>,
-    /// The position of the message that it waits for, while nobody knows when that ends.
+    /// The position of the message that it waits for, while its end is not known.
     pub(super) waits_for: Option<usize>,
     /// Whether it waits for the other members of a synchronization.
     pub(super) meets: bool,

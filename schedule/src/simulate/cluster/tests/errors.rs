@@ -7,15 +7,14 @@ use expect_test::{Expect, expect};
 
 use crate::check::CheckedProgram;
 use crate::generate::one_f_one_b;
-use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::simulate::cluster::{self, Cluster, ClusterError, Computes, Cores, Jitter, Ratio};
 use crate::simulate::{Costs, CostsError, MessageCost, UnitCosts};
-use crate::testing::units;
+use crate::testing::checked;
 
 fn program() -> CheckedProgram {
     let order = one_f_one_b(2, 2).unwrap();
-    CheckedProgram::new(lower(&order, &units(2, 1, false), &LowerOptions::ZERO_1).unwrap()).unwrap()
+    checked(&order, 1, &LowerOptions::ZERO_1)
 }
 
 fn costs() -> Costs {
@@ -72,7 +71,7 @@ fn broken_clusters_say_value_rule_and_repair() {
     check(
         &error(|cluster| cluster.speeds = BTreeMap::from([(3, Ratio::ONE), (4, Ratio::ONE)])),
         expect![
-            "a speed for rank 4 in a cluster of 4: ranks count from 0, data ranks innermost; name one below 4"
+            "a speed for rank 4 in a cluster of 4 ranks: ranks count from 0, data ranks innermost; name one below 4"
         ],
     );
     check(

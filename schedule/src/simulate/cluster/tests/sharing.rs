@@ -10,7 +10,6 @@ use crate::check::CheckedProgram;
 use crate::generate::gpipe;
 use crate::id::{PipelineRank, Stage};
 use crate::instruction::Edge;
-use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::simulate::cluster::grid::ClusterLane;
 use crate::simulate::cluster::grid::Grid;
@@ -18,7 +17,7 @@ use crate::simulate::cluster::load::Load;
 use crate::simulate::cluster::progress::{Due, Progress};
 use crate::simulate::cluster::sharing::Ports;
 use crate::simulate::cluster::{Cluster, Duplex, Sharing};
-use crate::testing::units;
+use crate::testing::checked;
 
 /// A message alone: when it sets out, and for how long it would occupy its link if that were its own.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ fn flow(start: u64, ticks: u64) -> Flow {
 /// A program with as many edge lanes as messages are needed.
 fn program(num_ranks: u32) -> CheckedProgram {
     let order = gpipe(num_ranks, 1).unwrap();
-    CheckedProgram::new(lower(&order, &units(num_ranks, 1, false), &LowerOptions::ZERO_1).unwrap()).unwrap()
+    checked(&order, 1, &LowerOptions::ZERO_1)
 }
 
 /// When messages end that each go over a lane of their own, through these ports.

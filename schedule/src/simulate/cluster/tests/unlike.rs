@@ -13,16 +13,10 @@ use crate::id::{PipelineRank, Stage};
 use crate::instruction::{Instruction, InstructionKind};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
-use crate::order::ComputeOrder;
 use crate::simulate::cluster::{self, Cluster, Computes, Cores, Duplex, Jitter, Ratio, Sharing};
 use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
-use crate::testing::units;
+use crate::testing::checked;
 use crate::unit_facts::UnitFacts;
-
-fn program(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> CheckedProgram {
-    let units = units(order.placement.num_stages() as u32, per_stage, false);
-    CheckedProgram::new(lower(order, &units, options).unwrap()).unwrap()
-}
 
 fn makespan(program: &CheckedProgram, costs: &Costs, cluster: &Cluster) -> u64 {
     cluster::simulate(program, costs, cluster).unwrap().makespan()
@@ -35,7 +29,7 @@ fn a_straggler_sets_the_pace_of_its_pipeline() {
     for (p, m, straggler) in
         (1..=5).flat_map(|p| (p..=9).flat_map(move |m| (0..p).map(move |straggler| (p, m, straggler))))
     {
-        let program = program(&one_f_one_b(p, m).unwrap(), 1, &LowerOptions::ZERO_1);
+        let program = checked(&one_f_one_b(p, m).unwrap(), 1, &LowerOptions::ZERO_1);
         let costs = Costs::uniform(&program, UnitCosts::of_compute(30, 20, 20), MessageCost::default());
         for (numerator, denominator) in [(1, 1), (1, 2), (1, 3), (7, 10)] {
             let speeds = BTreeMap::from([(straggler, Ratio::new(numerator, denominator))]);
@@ -69,10 +63,10 @@ fn data_ranks_wait_for_each_other_at_every_gather_or_only_at_the_norm() {
         let played = cluster::simulate(program, &costs(program), cluster).unwrap();
         played.by_data_rank().iter().map(|of| of.row(PipelineRank(0))[last].end).collect()
     };
-    let zero_1 = program(&order, 2, &LowerOptions::ZERO_1);
+    let zero_1 = checked(&order, 2, &LowerOptions::ZERO_1);
     assert_eq!(last_backward(&zero_1, &slow), [4 * 2 * 30, 2 * 4 * 2 * 30]);
     // Without prefetch each of 8 forwards and 8 backwards begins with a gather, which waits for both.
-    let zero_3 = program(&order, 2, &LowerOptions::zero_3(Residency::Strict, 0));
+    let zero_3 = checked(&order, 2, &LowerOptions::zero_3(Residency::Strict, 0));
     let [quick, straggler] = last_backward(&zero_3, &slow)[..] else { panic!("two data ranks") };
     assert_eq!((quick, straggler), (16 + 2 * 4 * 2 * 30 - 20, 16 + 2 * 4 * 2 * 30));
     // Both go on together after the norm.
@@ -90,7 +84,7 @@ fn data_ranks_wait_for_each_other_at_every_gather_or_only_at_the_norm() {
 #[test]
 fn ranks_that_outnumber_cores_take_turns() {
     for (data_degree, num_cores) in (1..=6).flat_map(|d| (1..=7).map(move |cores| (d, cores))) {
-        let program = program(&one_f_one_b(1, 3).unwrap(), 2, &LowerOptions::ZERO_1);
+        let program = checked(&one_f_one_b(1, 3).unwrap(), 2, &LowerOptions::ZERO_1);
         let costs = Costs::uniform(&program, UnitCosts::of_compute(60, 60, 60), MessageCost::default());
         let alone = simulate(&program, &costs).unwrap().makespan();
         let cluster = |ranks_per_host, computes| Cluster {
@@ -110,7 +104,7 @@ fn ranks_that_outnumber_cores_take_turns() {
 #[test]
 fn computes_elsewhere_leave_the_cores_to_messages() {
     // Two ranks and one core: each issues for 6 ticks beside the other, takes in for 4, and computes on its device.
-    let program = program(&one_f_one_b(1, 1).unwrap(), 1, &LowerOptions::zero_3(Residency::All, 0));
+    let program = checked(&one_f_one_b(1, 1).unwrap(), 1, &LowerOptions::zero_3(Residency::All, 0));
     let unit = UnitCosts {
         gather: MessageCost { issue: 6, occupied: 10, latency: 3, landing: 4 },
         ..UnitCosts::of_compute(100, 50, 50)
@@ -127,7 +121,7 @@ fn computes_elsewhere_leave_the_cores_to_messages() {
 #[test]
 fn a_message_slows_the_computes_of_its_ranks_while_it_occupies_its_link() {
     // Two units, the second gathered while the first computes.
-    let program = program(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::All, 1));
+    let program = checked(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::All, 1));
     let unit = UnitCosts { gather: MessageCost::of_link(40, 9), ..UnitCosts::of_compute(100, 0, 0) };
     let costs = Costs::uniform(&program, unit, MessageCost::default());
     let slowed = |numerator, denominator| {
@@ -151,7 +145,7 @@ fn a_message_slows_the_computes_of_its_ranks_while_it_occupies_its_link() {
 
 #[test]
 fn jitter_delays_each_compute_by_its_share_at_most_and_the_same_each_time() {
-    let program = program(&one_f_one_b(3, 5).unwrap(), 2, &LowerOptions::ZERO_1);
+    let program = checked(&one_f_one_b(3, 5).unwrap(), 2, &LowerOptions::ZERO_1);
     let costs = Costs::uniform(&program, UnitCosts::of_compute(1000, 700, 500), MessageCost::of_link(10, 20));
     let cluster =
         |seed| Cluster { jitter: Some(Jitter { seed, share: Ratio::new(1, 10) }), ..Cluster::alike(2) };
@@ -207,7 +201,7 @@ proptest! {
     ) {
         let mut draw = Draw::new(seed);
         let order = draw.one_of(&[one_f_one_b as fn(u32, u32) -> _, zb_h1])(p, m).unwrap();
-        let program = program(&order, per_stage, &draw.one_of(&crate::testing::all_options()));
+        let program = checked(&order, per_stage, &draw.one_of(&crate::testing::all_options()));
         let costs = draw.costs(&program);
         let played = cluster::simulate(&program, &costs, &Cluster::alike(data_degree)).unwrap();
         let expected = simulate(&program, &costs).unwrap();
@@ -220,7 +214,7 @@ proptest! {
 /// cause: what comes later is out of the way.)
 #[test]
 fn sharing_has_anomalies() {
-    let program = program(&one_f_one_b(3, 4).unwrap(), 1, &LowerOptions::ZERO_1);
+    let program = checked(&one_f_one_b(3, 4).unwrap(), 1, &LowerOptions::ZERO_1);
     for unit in [1, 1000, 1_000_000] {
         let times = UnitCosts::of_compute(unit, unit, 0);
         let costs = Costs::uniform(&program, times, MessageCost::of_link(4 * unit, 0));
@@ -238,7 +232,7 @@ fn data_ranks_of_a_node_share_its_port_evenly() {
     let mut num_longer = 0;
     for (seed, (data_degree, m)) in (1..=6).flat_map(|d| (1..=6).map(move |m| (d, m))).enumerate() {
         for options in crate::testing::all_options() {
-            let program = program(&one_f_one_b(2, m).unwrap(), 2, &options);
+            let program = checked(&one_f_one_b(2, m).unwrap(), 2, &options);
             let costs = Draw::new(seed as u64).costs(&program);
             let cluster = Cluster {
                 ranks_per_node: NonZeroU32::new(data_degree),
