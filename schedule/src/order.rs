@@ -29,7 +29,7 @@ impl ComputeKind {
     pub(crate) const ALL: [Self; 4] =
         [Self::Forward, Self::Backward, Self::BackwardInput, Self::BackwardWeight];
 
-    /// The kind, unit and micro-batch of an instruction that does such work; none of a recompute.
+    /// The kind, unit and micro-batch of an `F`, `B`, `I` or `W`; `None` for other instructions.
     pub(crate) fn of(instruction: Instruction) -> Option<(Self, Unit, MicroBatch)> {
         Some(match instruction {
             Instruction::Forward { unit, micro_batch } => (Self::Forward, unit, micro_batch),

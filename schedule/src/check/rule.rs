@@ -93,7 +93,7 @@ pub enum Rule {
     },
     /// An instruction belongs to the program's purpose and policies.
     NotOfPolicy(Instruction),
-    /// Everything that belongs to a step is there.
+    /// A step has everything that belongs to it.
     Missing(Instruction),
     /// Nothing is done twice.
     Repeated {

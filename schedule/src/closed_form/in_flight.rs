@@ -1,5 +1,4 @@
-//! Activations in flight, at their most. Sizes are of 32 bits and the arithmetic of 64, in which none of these forms can
-//! overflow.
+//! Most activations in flight. Sizes have 32 bits and the arithmetic 64, in which none of these forms can overflow.
 
 use crate::id::{PipelineRank, Stage};
 

@@ -55,7 +55,7 @@ impl Ends {
         Self { num_stages, forward: none.clone(), input_gradient: none }
     }
 
-    /// The column from which on the action's inputs are there, if they ever are.
+    /// The column from which the action's inputs are ready, if they ever are.
     fn inputs_ready(&self, action: StageAction) -> Option<usize> {
         let StageAction { kind, stage, micro_batch } = action;
         match kind {

@@ -10,9 +10,9 @@ use crate::instruction::{Instruction, Lane};
 /// From start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it started; a transfer when both of its ends had come and its link was free.
+    /// When it started; a transfer when both of its ends were issued and its link was free.
     pub start: u64,
-    /// When it ended: a receive when its message was there, a send when its link was free again.
+    /// When it ended: a receive when its message had arrived, a send when its link was free again.
     pub end: u64,
 }
 

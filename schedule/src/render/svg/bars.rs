@@ -12,7 +12,7 @@ use crate::instruction::{Activity, Instruction, Lane};
 use crate::placement::Placement;
 use crate::simulate::Span;
 
-/// What is thinner, in hundredths of a pixel, is not drawn by itself.
+/// Bars thinner than this, in hundredths of a pixel, are drawn together.
 const THIN: u64 = 50;
 
 /// A bar from left to right, in hundredths of a pixel.

@@ -254,7 +254,7 @@ fn a_step_that_takes_no_time_is_a_picture_too() {
     assert!(parsed(&text).descendants().all(|of| !of.has_tag_name("rect") || !of.has_children()));
 }
 
-/// Of a schedule by itself only micro-batches are drawn; stages of a rank are told apart.
+/// Of a schedule without a model only micro-batches are drawn; the stages of a rank differ in paleness.
 #[test]
 fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
     let program = checked(&interleaved(2, 3, 2, 2).unwrap(), 1, &LowerOptions::ZERO_1);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::grid::{ClusterLane, Grid};
 use super::message_costs::MessageCosts;
-use crate::id::PipelineRank;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::simulate::{Links, MessageCost};
 
@@ -73,60 +73,29 @@ impl Messages {
             queue_of,
         };
         for (rank, row) in grid.program.ranks().zip(rows) {
-            for (index, &instruction) in row.iter().enumerate() {
-                messages.push_instruction(grid, message_costs, rank, index, instruction);
+            for index in 0..row.len() {
+                messages.push_instruction(grid, message_costs, rank.at(index));
             }
         }
         messages
     }
 
-    /// A collective is noted once for all its ranks, a transfer with its send.
-    fn push_instruction(
-        &mut self,
-        grid: Grid<'_>,
-        message_costs: &MessageCosts<'_>,
-        of: PipelineRank,
-        index: usize,
-        instruction: Instruction,
-    ) {
+    /// A collective is added once for all its ranks, a transfer with its send.
+    fn push_instruction(&mut self, grid: Grid<'_>, message_costs: &MessageCosts<'_>, at: InstructionId) {
+        let instruction = grid.program.instruction(at);
+        let cost = |data_rank| message_costs.of(data_rank, instruction);
         match (instruction.lane(), instruction) {
-            (Lane::Gather, _) => {
-                self.push_collective(
-                    grid,
-                    message_costs.of(0, instruction),
-                    ClusterLane::Gather(of),
-                    of,
-                    index,
-                );
-            }
-            (Lane::Reduce, _) => {
-                self.push_collective(
-                    grid,
-                    message_costs.of(0, instruction),
-                    ClusterLane::Reduce(of),
-                    of,
-                    index,
-                );
-            }
-            (Lane::Edge(edge), Instruction::Send { .. }) => {
-                let cost = |data_rank| message_costs.of(data_rank, instruction);
-                self.push_transfers(grid, cost, edge, of, index);
-            }
+            (Lane::Gather, _) => self.push_collective(grid, cost(0), ClusterLane::Gather(at.rank), at),
+            (Lane::Reduce, _) => self.push_collective(grid, cost(0), ClusterLane::Reduce(at.rank), at),
+            (Lane::Edge(edge), Instruction::Send { .. }) => self.push_transfers(grid, cost, edge, at),
             (Lane::Edge(_) | Lane::Compute, _) => {}
         }
     }
 
-    fn push_collective(
-        &mut self,
-        grid: Grid<'_>,
-        cost: MessageCost,
-        lane: ClusterLane,
-        of: PipelineRank,
-        index: usize,
-    ) {
-        self.numbers[of.index()][index] = self.messages.len() as u32;
+    fn push_collective(&mut self, grid: Grid<'_>, cost: MessageCost, lane: ClusterLane, at: InstructionId) {
+        self.numbers[at.rank.index()][at.index] = self.messages.len() as u32;
         self.push(Message {
-            ends: Ends::Group { of, index },
+            ends: Ends::Group { of: at.rank, index: at.index },
             lane: grid.lane_index(lane),
             occupied: cost.occupied,
             latency: cost.latency,
@@ -139,19 +108,18 @@ impl Messages {
         grid: Grid<'_>,
         cost: impl Fn(usize) -> MessageCost,
         edge: Edge,
-        of: PipelineRank,
-        index: usize,
+        at: InstructionId,
     ) {
-        let to = grid.program.peer(of.at(index)).expect("a checked transfer has two ends");
-        self.numbers[of.index()][index] = self.messages.len() as u32;
-        self.numbers[to.rank.index()][to.index] = self.messages.len() as u32;
+        let to = grid.program.peer(at).expect("a checked transfer has two ends");
+        for end in [at, to] {
+            self.numbers[end.rank.index()][end.index] = self.messages.len() as u32;
+        }
+        let site =
+            |end: InstructionId, data_rank| Site { rank: grid.rank(end.rank, data_rank), index: end.index };
         for data_rank in 0..grid.data_degree {
             let MessageCost { occupied, latency, .. } = cost(data_rank);
             self.push(Message {
-                ends: Ends::Pair {
-                    sender: Site { rank: grid.rank(of, data_rank), index },
-                    receiver: Site { rank: grid.rank(to.rank, data_rank), index: to.index },
-                },
+                ends: Ends::Pair { sender: site(at, data_rank), receiver: site(to, data_rank) },
                 lane: grid.lane_index(ClusterLane::Edge { edge, data_rank: data_rank as u32 }),
                 occupied,
                 latency,

@@ -1,4 +1,4 @@
-//! How long a rank's own work takes by itself: what the costs say, by the rank's speed, with its jitter.
+//! How long a rank's own work takes at full speed: its cost divided by the rank's speed, with jitter.
 
 use alloc::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 pub(super) enum Due {
     /// The end of a work, by its number.
     Work(u32),
-    /// The message that a rank waits for is there, by the rank.
+    /// The message that a rank waits for has arrived, by the rank.
     Arrival(u32),
     /// The members of a synchronization go on, by its number.
     Synchronization(u32),
@@ -45,7 +45,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// So many works, none of them under way, in ticks of `scale` parts.
+    /// `num_works` works, none of them under way, in ticks of `scale` parts.
     pub(super) fn new(num_works: usize, scale: u64) -> Self {
         Self {
             scale,
@@ -60,7 +60,7 @@ impl Progress {
         self.now
     }
 
-    /// Begins a work that takes so many ticks by itself; it ends with [`Due::Work`].
+    /// Begins a work that takes `ticks` at full speed; it ends with [`Due::Work`].
     pub(super) fn begin(&mut self, number: usize, ticks: u64) {
         let work = &mut self.works[number];
         work.remaining = u128::from(ticks) * u128::from(self.scale);
@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    /// Notes what is due so many ticks from now, whatever happens until then.
+    /// Notes what is due `ticks` from now, independent of rates.
     pub(super) fn after(&mut self, ticks: u64, due: Due) {
         self.agenda.push(Reverse((self.now + ticks, due)));
     }

@@ -37,13 +37,13 @@ impl<'a> Row<'a> {
         self.positions.len()
     }
 
-    /// The number of a message's lane; none of a compute's.
+    /// The number of a message's lane; `None` for a compute.
     pub(super) fn lane(&self, index: usize) -> Option<usize> {
         let number = self.lanes[index];
         (number != NONE).then_some(number as usize)
     }
 
-    /// Where a lane's message stands, if there are so many.
+    /// The position of a lane's message, if the lane has that many.
     pub(super) fn position(&self, lane: usize, number: usize) -> Option<usize> {
         self.positions[lane].get(number).map(|&position| position as usize)
     }

@@ -47,10 +47,20 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn new(grid: Grid<'_>, sharing: Sharing, ranks_per_node: Option<NonZeroU32>) -> Self {
-        Self::by(grid, |lane| match sharing {
-            Sharing::Own => BTreeSet::new(),
-            Sharing::RankPort(duplex) => rank_ports(grid, lane, ranks_per_node, duplex),
-            Sharing::NodePort(duplex) => node_ports(grid, lane, ranks_per_node, duplex),
+        Self::by(grid, |lane| {
+            let reach = Reach::of(&grid.members(lane), ranks_per_node);
+            let ports = |duplex, owner: fn(usize, Option<NonZeroU32>) -> usize| {
+                let port = |(rank, way)| Port { owner: owner(rank, ranks_per_node), reach, way };
+                ways(grid, lane, duplex).map(port).collect()
+            };
+            match sharing {
+                Sharing::Own => BTreeSet::new(),
+                Sharing::RankPort(duplex) => ports(duplex, |rank, _| rank),
+                Sharing::NodePort(_) if reach == Reach::Near => BTreeSet::new(),
+                // A far message passes each node's port once, however many of its ranks are on the node: a ring enters
+                // and leaves it once.
+                Sharing::NodePort(duplex) => ports(duplex, node),
+            }
         })
     }
 
@@ -125,30 +135,4 @@ fn ways(grid: Grid<'_>, lane: ClusterLane, duplex: Duplex) -> impl Iterator<Item
         };
         ways.into_iter().flatten().map(move |way| (rank, way))
     })
-}
-
-fn rank_ports(
-    grid: Grid<'_>,
-    lane: ClusterLane,
-    ranks_per_node: Option<NonZeroU32>,
-    duplex: Duplex,
-) -> BTreeSet<Port> {
-    let reach = Reach::of(&grid.members(lane), ranks_per_node);
-    ways(grid, lane, duplex).map(|(owner, way)| Port { owner, reach, way }).collect()
-}
-
-/// A far message passes each node's port once, however many of its ranks are on the node: a ring enters and leaves it
-/// once.
-fn node_ports(
-    grid: Grid<'_>,
-    lane: ClusterLane,
-    ranks_per_node: Option<NonZeroU32>,
-    duplex: Duplex,
-) -> BTreeSet<Port> {
-    let reach = Reach::of(&grid.members(lane), ranks_per_node);
-    if reach == Reach::Near {
-        return BTreeSet::new();
-    }
-    let port = |(rank, way)| Port { owner: node(rank, ranks_per_node), reach, way };
-    ways(grid, lane, duplex).map(port).collect()
 }

@@ -65,8 +65,8 @@ impl<'a> Causes<'a> {
         self.resolved(cause)
     }
 
-    /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had
-    /// to land for it.
+    /// What the row of a rank waited for before an instruction was issued: the compute before it, or a message that
+    /// had to land for it.
     fn of_row(&self, at: InstructionId) -> Cause {
         let InstructionId { rank, index } = at;
         let facts = &self.rows[rank.index()];

@@ -2,11 +2,11 @@
 //! backwards.
 //!
 //! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs
-//! has ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined.
-//! So the parts have no gaps, and their times add up to the makespan exactly, for every timeline. Time that none of
-//! these explains is the rank's own time for messages, which it issues and lands one after the other; for a gather or
-//! reduction in a cluster of unlike data ranks it is the wait for another data rank. The path stays on one data rank;
-//! a norm includes its wait for all ranks.
+//! has ended, its message has arrived, the other end of a transfer is issued, its link is free, the last rank has
+//! joined. So the parts have no gaps, and their times add up to the makespan exactly, for every timeline. Time that
+//! none of these explains is the rank's own time for messages, which it issues and lands one after the other; for a
+//! gather or reduction in a cluster of unlike data ranks it is the wait for another data rank. The path stays on one
+//! data rank; a norm includes its wait for all ranks.
 //!
 //! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.
 

@@ -9,7 +9,7 @@ use crate::id::PipelineRank;
 use crate::instruction::Lane;
 use crate::simulate::costs::{Costs, Links};
 
-/// A row, read once for all of its instructions; one more than these stands for its end.
+/// What is known of each instruction of a row, and in one more place of the row's end.
 pub(super) struct RowFacts {
     /// `[index]`: the last instruction of the compute lane before it.
     pub(super) issued_after: Vec<Option<usize>>,

@@ -37,7 +37,7 @@ struct Count<'a> {
 }
 
 impl Count<'_> {
-    /// When an instruction of a rank ran; panics if it stands nowhere.
+    /// When an instruction of a rank ran; panics if the row does not have it.
     fn span(&self, rank: PipelineRank, is_it: impl Fn(Instruction) -> bool) -> Span {
         let index = self.program.row(rank).iter().position(|&of| is_it(of)).unwrap();
         self.timeline.row(rank)[index]

@@ -1,7 +1,7 @@
 //! Playing a program: every rank's row from its start until it waits, in turn, until all have ended.
 //!
-//! The time of an instruction follows from the ends of what it waits for alone, so the order in which ranks take their
-//! turns does not matter and no queue of events is needed. A checked program never gets stuck.
+//! The time of an instruction follows from the ends of what it waits for alone, so the order in which ranks run does
+//! not matter and no queue of events is needed. A checked program never deadlocks.
 
 mod edges;
 mod lanes;
@@ -189,7 +189,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Issues a message: the time at which it sets out.
+    /// Issues a message; returns the time from which it can be sent.
     fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, cost: MessageCost) -> u64 {
         if let Some(lanes) = &mut self.lanes {
             lanes.issue(rank, instruction, UnderWay { index, landing: cost.landing });

@@ -96,25 +96,26 @@ impl LongStep {
         }
     }
 
-    /// A figure of the whole step that grows by the same with every repetition: times and counts of what is in it, and
-    /// the most of something that is held, if each repetition adds to it or none does.
+    /// A figure of the whole step that grows by the same amount with every repetition: times, counts, and peaks to
+    /// which each repetition adds the same.
     pub fn extended(&self, figure: impl Fn(&Played) -> u64) -> u64 {
         let Some(steady) = &self.steady else { return figure(&self.played) };
         let (short, next) = (figure(&self.played), figure(&steady.next));
-        // No repetition takes away from what was there before it; the search has checked that the makespan, the largest
-        // time of all, fits.
+        // No repetition makes a figure smaller; the search has checked that the makespan, the largest time of all,
+        // fits.
         short + u64::from(steady.num_periods) * (next - short)
     }
 }
 
-/// Plays a step of so many micro-batches, at the cost of two with some six times as many micro-batches as ranks where it has
-/// a steady state.
+/// Plays a step of `num_micro_batches`. Where it has a steady state, that costs as much as two steps of about six
+/// times as many micro-batches as ranks.
 ///
 /// `make` gives the program of a step by its micro-batches: from one generator, with the same units and options whatever
 /// their number. Costs are of units and edges, of which every such program has the same.
 ///
 /// # Errors
-/// What `make` returns, and [`CostsError`] as [`simulate`]; also if the whole step takes longer than a `u64` can say.
+/// What `make` returns, and [`CostsError`] as [`simulate`]; also if the whole step takes longer than a `u64` can
+/// hold.
 pub fn simulate_long<E: From<CostsError>>(
     make: impl Fn(u32) -> Result<CheckedProgram, E>,
     costs: &Costs,

@@ -216,7 +216,7 @@ fn a_step_that_is_too_long_is_an_error() {
     assert_eq!(of(1 << 24).unwrap_err(), CostsError::TooLong { total: (1 << 24) * ((1 << 40) + 2) });
 }
 
-/// A pattern that is broken in one place is none.
+/// A pattern that is broken in one place does not repeat.
 #[test]
 fn one_instruction_out_of_step_is_seen() {
     let (size, period) = (24, 2);

@@ -100,7 +100,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A rank has issued its message, which sets out when all of its ranks have and the link is free.
+    /// A rank has issued its message, which is sent when all of its ranks have issued it and the link is free.
     fn issue(&mut self, site: Site) {
         let number = self.messages.at(self.grid, site);
         if self.messages.issue(number) {
@@ -132,7 +132,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A message leaves its link: its sender has nothing more to do with it, and it arrives after its latency.
+    /// A message leaves its link: it has ended for its sender, and it arrives after its latency.
     fn leave(&mut self, lane: usize) {
         let number = self.messages.leave(lane);
         let message = self.messages.message(number);
@@ -149,7 +149,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A message ends for a rank; that matters from when the rank waits for it.
+    /// A message ends for a rank, which goes on if it waits for it.
     fn end_after(&mut self, latency: u64, Site { rank, index }: Site) {
         self.spans[rank][index].end = self.progress.now() + latency;
         if self.runners[rank].no_longer_waits_for(index) {

@@ -30,9 +30,9 @@ impl Task {
 
 /// How a rank goes on.
 pub(super) enum Next {
-    /// With a task that takes this many ticks by itself.
+    /// With a task that takes this many ticks at full speed.
     Task(Task, u64),
-    /// Not before another rank or a message has come, or never.
+    /// It waits for another rank or a message, or has ended.
     Wait,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Runner {
     pub(super) num_waited: usize,
     /// `[lane of the row]`: messages that have landed.
     pub(super) num_landed: Vec<usize>,
-    /// What it is at, and since when.
+    /// Its present task, and since when.
     pub(super) task: Option<(Task, u64)>,
     /// The position of the message that it waits for, while its end is not known.
     pub(super) waits_for: Option<usize>,

@@ -1,4 +1,4 @@
-//! Worlds that are none: each broken in one way, and what is said of it.
+//! Invalid clusters, each broken in one way, and their errors.
 
 use std::collections::BTreeMap;
 use std::string::ToString;

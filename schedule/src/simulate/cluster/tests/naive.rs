@@ -251,7 +251,7 @@ impl<'a> Naive<'a> {
         happened
     }
 
-    /// When a message is there for a rank.
+    /// When a message has arrived at a rank.
     fn arrival(&self, rank: usize, index: usize) -> Option<u64> {
         let message = self.messages.iter().find(|message| message.ends.contains(&(rank, index))).unwrap();
         let is_sender = matches!(self.instruction(rank, index), Instruction::Send { .. });

@@ -19,7 +19,7 @@ use crate::simulate::cluster::sharing::Ports;
 use crate::simulate::cluster::{Cluster, Duplex, Sharing};
 use crate::testing::checked;
 
-/// A message alone: when it sets out, and for how long it would occupy its link if that were its own.
+/// A message alone: when it is sent, and for how long it would occupy a link that it does not share.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     start: u64,

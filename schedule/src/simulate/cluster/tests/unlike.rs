@@ -134,7 +134,8 @@ fn a_message_slows_the_computes_of_its_ranks_while_it_occupies_its_link() {
         (spans[forward], spans[second], played.makespan())
     };
     let (forward, gather, alone) = slowed(1, 1);
-    // The second gather sets out when the first has left the link, so 9 ticks of it go before the first forward starts.
+    // The second gather is sent when the first has left the link, so 9 ticks of it go before the first forward
+    // starts.
     assert_eq!((forward.start, forward.end, gather.start, gather.end), (49, 149, 40, 89));
     // For 31 ticks the forward gets on at 2/3: a third of that is lost, 10 1/3, and at half of its speed, 15 1/2.
     let (forward, _, longer) = slowed(3, 2);
