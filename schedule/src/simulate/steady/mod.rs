@@ -63,7 +63,7 @@ impl LongStep {
         self.extended(|of| of.timeline.makespan())
     }
 
-    /// From a rank's first compute of a micro-batch to its last: see [`Timeline::rank_span`].
+    /// From a rank's first compute of a micro-batch to its last: see [`Timeline::rank_span`](crate::simulate::Timeline::rank_span).
     ///
     /// # Panics
     /// If there is no such rank; so do the other methods that take one.
@@ -114,7 +114,7 @@ impl LongStep {
 /// their number. Costs are of units and edges, of which every such program has the same.
 ///
 /// # Errors
-/// What `make` returns, and [`CostsError`] as [`simulate`]; also if the whole step takes longer than a `u64` can
+/// What `make` returns, and [`CostsError`] as [`simulate`](crate::simulate::simulate); also if the whole step takes longer than a `u64` can
 /// hold.
 pub fn simulate_long<E: From<CostsError>>(
     make: impl Fn(u32) -> Result<CheckedProgram, E>,
