@@ -114,8 +114,8 @@ impl LongStep {
 /// their number. Costs are of units and edges, of which every such program has the same.
 ///
 /// # Errors
-/// What `make` returns, and [`CostsError`] as [`simulate`](crate::simulate::simulate); also if the whole step takes longer than a `u64` can
-/// hold.
+/// What `make` returns, and [`CostsError`] as [`simulate`](crate::simulate::simulate); also if the whole step takes longer
+/// than a `u64` can hold.
 pub fn simulate_long<E: From<CostsError>>(
     make: impl Fn(u32) -> Result<CheckedProgram, E>,
     costs: &Costs,
