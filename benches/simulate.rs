@@ -16,7 +16,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pipezero_schedule::simulate::{
-    Costs, Links, MemoryCosts, Passage, RankTimes, UnitCosts, UnitMemory, memory, simulate, study, study_long,
+    Costs, Links, MemoryCosts, MessageCost, RankTimes, UnitCosts, UnitMemory, memory, simulate, study,
+    study_long,
 };
 use pipezero_schedule::{
     CheckedProgram, ComputeOrder, LowerOptions, Residency, Stage, UnitFacts, generate, lower,
@@ -100,7 +101,7 @@ fn program(
 
 /// Times of different length, so that ranks wait; messages take of their ranks' own time, as all that was measured do.
 fn costs(program: &CheckedProgram) -> Costs {
-    let message = |occupied, latency| Passage { issue: 3, occupied, latency, landing: 2 };
+    let message = |occupied, latency| MessageCost { issue: 3, occupied, latency, landing: 2 };
     let unit = UnitCosts {
         gather: message(700, 10),
         reduce: message(1300, 20),
@@ -111,7 +112,7 @@ fn costs(program: &CheckedProgram) -> Costs {
 
 fn report(name: &str, program: &CheckedProgram, with_memory: bool, target: f64) -> Outcome {
     let costs = costs(program);
-    let of_unit = UnitMemory { saved_bytes: 1 << 22, stash_bytes: 1 << 20, gradient_bytes: 1 << 21 };
+    let of_unit = UnitMemory { saved_bytes: 1 << 22, weight_input_bytes: 1 << 20, gradient_bytes: 1 << 21 };
     let memory_costs = MemoryCosts::uniform(program, of_unit, 1 << 16);
     let time = fastest(|| {
         let timeline = simulate(program, &costs)?;

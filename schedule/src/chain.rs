@@ -187,6 +187,16 @@ impl Chain {
         Unit(self.first_units[stage.index() + 1] - 1)
     }
 
+    /// Whether a unit takes its stage's input.
+    pub(crate) fn is_first(&self, unit: Unit) -> bool {
+        unit == self.first_unit(self.stage(unit))
+    }
+
+    /// Whether a unit makes its stage's output.
+    pub(crate) fn is_last(&self, unit: Unit) -> bool {
+        unit == self.last_unit(self.stage(unit))
+    }
+
     /// The units of a rank, ascending.
     pub fn units_on(&self, rank: PipelineRank) -> impl Iterator<Item = Unit> + '_ {
         self.placement.stages(rank).flat_map(|stage| self.units_of(stage)).map(Unit)
@@ -208,28 +218,26 @@ impl Chain {
 
     /// The edge that a forward of this unit waits for: into the first unit of a stage.
     pub fn forward_input(&self, unit: Unit) -> Option<Edge> {
-        let stage = self.stage(unit);
-        let edge = Edge::Up(Stage(stage.0.checked_sub(1)?));
-        (unit == self.first_unit(stage) && self.crosses_ranks(edge)).then_some(edge)
+        let edge = Edge::Up(Stage(self.stage(unit).0.checked_sub(1)?));
+        (self.is_first(unit) && self.crosses_ranks(edge)).then_some(edge)
     }
 
     /// The edge that a forward of this unit feeds: out of the last unit of a stage.
     pub fn forward_output(&self, unit: Unit) -> Option<Edge> {
         let edge = Edge::Up(self.stage(unit));
-        (unit == self.last_unit(self.stage(unit)) && self.crosses_ranks(edge)).then_some(edge)
+        (self.is_last(unit) && self.crosses_ranks(edge)).then_some(edge)
     }
 
     /// The edge that an input gradient of this unit waits for: into the last unit of a stage.
     pub fn backward_input(&self, unit: Unit) -> Option<Edge> {
         let edge = Edge::Down(self.stage(unit));
-        (unit == self.last_unit(self.stage(unit)) && self.crosses_ranks(edge)).then_some(edge)
+        (self.is_last(unit) && self.crosses_ranks(edge)).then_some(edge)
     }
 
     /// The edge that an input gradient of this unit feeds: out of the first unit of a stage.
     pub fn backward_output(&self, unit: Unit) -> Option<Edge> {
-        let stage = self.stage(unit);
-        let edge = Edge::Down(Stage(stage.0.checked_sub(1)?));
-        (unit == self.first_unit(stage) && self.crosses_ranks(edge)).then_some(edge)
+        let edge = Edge::Down(Stage(self.stage(unit).0.checked_sub(1)?));
+        (self.is_first(unit) && self.crosses_ranks(edge)).then_some(edge)
     }
 
     /// The unit whose forward fills the edge, or whose input gradient does.

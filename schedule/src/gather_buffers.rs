@@ -1,21 +1,21 @@
 //! Gather buffers: how many a rank has, how large they are, and which one each gathered copy lies in.
 //!
 //! A rank that may hold c copies has a buffer for each of its c largest units. Any c different units find a place in
-//! them, the copies of different units can never exceed the bytes of the c largest, and nothing is ever moved or allocated
-//! during a step: a copy stays in its buffer from `UNSHARD` to `RESHARD`. A huge unit beside small ones (a tied embedding of
-//! 50k tokens beside transformer layers) so costs one huge buffer, not c of them.
+//! them, the copies of different units can never exceed the bytes of the c largest, and nothing is ever moved or
+//! allocated during a step: a copy stays in its buffer from `UNSHARD` to `RESHARD`. So a huge unit beside small ones
+//! (a tied embedding of 50k tokens beside transformer layers) costs one huge buffer, not c of them.
 //!
-//! Which buffer a copy takes is a function of the row, so programs need not say it; lowering plans with the same
-//! function that the checker proves with and the executor follows.
+//! Which buffer a copy takes is a function of the row, so it is not written in programs. Lowering, the checker and
+//! the executor use the same function.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
+use crate::dataflow::reads_weights;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::Weights;
-use crate::protocol::reads_weights;
 
 /// Bytes of the buffers that a rank may have, descending.
 pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: Weights) -> Vec<u64> {
@@ -77,9 +77,10 @@ pub(crate) struct NoBuffer {
 impl GatherBuffers {
     /// Finds a buffer for every gather of a row that reshards only what it holds.
     ///
-    /// The smallest that fits is tried first; if that leaves a gather without a buffer, the one whose last unit is read
-    /// again the latest. Which copies may be held together is hard to answer in general (interval colouring with
-    /// nested machines), so a row can be rejected that a cleverer choice would serve; lowering makes none such.
+    /// The smallest that fits is tried first; if that leaves a gather without a buffer, the one whose last unit is
+    /// read again the latest. Which copies may be held together is hard to answer in general (interval colouring with
+    /// nested machines), so a row may be rejected although some other choice of buffers would serve it; lowering
+    /// makes no such row.
     ///
     /// # Errors
     /// [`NoBuffer`] for the first gather without a buffer, if the smallest is chosen.

@@ -15,7 +15,7 @@
 //!
 //! # Example
 //!
-//! Two ranks, three micro-batches, two units on each rank, ZeRO-3 with room for two gathered units:
+//! Two ranks, three micro-batches, two units on each rank, ZeRO-3 with buffers for two gathered units:
 //!
 //! ```
 //! use std::num::NonZeroU32;
@@ -30,11 +30,9 @@
 //!      rank 1  .. F0 B0 B0 F1 B1 B1 F2 B2 B2 .. ..\n"
 //! );
 //!
-//! let unit = |stage| UnitFacts::new(Stage(stage), 1 << 20);
-//! let units = [unit(0), unit(0), unit(1), unit(1)];
-//! let room = Residency::Units(NonZeroU32::new(2).expect("2 is not 0"));
-//! let program = lower(&order, &units, &LowerOptions::zero_3(room, 1))?;
-//! let program = CheckedProgram::new(program)?;
+//! let unit = |stage| UnitFacts::new(Stage(stage), 1 << 20); let units = [unit(0), unit(0), unit(1), unit(1)]; let
+//! residency = Residency::Units(NonZeroU32::new(2).expect("2 is not 0")); let program = lower(&order, &units,
+//! &LowerOptions::zero_3(residency, 1))?; let program = CheckedProgram::new(program)?;
 //!
 //! let rank = PipelineRank(1);
 //! assert_eq!(program.count(rank, InstructionKind::Reduce), 6);
@@ -57,10 +55,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod by_micro_batch;
 mod chain;
 pub mod check;
 pub mod closed_form;
 mod csv;
+mod dataflow;
 mod dependencies;
 mod gather_buffers;
 pub mod generate;
@@ -76,18 +76,18 @@ pub mod render;
 mod send_buffers;
 pub mod simulate;
 mod slots;
-mod stashes;
 #[cfg(test)]
 mod testing;
 pub mod text;
 mod unit_facts;
+mod weight_inputs;
 
 pub use chain::{Chain, ChainError};
 pub use check::{CheckedProgram, HighWater, Rule, Violation};
 pub use csv::{CsvError, CsvPlace, CsvRule, CsvSite, CsvWait, csv_place};
 pub use dependencies::Dependencies;
 pub use id::{InstructionId, MicroBatch, PipelineRank, Stage, Unit};
-pub use instruction::{Edge, Instruction, InstructionKind, Lane};
+pub use instruction::{Activity, Edge, Instruction, InstructionKind, Lane};
 pub use lower::{LowerError, lower};
 pub use options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
 pub use order::{ComputeKind, ComputeOrder, StageAction};

@@ -10,7 +10,7 @@ use crate::unit_facts::UnitFacts;
 pub enum Residency {
     /// Every use has its own gather and is resharded right after: at most `1 + prefetch_units` copies are held.
     Strict,
-    /// Room for the so many largest units of the rank, those in use and prefetched included.
+    /// Buffers for this many of the largest units of the rank, those in use and prefetched included.
     Units(NonZeroU32),
     /// Every unit is gathered once and stays until its last use.
     All,
@@ -31,9 +31,9 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// The most gathered copies that a rank may hold at once, if so many of its units are gathered.
+    /// The most gathered copies that a rank may hold at once, if `num_gathered_units` of its units are gathered.
     ///
-    /// Never more than there are units: a second copy of a unit would buy nothing but a gather that is hidden.
+    /// Never more than it has units: all that a second copy of a unit could save is the time of a hidden gather.
     pub fn max_copies(self, num_gathered_units: usize) -> usize {
         let budget = match self {
             Self::Replicated => 0,
@@ -70,11 +70,11 @@ pub struct LowerOptions {
     pub gather_after_step: bool,
 }
 
-/// Why options cannot go together.
+/// Why options contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// The budget has no room for a unit in use and those prefetched.
+    /// The budget is too small for a unit in use and those prefetched.
     BudgetBelowPrefetch {
         /// Units that may be held.
         units: u32,
@@ -83,7 +83,8 @@ pub enum OptionsError {
     },
     /// Every data rank would keep all gradients of weights of which it owns a part.
     AllReduceOfShardedWeights,
-    /// Gathering weights that are never scattered, or not gathering weights that each rank updates in part.
+    /// Weights are gathered after the step although every rank updates all of them, or not gathered although each
+    /// rank updates a part.
     GatherAfterStep {
         /// Whether it was asked for.
         asked: bool,
@@ -139,14 +140,14 @@ impl LowerOptions {
         }
     }
 
-    /// Whether a unit's updated weights are all-gathered after its optimizer step: every unit's where the options say
-    /// so, and those that stay whole although the others are sharded.
+    /// Whether a unit's updated weights are all-gathered after its optimizer step: all units where the options ask
+    /// for it, otherwise the persistent ones, which stay whole although the others are sharded.
     pub fn gathers_after_step(&self, facts: &UnitFacts) -> bool {
         self.gather_after_step || (self.weights != Weights::Replicated && facts.is_persistent)
     }
 
-    /// Whether the options can go together in a program that trains or, without a backward, one that only evaluates:
-    /// there nothing is reduced or stepped, and only the weights count.
+    /// Whether the options are consistent. A program without a backward reduces and steps nothing, so only the
+    /// weights matter there.
     pub(crate) fn check(self, has_backward: bool) -> Result<(), OptionsError> {
         if let Weights::Sharded { residency: Residency::Units(units), prefetch_units } = self.weights
             && units.get() <= prefetch_units

@@ -1,13 +1,14 @@
 //! A compute order: what generators make and lowering turns into a program.
 //!
-//! It says in which order each rank computes its stages' micro-batches and nothing of units, weights or messages, so
-//! a generator is a page long and every communication decision is made once, in [`mod@crate::lower`].
+//! It says in which order each rank computes its stages' micro-batches and nothing about units, weights or messages.
+//! So a generator is a page long, and all communication is decided once, in [`mod@crate::lower`].
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::Instruction;
 use crate::placement::Placement;
 
 /// Which part of a micro-batch's work.
@@ -24,6 +25,36 @@ pub enum ComputeKind {
 }
 
 impl ComputeKind {
+    /// All of them, in the order of the enum.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Forward, Self::Backward, Self::BackwardInput, Self::BackwardWeight];
+
+    /// The kind, unit and micro-batch of an `F`, `B`, `I` or `W`; `None` for other instructions.
+    pub(crate) fn of(instruction: Instruction) -> Option<(Self, Unit, MicroBatch)> {
+        Some(match instruction {
+            Instruction::Forward { unit, micro_batch } => (Self::Forward, unit, micro_batch),
+            Instruction::Backward { unit, micro_batch } => (Self::Backward, unit, micro_batch),
+            Instruction::BackwardInput { unit, micro_batch } => (Self::BackwardInput, unit, micro_batch),
+            Instruction::BackwardWeight { unit, micro_batch } => (Self::BackwardWeight, unit, micro_batch),
+            _ => return None,
+        })
+    }
+
+    /// A unit's part of such work.
+    pub(crate) fn instruction(self, unit: Unit, micro_batch: MicroBatch) -> Instruction {
+        match self {
+            Self::Forward => Instruction::Forward { unit, micro_batch },
+            Self::Backward => Instruction::Backward { unit, micro_batch },
+            Self::BackwardInput => Instruction::BackwardInput { unit, micro_batch },
+            Self::BackwardWeight => Instruction::BackwardWeight { unit, micro_batch },
+        }
+    }
+
+    /// Whether it is half a backward: `I` or `W`.
+    pub(crate) fn is_half(self) -> bool {
+        matches!(self, Self::BackwardInput | Self::BackwardWeight)
+    }
+
     /// PyTorch's letter.
     pub fn letter(self) -> char {
         match self {
@@ -77,8 +108,8 @@ impl ComputeOrder {
     /// Whether every stage runs its backwards in ascending micro-batch order: input gradients (`B`, `I`) and weight
     /// gradients (`B`, `W`) each.
     ///
-    /// Gradients are summed in that order, so results are bit-identical over all orders that ascend. Every generator's
-    /// does; a file may do otherwise.
+    /// Gradients are summed in that order, so results are bit-identical over all orders that ascend. Every generator
+    /// makes such an order; one read from a file may be another.
     pub fn is_ascending(&self) -> bool {
         self.first_descending().is_none()
     }
@@ -102,7 +133,7 @@ impl ComputeOrder {
 
     /// The first micro-batch alone, in the same order on the same ranks: what a step of one micro-batch runs.
     ///
-    /// Micro-batches need nothing of each other, so it runs if the whole order does.
+    /// Micro-batches do not depend on each other, so it runs if the whole order does.
     pub fn first_micro_batch(&self) -> Self {
         let of_first = |row: &Vec<StageAction>| {
             row.iter().filter(|action| action.micro_batch == MicroBatch(0)).copied().collect()
@@ -116,10 +147,7 @@ impl ComputeOrder {
 
     /// The first half of a backward, `I` or `W`, if any backward is split.
     pub fn first_half(&self) -> Option<StageAction> {
-        let is_half = |action: &&StageAction| {
-            matches!(action.kind, ComputeKind::BackwardInput | ComputeKind::BackwardWeight)
-        };
-        self.rows.iter().flatten().find(is_half).copied()
+        self.rows.iter().flatten().find(|action| action.kind.is_half()).copied()
     }
 
     /// The largest number of micro-batches in flight on a stage: forward begun, backward (or `W`) not ended.
@@ -142,7 +170,7 @@ impl ComputeOrder {
     }
 
     /// The largest number of micro-batches of a stage between their `I` and their `W`; 0 where every backward is whole.
-    pub fn num_stashes(&self, stage: Stage) -> usize {
+    pub fn num_weight_input_buffers(&self, stage: Stage) -> usize {
         let of_stage = self.rows[self.placement.rank(stage).index()].iter().filter(|of| of.stage == stage);
         let waiting = of_stage.scan(0usize, |waiting, action| {
             match action.kind {

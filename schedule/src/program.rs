@@ -50,7 +50,7 @@ impl Program {
     /// One instruction.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such instruction.
     pub fn instruction(&self, id: InstructionId) -> Instruction {
         self.row(id.rank)[id.index]
     }

@@ -1,19 +1,21 @@
 //! Gradient send buffers: how many input gradients each edge keeps until they are sent.
 //!
 //! Two are enough where each rank holds one stage: the receiver takes what the sender makes. A rank of several stages
-//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two buffers
-//! the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would wait for each other
-//! for ever. So an edge has as many buffers as messages wait when all ranks work at one pace: the program is played,
-//! a compute per rank and turn, with buffers without end, and the most that wait are counted. As with activation
-//! slots, the number follows from the program and stands nowhere in it.
+//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two
+//! buffers the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would deadlock.
+//! So an edge has as many buffers as messages wait when all ranks work at one pace: the program is simulated, one
+//! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted. As with
+//! activation slots, the number follows from the program and is not written in it.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::id::MicroBatch;
+use crate::by_micro_batch::ByMicroBatch;
+use crate::dataflow::{consumed_message, produced_message};
 use crate::instruction::{Edge, Instruction};
+use crate::order::ComputeKind;
 use crate::program::Program;
-use crate::protocol::{GRADIENT_SEND_BUFFERS, consumed_message, produced_message};
+use crate::protocol::GRADIENT_SEND_BUFFERS;
 
 /// The gradient send buffers of every edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(crate) struct SendBuffers {
 impl SendBuffers {
     /// The buffers of a program in which every compute and transfer stands once.
     ///
-    /// If the program cannot end, the count is of what it gets to; the check then finds out why.
+    /// If the program deadlocks, only what runs before that is counted; the check then reports the deadlock.
     pub(crate) fn assign(program: &Program) -> Self {
         let mut play = Play::new(program);
         while play.turn() {}
@@ -57,7 +59,7 @@ struct Play<'a> {
     /// `[edge]`
     edges: Vec<EdgeState>,
     /// `[edge, micro-batch]`: how many messages have passed once this one has; `None` until its receive is issued.
-    passed_with: Vec<Option<u32>>,
+    passed_with: ByMicroBatch<Option<u32>>,
     /// `[edge]`: the most buffers in use at once.
     most: Vec<u32>,
     /// `[rank]`: the next instruction.
@@ -73,7 +75,7 @@ impl<'a> Play<'a> {
         let mut play = Self {
             program,
             edges: vec![EdgeState::default(); num_edges],
-            passed_with: vec![None; num_edges * program.num_micro_batches as usize],
+            passed_with: ByMicroBatch::new(num_edges, program.num_micro_batches, None),
             most: vec![GRADIENT_SEND_BUFFERS as u32; num_edges],
             next: vec![0; num_ranks],
             is_ready: vec![false; num_ranks],
@@ -111,15 +113,12 @@ impl<'a> Play<'a> {
         let row = &self.program.rows[rank];
         while let Some(&instruction) = row.get(self.next[rank]) {
             match instruction {
-                Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. } => return,
+                of if ComputeKind::of(of).is_some() => return,
                 Instruction::Send { edge, .. } => self.edges[edge.index()].num_sent += 1,
                 Instruction::Receive { edge, micro_batch } => {
                     self.edges[edge.index()].num_received += 1;
-                    let at = self.message(edge, micro_batch);
-                    self.passed_with[at] = Some(self.edges[edge.index()].num_received);
+                    self.passed_with[(edge.index(), micro_batch)] =
+                        Some(self.edges[edge.index()].num_received);
                 }
                 _ => {}
             }
@@ -129,11 +128,7 @@ impl<'a> Play<'a> {
 
     fn has_input(&self, compute: Instruction) -> bool {
         let Some((edge, micro_batch)) = consumed_message(&self.program.chain, compute) else { return true };
-        self.passed_with[self.message(edge, micro_batch)]
+        self.passed_with[(edge.index(), micro_batch)]
             .is_some_and(|passed| passed <= self.edges[edge.index()].num_passed())
-    }
-
-    fn message(&self, edge: Edge, micro_batch: MicroBatch) -> usize {
-        edge.index() * self.program.num_micro_batches as usize + micro_batch.index()
     }
 }

@@ -4,7 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::by_micro_batch::ByMicroBatch;
 use crate::chain::Chain;
+use crate::dataflow::filled_slot;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::program::{Program, Purpose};
@@ -15,14 +17,13 @@ use crate::protocol::EVALUATION_SLOTS;
 /// A slot is taken by the forward of the stage's first unit and given back by the last compute that reads it: when
 /// training, the first unit's `B` or `W`; else the forward of the stage's last unit, or, where the next stage lies on
 /// the same rank and reads it there, of the next stage's first. Of the free slots, the one that has been free longest
-/// is taken, so that the send out of it has had the most time.
+/// is taken: the send out of it has had the most time to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
-    num_micro_batches: usize,
     /// `[stage, micro-batch]`.
-    slot: Vec<usize>,
-    /// `[stage, micro-batch]`: who had the slot before.
-    previous: Vec<Option<MicroBatch>>,
+    slot: ByMicroBatch<usize>,
+    /// `[stage, micro-batch]`: the micro-batch that had the slot before.
+    previous: ByMicroBatch<Option<MicroBatch>>,
     /// `[stage]`.
     num_slots: Vec<usize>,
     /// `[stage]`: the most slots in use at once.
@@ -35,7 +36,6 @@ impl Slots {
     /// The slots of a program in which every forward and backward stands once, in order.
     pub(crate) fn assign(program: &Program) -> Self {
         let num_stages = program.chain.num_stages();
-        let num_micro_batches = program.num_micro_batches as usize;
         let (in_flight, in_flight_on) = in_flight(program);
         let num_slots = (0..num_stages)
             .map(|stage| {
@@ -43,24 +43,24 @@ impl Slots {
                 let sends = program.chain.crosses_ranks(Edge::Up(Stage(stage as u32)));
                 let spare =
                     if program.purpose == Purpose::Evaluation && sends { EVALUATION_SLOTS - 1 } else { 0 };
-                (in_flight[stage] + spare).min(num_micro_batches)
+                (in_flight[stage] + spare).min(program.num_micro_batches as usize)
             })
             .collect();
-        let size = num_stages * num_micro_batches;
-        let (slot, previous) = (vec![0; size], vec![None; size]);
-        let mut slots = Self { num_micro_batches, slot, previous, num_slots, in_flight, in_flight_on };
+        let slot = ByMicroBatch::new(num_stages, program.num_micro_batches, 0);
+        let previous = ByMicroBatch::new(num_stages, program.num_micro_batches, None);
+        let mut slots = Self { slot, previous, num_slots, in_flight, in_flight_on };
         let mut free = vec![VecDeque::new(); num_stages];
         let mut num_touched = vec![0; num_stages];
         for &instruction in program.rows.iter().flatten() {
-            if let Some((stage, micro_batch)) = takes_slot(&program.chain, instruction) {
-                let at = slots.at(stage, micro_batch);
+            if let Some((stage, micro_batch)) = filled_slot(&program.chain, instruction) {
+                let at = (stage.index(), micro_batch);
                 if num_touched[stage.index()] < slots.num_slots[stage.index()] {
                     slots.slot[at] = num_touched[stage.index()];
                     num_touched[stage.index()] += 1;
                 } else {
                     let previous: MicroBatch =
                         free[stage.index()].pop_front().expect("as many slots as are in use at once");
-                    slots.slot[at] = slots.slot[slots.at(stage, previous)];
+                    slots.slot[at] = slots.slot(stage, previous);
                     slots.previous[at] = Some(previous);
                 }
             }
@@ -71,18 +71,14 @@ impl Slots {
         slots
     }
 
-    fn at(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        stage.index() * self.num_micro_batches + micro_batch.index()
-    }
-
     /// The slot of a stage that a micro-batch uses.
     pub(crate) fn slot(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        self.slot[self.at(stage, micro_batch)]
+        self.slot[(stage.index(), micro_batch)]
     }
 
     /// The micro-batch that had the slot before, if any.
     pub(crate) fn previous(&self, stage: Stage, micro_batch: MicroBatch) -> Option<MicroBatch> {
-        self.previous[self.at(stage, micro_batch)]
+        self.previous[(stage.index(), micro_batch)]
     }
 
     /// Slots of a stage.
@@ -109,7 +105,7 @@ fn in_flight(program: &Program) -> (Vec<usize>, Vec<usize>) {
     for row in &program.rows {
         let (mut here, mut most_here) = (0usize, 0);
         for &instruction in row {
-            if let Some((stage, _)) = takes_slot(&program.chain, instruction) {
+            if let Some((stage, _)) = filled_slot(&program.chain, instruction) {
                 in_use[stage.index()] += 1;
                 most_of_stage[stage.index()] = most_of_stage[stage.index()].max(in_use[stage.index()]);
                 here += 1;
@@ -125,12 +121,6 @@ fn in_flight(program: &Program) -> (Vec<usize>, Vec<usize>) {
     (most_of_stage, most_on_rank)
 }
 
-fn takes_slot(chain: &Chain, instruction: Instruction) -> Option<(Stage, MicroBatch)> {
-    let Instruction::Forward { unit, micro_batch } = instruction else { return None };
-    let stage = chain.stage(unit);
-    (unit == chain.first_unit(stage)).then_some((stage, micro_batch))
-}
-
 /// The stages whose activations of a micro-batch are needed no longer after an instruction.
 ///
 /// Two at most: an evaluating unit that is a whole stage can end its own stage's need and, by reading it, that of the
@@ -141,10 +131,7 @@ fn freed_slots(program: &Program, instruction: Instruction) -> impl Iterator<Ite
         (
             Purpose::Training,
             Instruction::Backward { unit, micro_batch } | Instruction::BackwardWeight { unit, micro_batch },
-        ) => {
-            let stage = chain.stage(unit);
-            [(unit == chain.first_unit(stage)).then_some((stage, micro_batch)), None]
-        }
+        ) => [chain.is_first(unit).then(|| (chain.stage(unit), micro_batch)), None],
         (Purpose::Evaluation, Instruction::Forward { unit, micro_batch }) => {
             evaluated_stages(chain, unit).map(|stage| Some((stage?, micro_batch)))
         }
@@ -157,7 +144,7 @@ fn evaluated_stages(chain: &Chain, unit: Unit) -> [Option<Stage>; 2] {
     let stage = chain.stage(unit);
     let next_reads_here =
         |stage: Stage| stage.index() + 1 < chain.num_stages() && !chain.crosses_ranks(Edge::Up(stage));
-    let own = (unit == chain.last_unit(stage) && !next_reads_here(stage)).then_some(stage);
+    let own = (chain.is_last(unit) && !next_reads_here(stage)).then_some(stage);
     let before = stage.0.checked_sub(1).map(Stage).filter(|&before| next_reads_here(before));
-    [before.filter(|_| unit == chain.first_unit(stage)), own]
+    [before.filter(|_| chain.is_first(unit)), own]
 }

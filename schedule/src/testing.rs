@@ -17,7 +17,7 @@ use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
 use crate::placement::Placement;
 use crate::program::Program;
-use crate::simulate::{Costs, Links, Passage, UnitCosts};
+use crate::simulate::{Costs, Links, MessageCost, UnitCosts};
 use crate::unit_facts::{Tying, UnitFacts};
 
 #[path = "../../tests/harness/sample.rs"]
@@ -53,11 +53,23 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     mixed
 }
 
+/// The program of an order that runs, with `per_stage` equal, untied units on each stage.
+pub(crate) fn lowered(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> Program {
+    let units = units(order.placement.num_stages() as u32, per_stage, false);
+    lower(order, &units, options).unwrap_or_else(|error| panic!("{error}\n{}", order.to_csv()))
+}
+
+/// As [`lowered`], checked.
+pub(crate) fn checked(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> CheckedProgram {
+    CheckedProgram::new(lowered(order, per_stage, options))
+        .unwrap_or_else(|violation| panic!("{violation}\n{}", order.to_csv()))
+}
+
 pub(crate) fn resident(units: u32) -> Residency {
     Residency::Units(NonZeroU32::new(units).unwrap())
 }
 
-/// Every kind of options, with room for up to three units.
+/// Every kind of options, with buffers for up to three units.
 pub(crate) fn all_options() -> Vec<LowerOptions> {
     let mut all = vec![LowerOptions::ZERO_0, LowerOptions::ZERO_1, LowerOptions::ZERO_2];
     for reduction in [Reduction::ScatterEvery, Reduction::ScatterLast] {
@@ -138,24 +150,24 @@ pub(crate) fn generated_programs() -> Vec<CheckedProgram> {
 pub(crate) fn uneven_costs(program: &CheckedProgram, seed: u64) -> Costs {
     let mut random = Random(seed);
     let mut below = |bound| 1 + random.below(bound) as u64;
-    let mut costs = Costs::uniform(program, UnitCosts::default(), Passage::default());
+    let mut costs = Costs::uniform(program, UnitCosts::default(), MessageCost::default());
     for unit in &mut costs.units {
-        let mut passage = || Passage::of_link(below(9), below(5));
-        (unit.gather, unit.reduce, unit.gather_after_step) = (passage(), passage(), passage());
+        let mut cost = || MessageCost::of_link(below(9), below(5));
+        (unit.gather, unit.reduce, unit.gather_after_step) = (cost(), cost(), cost());
         (unit.forward, unit.backward_input, unit.backward_weight) = (below(9), below(9), below(9));
         unit.backward = unit.backward_input + unit.backward_weight;
         (unit.recompute, unit.optimizer_step) = (unit.forward, below(4));
     }
     for edge in &mut costs.edges {
-        *edge = Passage::of_link(below(6), below(6));
+        *edge = MessageCost::of_link(below(6), below(6));
     }
     (costs.add_tied, costs.gradient_norm) = (below(5), below(5));
     costs.links = if seed.is_multiple_of(2) { Links::Own } else { Links::SharedByCollectives };
     costs
 }
 
-/// Asserts that whatever plays an order takes what the closed forms say: all small sizes, with several times of which none
-/// divides another, and hops on both sides of each range.
+/// Asserts that the makespans of orders are those of the closed forms: all small sizes, with several times of which
+/// none divides another, and hops on both sides of each range.
 pub(crate) fn assert_makespans_are_closed_forms(makespan: impl Fn(&ComputeOrder, StageTimes) -> u64) {
     let all_times = [(3, 5), (5, 3), (4, 4), (2, 9)]
         .into_iter()

@@ -13,7 +13,7 @@
 
 use std::error::Error;
 
-use pipezero::schedule::simulate::{Costs, CostsError, Links, Passage, UnitCosts, simulate};
+use pipezero::schedule::simulate::{Costs, CostsError, Links, MessageCost, UnitCosts, simulate};
 use pipezero::schedule::{CheckedProgram, ComputeOrder, LowerOptions, Residency, Stage, UnitFacts};
 use pipezero::schedule::{generate, lower};
 
@@ -76,10 +76,13 @@ impl Rates {
         let (forward, gather) = self.times(tokens);
         let reduce = if phase == Phase::Forward { 0 } else { 2 * gather };
         let unit = UnitCosts::of_compute(forward, forward, forward);
-        let over_links =
-            UnitCosts { gather: Passage::of_link(gather, 0), reduce: Passage::of_link(reduce, 0), ..unit };
+        let over_links = UnitCosts {
+            gather: MessageCost::of_link(gather, 0),
+            reduce: MessageCost::of_link(reduce, 0),
+            ..unit
+        };
         let makespan = |unit| {
-            let costs = Costs::uniform(program, unit, Passage::default());
+            let costs = Costs::uniform(program, unit, MessageCost::default());
             let costs = Costs { links: Links::SharedByCollectives, ..costs };
             Ok::<_, CostsError>(simulate(program, &costs)?.makespan())
         };

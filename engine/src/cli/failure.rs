@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use miette::GraphicalReportHandler;
 use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::simulate::MemoryError;
-use pipezero_schedule::simulate::world::WorldError;
+use pipezero_schedule::simulate::cluster::ClusterError;
 
 use super::out_file::OutError;
 use super::profile::TooManySteps;
@@ -122,7 +122,7 @@ macro_rules! blame {
 blame!(true: TracedStepsError, CostsFileError, OfCostsFile, DataError, NothingLearnt);
 blame!(false: OutError, MemoryError, TooManySteps);
 
-impl Blame for WorldError {
+impl Blame for ClusterError {
     /// A run that is too large to be played one by one is a run all the same.
     fn is_of_input(&self) -> bool {
         !matches!(self, Self::TooManyInstructions { .. })
@@ -243,8 +243,8 @@ mod tests {
             Failure::Other(_) => false,
             other => panic!("{other:?}"),
         };
-        let too_large = || WorldError::TooManyInstructions { num_instructions: 1 << 40 };
-        let unknown = || WorldError::UnknownRank { rank: 7, world_size: 4 };
+        let too_large = || ClusterError::TooManyInstructions { num_instructions: 1 << 40 };
+        let unknown = || ClusterError::UnknownRank { rank: 7, world_size: 4 };
         assert!(!is_of_input(PredictError::World(too_large()).into()));
         assert!(!is_of_input(SimulateError::World(too_large()).into()));
         assert!(is_of_input(PredictError::World(unknown()).into()));

@@ -110,7 +110,7 @@ impl Plan {
     /// Stashes of a stage: inference has no gradients.
     pub(super) fn num_stashes(&self, stage: Stage, purpose: Purpose) -> usize {
         match purpose {
-            Purpose::Training => self.training.num_stashes(stage),
+            Purpose::Training => self.training.num_weight_input_buffers(stage),
             Purpose::Inference => 0,
         }
     }

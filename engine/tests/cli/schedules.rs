@@ -220,12 +220,12 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     let order = Arc::new(ComputeOrder::from_csv(halves).unwrap());
     run.parallel.schedule = ScheduleConfig::File { path: home.path("order.csv"), order };
     run.checkpointing = Checkpointing::Unit;
-    expect!["0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would fill the room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"].assert_eq(&Plan::new(run).unwrap_err().to_string());
+    expect!["0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would occupy the buffer that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"].assert_eq(&Plan::new(run).unwrap_err().to_string());
     // So is a circle of waits, at the cell of its first.
     home.write("order.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
     home.refuses(&["check", "run.json"], 2, expect![[r#"
         error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0B0`: no rank can go on: these wait in a circle; run first what others wait for, and use messages in order:
+          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:
           |   `0B0` (row 1, column 2) waits for `1B0` (row 2, column 4), which comes after `1F1` (row 2, column 1)
           |   `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)
             ,-[run.json:11:55]

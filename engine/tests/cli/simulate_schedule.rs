@@ -115,7 +115,7 @@ fn files_that_are_no_schedule_by_themselves_are_errors() {
     refuses(
         "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n",
         expect![[r#"
-        error: --schedule own.csv: row 1, column 2, `0B0`: no rank can go on: these wait in a circle; run first what others wait for, and use messages in order:
+        error: --schedule own.csv: row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:
           `0B0` (row 1, column 2) waits for `1B0` (row 2, column 4), which comes after `1F1` (row 2, column 1)
           `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)
     "#]],

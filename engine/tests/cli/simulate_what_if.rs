@@ -208,7 +208,7 @@ fn what_makes_no_world_is_an_error() {
     refuses(
         &["--speed", "9=0.5"],
         expect![
-            "error: a speed for rank 9 in a world of 4: ranks count from 0, data ranks innermost; name one below 4"
+            "error: a speed for rank 9 in a cluster of 4 ranks: ranks count from 0, data ranks innermost; name one below 4"
         ],
     );
     refuses(

@@ -15,20 +15,20 @@ use crate::placement::Placement;
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
-use crate::stashes::Stashes;
 use crate::unit_facts::UnitFacts;
+use crate::weight_inputs::WeightInputBuffers;
 
 /// A program that follows every rule, with its dependency graph.
 ///
-/// Only [`CheckedProgram::new`] makes one, so whoever holds it need not ask again whether the program deadlocks or
-/// reads what is not there.
+/// Only [`CheckedProgram::new`] makes one, so nothing that takes it has to check again for deadlocks or missing
+/// operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedProgram {
     program: Program,
     dependencies: Dependencies,
     /// `[rank]`
     gather_buffers: Vec<GatherBuffers>,
-    stashes: Stashes,
+    stashes: WeightInputBuffers,
 }
 
 impl CheckedProgram {
@@ -47,7 +47,7 @@ impl CheckedProgram {
         tail::check(&program)?;
         let dependencies = Dependencies::derive(&program, slots, send_buffers);
         liveness::check(&program, &dependencies)?;
-        let stashes = Stashes::assign(&program);
+        let stashes = WeightInputBuffers::assign(&program);
         Ok(Self { program, dependencies, gather_buffers, stashes })
     }
 
@@ -129,20 +129,21 @@ impl CheckedProgram {
         self.dependencies.slots().slot(stage, micro_batch)
     }
 
-    /// Stashes of a stage: the most micro-batches between their `I` and their `W` at once.
-    pub fn num_stashes(&self, stage: Stage) -> usize {
-        self.stashes.num_stashes(stage)
+    /// Buffers of a stage for weight-gradient inputs: the most micro-batches between their `I` and their `W` at once.
+    pub fn num_weight_input_buffers(&self, stage: Stage) -> usize {
+        self.stashes.num_weight_input_buffers(stage)
     }
 
-    /// The stash of a stage that a micro-batch uses from its `I` to its `W`.
-    pub fn stash(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        self.stashes.stash(stage, micro_batch)
+    /// The weight-gradient input buffer of a stage that a micro-batch uses from its `I` to its `W`.
+    pub fn weight_input_buffer(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
+        self.stashes.weight_input_buffer(stage, micro_batch)
     }
 
     /// Bytes of each gather buffer of a rank, descending: what the program uses of what its residency allows.
     ///
-    /// If c copies may be held, there are c buffers at most, for the rank's c largest gathered units; of these, one that
-    /// is more than half as large as the next larger may grow to its size, so that either unit finds room in either.
+    /// If c copies may be held, there are c buffers at most, for the rank's c largest gathered units; of these, one
+    /// that is more than half as large as the next larger may grow to its size, so that each of the two units fits
+    /// either buffer.
     pub fn gather_buffers(&self, rank: PipelineRank) -> &[u64] {
         self.gather_buffers[rank.index()].bytes()
     }
@@ -156,7 +157,7 @@ impl CheckedProgram {
     }
 
     /// Buffers out of which gradients are sent over an edge, down the chain: [`protocol::GRADIENT_SEND_BUFFERS`], or
-    /// more where the receiving rank is at another of its stages while they wait.
+    /// more where gradients wait while the receiving rank works on another of its stages.
     ///
     /// [`protocol::GRADIENT_SEND_BUFFERS`]: crate::protocol::GRADIENT_SEND_BUFFERS
     pub fn num_gradient_send_buffers(&self, edge: Edge) -> usize {

@@ -1,7 +1,7 @@
 //! Every compute and every transfer of the step stands exactly once.
 //!
 //! Rows are sorted by what they name and walked beside what a step must have, so that neither time nor space depends
-//! on sizes that a hand-written program merely claims.
+//! on the sizes that a hand-written program states.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
+use crate::dataflow::weight_gradient;
 use crate::id::{PipelineRank, Stage};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::program::{Program, Purpose};
-use crate::protocol::{GRADIENT_BUFFERS, weight_gradient};
+use crate::protocol::GRADIENT_BUFFERS;
 use crate::slots::Slots;
 
 /// The most that a rank ever holds.

@@ -1,4 +1,4 @@
-//! Nothing waits in a circle, even under unbuffered rendezvous.
+//! Nothing waits in a cycle, even under unbuffered rendezvous.
 //!
 //! The program is executed in the abstract, under the tightest rules that any executor may follow:
 //!
@@ -157,10 +157,10 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Which nodes have ended, and who waits for the others.
+/// Which nodes have ended, and which wait for the others.
 ///
-/// A node waits for what it needs itself, one node at a time, and is then ready; a ring ends when all of it is. Were each
-/// member to watch the needs of all, the gradient norm of `p` ranks would take `p^3` looks.
+/// A node waits for what it needs itself, one node at a time, and is then ready; a ring ends when all of it is. If
+/// each member checked the needs of all members, the gradient norm of `p` ranks would take `p^3` checks.
 struct Execution {
     ended: Vec<bool>,
     /// `[node]`: whether it is issued and all that it waits for itself has ended.
@@ -198,7 +198,7 @@ impl Execution {
                     to_try.push(next);
                     waiting = self.next_waiting[next as usize].take();
                 }
-                // Backwards, so that the first is tried first.
+                // Reversed, so that the first is tried first.
                 let next = member as usize + 1;
                 if graph.issued_after.get(next) == Some(&Some(member)) {
                     to_try.extend(graph.issued_with(next as u32).rev());
@@ -222,7 +222,7 @@ impl Execution {
         })
     }
 
-    /// The circle that a stuck node leads into: each waits for one other, so whoever follows the waits comes round.
+    /// The cycle that a stuck node leads into: each node waits for one other, so following the waits ends in a cycle.
     fn cycle(&self, graph: &Graph<'_>, stuck: u32) -> Vec<Blocked> {
         let mut seen_at = vec![None; graph.num_nodes()];
         let mut path: Vec<Blocked> = Vec::new();
@@ -230,7 +230,7 @@ impl Execution {
         loop {
             if let Some(start) = seen_at[node as usize] {
                 let mut cycle = path.split_off(start);
-                // It reads best from a compute on; every circle has one, since only computes hold up a row.
+                // Shown from a compute on; every cycle has one, since only computes hold up a row.
                 let computes = cycle.iter().position(|of| of.instruction.lane() == Lane::Compute);
                 cycle.rotate_left(computes.unwrap_or(0));
                 return cycle;

@@ -5,11 +5,11 @@
 //! 1. `names`: every instruction names things that exist, on the rank that holds them, and belongs to the policies.
 //! 2. `complete`: every compute and transfer stands exactly once.
 //! 3. `order`: forward before backward, recompute by its backward, a stage's units together and in order.
-//! 4. `residency`: weights are gathered where they are read, within the buffers, and never for nothing.
+//! 4. `residency`: weights are gathered where they are read, within the buffers, and never without a use.
 //! 5. `reduction`: every gradient is reduced as the policy says, after its last contribution.
 //! 6. `transfers`: made before sent, received before read, in the same order at both ends, with a free buffer.
 //! 7. `tail`: the end of the step is complete, in order, and the end.
-//! 8. `liveness`: nothing waits in a circle, even if a send ends only when its receive has been issued.
+//! 8. `liveness`: no waits form a cycle, even if a send ends only when its receive has been issued.
 //!
 //! Collectives over the data ranks need no rule: all data ranks of a pipeline rank run the same row.
 

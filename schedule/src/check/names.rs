@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 
 use super::{Rule, Violation};
-use crate::id::{MicroBatch, PipelineRank, Unit};
-use crate::instruction::Instruction;
+use crate::id::PipelineRank;
+use crate::instruction::{Instruction, InstructionKind, Operands};
 use crate::options::{Reduction, Weights};
 use crate::program::{Program, Purpose};
 
@@ -39,38 +39,23 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
 /// The rank that holds what an instruction names; its own if several or all do. `None` if no rank does.
 fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Option<PipelineRank> {
     let chain = &program.chain;
-    let of_unit = |unit: Unit| (unit.index() < chain.num_units()).then(|| chain.rank(unit));
-    let exists = |micro_batch: MicroBatch| (micro_batch.0 < program.num_micro_batches).then_some(());
-    match instruction {
-        Instruction::Forward { unit, micro_batch }
-        | Instruction::Backward { unit, micro_batch }
-        | Instruction::BackwardInput { unit, micro_batch }
-        | Instruction::BackwardWeight { unit, micro_batch }
-        | Instruction::Recompute { unit, micro_batch }
-        | Instruction::Reduce { unit, micro_batch } => {
-            exists(micro_batch)?;
-            of_unit(unit)
+    if instruction.micro_batch().is_some_and(|micro_batch| micro_batch.0 >= program.num_micro_batches) {
+        return None;
+    }
+    match instruction.operands() {
+        Operands::UnitAndMicroBatch(unit, _) | Operands::Unit(unit) => {
+            (unit.index() < chain.num_units()).then(|| chain.rank(unit))
         }
-        Instruction::Unshard { unit }
-        | Instruction::Reshard { unit }
-        | Instruction::ReduceLast { unit }
-        | Instruction::AllReduce { unit }
-        | Instruction::OptimizerStep { unit }
-        | Instruction::GatherAfterStep { unit } => of_unit(unit),
-        Instruction::Send { edge, micro_batch } => {
-            exists(micro_batch)?;
-            chain.crosses_ranks(edge).then(|| chain.placement().rank(edge.sender()))
-        }
-        Instruction::Receive { edge, micro_batch } => {
-            exists(micro_batch)?;
-            chain.crosses_ranks(edge).then(|| chain.placement().rank(edge.receiver()))
-        }
-        Instruction::AddTied { embedding, head } => {
+        Operands::Message(edge, _) => chain.crosses_ranks(edge).then(|| {
+            let is_send = instruction.kind() == InstructionKind::Send;
+            chain.placement().rank(if is_send { edge.sender() } else { edge.receiver() })
+        }),
+        Operands::TiedUnits { embedding, head } => {
             let is_tied = chain.tied() == Some((embedding, head));
             let is_here = is_tied && chain.rank(head) == own;
             is_tied.then(|| if is_here { own } else { chain.rank(embedding) })
         }
-        Instruction::GradientNorm => Some(own),
+        Operands::None => Some(own),
     }
 }
 

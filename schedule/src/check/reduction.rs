@@ -5,11 +5,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Rule, Violation};
+use crate::dataflow::weight_gradient;
 use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::program::{Program, Purpose};
-use crate::protocol::{GRADIENT_BUFFERS, weight_gradient};
+use crate::protocol::GRADIENT_BUFFERS;
 
 pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     if program.purpose == Purpose::Evaluation {

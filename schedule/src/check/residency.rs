@@ -1,4 +1,4 @@
-//! Weights are gathered where they are read, within the budget of copies and of bytes, and never for nothing.
+//! Weights are gathered where they are read, within the budget of copies and of bytes, and never without a use.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 
 use super::{GatherFault, Rule, Violation};
 use crate::chain::Chain;
+use crate::dataflow::reads_weights;
 use crate::gather_buffers::{self, GatherBuffers, NoBuffer};
 use crate::id::Unit;
 use crate::instruction::{Instruction, Lane};
 use crate::options::{Residency, Weights};
 use crate::program::Program;
-use crate::protocol::reads_weights;
 
-/// Checks every row; the proof that its copies fit is where they lie.
+/// Checks every row, and returns the buffers of its copies.
 pub(super) fn check(program: &Program) -> Result<Vec<GatherBuffers>, Box<Violation>> {
     if program.options.weights == Weights::Replicated {
         return Ok(vec![GatherBuffers::default(); program.rows.len()]);

@@ -7,7 +7,7 @@ use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::OptionsError;
 
-/// Why an instruction of a circle waits for the next one.
+/// Why an instruction of a cycle waits for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
     /// The next one is the compute before it in its row, which holds up the row.
@@ -20,7 +20,7 @@ pub enum Wait {
     Partner,
 }
 
-/// An instruction of a circle of waits, and why it waits for the next one.
+/// An instruction of a deadlock's cycle, and why it waits for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The rank.
@@ -33,7 +33,7 @@ pub struct Blocked {
     pub wait: Wait,
 }
 
-/// What can be wrong with the gathering of a unit.
+/// What can be wrong with how a unit is gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GatherFault {
@@ -93,7 +93,7 @@ pub enum Rule {
     },
     /// An instruction belongs to the program's purpose and policies.
     NotOfPolicy(Instruction),
-    /// Everything that belongs to a step is there.
+    /// A step has everything that belongs to it.
     Missing(Instruction),
     /// Nothing is done twice.
     Repeated {
@@ -109,7 +109,7 @@ pub enum Rule {
         /// The micro-batch.
         micro_batch: MicroBatch,
     },
-    /// A unit that recomputes has full backwards: what is recomputed is there for one instruction.
+    /// A unit that recomputes has full backwards: recomputed activations are kept for one instruction only.
     SplitRecompute(Instruction),
     /// An instruction runs after what it needs.
     RunsBefore {
@@ -125,7 +125,7 @@ pub enum Rule {
         /// What was due.
         expected: Instruction,
     },
-    /// Weights are gathered when they are read, given back right after the last use, and never gathered for nothing.
+    /// Weights are gathered when they are read, resharded right after the last use, and never gathered without a use.
     Gathering {
         /// The unit whose weights it is about.
         unit: Unit,
@@ -180,7 +180,7 @@ pub enum Rule {
         /// What was due; `None` after the end of the tail.
         expected: Option<Instruction>,
     },
-    /// Nothing waits in a circle: each of these waits for the next one, and the last for the first.
+    /// No deadlock: each of these waits for the next one, and the last for the first.
     Deadlock(Vec<Blocked>),
 }
 
@@ -203,7 +203,7 @@ impl fmt::Display for Rule {
             Self::NotOfPolicy(instruction) => {
                 write!(
                     f,
-                    "`{instruction}` is not of the program's purpose and policies; change them or drop it"
+                    "`{instruction}` does not belong to a program of this purpose and these options; change them or remove it"
                 )
             }
             Self::Missing(instruction) => write!(f, "`{instruction}` is missing; a step has it exactly once"),
@@ -220,8 +220,8 @@ impl fmt::Display for Rule {
             ),
             Self::SplitRecompute(half) => write!(
                 f,
-                "`{half}` is half a backward of a unit that recomputes its activations, which are there for a full \
-                 `B` alone; write that, or do not recompute"
+                "`{half}` is half a backward of a unit that recomputes its activations, which are kept for a full \
+                 `B` only; use that, or do not recompute"
             ),
             Self::RunsBefore { instruction, needed } => {
                 write!(f, "`{instruction}` runs before `{needed}`, which it needs")
@@ -232,7 +232,7 @@ impl fmt::Display for Rule {
             ),
             Self::ReducedOutOfTurn { instruction, expected } => write!(
                 f,
-                "`{instruction}` is out of turn: gradients are reduced in the order of their making; `{expected}` is due"
+                "`{instruction}` is out of turn: gradients are reduced in the order in which they are made; `{expected}` is due"
             ),
             Self::ReceivedOutOfOrder { edge, received, sent } => write!(
                 f,
@@ -276,7 +276,11 @@ impl Rule {
 }
 
 fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[Blocked]) -> fmt::Result {
-    write!(f, "deadlock: these {} wait in a circle; order a row so that one of them need not:", cycle.len())?;
+    write!(
+        f,
+        "deadlock: these {} instructions wait for each other; reorder a row so that one of them does not:",
+        cycle.len()
+    )?;
     let mut relation = "";
     for Blocked { rank, step, instruction, wait } in cycle {
         write!(f, "{relation}\n  rank {}, step {step}: `{instruction}`", rank.0)?;

@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 
 use super::{Rule, Violation};
 use crate::chain::Chain;
+use crate::dataflow::{consumed_message, filled_send_slot, produced_message};
 use crate::id::MicroBatch;
 use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
-use crate::protocol::{RECEIVE_BUFFERS, consumed_message, produced_message};
+use crate::protocol::RECEIVE_BUFFERS;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
@@ -142,12 +143,9 @@ impl Walk<'_> {
 
     /// An activation is sent out of its slot, so the send is issued before the slot is filled again.
     fn slot_is_free(&self, instruction: Instruction) -> Result<(), Rule> {
-        let Instruction::Forward { unit, micro_batch } = instruction else { return Ok(()) };
-        let stage = self.chain.stage(unit);
-        let edge = Edge::Up(stage);
-        if unit != self.chain.first_unit(stage) || !self.chain.crosses_ranks(edge) {
+        let Some((stage, edge, micro_batch)) = filled_send_slot(self.chain, instruction) else {
             return Ok(());
-        }
+        };
         match self.slots.previous(stage, micro_batch) {
             Some(previous) if !self.senders[edge.index()].transferred[previous.index()] => {
                 let freed_by = Instruction::Send { edge, micro_batch: previous };

@@ -1,5 +1,4 @@
-//! Activations in flight, at their most. Sizes are of 32 bits and the arithmetic of 64, in which none of these forms can
-//! overflow.
+//! Most activations in flight. Sizes have 32 bits and the arithmetic 64, in which none of these forms can overflow.
 
 use crate::id::{PipelineRank, Stage};
 
@@ -14,18 +13,6 @@ pub fn eager_1f1b_in_flight(num_ranks: u32, num_micro_batches: u32, stage: Stage
     let in_flight = (2 * ranks_from_here).saturating_sub(1);
     // Where it is too large for 32 bits, the micro-batches are fewer.
     u32::try_from(in_flight).map_or(num_micro_batches, |in_flight| in_flight.min(num_micro_batches))
-}
-
-/// Micro-batches in flight on every stage of GPipe: `m` (arXiv:1811.06965, section 2.3).
-pub fn gpipe_in_flight(num_micro_batches: u32) -> u32 {
-    num_micro_batches
-}
-
-/// Micro-batches in flight on every stage of a breadth-first step: `m` (arXiv:2211.05953).
-///
-/// All of a rank's `v` stages hold theirs at once.
-pub fn bfs_in_flight(num_micro_batches: u32) -> u32 {
-    num_micro_batches
 }
 
 /// Micro-batches in flight on every stage of ZB-H1, until their weight gradients: `min(p, m)`.

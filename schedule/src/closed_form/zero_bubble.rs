@@ -1,8 +1,8 @@
-//! How long a step takes whose weight gradients run apart (arXiv:2401.10241), when all stages take the same time.
+//! How long a step with split backwards takes (arXiv:2401.10241), when all stages take the same time.
 //!
-//! Two lengths are told. The *makespan* is that of all ranks, and of a step whose gradient norm is taken over all of them.
-//! The *longest rank's span*, from its first action to its last, is what the zero-bubble papers count: their ranks begin the
-//! next step without waiting for each other, and roll back where the norm turns out to clip.
+//! There are two lengths. The *makespan* is that of all ranks, and of a step whose gradient norm is taken over all of
+//! them. The *longest rank's span*, from its first action to its last, is what the zero-bubble papers count: their
+//! ranks begin the next step without waiting for each other, and roll back where the norm turns out to clip.
 
 /// The times of one stage and one micro-batch, in any unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Every stage on one rank, every action once, no gaps.
 //!
-//! Actions are sorted and walked beside what must be there, so that neither time nor space depends on the numbers that
-//! a file merely claims.
+//! Actions are sorted and walked beside what must be there, so that neither time nor space depends on the numbers
+//! that a file states.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,7 +49,7 @@ pub(super) fn check(mut placed: Vec<Placed>) -> Result<(Placement, u32), CsvErro
     Ok((placement, num_micro_batches))
 }
 
-/// What the actions of one stage and micro-batch lack, with the half of a backward that is there.
+/// What the actions of one stage and micro-batch lack, with the half of a backward that the file has.
 fn missing(actions: &[Placed], trains: bool) -> Result<Option<(ComputeKind, Option<Placed>)>, CsvError> {
     let of_kind = |kind| actions.iter().find(|(action, _)| action.kind == kind).copied();
     let full = of_kind(ComputeKind::Backward);

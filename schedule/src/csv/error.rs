@@ -68,14 +68,14 @@ impl CsvError {
     }
 }
 
-/// An action of a circle of waits.
+/// An action of a cycle of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvWait {
     /// The action that cannot start, and where it stands.
     pub action: (StageAction, CsvPlace),
     /// What it lacks.
     pub lack: Lack,
-    /// The action that it waits for, and where that stands: the next of the circle, or behind it in its row.
+    /// The action that it waits for, and where that stands: the next of the cycle, or behind it in its row.
     pub awaited: (StageAction, CsvPlace),
 }
 
@@ -132,8 +132,8 @@ pub enum CsvRule {
         awaited: StageAction,
         /// Where that stands.
         place: CsvPlace,
-        /// The circle that it is the first of: each waits for the next, and the last for the first.
-        circle: Vec<CsvWait>,
+        /// The cycle that it is the first of: each waits for the next, and the last for the first.
+        cycle: Vec<CsvWait>,
     },
 }
 
@@ -186,17 +186,17 @@ impl fmt::Display for CsvRule {
             Self::RunsBefore { needed, place } => {
                 write!(f, "it needs `{needed}`, which comes later, at {place}; move it behind")
             }
-            Self::Stuck { circle, .. } => {
+            Self::Stuck { cycle, .. } => {
                 f.write_str(
-                    "no rank can go on: these wait in a circle; run first what others wait for, and use messages in order:",
+                    "no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:",
                 )?;
-                fmt_circle(f, circle)
+                fmt_cycle(f, cycle)
             }
         }
     }
 }
 
-/// A number as it stands in its cell, but for those of so many digits that it is not known.
+/// A number as in its cell, unless it has too many digits to be read.
 struct Number(u64);
 
 impl fmt::Display for Number {
@@ -208,9 +208,9 @@ impl fmt::Display for Number {
     }
 }
 
-/// A line for each action of a circle.
-fn fmt_circle(f: &mut fmt::Formatter<'_>, circle: &[CsvWait]) -> fmt::Result {
-    for (of, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+/// A line for each action of a cycle.
+fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[CsvWait]) -> fmt::Result {
+    for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
         let CsvWait { action: (action, place), lack, awaited: (awaited, awaited_place) } = of;
         let until = match lack {
             Lack::Message => "for",

@@ -11,6 +11,7 @@
 //!
 //! The placement is read off the rows: a stage lies on the rank in whose row it stands.
 
+mod action;
 mod cells;
 mod complete;
 mod error;

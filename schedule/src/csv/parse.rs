@@ -1,29 +1,27 @@
-//! Cells to actions.
+//! Compute orders from CSV.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::action::action;
 use super::cells::rows;
 use super::error::{CsvError, CsvRule, CsvSite};
 use super::{complete, feasible};
-use crate::id::{MicroBatch, PipelineRank, Stage};
-use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::id::PipelineRank;
+use crate::order::{ComputeOrder, StageAction};
 
-/// Characters of a cell that an error repeats; of a longer cell it repeats both ends.
+/// Characters of a cell that an error quotes; of a longer cell it quotes both ends.
 const SHOWN_CHARACTERS: usize = 40;
 
 /// Characters of either end.
 const SHOWN_AT_ENDS: usize = 12;
 
-/// What PyTorch's other forms have in a cell beside compute.
-const OTHER_FORMS: [&str; 7] = ["SEND_", "RECV_", "UNSHARD", "RESHARD", "REDUCE", "OVERLAP_F_B", "("];
-
 impl ComputeOrder {
     /// Reads PyTorch's compute-only pipelining CSV: a row per rank, a cell per action, empty cells for idle steps.
     ///
     /// The placement is read off the rows. A file without any backward is an evaluation. Time and space grow with the
-    /// length of the text, whatever numbers it claims.
+    /// length of the text, not with the numbers in it.
     ///
     /// A byte order mark, either line end and blank lines after the last row are read as spreadsheet programs write them.
     /// A blank line between rows is an error: lines number the ranks.
@@ -39,9 +37,9 @@ impl ComputeOrder {
     /// # Errors
     /// [`CsvError`] with row, column, cell, rule and repair: what is not an action, a stage on two ranks, a missing or
     /// repeated action, a gap in the numbering, half a backward, half a backward beside a full one, and an order that
-    /// cannot run: an action before what it needs, or ranks that wait for each other in a circle.
+    /// cannot run: an action before what it needs, or ranks that wait for each other in a cycle.
     pub fn from_csv(text: &str) -> Result<Self, CsvError> {
-        // Numbers have no gaps, so none reaches this one; checked before any table is as long as a number says.
+        // Numbers have no gaps, so all are below this one; checked before any table is sized by them.
         let num_actions = rows(text).flatten().filter(|(_, cell)| !cell.is_empty()).count();
         let mut actions: Vec<Vec<StageAction>> = Vec::new();
         let mut placed = Vec::new();
@@ -70,44 +68,7 @@ impl ComputeOrder {
     }
 }
 
-/// Whether a cell is this action.
-pub(super) fn is(cell: &str, wanted: StageAction) -> bool {
-    action(cell, usize::MAX).is_ok_and(|action| action == Some(wanted))
-}
-
-/// The action of a cell, or none if it is idle.
-fn action(cell: &str, num_actions: usize) -> Result<Option<StageAction>, CsvRule> {
-    if cell.is_empty() {
-        return Ok(None);
-    }
-    let not_an_action = || {
-        let is_other = OTHER_FORMS.iter().any(|word| cell.contains(word));
-        if is_other { CsvRule::NotComputeOnly } else { CsvRule::NotAnAction }
-    };
-    let (stage, rest) = number(cell).ok_or_else(not_an_action)?;
-    let kind = match rest.chars().next() {
-        Some('F') => ComputeKind::Forward,
-        Some('B') => ComputeKind::Backward,
-        Some('I') => ComputeKind::BackwardInput,
-        Some('W') => ComputeKind::BackwardWeight,
-        _ => return Err(not_an_action()),
-    };
-    let Some((micro_batch, "")) = number(&rest[1..]) else { return Err(not_an_action()) };
-    let small = |number: u64| match u32::try_from(number) {
-        Ok(small) if number < num_actions as u64 => Ok(small),
-        _ => Err(CsvRule::NumberTooLarge { number, num_actions }),
-    };
-    Ok(Some(StageAction { kind, stage: Stage(small(stage)?), micro_batch: MicroBatch(small(micro_batch)?) }))
-}
-
-/// The digits that a text begins with, as a number (the largest, if it is larger), and what follows them.
-fn number(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, rest) = text.split_at(end);
-    (!digits.is_empty()).then(|| (digits.parse().unwrap_or(u64::MAX), rest))
-}
-
-/// A cell as an error repeats it: so that it can be searched for, and nothing in it commands a terminal.
+/// A cell as an error quotes it: searchable, and without control characters.
 fn shown(cell: &str) -> String {
     let characters: Vec<char> = cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if characters.len() <= SHOWN_CHARACTERS {

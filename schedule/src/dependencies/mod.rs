@@ -1,4 +1,4 @@
-//! The dependency graph of a program, derived in one place for checker and executor alike.
+//! The dependency graph of a program, derived in one place for checker, simulator and executor.
 //!
 //! A lane runs its instructions one after the other, in issue order, so the graph holds only what a lane alone does
 //! not say: which instructions on *other* lanes of the same rank must have ended before one may start, and which

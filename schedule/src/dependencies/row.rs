@@ -1,4 +1,4 @@
-//! The waits inside a row: a walk along it that remembers who filled and who emptied each buffer.
+//! The waits inside a row: a walk along it that remembers which instruction filled and which emptied each buffer.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -6,19 +6,19 @@ use alloc::vec::Vec;
 
 use super::Waits;
 use crate::chain::Chain;
+use crate::dataflow::{consumed_message, filled_send_slot, produced_message, reads_weights, weight_gradient};
 use crate::id::{MicroBatch, Unit};
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::options::{Reduction, Weights};
 use crate::program::Program;
-use crate::protocol::{
-    GRADIENT_BUFFERS, RECEIVE_BUFFERS, consumed_message, produced_message, reads_weights, weight_gradient,
-};
+use crate::protocol::{GRADIENT_BUFFERS, RECEIVE_BUFFERS};
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
 /// The waits of every row.
 pub(super) fn waits_of_rows(program: &Program, slots: &Slots, send_buffers: &SendBuffers) -> Vec<Waits> {
-    // One walk serves all rows: an edge's ends and a unit each lie on one rank, so nothing is shared but the space.
+    // One walk serves all rows: each end of an edge and each unit lies on one rank, so rows share only the allocated
+    // tables.
     let mut walk = Walk::new(program, slots, send_buffers);
     program.rows.iter().map(|row| walk.row(row)).collect()
 }
@@ -26,7 +26,7 @@ pub(super) fn waits_of_rows(program: &Program, slots: &Slots, send_buffers: &Sen
 /// One end of an edge.
 #[derive(Clone, Default)]
 struct EdgeEnd {
-    /// `[micro-batch]`: position of the compute on this end, the maker or the reader of the message.
+    /// `[micro-batch]`: position of the compute that makes the message (at the sender) or reads it (at the receiver).
     compute: Vec<Option<usize>>,
     /// `[micro-batch]`: position of the transfer.
     transfer: Vec<Option<usize>>,
@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
                 }
             }
             Instruction::AddTied { embedding, head } => {
-                // Reductions of the other rank are that rank's; the exchange itself waits for them.
+                // The other rank waits for its own reductions before it joins the exchange.
                 let own = [embedding, head].map(|unit| self.last_reduction[unit.index()]);
                 waits.extend(own.into_iter().flatten());
             }
@@ -158,12 +158,7 @@ impl<'a> Walk<'a> {
 
     /// The send that may still read the activation slot which this compute begins to fill.
     fn send_out_of_slot(&self, compute: Instruction) -> Option<usize> {
-        let Instruction::Forward { unit, micro_batch } = compute else { return None };
-        let stage = self.chain.stage(unit);
-        let edge = Edge::Up(stage);
-        if unit != self.chain.first_unit(stage) || !self.chain.crosses_ranks(edge) {
-            return None;
-        }
+        let (stage, edge, micro_batch) = filled_send_slot(self.chain, compute)?;
         let previous = self.slots.previous(stage, micro_batch)?;
         self.senders[edge.index()].transfer[previous.index()]
     }
@@ -173,11 +168,6 @@ impl<'a> Walk<'a> {
             self.last_compute = Some(index);
         }
         match instruction {
-            Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. } => self.remember_compute(index, instruction),
             Instruction::Unshard { unit } => self.copies[unit.index()].push_back(index),
             Instruction::Reshard { unit } => {
                 self.copies[unit.index()].pop_front();
@@ -192,8 +182,7 @@ impl<'a> Walk<'a> {
                 remember_transfer(&mut self.receivers[edge.index()], index, micro_batch);
             }
             Instruction::OptimizerStep { unit } => self.step[unit.index()] = Some(index),
-            Instruction::AddTied { .. } | Instruction::GradientNorm | Instruction::GatherAfterStep { .. } => {
-            }
+            _ => self.remember_compute(index, instruction),
         }
     }
 

@@ -41,10 +41,10 @@ pub fn forward_only(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrd
 /// rank 1  .. 1F0 1F1 3F0 3F1 1F2 1F3 3F2 3F3          rank 1  .. 1F0 2F0 1F1 2F1 1F2 2F2 ..
 /// ```
 ///
-/// The rows are those of a pipeline at work: each rank runs, of the forwards whose input is there, the one of the
-/// earliest group, in it of the lowest stage, in it of the first micro-batch; groups are those of
-/// [`super::interleaved()`] at its default size. So a looped placement turns as interleaved does, and linear placements
-/// give [`forward_only`].
+/// The rows are those of a running pipeline: of the forwards whose input is ready, each rank runs the one of the
+/// earliest group, then of the lowest stage, then of the first micro-batch; groups are those of
+/// [`super::interleaved()`] at its default size. So a looped placement turns as interleaved does, and linear
+/// placements give [`forward_only`].
 ///
 /// * Makespan, looped with `p | m`: `(m + (p - 1) / v) T_F` without latency.
 /// * In flight: a stage runs ahead of the next one only as far as two activation slots and two receive buffers reach,
@@ -70,7 +70,7 @@ pub fn forward_only_on(placement: &Placement, num_micro_batches: u32) -> Result<
     Ok(ComputeOrder { placement: placement.clone(), num_micro_batches, rows })
 }
 
-/// The forwards of a pipeline at work, all of one length.
+/// The forwards of a running pipeline, all of one length.
 struct Pipeline<'a> {
     placement: &'a Placement,
     num_micro_batches: u32,

@@ -1,7 +1,7 @@
 //! Generators: each makes the compute order of one schedule, and nothing else.
 //!
-//! Every stage runs its backwards in ascending micro-batch order, so that gradients are summed in one order whatever
-//! the schedule.
+//! Every stage runs its backwards in ascending micro-batch order, so that gradients are summed in the same order
+//! under every schedule.
 
 mod alternate;
 mod bfs;

@@ -107,25 +107,21 @@ pub(super) fn check(num_stages: u64, num_micro_batches: u32) -> Result<(), SizeE
 }
 
 pub(super) fn forward(stage: u32, micro_batch: u32) -> StageAction {
-    StageAction { kind: ComputeKind::Forward, stage: Stage(stage), micro_batch: MicroBatch(micro_batch) }
+    action(ComputeKind::Forward, stage, micro_batch)
 }
 
 pub(super) fn backward(stage: u32, micro_batch: u32) -> StageAction {
-    StageAction { kind: ComputeKind::Backward, stage: Stage(stage), micro_batch: MicroBatch(micro_batch) }
+    action(ComputeKind::Backward, stage, micro_batch)
 }
 
 pub(super) fn backward_input(stage: u32, micro_batch: u32) -> StageAction {
-    StageAction {
-        kind: ComputeKind::BackwardInput,
-        stage: Stage(stage),
-        micro_batch: MicroBatch(micro_batch),
-    }
+    action(ComputeKind::BackwardInput, stage, micro_batch)
 }
 
 pub(super) fn backward_weight(stage: u32, micro_batch: u32) -> StageAction {
-    StageAction {
-        kind: ComputeKind::BackwardWeight,
-        stage: Stage(stage),
-        micro_batch: MicroBatch(micro_batch),
-    }
+    action(ComputeKind::BackwardWeight, stage, micro_batch)
+}
+
+fn action(kind: ComputeKind, stage: u32, micro_batch: u32) -> StageAction {
+    StageAction { kind, stage: Stage(stage), micro_batch: MicroBatch(micro_batch) }
 }

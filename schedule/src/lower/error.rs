@@ -56,7 +56,7 @@ pub enum LowerError {
         edge: Edge,
         /// Ranks that wait for each other, each for the next and the last for the first. Empty where a compute waits for
         /// one that the order does not have.
-        circle: Vec<StuckRank>,
+        cycle: Vec<StuckRank>,
     },
 }
 
@@ -88,29 +88,29 @@ impl fmt::Display for LowerError {
             Self::SplitRecompute { action, unit } => write!(
                 f,
                 "{action} is half a backward of unit {}, which recomputes its activations: between the halves they would \
-                 fill the room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute",
+                 occupy the buffer that the next unit needs; use a schedule with full backwards (`B`), or do not recompute",
                 unit.0
             ),
             Self::NumForwards { num_forwards, expected } => write!(
                 f,
                 "the order has {num_forwards} forwards: every stage runs every micro-batch once, which makes {expected}"
             ),
-            Self::Stuck { rank, instruction, edge, circle } => {
+            Self::Stuck { rank, instruction, edge, cycle } => {
                 write!(
                     f,
                     "no rank can go on: rank {} waits at `{instruction}` for {edge}, where a message is never sent or \
                      finds both receive buffers taken; run producers before consumers and consume in the order of sending",
                     rank.0
                 )?;
-                fmt_circle(f, circle)
+                fmt_cycle(f, cycle)
             }
         }
     }
 }
 
-/// A line for each rank of a circle.
-fn fmt_circle(f: &mut fmt::Formatter<'_>, circle: &[StuckRank]) -> fmt::Result {
-    for (of, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+/// A line for each rank of a cycle.
+fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[StuckRank]) -> fmt::Result {
+    for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
         let StuckRank { rank, instruction, lack, awaited } = of;
         let until = match lack {
             Lack::Message => "for",

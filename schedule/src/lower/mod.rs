@@ -30,7 +30,7 @@ pub(crate) use tail::tail;
 /// evaluation program, without reductions and without a tail.
 ///
 /// The result follows the rules of [`crate::CheckedProgram`] whenever the order itself does (each stage's work once,
-/// after what it needs); only the check proves it.
+/// after what it needs). Only the check proves it.
 ///
 /// # Errors
 /// [`LowerError`] if units, options or order contradict each other or themselves.

@@ -4,13 +4,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
+use crate::dataflow::consumed_message;
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction};
-use crate::protocol::{RECEIVE_BUFFERS, consumed_message};
+use crate::protocol::RECEIVE_BUFFERS;
 
 /// `row` with the receives of the messages that come to its rank; `arrivals[edge]` are an edge's messages in order.
 ///
-/// A send stays glued to its compute: a receive that the compute makes room for comes behind it.
+/// A send stays right behind its compute; a receive whose buffer the compute frees comes after the send.
 pub(super) fn insert(
     row: &[Instruction],
     chain: &Chain,

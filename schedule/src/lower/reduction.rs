@@ -1,12 +1,12 @@
-//! Fourth pass: when gradients are summed over the data ranks.
+//! Fourth pass: reductions of gradients over the data ranks.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
-use crate::instruction::Instruction;
+use crate::dataflow::weight_gradient;
+use crate::instruction::{Instruction, InstructionKind};
 use crate::options::Reduction;
-use crate::protocol::weight_gradient;
 
 /// The row with a reduction for every `B` or `W`, or for each unit's last one: issued with the rank's next backward work.
 ///
@@ -42,11 +42,5 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, reduction: Reduction) -
 
 /// Whether an instruction is work of a backward; its gathers are issued before it.
 fn is_backward_work(instruction: Instruction) -> bool {
-    matches!(
-        instruction,
-        Instruction::Recompute { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-    )
+    instruction.is_micro_batch_compute() && instruction.kind() != InstructionKind::Forward
 }

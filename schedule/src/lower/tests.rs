@@ -15,7 +15,7 @@ use crate::options::{LowerOptions, OptionsError, Residency, Weights};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::program::Program;
-use crate::testing::{resident, units};
+use crate::testing::{lowered, resident, units};
 use crate::unit_facts::{Tying, UnitFacts};
 
 fn gathers(program: Program) -> Vec<usize> {
@@ -28,8 +28,7 @@ fn gathers(program: Program) -> Vec<usize> {
 #[test]
 fn the_48_layer_example_gathers_as_often_as_known() {
     let order = one_f_one_b(4, 8).unwrap();
-    let lowered =
-        |residency| lower(&order, &units(4, 3, false), &LowerOptions::zero_3(residency, 0)).unwrap();
+    let lowered = |residency| lowered(&order, 3, &LowerOptions::zero_3(residency, 0));
     assert_eq!(gathers(lowered(Residency::Strict)), [48, 48, 48, 48]);
     assert_eq!(gathers(lowered(resident(1))), [39, 37, 35, 33]);
 }
@@ -61,7 +60,7 @@ fn the_last_rank_of_1f1b_gathers_as_little_as_the_closed_form() {
                 for resident_units in 1..=4 {
                     let options = LowerOptions::zero_3(resident(resident_units), 0);
                     let order = one_f_one_b(p, m).unwrap();
-                    let program = lower(&order, &units(p, num_units, false), &options).unwrap();
+                    let program = lowered(&order, num_units, &options);
                     let of_last = *gathers(program).last().unwrap() as u64;
                     assert_eq!(of_last, last_rank_gathers(m, num_units, resident_units));
                 }
@@ -74,7 +73,7 @@ fn the_last_rank_of_1f1b_gathers_as_little_as_the_closed_form() {
 fn prefetch_issues_each_gather_one_use_ahead() {
     for prefetch_units in 0..=2 {
         let options = LowerOptions::zero_3(Residency::Strict, prefetch_units);
-        let program = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 3, false), &options).unwrap();
+        let program = lowered(&one_f_one_b(2, 3).unwrap(), 3, &options);
         for row in &program.rows {
             let mut num_uses = 0;
             let mut num_gathers = 0;
@@ -189,8 +188,8 @@ fn orders_that_cannot_run_are_errors() {
     let before_its_gradient = lowered(1, vec![vec![backward(0, 0), forward(0, 0)], vec![forward(1, 0)]]);
     let edge = Edge::Down(Stage(0));
     let instruction = Instruction::Backward { unit: Unit(0), micro_batch: MicroBatch(0) };
-    let circle = Vec::new();
-    assert_eq!(before_its_gradient, LowerError::Stuck { rank: PipelineRank(0), instruction, edge, circle });
+    let cycle = Vec::new();
+    assert_eq!(before_its_gradient, LowerError::Stuck { rank: PipelineRank(0), instruction, edge, cycle });
     let order = gpipe(3, 1).unwrap();
     let chain = lower(&order, &units(2, 1, false), &LowerOptions::ZERO_0).unwrap_err();
     assert_eq!(chain, LowerError::Chain(ChainError::StageWithoutUnit(Stage(2))));
@@ -344,8 +343,8 @@ fn splitting_the_backward_of_a_unit_that_recomputes_is_an_error() {
     assert_eq!(error, LowerError::SplitRecompute { action: half, unit: Unit(1) });
     assert_eq!(
         error.to_string(),
-        "0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would fill the \
-         room that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"
+        "0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would occupy \
+         the buffer that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"
     );
 }
 
@@ -386,7 +385,7 @@ fn a_read_out_of_order_can_free_room_for_two_messages() {
     let rows = rows.map(|row| row.into_iter().map(action).collect()).to_vec();
     let order = ComputeOrder { placement: Placement::linear(2).unwrap(), num_micro_batches: 4, rows };
     for per_stage in 1..=2 {
-        let program = lower(&order, &units(2, per_stage, false), &LowerOptions::ZERO_1).unwrap();
+        let program = lowered(&order, per_stage, &LowerOptions::ZERO_1);
         assert!(CheckedProgram::new(program).is_ok());
     }
 }

@@ -1,9 +1,10 @@
 //! Second pass: sends and receives.
 //!
-//! A send stands right after the compute that makes its message. A receive is issued as soon as its buffer is free: those of
-//! an edge's first messages before all else, the others right after the compute that reads the message before last. So a
-//! message is on its way when it is made, whatever the receiver computes then. Rejected: issuing a receive when its
-//! message is made at one pace of all ranks; where a rank is slower than that pace, the message waits for it.
+//! A send stands right after the compute that makes its message. A receive is issued as soon as its buffer is free:
+//! those of an edge's first messages before all else, the others right after the compute that reads the message
+//! before last. So a message is sent as soon as it is made, even while the receiver computes. Rejected: issuing a
+//! receive when its message would be made if all ranks ran at one pace; the message would wait for a rank that is
+//! slower.
 //!
 //! Messages come in the order in which they are made, which only the sender decides. That all of them find a buffer
 //! in time is seen by playing all rows together, one compute each in turn. In an evaluation slots are freed by sends,
@@ -16,12 +17,11 @@ use alloc::vec::Vec;
 use super::stuck::{self, Lack, StuckRank};
 use super::{LowerError, receives};
 use crate::chain::Chain;
+use crate::dataflow::{awaited_message, consumed_message, filled_send_slot, produced_message};
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Purpose;
-use crate::protocol::{
-    EVALUATION_SLOTS, RECEIVE_BUFFERS, awaited_message, consumed_message, produced_message,
-};
+use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS};
 
 /// `rows` with sends and receives.
 pub(super) fn insert(
@@ -34,7 +34,7 @@ pub(super) fn insert(
     let mut next = vec![0; rows.len()];
     loop {
         let mut progressed = false;
-        // A slot that is not sent is full because somebody does not read: who lacks a message tells more.
+        // A slot is not sent because its receiver does not read, so a rank that lacks a message explains more.
         let (mut lacks_message, mut is_full) = (None, None);
         for (rank, row) in rows.iter().enumerate() {
             let Some(&instruction) = row.get(next[rank]) else { continue };
@@ -53,8 +53,8 @@ pub(super) fn insert(
             _ if progressed => {}
             Some((rank, instruction, edge)) => {
                 let left: Vec<_> = rows.iter().zip(&next).map(|(row, &next)| &row[next..]).collect();
-                let circle = stuck::circle(&play.stuck(&left), &left);
-                return Err(LowerError::Stuck { rank, instruction, edge, circle });
+                let cycle = stuck::cycle(&play.stuck(&left), &left);
+                return Err(LowerError::Stuck { rank, instruction, edge, cycle });
             }
             None => return Ok(play.with_receives()),
         }
@@ -101,13 +101,9 @@ impl<'a> Play<'a> {
 
     /// The edge over which the message in the slot that an evaluating forward fills has not been sent.
     fn full_edge(&self, compute: Instruction) -> Option<Edge> {
-        let Instruction::Forward { unit, .. } = compute else { return None };
-        let stage = self.chain.stage(unit);
-        let edge = Edge::Up(stage);
-        let fills = self.purpose == Purpose::Evaluation
-            && unit == self.chain.first_unit(stage)
-            && self.chain.crosses_ranks(edge);
-        (fills && self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS).then_some(edge)
+        let (_, edge, _) = filled_send_slot(self.chain, compute)?;
+        let is_full = self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS;
+        (self.purpose == Purpose::Evaluation && is_full).then_some(edge)
     }
 
     /// `[rank]`: what each rank cannot start, and the rank that it waits for, when none can go on with what it has left.
@@ -154,8 +150,9 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Receives the waiting messages whose buffers are free, the oldest first: message `n` takes the buffer of message
-    /// `n - RECEIVE_BUFFERS`. Where messages are read in another order than they were sent, one read can free room for two.
+    /// Receives the waiting messages whose buffers are free, the oldest first: message `n` takes the buffer of
+    /// message `n - RECEIVE_BUFFERS`. Where messages are read in another order than they were sent, one read can free
+    /// two buffers.
     fn receive(&mut self, edge: Edge) {
         let state = &mut self.edges[edge.index()];
         while let Some(&micro_batch) = state.waiting.front() {

@@ -1,8 +1,8 @@
 //! First pass: a stage's work becomes its units' work, in chain order forwards and against it backwards.
 //!
-//! A unit that recomputes does so right before its backward, into the one room that a rank has for it: what is
-//! recomputed for several units at once would add up to what checkpointing saves. An input gradient alone would leave
-//! that room taken until the weight gradient, so split backwards are refused.
+//! A unit that recomputes does so right before its backward, into the one buffer that a rank has for it: recomputing
+//! several units at once would use up what checkpointing saves. After an input gradient alone that buffer would be
+//! occupied until the weight gradient, so split backwards are refused.
 
 use alloc::vec::Vec;
 
@@ -34,9 +34,10 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
             if !placed {
                 return Err(LowerError::Misplaced { rank, action });
             }
-            let is_half = matches!(action.kind, ComputeKind::BackwardInput | ComputeKind::BackwardWeight);
             let recomputes = |&unit: &Unit| chain.facts(unit).recomputes;
-            if is_half && let Some(unit) = chain.units_of(action.stage).map(Unit).find(recomputes) {
+            if action.kind.is_half()
+                && let Some(unit) = chain.units_of(action.stage).map(Unit).find(recomputes)
+            {
                 return Err(LowerError::SplitRecompute { action, unit });
             }
             expand_action(action, chain, &mut expanded);
@@ -48,23 +49,14 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
 
 fn expand_action(action: StageAction, chain: &Chain, row: &mut Vec<Instruction>) {
     let StageAction { kind, stage, micro_batch } = action;
-    let ascending = chain.units_of(stage).map(Unit);
-    let descending = chain.units_of(stage).rev().map(Unit);
-    match kind {
-        ComputeKind::Forward => row.extend(ascending.map(|unit| Instruction::Forward { unit, micro_batch })),
-        ComputeKind::Backward => {
-            for unit in descending {
-                if chain.facts(unit).recomputes {
-                    row.push(Instruction::Recompute { unit, micro_batch });
-                }
-                row.push(Instruction::Backward { unit, micro_batch });
-            }
+    let mut units: Vec<Unit> = chain.units_of(stage).map(Unit).collect();
+    if kind != ComputeKind::Forward {
+        units.reverse();
+    }
+    for unit in units {
+        if kind == ComputeKind::Backward && chain.facts(unit).recomputes {
+            row.push(Instruction::Recompute { unit, micro_batch });
         }
-        ComputeKind::BackwardInput => {
-            row.extend(descending.map(|unit| Instruction::BackwardInput { unit, micro_batch }));
-        }
-        ComputeKind::BackwardWeight => {
-            row.extend(descending.map(|unit| Instruction::BackwardWeight { unit, micro_batch }));
-        }
+        row.push(kind.instruction(unit, micro_batch));
     }
 }

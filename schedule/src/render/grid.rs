@@ -109,13 +109,7 @@ fn works_of_row(program: &CheckedProgram, rank: PipelineRank) -> Vec<Work> {
 }
 
 fn stage_action(program: &CheckedProgram, instruction: Instruction) -> Option<StageAction> {
-    let (kind, unit, micro_batch) = match instruction {
-        Instruction::Forward { unit, micro_batch } => (ComputeKind::Forward, unit, micro_batch),
-        Instruction::Backward { unit, micro_batch } => (ComputeKind::Backward, unit, micro_batch),
-        Instruction::BackwardInput { unit, micro_batch } => (ComputeKind::BackwardInput, unit, micro_batch),
-        Instruction::BackwardWeight { unit, micro_batch } => (ComputeKind::BackwardWeight, unit, micro_batch),
-        _ => return None,
-    };
+    let (kind, unit, micro_batch) = ComputeKind::of(instruction)?;
     Some(StageAction { kind, stage: program.chain().stage(unit), micro_batch })
 }
 

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How times are written: so many make one of a unit.
+/// How times are written: in a unit, of which `per_unit` make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
     per_unit: u64,
@@ -13,8 +13,8 @@ pub struct TimeScale {
 }
 
 impl TimeScale {
-    /// For nanoseconds up to a time: the largest of s, ms, µs and ns in which that is at least 10, so that times of a
-    /// thousandth of it can still be told apart.
+    /// For nanoseconds up to a time: the largest of s, ms, µs and ns in which that is at least 10, so that a
+    /// thousandth of it is still visible.
     pub fn nanoseconds(longest: u64) -> Self {
         let units = [(1_000_000_000, " s"), (1_000_000, " ms"), (1000, " µs")];
         let fitting = units.into_iter().find(|&(per_unit, _)| longest / 10 >= per_unit);
@@ -22,7 +22,7 @@ impl TimeScale {
         Self { per_unit, unit }
     }
 
-    /// For times of no unit, of which so many parts make one: those of a [`crate::simulate::Study`].
+    /// For times without a unit, in `parts` of one: those of a [`crate::simulate::Study`].
     pub fn parts(parts: u64) -> Self {
         Self { per_unit: parts.max(1), unit: "" }
     }

@@ -15,11 +15,11 @@ use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
-use crate::testing::{resident, units};
+use crate::testing::{checked, lowered, resident, units};
 
 fn small() -> CheckedProgram {
     let options = LowerOptions::zero_3(resident(2), 1);
-    CheckedProgram::new(lower(&one_f_one_b(2, 3).unwrap(), &units(2, 3, false), &options).unwrap()).unwrap()
+    checked(&one_f_one_b(2, 3).unwrap(), 3, &options)
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn the_page_of_schedules_shows_these_pictures() {
     assert_eq!(ComputeOrder::from_csv(csv), Ok(one_f_one_b(2, 2).unwrap()));
     let strict = LowerOptions::zero_3(Residency::Strict, 0);
     for options in [strict, LowerOptions::zero_3(resident(2), 1)] {
-        let lowered = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 3, false), &options).unwrap();
+        let lowered = lowered(&one_f_one_b(2, 3).unwrap(), 3, &options);
         shows(&program(&CheckedProgram::new(lowered).unwrap(), 80));
     }
     let options = LowerOptions::zero_3(resident(2), 1);
     let tied = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, true), &options).unwrap();
     shows(&tied.to_string());
-    let mut broken = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &strict).unwrap();
+    let mut broken = lowered(&one_f_one_b(2, 2).unwrap(), 1, &strict);
     let gather =
         broken.rows[1].iter().position(|of| matches!(of, crate::Instruction::Unshard { .. })).unwrap();
     broken.rows[1].remove(gather);

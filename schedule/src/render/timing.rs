@@ -1,10 +1,10 @@
 //! When each action of an order starts, in columns: a forward, `I` and `W` take one, a full backward two, messages
-//! none. A picture's clock, which goes for orders that can never run too; what runs is timed by [`crate::simulate`].
+//! none. For pictures only, of orders that can never run too; [`crate::simulate`] times those that run.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::id::Stage;
+use crate::by_micro_batch::ByMicroBatch;
 use crate::order::{ComputeKind, StageAction};
 
 /// Columns that an action takes.
@@ -43,44 +43,39 @@ pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<V
 /// When each stage's forward and input gradient of each micro-batch end.
 struct Ends {
     num_stages: usize,
-    num_micro_batches: usize,
-    forward: Vec<Option<usize>>,
-    input_gradient: Vec<Option<usize>>,
+    forward: ByMicroBatch<Option<usize>>,
+    input_gradient: ByMicroBatch<Option<usize>>,
 }
 
 impl Ends {
     fn new(rows: &[&[StageAction]], num_stages: usize) -> Self {
         let actions = rows.iter().copied().flatten();
-        let num_micro_batches = actions.map(|action| action.micro_batch.index() + 1).max().unwrap_or(0);
-        let none = vec![None; num_stages * num_micro_batches];
-        Self { num_stages, num_micro_batches, forward: none.clone(), input_gradient: none }
+        let num_micro_batches = actions.map(|action| action.micro_batch.0 + 1).max().unwrap_or(0);
+        let none = ByMicroBatch::new(num_stages, num_micro_batches, None);
+        Self { num_stages, forward: none.clone(), input_gradient: none }
     }
 
-    fn at(&self, stage: Stage, action: StageAction) -> usize {
-        stage.index() * self.num_micro_batches + action.micro_batch.index()
-    }
-
-    /// The column from which on the action's inputs are there, if they ever are.
+    /// The column from which the action's inputs are ready, if they ever are.
     fn inputs_ready(&self, action: StageAction) -> Option<usize> {
-        let stage = action.stage;
-        match action.kind {
+        let StageAction { kind, stage, micro_batch } = action;
+        match kind {
             ComputeKind::Forward => match stage.0.checked_sub(1) {
                 None => Some(0),
-                Some(before) => self.forward[self.at(Stage(before), action)],
+                Some(before) => self.forward[(before as usize, micro_batch)],
             },
             ComputeKind::Backward | ComputeKind::BackwardInput => {
-                let own_forward = self.forward[self.at(stage, action)]?;
+                let own_forward = self.forward[(stage.index(), micro_batch)]?;
                 if stage.index() + 1 == self.num_stages {
                     return Some(own_forward);
                 }
-                Some(own_forward.max(self.input_gradient[self.at(Stage(stage.0 + 1), action)]?))
+                Some(own_forward.max(self.input_gradient[(stage.index() + 1, micro_batch)]?))
             }
-            ComputeKind::BackwardWeight => self.input_gradient[self.at(stage, action)],
+            ComputeKind::BackwardWeight => self.input_gradient[(stage.index(), micro_batch)],
         }
     }
 
     fn set(&mut self, action: StageAction, end: usize) {
-        let at = self.at(action.stage, action);
+        let at = (action.stage.index(), action.micro_batch);
         match action.kind {
             ComputeKind::Forward => self.forward[at] = Some(end),
             ComputeKind::Backward | ComputeKind::BackwardInput => self.input_gradient[at] = Some(end),
@@ -92,18 +87,10 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::CheckedProgram;
     use crate::generate::{zb_h1, zb_h2, zb_v};
-    use crate::lower::lower;
     use crate::options::LowerOptions;
-    use crate::order::ComputeOrder;
-    use crate::simulate::{Costs, Passage, UnitCosts, simulate};
-    use crate::testing::{all_orders, looped_orders, units};
-
-    fn checked(order: &ComputeOrder) -> CheckedProgram {
-        let units = units(order.placement.num_stages() as u32, 1, false);
-        CheckedProgram::new(lower(order, &units, &LowerOptions::ZERO_0).unwrap()).unwrap()
-    }
+    use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
+    use crate::testing::{all_orders, checked, looped_orders};
 
     /// Where a column is a tick, pictures of generated orders are the simulator's timelines.
     #[test]
@@ -114,8 +101,8 @@ mod tests {
             for order in all_orders(p, m).into_iter().chain(looped_orders(p, 2, m)).chain(split) {
                 let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
                 let starts = start_columns(&rows, order.placement.num_stages());
-                let program = checked(&order);
-                let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+                let program = checked(&order, 1, &LowerOptions::ZERO_0);
+                let costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
                 let timeline = simulate(&program, &costs).unwrap();
                 for rank in program.ranks() {
                     let row = program.row(rank).iter().zip(timeline.row(rank));

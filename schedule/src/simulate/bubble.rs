@@ -1,6 +1,6 @@
-//! Why a rank idles: each gap between two computes is laid to what the second one waited for last.
+//! Why a rank idles: each gap between two computes is attributed to what the second one waited for last.
 
-use super::timeline::{Span, Timeline, is_meeting};
+use super::timeline::{Span, Timeline, is_synchronization};
 use crate::check::CheckedProgram;
 use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Instruction, Lane};
@@ -55,15 +55,15 @@ impl IdleCause {
 /// The time of a step in which a rank does not compute, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bubble {
-    /// A message's sender had not made it yet, or its receiver had no room for it.
+    /// A message was not made yet, or its receiver had no free buffer.
     pub dependency: u64,
-    /// A message was on its way.
+    /// A message was being sent.
     pub transfer: u64,
     /// Weights were not gathered yet.
     pub gather: u64,
     /// A gradient buffer was not reduced yet.
     pub reduce: u64,
-    /// Messages were issued and taken in: the rank's own time for them.
+    /// Messages were issued and landed: the rank's own time for them.
     pub handling: u64,
     /// After the rank's last micro-batch: its last reductions, the other ranks, the norm, the gathers after the step.
     pub tail: u64,
@@ -104,7 +104,7 @@ impl Timeline {
             }
             let idle = span.start - free;
             if index >= last_work {
-                bubble.tail += if is_meeting(instruction) { span.end - free } else { idle };
+                bubble.tail += if is_synchronization(instruction) { span.end - free } else { idle };
             } else if idle > 0 {
                 let handling = self.held(rank, next..index + 1);
                 bubble.handling += handling;
@@ -116,7 +116,7 @@ impl Timeline {
         bubble
     }
 
-    /// Lays a wait that ended with the start of a compute to what the compute waited for last.
+    /// Attributes a wait that ended with the start of a compute to what the compute waited for last.
     fn attribute(&self, program: &CheckedProgram, compute: InstructionId, waited: u64, bubble: &mut Bubble) {
         let waits = program.waits(compute).iter().map(|&wait| compute.rank.at(wait));
         let Some(last) = waits.max_by_key(|&wait| self.span(wait).end) else { return };
@@ -133,7 +133,7 @@ impl Timeline {
     }
 
     /// From when on a transfer only waits for its link: a receive when its message was made, a send when its receiver
-    /// had room.
+    /// had a free buffer.
     fn sets_out(&self, program: &CheckedProgram, transfer: InstructionId) -> u64 {
         let Span { start, .. } = self.span(transfer);
         if !matches!(program.instruction(transfer), Instruction::Receive { .. }) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::{PipelineRank, Unit};
 #[cfg(doc)]
 use crate::instruction::Edge;
 use crate::instruction::Instruction;
@@ -18,24 +18,24 @@ use crate::instruction::Instruction;
 /// message                     | latency |
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passage {
-    /// How long each of its ranks is busy issuing it; then it sets out.
+pub struct MessageCost {
+    /// How long each of its ranks is busy issuing it; then it is sent.
     pub issue: u64,
     /// How long it occupies its link.
     pub occupied: u64,
     /// How much later it arrives; meanwhile its link is free.
     pub latency: u64,
-    /// How long each of its ranks is busy taking it in, once something waits for it.
+    /// How long each of its ranks is busy completing it, once something waits for it.
     pub landing: u64,
 }
 
-impl Passage {
+impl MessageCost {
     /// A message that costs its ranks no time of their own.
     pub const fn of_link(occupied: u64, latency: u64) -> Self {
         Self { issue: 0, occupied, latency, landing: 0 }
     }
 
-    /// From the start of its issue to the end of its landing, were its link free.
+    /// From the start of its issue to the end of its landing, if its link is free.
     pub(in crate::simulate) fn total(self) -> u128 {
         [self.issue, self.occupied, self.latency, self.landing].into_iter().map(u128::from).sum()
     }
@@ -54,22 +54,22 @@ pub struct UnitCosts {
     pub backward_weight: u64,
     /// `R`.
     pub recompute: u64,
-    /// Its part of `GRAD_NORM`, before the ranks meet.
+    /// Its part of `GRAD_NORM`, before the ranks synchronize.
     pub gradient_norm: u64,
     /// `STEP`, once a step.
     pub optimizer_step: u64,
     /// `UNSHARD`.
-    pub gather: Passage,
+    pub gather: MessageCost,
     /// `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`.
-    pub reduce: Passage,
+    pub reduce: MessageCost,
     /// `GATHER_STEP`.
-    pub gather_after_step: Passage,
+    pub gather_after_step: MessageCost,
 }
 
 impl UnitCosts {
     /// A unit that only computes; its full backward costs both halves.
     pub const fn of_compute(forward: u64, backward_input: u64, backward_weight: u64) -> Self {
-        let none = Passage::of_link(0, 0);
+        let none = MessageCost::of_link(0, 0);
         Self {
             forward,
             backward: backward_input + backward_weight,
@@ -100,9 +100,9 @@ pub enum Links {
 pub struct Costs {
     /// `[unit]`
     pub units: Vec<UnitCosts>,
-    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. Edges within a rank
-    /// cost nothing whatever stands here.
-    pub edges: Vec<Passage>,
+    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. For edges
+    /// within a rank it is ignored: they cost nothing.
+    pub edges: Vec<MessageCost>,
     /// `ADD_TIED`, from when both ranks have joined.
     pub add_tied: u64,
     /// `GRAD_NORM`, from when all ranks have joined.
@@ -111,7 +111,14 @@ pub struct Costs {
     pub links: Links,
 }
 
-/// Why costs are none of a program.
+/// What one instruction costs.
+enum Cost {
+    /// Time on the compute lane.
+    Compute(u64),
+    Message(MessageCost),
+}
+
+/// Why costs do not fit a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostsError {
@@ -129,7 +136,7 @@ pub enum CostsError {
         /// Edges of the program.
         expected: usize,
     },
-    /// One instruction after the other, the step takes longer than a `u64` can say.
+    /// The times of all instructions add up to more than a `u64` can hold.
     TooLong {
         /// What all instructions cost together.
         total: u128,
@@ -161,73 +168,67 @@ impl core::error::Error for CostsError {}
 
 impl Costs {
     /// All units of a program alike, and all edges.
-    pub fn uniform(program: &CheckedProgram, unit: UnitCosts, edge: Passage) -> Self {
+    pub fn uniform(program: &CheckedProgram, unit: UnitCosts, edge: MessageCost) -> Self {
         let num_edges = program.chain().num_edges();
         Self { units: vec![unit; program.units().len()], edges: vec![edge; num_edges], ..Self::default() }
     }
 
-    /// How long an instruction of the compute lane takes.
-    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
-        let of = |unit: crate::id::Unit| &self.units[unit.index()];
+    /// What an instruction costs.
+    fn of(&self, instruction: Instruction) -> Cost {
+        let of = |unit: Unit| &self.units[unit.index()];
         match instruction {
-            Instruction::Forward { unit, .. } => of(unit).forward,
-            Instruction::Backward { unit, .. } => of(unit).backward,
-            Instruction::BackwardInput { unit, .. } => of(unit).backward_input,
-            Instruction::BackwardWeight { unit, .. } => of(unit).backward_weight,
-            Instruction::Recompute { unit, .. } => of(unit).recompute,
-            Instruction::OptimizerStep { unit } => of(unit).optimizer_step,
-            Instruction::AddTied { .. } => self.add_tied,
-            Instruction::GradientNorm => self.gradient_norm,
-            // Bookkeeping, and what runs on other lanes.
-            Instruction::Reshard { .. }
-            | Instruction::Unshard { .. }
-            | Instruction::Reduce { .. }
-            | Instruction::ReduceLast { .. }
-            | Instruction::AllReduce { .. }
-            | Instruction::GatherAfterStep { .. }
-            | Instruction::Send { .. }
-            | Instruction::Receive { .. } => 0,
+            Instruction::Forward { unit, .. } => Cost::Compute(of(unit).forward),
+            Instruction::Backward { unit, .. } => Cost::Compute(of(unit).backward),
+            Instruction::BackwardInput { unit, .. } => Cost::Compute(of(unit).backward_input),
+            Instruction::BackwardWeight { unit, .. } => Cost::Compute(of(unit).backward_weight),
+            Instruction::Recompute { unit, .. } => Cost::Compute(of(unit).recompute),
+            Instruction::Reshard { .. } => Cost::Compute(0),
+            Instruction::AddTied { .. } => Cost::Compute(self.add_tied),
+            Instruction::GradientNorm => Cost::Compute(self.gradient_norm),
+            Instruction::OptimizerStep { unit } => Cost::Compute(of(unit).optimizer_step),
+            Instruction::Unshard { unit } => Cost::Message(of(unit).gather),
+            Instruction::GatherAfterStep { unit } => Cost::Message(of(unit).gather_after_step),
+            Instruction::Reduce { unit, .. }
+            | Instruction::ReduceLast { unit }
+            | Instruction::AllReduce { unit } => Cost::Message(of(unit).reduce),
+            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
+                Cost::Message(self.edges[edge.index()])
+            }
         }
     }
 
-    /// What a message costs; nothing for what is none.
+    /// How long an instruction of the compute lane takes; 0 for a message.
+    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
+        match self.of(instruction) {
+            Cost::Compute(time) => time,
+            Cost::Message(_) => 0,
+        }
+    }
+
+    /// What a message costs; nothing for an instruction of the compute lane.
     ///
     /// # Panics
     /// If the costs are of another program, without its unit or edge.
-    pub fn passage(&self, instruction: Instruction) -> Passage {
-        let of = |unit: crate::id::Unit| &self.units[unit.index()];
-        match instruction {
-            Instruction::Unshard { unit } => of(unit).gather,
-            Instruction::Reduce { unit, .. }
-            | Instruction::ReduceLast { unit }
-            | Instruction::AllReduce { unit } => of(unit).reduce,
-            Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
-            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => self.edges[edge.index()],
-            Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-            | Instruction::Reshard { .. }
-            | Instruction::OptimizerStep { .. }
-            | Instruction::AddTied { .. }
-            | Instruction::GradientNorm => Passage::default(),
+    pub fn message(&self, instruction: Instruction) -> MessageCost {
+        match self.of(instruction) {
+            Cost::Compute(_) => MessageCost::default(),
+            Cost::Message(cost) => cost,
         }
     }
 
-    /// A rank's part of the norm, before the ranks meet.
+    /// A rank's part of the norm, before it joins the other ranks.
     pub(super) fn own_norm(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
         program.chain().units_on(rank).map(|unit| self.units[unit.index()].gradient_norm).sum()
     }
 
-    /// Whether messages take of their ranks' own time.
+    /// Whether messages take some of their ranks' own time.
     pub(super) fn hold_ranks(&self) -> bool {
         let of_units = self.units.iter().flat_map(|unit| [unit.gather, unit.reduce, unit.gather_after_step]);
-        of_units.chain(self.edges.iter().copied()).any(|passage| passage.issue > 0 || passage.landing > 0)
+        of_units.chain(self.edges.iter().copied()).any(|cost| cost.issue > 0 || cost.landing > 0)
     }
 
-    /// Whether it matters that the messages of a lane are taken in one after the other: not where that takes no time and
-    /// they arrive in that order.
+    /// Whether it matters that the messages of a lane land one after the other: not where that takes no time and they
+    /// arrive in that order.
     pub(super) fn land_in_turn(&self) -> bool {
         let same = |latency: fn(&UnitCosts) -> u64| {
             self.units.windows(2).all(|pair| latency(&pair[0]) == latency(&pair[1]))
@@ -259,9 +260,9 @@ impl Costs {
             ];
             longest = computes.into_iter().map(u128::from).fold(longest, u128::max);
             let messages = [unit.gather, unit.reduce, unit.gather_after_step];
-            longest = messages.into_iter().map(Passage::total).fold(longest, u128::max);
+            longest = messages.into_iter().map(MessageCost::total).fold(longest, u128::max);
         }
-        longest = self.edges.iter().copied().map(Passage::total).fold(longest, u128::max);
+        longest = self.edges.iter().copied().map(MessageCost::total).fold(longest, u128::max);
         // The quick bound first; the exact sum only where it does not settle the matter. The norm has a part for each unit.
         let num_instructions = program.program().rows.iter().map(|row| row.len() + num_units).sum::<usize>();
         if longest.saturating_mul(num_instructions as u128) < u128::from(u64::MAX) {
@@ -272,7 +273,7 @@ impl Costs {
                 let parts = self.units.iter().map(|unit| u128::from(unit.gradient_norm));
                 u128::from(self.gradient_norm) + parts.sum::<u128>()
             }
-            _ => u128::from(self.compute(instruction)) + self.passage(instruction).total(),
+            _ => u128::from(self.compute(instruction)) + self.message(instruction).total(),
         };
         let total = program.program().rows.iter().flatten().map(cost).fold(0, u128::saturating_add);
         // The largest time stands for "not yet".

@@ -1,8 +1,8 @@
-//! A schedule by itself: how long a step takes when all ranks are alike, and how much of it they idle.
+//! A schedule without a model: how long a step takes when all ranks are alike, and how long they idle.
 
 use alloc::vec::Vec;
 
-use super::costs::{Costs, CostsError, Passage, UnitCosts};
+use super::costs::{Costs, CostsError, MessageCost, UnitCosts};
 use super::simulate;
 use super::steady::simulate_long;
 use super::timeline::Timeline;
@@ -77,10 +77,10 @@ impl PlayedOrder {
     /// Plays an order with one unit in each stage, nothing sharded and a tail that takes no time.
     ///
     /// # Errors
-    /// [`CostsError::TooLong`] if the step takes longer than a `u64` can say.
+    /// [`CostsError::TooLong`] if the step takes longer than a `u64` can hold.
     ///
     /// # Panics
-    /// If the order is none that a generator or [`ComputeOrder::from_csv`] makes.
+    /// If the order is not one that a generator or [`ComputeOrder::from_csv`] makes.
     pub fn new(order: &ComputeOrder, times: RankTimes) -> Result<Self, CostsError> {
         let parts = Parts::of(order, times, order.num_micro_batches)?;
         let program = program(order);
@@ -162,7 +162,7 @@ pub fn idle_share(order: &ComputeOrder) -> f64 {
 struct Parts {
     num_parts: u64,
     unit: UnitCosts,
-    hop: Passage,
+    hop: MessageCost,
     ideal: u64,
 }
 
@@ -177,7 +177,7 @@ impl Parts {
         let fits = |of: u128| u64::try_from(of).map_err(|_| CostsError::TooLong { total: of });
         fits(backward)?;
         let unit = UnitCosts::of_compute(times.forward, times.backward_input, times.backward_weight);
-        let hop = Passage::of_link(0, fits(latency)?);
+        let hop = MessageCost::of_link(0, fits(latency)?);
         Ok(Self { num_parts, unit, hop, ideal: fits(ideal)? })
     }
 

@@ -10,9 +10,9 @@ use crate::instruction::{Instruction, Lane};
 /// From start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it started; a transfer when both of its ends had come and its link was free.
+    /// When it started; a transfer when both of its ends were issued and its link was free.
     pub start: u64,
-    /// When it ended: a receive when its message was there, a send when its link was free again.
+    /// When it ended: a receive when its message had arrived, a send when its link was free again.
     pub end: u64,
 }
 
@@ -23,8 +23,8 @@ pub struct Timeline {
     spans: Vec<Vec<Span>>,
     /// `[rank]`
     ends: Vec<u64>,
-    /// `[rank][index]`: what messages took of the rank's own time at an instruction: the landings of what it waited for,
-    /// and its issue. Empty if nobody noted it.
+    /// `[rank][index]`: what messages took of the rank's own time at an instruction: the landings of what it waited
+    /// for, and its issue. Empty if it was not recorded.
     held: Vec<Vec<u64>>,
 }
 
@@ -33,7 +33,8 @@ impl Timeline {
         Self { spans, ends, held }
     }
 
-    /// The timeline of spans that were measured: `[rank][index]`. What messages took of a rank's own time is not told apart.
+    /// The timeline of spans that were measured: `[rank][index]`. What messages took of a rank's own time is not
+    /// recorded.
     pub fn from_spans(spans: Vec<Vec<Span>>) -> Self {
         let end = |row: &Vec<Span>| row.iter().map(|span| span.end).max().unwrap_or(0);
         Self { ends: spans.iter().map(end).collect(), spans, held: Vec::new() }
@@ -52,7 +53,7 @@ impl Timeline {
         self.spans[of.rank.index()][of.index]
     }
 
-    /// When a rank had ended its row and taken in what was still under way.
+    /// When a rank had ended its row and landed the messages that were still under way.
     pub fn end(&self, rank: PipelineRank) -> u64 {
         self.ends[rank.index()]
     }
@@ -67,8 +68,8 @@ impl Timeline {
         self.held.get(rank.index()).map_or(0, |held| held[part].iter().sum())
     }
 
-    /// From a rank's first compute of a micro-batch to its last: what is left of its part of the step before the norm,
-    /// which is of all ranks. The zero-bubble papers call the longest of them the cost of a step.
+    /// From a rank's first compute of a micro-batch to its last: its part of the step before the gradient norm, in
+    /// which all ranks take part. The zero-bubble papers call the longest of them the cost of a step.
     pub fn rank_span(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
         let row = program.row(rank).iter().zip(self.row(rank));
         let mut spans = row.filter(|(of, _)| of.is_micro_batch_compute()).map(|(_, span)| *span);
@@ -84,12 +85,12 @@ impl Timeline {
     /// How long a rank computes.
     pub fn busy(&self, program: &CheckedProgram, rank: PipelineRank) -> u64 {
         let row = program.row(rank).iter().zip(self.row(rank));
-        let computes = row.filter(|(of, _)| of.lane() == Lane::Compute && !is_meeting(**of));
+        let computes = row.filter(|(of, _)| of.lane() == Lane::Compute && !is_synchronization(**of));
         computes.map(|(_, span)| span.end - span.start).sum()
     }
 }
 
 /// Whether an instruction waits on the compute lane for other ranks.
-pub(super) fn is_meeting(instruction: Instruction) -> bool {
+pub(super) fn is_synchronization(instruction: Instruction) -> bool {
     matches!(instruction, Instruction::AddTied { .. } | Instruction::GradientNorm)
 }

@@ -47,7 +47,7 @@ pub enum Problem {
     },
     /// The text goes on after `end`.
     MoreText,
-    /// Not a number in plain decimal of so many bits, with the letter of its kind before it if it has one.
+    /// Not a number in plain decimal of at most `bits` bits, after the letter of its kind if it has one.
     Number {
         /// The word.
         found: String,

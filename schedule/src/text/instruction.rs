@@ -5,9 +5,10 @@ use core::str::FromStr;
 use super::cursor::{Cursor, parse_id, quoted};
 use super::{ParseError, Problem};
 use crate::id::{MicroBatch, Stage, Unit};
-use crate::instruction::{Edge, Instruction};
+use crate::instruction::{Edge, Instruction, InstructionKind};
 
-const KINDS: &str = "`F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
+/// The words of [`InstructionKind::ALL`], as an error lists them.
+pub(super) const KINDS: &str = "`F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, \
                      `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`";
 
 impl FromStr for Instruction {
@@ -24,26 +25,44 @@ impl FromStr for Instruction {
 
 /// Takes an instruction.
 pub(super) fn instruction(cursor: &mut Cursor<'_>) -> Result<Instruction, ParseError> {
-    let kind = cursor.word(KINDS)?;
-    Ok(match kind {
-        "F" => Instruction::Forward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
-        "B" => Instruction::Backward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
-        "I" => Instruction::BackwardInput { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
-        "W" => Instruction::BackwardWeight { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
-        "R" => Instruction::Recompute { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
-        "UNSHARD" => Instruction::Unshard { unit: unit(cursor)? },
-        "RESHARD" => Instruction::Reshard { unit: unit(cursor)? },
-        "REDUCE" => Instruction::Reduce { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
-        "REDUCE_LAST" => Instruction::ReduceLast { unit: unit(cursor)? },
-        "ALL_REDUCE" => Instruction::AllReduce { unit: unit(cursor)? },
-        "SEND" => Instruction::Send { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
-        "RECV" => Instruction::Receive { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
-        "ADD_TIED" => Instruction::AddTied { embedding: unit(cursor)?, head: unit(cursor)? },
-        "GRAD_NORM" => Instruction::GradientNorm,
-        "STEP" => Instruction::OptimizerStep { unit: unit(cursor)? },
-        "GATHER_STEP" => Instruction::GatherAfterStep { unit: unit(cursor)? },
-        _ => return Err(cursor.unexpected(kind, KINDS)),
+    Ok(match kind(cursor)? {
+        InstructionKind::Forward => {
+            Instruction::Forward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::Backward => {
+            Instruction::Backward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::BackwardInput => {
+            Instruction::BackwardInput { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::BackwardWeight => {
+            Instruction::BackwardWeight { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::Recompute => {
+            Instruction::Recompute { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::Unshard => Instruction::Unshard { unit: unit(cursor)? },
+        InstructionKind::Reshard => Instruction::Reshard { unit: unit(cursor)? },
+        InstructionKind::Reduce => {
+            Instruction::Reduce { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::ReduceLast => Instruction::ReduceLast { unit: unit(cursor)? },
+        InstructionKind::AllReduce => Instruction::AllReduce { unit: unit(cursor)? },
+        InstructionKind::Send => Instruction::Send { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
+        InstructionKind::Receive => {
+            Instruction::Receive { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? }
+        }
+        InstructionKind::AddTied => Instruction::AddTied { embedding: unit(cursor)?, head: unit(cursor)? },
+        InstructionKind::GradientNorm => Instruction::GradientNorm,
+        InstructionKind::OptimizerStep => Instruction::OptimizerStep { unit: unit(cursor)? },
+        InstructionKind::GatherAfterStep => Instruction::GatherAfterStep { unit: unit(cursor)? },
     })
+}
+
+fn kind(cursor: &mut Cursor<'_>) -> Result<InstructionKind, ParseError> {
+    let word = cursor.word(KINDS)?;
+    let kind = InstructionKind::ALL.into_iter().find(|kind| kind.word() == word);
+    kind.ok_or_else(|| cursor.unexpected(word, KINDS))
 }
 
 fn unit(cursor: &mut Cursor<'_>) -> Result<Unit, ParseError> {

@@ -11,7 +11,7 @@ use super::{ParseError, Problem};
 use crate::chain::ChainError;
 use crate::generate::one_f_one_b;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
-use crate::instruction::{Edge, Instruction};
+use crate::instruction::{Edge, Instruction, InstructionKind};
 use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::placement::PlacementError;
@@ -26,6 +26,13 @@ fn every_generated_program_round_trips() {
         assert_eq!(parsed, program);
         assert_eq!(parsed.to_string(), text);
     }
+}
+
+#[test]
+fn errors_list_the_word_of_every_kind() {
+    let words = InstructionKind::ALL.map(|kind| format!("`{}`", kind.word()));
+    let (last, others) = words.split_last().unwrap();
+    assert_eq!(super::instruction::KINDS, format!("{} or {last}", others.join(", ")));
 }
 
 fn small() -> String {

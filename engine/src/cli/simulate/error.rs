@@ -103,7 +103,7 @@ pub(in crate::cli) enum SimulateError {
     },
     /// A world that is none of this run.
     #[error("{0}")]
-    World(#[from] pipezero_schedule::simulate::world::WorldError),
+    World(#[from] pipezero_schedule::simulate::cluster::ClusterError),
     /// A device that nobody knows.
     #[error("--device {name}: known are {}; measure any other with `pipezero profile` and use --costs", Device::NAMES.join(", "))]
     Device {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pipezero_schedule::simulate::world::Ratio;
+use pipezero_schedule::simulate::cluster::Ratio;
 
 use crate::cli::decimal::Decimal;
 

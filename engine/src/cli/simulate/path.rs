@@ -37,7 +37,7 @@ fn waited_for(why: Why) -> &'static str {
         Why::Message => "message",
         Why::OtherEnd => "other end",
         Why::LinkBusy => "link",
-        Why::Meeting => "last rank",
+        Why::Synchronization => "last rank",
         Why::Handling => "own time for messages",
         Why::DataRanks => "other data ranks",
     }

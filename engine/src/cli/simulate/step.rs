@@ -6,7 +6,7 @@ use std::path::Path;
 use pipezero_models::ElementType;
 use pipezero_schedule::PipelineRank;
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
-use pipezero_schedule::simulate::world::Computes;
+use pipezero_schedule::simulate::cluster::Computes;
 use pipezero_schedule::simulate::{CriticalPath, MemoryError, critical_path};
 use serde_json::{Value, json};
 

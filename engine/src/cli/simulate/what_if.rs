@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use clap::{Args, ValueEnum};
-use pipezero_schedule::simulate::world::{Computes, Cores, Duplex, Jitter, Ratio, Sharing, World};
+use pipezero_schedule::simulate::cluster::{Cluster, Computes, Cores, Duplex, Jitter, Ratio, Sharing};
 use serde_json::{Value, json};
 
 use super::SimulateError;
@@ -74,10 +74,10 @@ impl WhatIf {
     /// What remains to be said once there is a world of ranks that are alike.
     pub(super) fn change(
         &self,
-        alike: World,
+        alike: Cluster,
         world_size: usize,
         computes: Computes,
-    ) -> Result<World, SimulateError> {
+    ) -> Result<Cluster, SimulateError> {
         let mut speeds = BTreeMap::new();
         for &SpeedOf { rank, speed } in &self.speed {
             if speeds.insert(rank, speed).is_some() {
@@ -104,12 +104,12 @@ impl WhatIf {
         let seed = self.jitter_seed.unwrap_or(0);
         let jitter = self.jitter.map(|Factor(share)| Jitter { seed, share });
         let slowdown = self.slowdown.map_or(Ratio::ONE, |Slowdown(ratio)| ratio);
-        Ok(World { sharing, slowdown, speeds, jitter, cores, ..alike })
+        Ok(Cluster { sharing, slowdown, speeds, jitter, cores, ..alike })
     }
 }
 
 /// What makes a world other than its ranks alone would be, for people.
-pub(super) fn describe(world: &World) -> String {
+pub(super) fn describe(world: &Cluster) -> String {
     let speeds =
         world.speeds.iter().map(|(rank, &speed)| format!("rank {rank} at {} of its speed", decimal(speed)));
     let mut parts: Vec<String> = speeds.collect();
@@ -140,7 +140,7 @@ pub(super) fn describe(world: &World) -> String {
 }
 
 /// The same for programs.
-pub(super) fn as_json(world: &World) -> Value {
+pub(super) fn as_json(world: &Cluster) -> Value {
     let speeds = world.speeds.iter().map(|(rank, &speed)| json!({ "rank": rank, "factor": decimal(speed) }));
     let (sharing, half_duplex) = match world.sharing {
         Sharing::Own => ("own", false),

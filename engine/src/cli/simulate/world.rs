@@ -2,7 +2,7 @@
 
 use pipezero_schedule::render::Track;
 use pipezero_schedule::simulate::MemoryError;
-use pipezero_schedule::simulate::world::{Computes, World};
+use pipezero_schedule::simulate::cluster::{Cluster, Computes};
 use serde_json::{Value, json};
 
 use super::SimulateError;
@@ -17,7 +17,7 @@ use crate::plan::costs::{Predicted, Step, WorldStep};
 /// A step, the world that it was played in, and the step of the same ranks were they alike.
 pub(super) struct Played {
     pub(super) step: WorldStep,
-    world: World,
+    world: Cluster,
     without: Step,
 }
 

@@ -152,7 +152,7 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
         let of = &mut instants[first];
         of.awaited = *now;
         of.arrived = spans[first].end.max(*now);
-        of.ended = of.arrived + costs.passage(row[first]).landing;
+        of.ended = of.arrived + costs.message(row[first]).landing;
         *now = of.ended;
     };
     for (index, &instruction) in row.iter().enumerate() {
@@ -170,7 +170,7 @@ fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
             now = spans[index].end;
             instants[index] = Instants { started, issued: started, awaited, arrived: awaited, ended: now };
         } else {
-            now += costs.passage(instruction).issue;
+            now += costs.message(instruction).issue;
             instants[index].started = started;
             instants[index].issued = now;
             in_flight.entry(instruction.lane()).or_default().push_back(index);

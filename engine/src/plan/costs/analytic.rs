@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pipezero_models::{ElementType, Layer};
 use pipezero_schedule::Unit;
-use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
+use pipezero_schedule::simulate::{Links, MessageCost, UnitCosts};
 
 use super::device::Device;
 use super::error::PredictError;
@@ -184,14 +184,14 @@ impl Prices for Analytic<'_> {
         })
     }
 
-    fn message(&mut self, message: &Message) -> Result<Passage, PredictError> {
+    fn message(&mut self, message: &Message) -> Result<MessageCost, PredictError> {
         let [issue, landing] = self.around(message);
         let [occupied, latency] = match self.plan.run().comm.links {
             _ if message.num_ranks() == 1 => [0, 0],
             Some(links) => message.over(&links),
             None => self.over_network(message),
         };
-        Ok(Passage { issue, occupied, latency, landing })
+        Ok(MessageCost { issue, occupied, latency, landing })
     }
 
     fn links(&self) -> Links {

@@ -2,7 +2,7 @@
 //! links beside them.
 
 use pipezero_schedule::Unit;
-use pipezero_schedule::simulate::{Links, Passage, UnitCosts};
+use pipezero_schedule::simulate::{Links, MessageCost, UnitCosts};
 
 use super::assumption::Assumption;
 use super::error::{PredictError, differences};
@@ -147,7 +147,7 @@ impl Prices for Measured<'_> {
         Ok(costs)
     }
 
-    fn message(&mut self, message: &Message) -> Result<Passage, PredictError> {
+    fn message(&mut self, message: &Message) -> Result<MessageCost, PredictError> {
         let ranks = message.num_ranks() as u64;
         let Some(times) = self.like(message) else {
             return Err(PredictError::NoMessage { kind: message.kind, ranks });
@@ -160,10 +160,10 @@ impl Prices for Measured<'_> {
         let SizedTimes { issue_ns: issue, occupied_ns, latency_ns, landing_ns: landing, .. } =
             times.at(message.bytes);
         if ranks == 1 {
-            return Ok(Passage { issue, occupied: 0, latency: 0, landing });
+            return Ok(MessageCost { issue, occupied: 0, latency: 0, landing });
         }
         let imitated = self.plan.run().comm.links.map_or([0, 0], |links| message.over(&links));
-        Ok(Passage {
+        Ok(MessageCost {
             issue,
             occupied: occupied_ns.saturating_add(imitated[0]),
             latency: latency_ns.saturating_add(imitated[1]),

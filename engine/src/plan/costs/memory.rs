@@ -20,7 +20,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         let output = if is_last { unit.sizes.output } else { 0 };
         UnitMemory {
             saved_bytes: element_bytes * (unit.sizes.saved + output) as u64,
-            stash_bytes: element_bytes * unit.sizes.stash as u64,
+            weight_input_bytes: element_bytes * unit.sizes.stash as u64,
             gradient_bytes: (GRADIENT_BYTES * unit.layout.padded_len()) as u64,
         }
     });

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
+use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Instruction, Unit};
 
 use super::error::PredictError;
@@ -16,7 +16,7 @@ pub(super) trait Prices {
     fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError>;
 
     /// What a message costs.
-    fn message(&mut self, message: &Message) -> Result<Passage, PredictError>;
+    fn message(&mut self, message: &Message) -> Result<MessageCost, PredictError>;
 
     /// Which messages share a link.
     fn links(&self) -> Links;
@@ -27,9 +27,9 @@ pub(super) trait Prices {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeCosts {
     /// Within a node.
-    pub near: Vec<Passage>,
+    pub near: Vec<MessageCost>,
     /// Between nodes.
-    pub far: Vec<Passage>,
+    pub far: Vec<MessageCost>,
 }
 
 /// What edges cost near and far, where some edge is near for one data rank and far for another.
@@ -43,7 +43,7 @@ pub(super) fn edges_by_reach<P: Prices>(
     for send in Needs::of(plan.training()).edges {
         let message = send.and_then(|send| messages.get(send));
         let [near, far] = match message.map(|message| (message, message.by_reach(ranks_per_node))) {
-            None => [Passage::default(); 2],
+            None => [MessageCost::default(); 2],
             Some((message, None)) => [prices.message(message)?; 2],
             Some((_, Some([near, far]))) => [prices.message(&near)?, prices.message(&far)?],
         };
@@ -60,7 +60,7 @@ pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, Pre
     let messages = Messages::of(plan);
     let passage = |prices: &mut P, of: Option<Instruction>| match of.and_then(|of| messages.get(of)) {
         Some(message) => Prices::message(prices, message),
-        None => Ok(Passage::default()),
+        None => Ok(MessageCost::default()),
     };
     let mut units = Vec::with_capacity(needs.units.len());
     for (index, &unit) in needs.units.iter().enumerate() {
@@ -74,8 +74,9 @@ pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, Pre
     }
     let edges = needs.edges.iter().map(|&send| passage(prices, send)).collect::<Result<_, _>>()?;
     // A meeting holds up the row, so nothing of it is told apart.
-    let meeting =
-        |of: Passage| [of.occupied, of.latency, of.landing].into_iter().fold(of.issue, u64::saturating_add);
+    let meeting = |of: MessageCost| {
+        [of.occupied, of.latency, of.landing].into_iter().fold(of.issue, u64::saturating_add)
+    };
     let add_tied = meeting(passage(prices, needs.add_tied)?);
     let gradient_norm = meeting(passage(prices, needs.gradient_norm)?);
     Ok(Costs { units, edges, add_tied, gradient_norm, links: prices.links() })

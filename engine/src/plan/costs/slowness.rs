@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_schedule::simulate::world::{Ratio, World, WorldError, simulate};
+use pipezero_schedule::simulate::cluster::{Cluster, ClusterError, Ratio, simulate};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::assumption::Assumption;
@@ -17,7 +17,7 @@ use crate::plan::Plan;
 /// A rank that takes what it takes in the mean.
 pub(super) const MEAN_PPM: u32 = 1_000_000;
 
-/// World ranks' instructions that are played at most, beyond the first of the recorded steps.
+/// Cluster ranks' instructions that are played at most, beyond the first of the recorded steps.
 const NUM_PLAYED_MAX: usize = 20_000_000;
 
 /// How slow ranks were, `[step][rank]`: what the computes of a rank took in a recorded step that counts, in millionths of
@@ -66,7 +66,7 @@ impl RankSlowness {
 
     /// The speeds of so many ranks in one of the steps, on top of a world's. A run of more ranks than were measured takes
     /// further ones from the steps that follow, since those are as independent of each other.
-    fn speeds(&self, step: usize, world: &World, world_size: u32) -> BTreeMap<u32, Ratio> {
+    fn speeds(&self, step: usize, world: &Cluster, world_size: u32) -> BTreeMap<u32, Ratio> {
         let speed = |rank: u32| {
             let num_measured = self.0[step].len();
             let of = &self.0[(step + rank as usize / num_measured) % self.0.len()];
@@ -133,8 +133,8 @@ impl Predicted {
     /// The mean is over the recorded steps, or of large runs over some of them, which [`Assumption::Played`] tells.
     ///
     /// # Errors
-    /// [`WorldError`] as [`super::WorldStep::new`].
-    pub fn straggling_ns(&self, plan: &Plan, world: &World) -> Result<u64, WorldError> {
+    /// [`ClusterError`] as [`super::WorldStep::new`].
+    pub fn straggling_ns(&self, plan: &Plan, world: &Cluster) -> Result<u64, ClusterError> {
         if self.slowness.is_empty() {
             return Ok(0);
         }
@@ -142,7 +142,7 @@ impl Predicted {
         let world_size = u32::try_from(plan.grid().world_size()).unwrap_or(u32::MAX);
         let (mut sum, mut num_played) = (0, 0);
         for step in self.slowness.played(plan.num_instructions_of_world()) {
-            let world = World { speeds: self.slowness.speeds(step, world, world_size), ..world.clone() };
+            let world = Cluster { speeds: self.slowness.speeds(step, world, world_size), ..world.clone() };
             sum += u128::from(simulate(program, &costs, &world)?.makespan());
             num_played += 1;
         }

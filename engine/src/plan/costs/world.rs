@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use pipezero_schedule::simulate::Costs;
-use pipezero_schedule::simulate::world::{World, WorldError, simulate};
+use pipezero_schedule::simulate::cluster::{Cluster, ClusterError, simulate};
 
 use super::predicted::Predicted;
 use super::step::{RankStep, Step, bubble_rate};
@@ -19,12 +19,12 @@ pub struct WorldStep {
 
 impl Predicted {
     /// The plan's ranks on its nodes, all alike and sharing nothing: what a world is changed from.
-    pub fn world(&self, plan: &Plan) -> World {
-        World {
+    pub fn world(&self, plan: &Plan) -> Cluster {
+        Cluster {
             ranks_per_node: self.ranks_per_node,
             far_edges: self.edges_by_reach.as_ref().map(|edges| edges.far.clone()),
             // A run has fewer ranks than a `u32` counts; what has more is refused by the player.
-            ..World::alike(u32::try_from(plan.grid().data_degree).unwrap_or(u32::MAX))
+            ..Cluster::alike(u32::try_from(plan.grid().data_degree).unwrap_or(u32::MAX))
         }
     }
 
@@ -41,8 +41,8 @@ impl WorldStep {
     /// Plays the plan's training program on every rank of a world, which [`Predicted::world`] begins.
     ///
     /// # Errors
-    /// [`WorldError`] if the world is none of this plan, or has times or instructions beyond what is played.
-    pub fn new(plan: &Plan, predicted: &Predicted, world: &World) -> Result<Self, WorldError> {
+    /// [`ClusterError`] if the world is none of this plan, or has times or instructions beyond what is played.
+    pub fn new(plan: &Plan, predicted: &Predicted, world: &Cluster) -> Result<Self, ClusterError> {
         let played = simulate(plan.training(), &predicted.near_costs(), world)?;
         let straggling_ns = predicted.straggling_ns(plan, world)?;
         let makespan_ns = played.makespan();

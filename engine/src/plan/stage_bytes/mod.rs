@@ -86,7 +86,9 @@ impl<'a> StageBytes<'a> {
             unit_layers: unit_layers(run)?,
             weights: programs::weights(run)?,
             in_flight: stages.clone().map(|stage| order.in_flight(Stage(stage as u32)) as u64).collect(),
-            num_stashes: stages.map(|stage| order.num_stashes(Stage(stage as u32)) as u64).collect(),
+            num_stashes: stages
+                .map(|stage| order.num_weight_input_buffers(Stage(stage as u32)) as u64)
+                .collect(),
             first_alike: first_alike(model, graph, shape),
             least: least_elements(run, graph),
             units: RefCell::default(),

@@ -25,7 +25,8 @@ impl<C: Communicator> Rank<C> {
         }
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, stash) = (program.slot(stage, micro_batch), program.stash(stage, micro_batch));
+        let (slot, stash) =
+            (program.slot(stage, micro_batch), program.weight_input_buffer(stage, micro_batch));
         let Halves { saved, stash, gradient, workspace } = self.activations.halves(stage, slot, stash, unit);
         planned.unit.backward_input(
             self.plan.micro_batch_shape(),
@@ -55,7 +56,8 @@ impl<C: Communicator> Rank<C> {
         let mut fresh = self.take_gradient_buffer();
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, stash) = (program.slot(stage, micro_batch), program.stash(stage, micro_batch));
+        let (slot, stash) =
+            (program.slot(stage, micro_batch), program.weight_input_buffer(stage, micro_batch));
         let Halves { saved, stash, workspace, .. } = self.activations.halves(stage, slot, stash, unit);
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let accumulated = store.gradient.get_mut();

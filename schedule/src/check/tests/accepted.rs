@@ -4,14 +4,13 @@ use std::vec::Vec;
 
 use super::reference;
 use crate::check::CheckedProgram;
-use crate::closed_form::{eager_1f1b_in_flight, gpipe_in_flight, one_f_one_b_in_flight, strict_gathers};
+use crate::closed_form::{eager_1f1b_in_flight, one_f_one_b_in_flight, strict_gathers};
 use crate::generate::{eager_1f1b, forward_only, gpipe, one_f_one_b};
 use crate::id::{PipelineRank, Stage};
 use crate::instruction::{InstructionKind, Lane};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
 use crate::program::{Program, Purpose};
-use crate::testing::{Sample, all_programs, resident, units};
+use crate::testing::{Sample, all_programs, lowered, resident};
 
 #[test]
 fn every_generated_program_is_accepted_and_plays_to_its_end() {
@@ -54,7 +53,7 @@ fn in_flight_and_slots_equal_the_closed_forms() {
         for m in 1..=8 {
             for stage in (0..p).map(Stage) {
                 let lowered = |order| {
-                    let program = lower(&order, &units(p, 2, false), &LowerOptions::ZERO_1).unwrap();
+                    let program = lowered(&order, 2, &LowerOptions::ZERO_1);
                     let program = checked(program);
                     let high_water = program.high_water(PipelineRank(stage.0));
                     assert_eq!(high_water.in_flight, [(stage, order.in_flight(stage))], "one stage per rank");
@@ -63,7 +62,7 @@ fn in_flight_and_slots_equal_the_closed_forms() {
                 };
                 assert_eq!(lowered(one_f_one_b(p, m).unwrap()), one_f_one_b_in_flight(p, m, stage) as usize);
                 assert_eq!(lowered(eager_1f1b(p, m).unwrap()), eager_1f1b_in_flight(p, m, stage) as usize);
-                assert_eq!(lowered(gpipe(p, m).unwrap()), gpipe_in_flight(m) as usize);
+                assert_eq!(lowered(gpipe(p, m).unwrap()), m as usize);
             }
         }
     }
@@ -73,7 +72,7 @@ fn in_flight_and_slots_equal_the_closed_forms() {
 fn an_evaluation_has_two_slots_where_it_sends_and_one_at_the_end() {
     for m in 1..=5 {
         let order = forward_only(3, m).unwrap();
-        let program = checked(lower(&order, &units(3, 2, false), &LowerOptions::ZERO_0).unwrap());
+        let program = checked(lowered(&order, 2, &LowerOptions::ZERO_0));
         assert_eq!(program.purpose(), Purpose::Evaluation);
         let slots: Vec<_> = (0..3).map(|stage| program.num_slots(Stage(stage))).collect();
         let sending = 2.min(m) as usize;
@@ -91,7 +90,7 @@ fn gathered_units_stay_within_the_budget_and_strict_counts_are_exact() {
             for prefetch_units in 0..=3 {
                 let options = LowerOptions::zero_3(Residency::Strict, prefetch_units);
                 for order in [one_f_one_b(p, m).unwrap(), gpipe(p, m).unwrap()] {
-                    let program = checked(lower(&order, &units(p, 3, false), &options).unwrap());
+                    let program = checked(lowered(&order, 3, &options));
                     for rank in (0..p).map(PipelineRank) {
                         let gathers = program.count(rank, InstructionKind::Unshard) as u64;
                         assert_eq!(gathers, strict_gathers(m, 3));
@@ -118,7 +117,7 @@ fn budgets_never_gather_more_than_strict_or_hold_more_than_allowed() {
                     gather_after_step: false,
                 };
                 let order = one_f_one_b(p, m).unwrap();
-                let program = checked(lower(&order, &units(p, 4, false), &options).unwrap());
+                let program = checked(lowered(&order, 4, &options));
                 for rank in (0..p).map(PipelineRank) {
                     assert!(program.count(rank, InstructionKind::Unshard) as u64 <= strict_gathers(m, 4));
                     assert!(program.high_water(rank).gathered_units <= budget as usize);

@@ -2,7 +2,7 @@
 //! starts and ends instructions at random.
 
 mod accepted;
-mod circles;
+mod cycles;
 mod looped;
 mod machine;
 mod mutations;

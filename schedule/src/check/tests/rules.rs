@@ -15,11 +15,11 @@ use crate::lower::lower;
 use crate::options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
 use crate::order::ComputeOrder;
 use crate::program::{Program, Purpose};
-use crate::testing::{resident, units};
+use crate::testing::{lowered, resident};
 use crate::unit_facts::UnitFacts;
 
 fn one_f_one_b_program(p: u32, m: u32, per_stage: u32, options: LowerOptions) -> Program {
-    lower(&one_f_one_b(p, m).unwrap(), &units(p, per_stage, false), &options).unwrap()
+    lowered(&one_f_one_b(p, m).unwrap(), per_stage, &options)
 }
 
 fn rule_of(program: Program) -> Rule {
@@ -34,18 +34,18 @@ fn message(program: Program, expected: Expect) {
 /// Row 0 sends micro-batch 1 only after the backward of 0, for which row 1 first wants micro-batch 1.
 fn deadlocked() -> Program {
     let one_at_a_time = order(&[0, 1], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1"]);
-    let lowered = |order: &ComputeOrder| lower(order, &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let lowered = |order: &ComputeOrder| lowered(order, 1, &LowerOptions::ZERO_0);
     let mut program = lowered(&gpipe(2, 2).unwrap());
     program.rows[0] = lowered(&one_at_a_time).rows[0].clone();
     program
 }
 
 #[test]
-fn a_deadlock_is_shown_as_its_circle() {
+fn a_deadlock_is_shown_as_its_cycle() {
     message(
         deadlocked(),
         expect![[r#"
-            rank 1, step 4: deadlock: these 8 wait in a circle; order a row so that one of them need not:
+            rank 1, step 4: deadlock: these 8 instructions wait for each other; reorder a row so that one of them does not:
               rank 1, step 4: `B u1 m0`, which is issued after
               rank 1, step 3: `F u1 m1`, which needs
               rank 1, step 1: `RECV s0>s1 m1`, which ends together with
@@ -181,7 +181,7 @@ fn halves_do_not_mix_with_a_full_backward() {
 
 #[test]
 fn a_weight_gradient_follows_its_input_gradient() {
-    let mut program = lower(&split_order(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let mut program = lowered(&split_order(), 1, &LowerOptions::ZERO_0);
     let (unit, micro_batch) = (Unit(0), MicroBatch(0));
     let weight = Instruction::BackwardWeight { unit, micro_batch };
     let row = &mut program.rows[0];
@@ -193,7 +193,7 @@ fn a_weight_gradient_follows_its_input_gradient() {
 
 #[test]
 fn both_ends_of_an_edge_keep_one_order() {
-    let mut program = lower(&gpipe(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let mut program = lowered(&gpipe(2, 2).unwrap(), 1, &LowerOptions::ZERO_0);
     let edge = Edge::Up(Stage(0));
     let position = |row: &[Instruction], m| {
         row.iter().position(|&of| of == Instruction::Receive { edge, micro_batch: MicroBatch(m) }).unwrap()
@@ -207,8 +207,7 @@ fn both_ends_of_an_edge_keep_one_order() {
 
 #[test]
 fn stages_on_one_rank_keep_their_order() {
-    let mut program =
-        lower(&order(&[0, 0], 1, &["0F0 1F0 1B0 0B0"]), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let mut program = lowered(&order(&[0, 0], 1, &["0F0 1F0 1B0 0B0"]), 1, &LowerOptions::ZERO_0);
     let micro_batch = MicroBatch(0);
     let forward = |unit| Instruction::Forward { unit: Unit(unit), micro_batch };
     program.rows[0].swap(0, 1);

@@ -11,7 +11,7 @@ use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
-use crate::testing::units;
+use crate::testing::{lowered, units};
 
 /// A row of stage actions from PyTorch's form.
 fn row(cells: &str) -> Vec<StageAction> {
@@ -86,7 +86,7 @@ fn a_stage_may_follow_another_on_its_rank() {
         assert!(!text.contains(&std::format!("SEND {within}")), "{text}");
     }
     let evaluation = order(&[0, 1, 1, 0], 3, &["0F0 0F1 3F0 0F2 3F1 3F2", "1F0 2F0 1F1 2F1 1F2 2F2"]);
-    let program = lower(&evaluation, &units(4, 1, false), &LowerOptions::ZERO_0).unwrap();
+    let program = lowered(&evaluation, 1, &LowerOptions::ZERO_0);
     let checked = CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}"));
     let slots: Vec<_> = (0..4).map(|stage| checked.num_slots(Stage(stage))).collect();
     assert_eq!(slots, [2, 1, 2, 1], "stage 1 is read by stage 2 on its rank, stages 0 and 2 send");

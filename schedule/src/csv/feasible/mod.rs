@@ -1,4 +1,4 @@
-//! Whether an order can run: asked of its program, so that file and program are held to one set of rules.
+//! Whether an order can run: decided by checking its program, so that files and programs follow one set of rules.
 //!
 //! The program has one unit in each stage. More units, weights that are gathered and gradients that are reduced change
 //! neither what a stage waits for nor which messages there are, so its answer is that of every program of the order.
@@ -20,7 +20,7 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
     let stages = 0..order.placement.num_stages() as u32;
     let units: Vec<UnitFacts> = stages.map(|stage| UnitFacts::new(Stage(stage), 1)).collect();
     let program = match lower(order, &units, &LowerOptions::ZERO_0) {
-        Err(LowerError::Stuck { circle, .. }) => return Err(stuck(text, &circle)),
+        Err(LowerError::Stuck { cycle, .. }) => return Err(stuck(text, &cycle)),
         program => program.expect("the order is complete, and one unit in each stage a chain"),
     };
     match CheckedProgram::new(program).map_err(|violation| violation.rule) {
@@ -28,41 +28,39 @@ pub(super) fn check(order: &ComputeOrder, text: &str) -> Result<(), CsvError> {
             let ((action, at), (needed, place)) = (cell(text, instruction), cell(text, needed));
             Err(CsvError::at(at, action, CsvRule::RunsBefore { needed, place }))
         }
-        // Lowering keeps every other rule; if it did not, whoever checks the program that is to run would be told.
+        // Lowering keeps every other rule, and the program that will run is checked again.
         _ => Ok(()),
     }
 }
 
 /// The error of ranks that wait for each other, at the cell of the first.
-fn stuck(text: &str, circle: &[StuckRank]) -> CsvError {
-    let waits = circle.iter().map(|of| CsvWait {
+fn stuck(text: &str, cycle: &[StuckRank]) -> CsvError {
+    let waits = cycle.iter().map(|of| CsvWait {
         action: cell(text, of.instruction),
         lack: of.lack,
         awaited: cell(text, of.awaited),
     });
-    let circle: Vec<CsvWait> = waits.collect();
-    let first = circle
-        .first()
-        .expect("a complete order has all that its computes wait for, so they wait in a circle");
+    let cycle: Vec<CsvWait> = waits.collect();
+    let first =
+        cycle.first().expect("a complete order has all that its computes wait for, so they wait in a cycle");
     let ((action, at), (awaited, place)) = (first.action, first.awaited);
-    CsvError::at(at, action, CsvRule::Stuck { awaited, place, circle })
+    CsvError::at(at, action, CsvRule::Stuck { awaited, place, cycle })
 }
 
-/// The action whose only instruction this is, and its cell. A rule speaks of a full backward where the order may have an
+/// The action whose only instruction this is, and its cell. A rule names a full backward where the order may have an
 /// input gradient.
 fn cell(text: &str, instruction: Instruction) -> (StageAction, CsvPlace) {
-    let (kinds, unit, micro_batch): (&[ComputeKind], _, _) = match instruction {
-        Instruction::Forward { unit, micro_batch } => (&[ComputeKind::Forward], unit, micro_batch),
-        Instruction::BackwardWeight { unit, micro_batch } => {
-            (&[ComputeKind::BackwardWeight], unit, micro_batch)
+    let Some((kind, unit, micro_batch)) = ComputeKind::of(instruction) else {
+        unreachable!("`{instruction}` computes nothing of a micro-batch that an order has")
+    };
+    let kinds = match kind {
+        ComputeKind::Forward | ComputeKind::BackwardWeight => [kind, kind],
+        ComputeKind::Backward | ComputeKind::BackwardInput => {
+            [ComputeKind::Backward, ComputeKind::BackwardInput]
         }
-        Instruction::Backward { unit, micro_batch } | Instruction::BackwardInput { unit, micro_batch } => {
-            (&[ComputeKind::Backward, ComputeKind::BackwardInput], unit, micro_batch)
-        }
-        other => unreachable!("`{other}` computes nothing of a micro-batch that an order has"),
     };
     let stage = Stage(unit.0);
-    let mut actions = kinds.iter().map(|&kind| StageAction { kind, stage, micro_batch });
+    let mut actions = kinds.into_iter().map(|kind| StageAction { kind, stage, micro_batch });
     let found = actions.find_map(|action| Some((action, csv_place(text, action)?)));
     found.expect("the order is complete, and was read from this text")
 }

@@ -186,14 +186,14 @@ fn each_kind_of_mistake_in_words() {
         ),
         (
             "0F0,0B0,0F1,0B1\n1F1,,1B1,1F0,1B0\n",
-            "row 1, column 2, `0B0`: no rank can go on: these wait in a circle; run first what others wait for, and use \
+            "row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use \
              messages in order:\n  \
              `0B0` (row 1, column 2) waits for `1B0` (row 2, column 5), which comes after `1F1` (row 2, column 1)\n  \
              `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)",
         ),
         (
             "0F0,0F1,0F2\n1F2,1F0,1F1\n",
-            "row 2, column 1, `1F2`: no rank can go on: these wait in a circle; run first what others wait for, and use \
+            "row 2, column 1, `1F2`: no rank can go on: these actions wait for each other; run first what others wait for, and use \
              messages in order:\n  \
              `1F2` (row 2, column 1) waits for a receive buffer, until `1F0` (row 2, column 2), which comes after `1F2` \
              (row 2, column 1)",
@@ -213,10 +213,10 @@ fn an_evaluation_that_stops_names_who_lacks_a_message() {
     assert_eq!((other, needed.as_str()), (CsvPlace { row: 1, column: 8 }, "0F7"));
 }
 
-/// Every wait of a circle is for what comes with or after the next one of it, and is one that a stage has or that a
+/// Every wait of a cycle is for what comes with or after the next one of it, and is one that a stage has or that a
 /// buffer makes.
 #[test]
-fn circles_close() {
+fn cycles_close() {
     let grids: [&[&[&str]]; 3] = [
         &[&["0F0", "0B0", "0F1", "0B1"], &["1F0", "1B0", "1F1", "1B1"]],
         &[&["0F0", "0B0", "2F0", "2B0"], &["1F0", "1B0"]],
@@ -225,14 +225,14 @@ fn circles_close() {
     let mut num_of_lack = [0; 2];
     for (grid, num_stages) in grids.into_iter().zip([2, 3, 2]) {
         for rows in every_order(grid) {
-            let Err(CsvError { rule: CsvRule::Stuck { awaited, place, circle }, site }) =
+            let Err(CsvError { rule: CsvRule::Stuck { awaited, place, cycle }, site }) =
                 ComputeOrder::from_csv(&text(&rows))
             else {
                 continue;
             };
             let CsvSite::Cell { place: at, .. } = site else { panic!("{site}") };
-            assert_eq!((at, (awaited, place)), (circle[0].action.1, circle[0].awaited));
-            for (of, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+            assert_eq!((at, (awaited, place)), (cycle[0].action.1, cycle[0].awaited));
+            for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
                 let ((action, _), (awaited, awaited_place)) = (of.action, of.awaited);
                 for (action, place) in [of.action, of.awaited] {
                     assert_eq!(rows[place.row - 1][place.column - 1], action.to_string());

@@ -1,9 +1,9 @@
 //! Units of different sizes: the plan with the fewest gathered bytes of a few.
 //!
-//! Belady's rule counts gathers, and with units of different sizes a gather is not a gather. Where copies could be moved
-//! between buffers the best plan is a flow; since they cannot, its wishes are granted as far as they fit. That is nearly
-//! always all of them: `docs/zero.md` has the measured distance from the optimum. Belady's plan stands beside it, so that
-//! none is ever worse.
+//! Belady's rule counts gathers, but gathers of different units cost different bytes. If copies could be moved
+//! between buffers, the best plan would be a minimum-cost flow; since they cannot, what the flow keeps is kept as far
+//! as it fits. That is nearly always all of it: `docs/zero.md` has the measured distance from the optimum. Belady's
+//! plan is compared too, so that the result is never worse.
 //!
 //! Rejected: exact search (exponential in the buffers) and moving copies (a step would allocate and copy).
 
@@ -38,12 +38,12 @@ pub(super) fn plan(question: &Question<'_>) -> Vec<GatheredCopy> {
     best
 }
 
-/// Wishes to keep the largest units, over short gaps before long ones.
+/// Keeps the largest units, over short gaps before long ones.
 pub(super) fn largest_first(question: &Question<'_>, next_uses: &[Option<usize>]) -> Vec<bool> {
     packed(question, next_uses, |bytes, length| (bytes, u64::MAX - length))
 }
 
-/// Wishes to keep what saves the most bytes for each use over which it takes a buffer.
+/// Keeps what saves the most bytes for each use over which it takes a buffer.
 pub(super) fn densest_first(question: &Question<'_>, next_uses: &[Option<usize>]) -> Vec<bool> {
     // Scaled, since it is compared in integers.
     packed(question, next_uses, |bytes, length| (u128::from(bytes) << 64) / u128::from(length))
@@ -61,7 +61,7 @@ fn cost(question: &Question<'_>, copies: &[GatheredCopy]) -> (u128, usize, usize
     (bytes, copies.len(), copies.iter().filter(is_late).count())
 }
 
-/// Wishes without a flow: gaps are filled in descending order of a key of bytes and length, as long as fewer
+/// What to keep, chosen greedily: gaps are filled in descending order of a key of bytes and length, as long as fewer
 /// copies stay than there are buffers beside those for the uses in a window.
 ///
 /// Time: the length of all gaps, at most uses times units.

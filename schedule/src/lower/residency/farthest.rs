@@ -1,4 +1,4 @@
-//! Belady's rule: the unit whose next use is farthest gives way.
+//! Belady's rule: the unit whose next use is farthest is evicted.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,16 +6,15 @@ use alloc::vec::Vec;
 use super::uses::next_uses;
 use super::{GatheredCopy, Question};
 
-/// Belady's rule (IBM Systems Journal 5(2), 1966): when a gather needs a place, the unit whose next use is farthest
-/// gives up its own, among those that lie in a buffer large enough. For equal units no plan that prefetches as far
-/// gathers less.
+/// Belady's rule (IBM Systems Journal 5(2), 1966): when a gather needs a buffer, the unit whose next use is farthest
+/// is evicted, among those in a buffer large enough. For equal units no plan that prefetches as far gathers less.
 ///
-/// A copy that gives way is given back right after its last use, not only when its place is needed: the future is
-/// known, so nothing is held for nothing.
+/// An evicted copy is resharded right after its last use, not only when its buffer is needed: the future is known, so
+/// no copy is held without a use to come.
 ///
-/// Units of uses that have been looked at already, up to the one that is looked at, do not give way. Buffers of
-/// different sizes may all be held by them for now; then the gather is issued later, at its use at the latest: there
-/// everything before has ended and nothing behind has been looked at.
+/// Units of uses from the current one up to the prefetched one are not evicted. They may hold all buffers that are
+/// large enough; then the gather is issued later, at its use at the latest, where all earlier uses have ended and no
+/// later one has been prefetched.
 pub(super) fn plan(question: &Question<'_>) -> Vec<GatheredCopy> {
     let &Question { uses, bytes, prefetch_units, .. } = question;
     let next_uses = next_uses(uses, bytes.len());
@@ -33,7 +32,7 @@ pub(super) fn plan(question: &Question<'_>) -> Vec<GatheredCopy> {
     cache.copies
 }
 
-/// What lies in the buffers.
+/// What is in the buffers.
 struct Cache {
     copies: Vec<GatheredCopy>,
     /// `[buffer]`: the copy in it.

@@ -1,11 +1,11 @@
 //! The best set of copies to keep, if copies could be moved between buffers: a flow of the most bytes.
 //!
-//! Any c different units fit into the buffers of the c largest, so but for where things lie only their number counts:
-//! while a use runs, c - 1 other units may stay. Keeping a copy over the gap between two uses saves a gather of its
-//! bytes. So c - 1 units of flow run along the row, each either idle from use to use or inside a gap, and the flow of
-//! least cost, which is integral, saves the most (Chrobak, Karloff, Payne, Vishwanathan: New results on server problems,
-//! SIAM J. Discrete Math. 4(2), 1991, section 3, for weighted caching). With prefetch the units of the coming
-//! k uses count as in use, so c - 1 - k stay.
+//! Any c different units fit into the buffers of the c largest, so apart from which buffer holds which unit only
+//! their number counts: while a use runs, c - 1 other units may stay. Keeping a copy over the gap between two uses
+//! saves a gather of its bytes. So c - 1 units of flow run along the row, each either idle from use to use or inside
+//! a gap, and the flow of least cost, which is integral, saves the most (Chrobak, Karloff, Payne, Vishwanathan: New
+//! results on server problems, SIAM J. Discrete Math. 4(2), 1991, section 3, for weighted caching). With prefetch the
+//! units of the coming k uses count as in use, so c - 1 - k stay.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;
@@ -14,7 +14,7 @@ use core::cmp::Reverse;
 
 use super::Question;
 
-/// Uses times units of flow above which cheaper plans must do: some tens of milliseconds of work for a rank.
+/// Uses times units of flow above which no flow is computed: some tens of milliseconds of work for a rank.
 const MAX_WORK: usize = 1 << 17;
 
 /// `[use]`: whether to keep the copy until the unit's next use; `None` if the row is too long to say.
@@ -54,7 +54,8 @@ enum Step {
     GapBack,
 }
 
-/// A residual network. Node `t` lies before use `t`; the arc over a use has room for all flow, that over a gap for one.
+/// A residual network. Node `t` lies before use `t`; the arc over a use has unlimited capacity, that over a gap a
+/// capacity of one.
 struct Flow {
     /// `[node]`: where the gap that begins here ends, where the one that ends here begins, and what it saves.
     gap_ends: Vec<Option<usize>>,
@@ -95,7 +96,7 @@ impl Flow {
         flow
     }
 
-    /// Finds the cheapest path while nothing flows; the network has no circle yet. Returns what the path saves.
+    /// Finds the cheapest path while nothing flows; the network has no cycle yet. Returns what the path saves.
     fn first_path(&mut self) -> i128 {
         for node in 1..self.potential.len() {
             self.potential[node] = self.potential[node - 1];

@@ -1,29 +1,29 @@
-//! From wishes to a plan: which copies stay until the unit's next use, in buffers that cannot be swapped.
+//! From wanted copies to a plan: which copies stay until the unit's next use, in buffers between which nothing is
+//! moved.
 //!
-//! A copy may stay over the gap between two uses if every use inside the gap, those prefetched with it, and every copy
-//! that is wished to stay meanwhile still find buffers large enough. So a small unit that came to lie in a large buffer
-//! does not stay there at the cost of a large one. It is decided when the gap begins: a buffer is either free or wanted,
-//! and nothing that is planned later changes where something lay before. Each copy takes the smallest free buffer that
-//! fits, as the checker assigns them.
+//! A copy may stay over the gap between two uses if every use inside the gap, those prefetched with it, and every
+//! copy that is wanted meanwhile still find buffers large enough. So a small unit that lies in a large buffer does
+//! not stay there at the cost of a large one. This is decided when the gap begins, and no later decision moves a
+//! copy. Each copy takes the smallest free buffer that fits, as the checker assigns them.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{GatheredCopy, Question};
 
-/// The plan that grants as many wishes as fit, in order of time, and then whatever else fits.
+/// The plan that keeps as many wanted copies as fit, in order of time, and then others that fit.
 ///
-/// `wished[use]`: whether the copy should stay until `next_uses[use]`. A copy whose next use is prefetched already
+/// `wanted[use]`: whether the copy should stay until `next_uses[use]`. A copy whose next use is prefetched already
 /// stays in any case.
 ///
 /// Time: uses plus the length of all gaps, times the number of different buffer sizes.
 pub(super) fn plan(
     question: &Question<'_>,
     next_uses: &[Option<usize>],
-    wished: &[bool],
+    wanted: &[bool],
 ) -> Vec<GatheredCopy> {
     let &Question { uses, bytes, prefetch_units, .. } = question;
-    let mut room = Room::new(question, next_uses, wished);
+    let mut buffers_left = BuffersLeft::new(question, next_uses, wanted);
     let mut holder = Holder::new(question);
     let mut next_gather = 0;
     for (position, of) in uses.iter().enumerate() {
@@ -41,13 +41,13 @@ pub(super) fn plan(
                 next_use,
                 buffer_bytes: question.buffers[buffer],
                 bytes: bytes[of.unit.index()],
-                is_wished: wished[position],
+                is_wanted: wanted[position],
             };
-            let stays = next_use < next_gather || room.has(&gap);
+            let stays = next_use < next_gather || buffers_left.has(&gap);
             if stays {
-                room.take(&gap)
+                buffers_left.take(&gap)
             } else {
-                room.release(&gap)
+                buffers_left.release(&gap)
             }
             stays
         });
@@ -59,7 +59,7 @@ pub(super) fn plan(
     holder.copies
 }
 
-/// What lies where.
+/// Which buffer holds what.
 struct Holder {
     copies: Vec<GatheredCopy>,
     is_free: Vec<bool>,
@@ -96,12 +96,12 @@ struct Gap {
     next_use: usize,
     buffer_bytes: u64,
     bytes: u64,
-    is_wished: bool,
+    is_wanted: bool,
 }
 
-/// For every use and buffer size, how many buffers at least that large are left when the use runs, beside those of the
-/// copies that stay or are wished to, and of the uses in the window.
-struct Room {
+/// For every use and buffer size, how many buffers at least that large are left when the use runs, beside those of
+/// the copies that stay or are wanted, and of the uses in the window.
+struct BuffersLeft {
     prefetch_units: usize,
     /// Different buffer sizes, descending.
     sizes: Vec<u64>,
@@ -109,25 +109,25 @@ struct Room {
     left: Vec<i32>,
 }
 
-impl Room {
-    fn new(question: &Question<'_>, next_uses: &[Option<usize>], wished: &[bool]) -> Self {
+impl BuffersLeft {
+    fn new(question: &Question<'_>, next_uses: &[Option<usize>], wanted: &[bool]) -> Self {
         let mut sizes = question.buffers.to_vec();
         sizes.dedup();
         let at_least = |size| question.buffers.iter().filter(|&&buffer| buffer >= size).count() as i32;
         let num_buffers: Vec<i32> = sizes.iter().map(|&size| at_least(size)).collect();
-        let mut room = Self { prefetch_units: question.prefetch_units, sizes, left: Vec::new() };
+        let mut buffers_left = Self { prefetch_units: question.prefetch_units, sizes, left: Vec::new() };
         for position in 0..question.uses.len() {
-            room.left.extend(&num_buffers);
+            buffers_left.left.extend(&num_buffers);
             for unit in question.window(position) {
-                room.add(position, question.bytes[unit.index()], -1);
+                buffers_left.add(position, question.bytes[unit.index()], -1);
             }
         }
-        for (after, next_use) in next_uses.iter().enumerate().filter(|&(after, _)| wished[after]) {
+        for (after, next_use) in next_uses.iter().enumerate().filter(|&(after, _)| wanted[after]) {
             let bytes = question.bytes[question.uses[after].unit.index()];
             let next_use = next_use.unwrap_or(after);
-            room.outside_window(after, next_use).for_each(|at| room.add(at, bytes, -1));
+            buffers_left.outside_window(after, next_use).for_each(|at| buffers_left.add(at, bytes, -1));
         }
-        room
+        buffers_left
     }
 
     /// The uses inside a gap in whose window its unit is not.
@@ -135,12 +135,12 @@ impl Room {
         after + 1..next_use.saturating_sub(self.prefetch_units)
     }
 
-    /// Whether so many bytes need a buffer of at least this size: they do not fit the next smaller one, if there is one.
+    /// Whether `bytes` need a buffer of at least this size: they do not fit the next smaller one, if there is one.
     fn counts(&self, index: usize, bytes: u64) -> bool {
         self.sizes.get(index + 1).is_none_or(|&smaller| smaller < bytes)
     }
 
-    /// Gives back (or takes, if negative) a buffer for so many bytes at a use.
+    /// Adds `number` buffers for `bytes` to those left at a use; fewer if negative.
     fn add(&mut self, at: usize, bytes: u64, number: i32) {
         for index in 0..self.sizes.len() {
             if self.counts(index, bytes) {
@@ -149,9 +149,10 @@ impl Room {
         }
     }
 
-    /// What staying takes at a use, by buffer size: the copy's buffer, but not that which is counted for it already.
+    /// How many buffers of a size staying takes at a use: the copy's buffer, less the one that is already counted for
+    /// it.
     fn taken(&self, gap: &Gap, at: usize, index: usize) -> i32 {
-        let is_counted = gap.is_wished || at + self.prefetch_units >= gap.next_use;
+        let is_counted = gap.is_wanted || at + self.prefetch_units >= gap.next_use;
         i32::from(self.counts(index, gap.buffer_bytes))
             - i32::from(is_counted && self.counts(index, gap.bytes))
     }
@@ -175,7 +176,7 @@ impl Room {
 
     /// The copy does not stay, and what was counted for it is left.
     fn release(&mut self, gap: &Gap) {
-        if gap.is_wished {
+        if gap.is_wanted {
             self.outside_window(gap.after, gap.next_use).for_each(|at| self.add(at, gap.bytes, 1));
         }
     }

@@ -21,7 +21,7 @@ use crate::id::Unit;
 use crate::instruction::Instruction;
 use crate::options::Residency;
 
-/// What a plan is made from.
+/// What a residency plan is made from.
 struct Question<'a> {
     /// What the row reads, in order.
     uses: &'a [Use],
@@ -84,7 +84,7 @@ fn emit(row: &[Instruction], uses: &[Use], copies: &[GatheredCopy]) -> Vec<Instr
     let mut position = 0;
     let mut to_reshard = None;
     for (step, &instruction) in row.iter().enumerate() {
-        // A send stays glued to its compute; it is what another rank waits for.
+        // A send stays right behind its compute: another rank waits for it.
         if !matches!(instruction, Instruction::Send { .. }) {
             emitted.extend(to_reshard.take().map(|unit| Instruction::Reshard { unit }));
         }

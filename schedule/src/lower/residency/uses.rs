@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
+use crate::dataflow::reads_weights;
 use crate::id::Unit;
 use crate::instruction::Instruction;
-use crate::protocol::reads_weights;
 
 /// One use of a unit's gathered weights: an instruction that reads them, or a recompute and its backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use super::lanes::{LaneRow, lane_rows};
 use super::words::lane_name;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::Instruction;
-use crate::simulate::{Activity, Span, Timeline};
+use crate::instruction::{Activity, Instruction};
+use crate::simulate::{Span, Timeline};
 
 /// A timeline in a trace.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,8 @@ pub struct Track<'a> {
 /// Several timelines as one trace, so that they can be laid over each other: pipeline rank by pipeline rank, the tracks of
 /// each in the order given, named "predicted rank 0" or, of one data rank, "measured rank 0.1".
 ///
-/// Times are microseconds with three decimals, exact from nanoseconds. `writer`, the program that writes the trace, stands
-/// before them under `otherData`, where the format has room for what viewers show and do not read.
+/// Times are microseconds with three decimals, exact from nanoseconds. `writer`, the program that writes the trace,
+/// stands before them under `otherData`, which viewers show and do not interpret.
 ///
 /// # Panics
 /// If a timeline is not of its program.
@@ -163,7 +163,7 @@ impl Trace {
         for &index in &row.indices {
             let instruction = rank.track.program.row(rank.rank)[index];
             let Span { start, end } = rank.track.timeline.row(rank.rank)[index];
-            let activity = Activity::of(instruction);
+            let activity = instruction.activity();
             self.events.push(format!(
                 r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{},"dur":{},"name":"{instruction}","cat":"{}","cname":"{}","args":{}}}"#,
                 microseconds(start),
@@ -208,7 +208,7 @@ fn colour_name(activity: Activity) -> &'static str {
         Activity::Reduce => "bad",
         Activity::Transfer => "thread_state_iowait",
         Activity::Optimizer => "black",
-        Activity::Meeting => "grey",
+        Activity::Synchronization => "grey",
         Activity::Bookkeeping => "white",
     }
 }

@@ -10,10 +10,9 @@ use serde_json::Value;
 use super::{Track, chrome};
 use crate::check::CheckedProgram;
 use crate::generate::one_f_one_b;
-use crate::lower::lower;
 use crate::options::LowerOptions;
-use crate::simulate::{Costs, Passage, Timeline, UnitCosts, simulate};
-use crate::testing::{generated_programs, resident, uneven_costs, units};
+use crate::simulate::{Costs, MessageCost, Timeline, UnitCosts, simulate};
+use crate::testing::{checked, generated_programs, resident, uneven_costs};
 
 fn predicted<'a>(program: &'a CheckedProgram, timeline: &'a Timeline) -> Track<'a> {
     Track { name: "predicted", data_rank: None, program, timeline }
@@ -58,9 +57,8 @@ fn slices(events: &[Value]) -> BTreeMap<Thread, Vec<Slice>> {
 
 #[test]
 fn a_small_trace_in_full() {
-    let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(1_000, 700, 301), Passage::of_link(20, 3));
+    let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_0);
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(1_000, 700, 301), MessageCost::of_link(20, 3));
     let timeline = simulate(&program, &costs).unwrap();
     expect![[r#"
         {"displayTimeUnit":"ns","otherData":{"writer":"test"},"traceEvents":[
@@ -197,8 +195,7 @@ fn arrows_go_from_sends_to_receives_and_from_gathers_to_their_first_reader() {
 #[test]
 fn tracks_stand_rank_by_rank_in_one_trace() {
     let options = LowerOptions::zero_3(resident(2), 1);
-    let program = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 2, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 3).unwrap(), 2, &options);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let measured = |data_rank| Track {
         name: "measured",
@@ -238,8 +235,7 @@ fn tracks_stand_rank_by_rank_in_one_trace() {
 
 #[test]
 fn any_name_of_a_track_comes_back() {
-    let program = lower(&one_f_one_b(1, 1).unwrap(), &units(1, 1, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(1, 1).unwrap(), 1, &LowerOptions::ZERO_0);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let name = "\"C:\\runs\\new\"\n\t\u{1}\u{7f} für 模型 \u{2028}";
     let track = Track { name, ..predicted(&program, &timeline) };

@@ -165,7 +165,7 @@ fn reason(why: Why) -> &'static str {
         Why::Message => "its message was there",
         Why::OtherEnd => "the other end was ready",
         Why::LinkBusy => "its link was free",
-        Why::Meeting => "the last rank had come",
+        Why::Synchronization => "the last rank had come",
         Why::Handling => "the rank issued messages and took them in",
         Why::DataRanks => "another data rank came later",
     }

@@ -7,11 +7,10 @@ use expect_test::expect;
 use super::explain;
 use crate::check::CheckedProgram;
 use crate::generate::{gpipe, one_f_one_b};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::render::TimeScale;
-use crate::simulate::{Costs, Passage, UnitCosts, critical_path, simulate};
-use crate::testing::{generated_programs, uneven_costs, units};
+use crate::simulate::{Costs, MessageCost, UnitCosts, critical_path, simulate};
+use crate::testing::{checked, generated_programs, uneven_costs};
 
 fn text(program: &CheckedProgram, costs: &Costs) -> std::string::String {
     let timeline = simulate(program, costs).unwrap();
@@ -20,15 +19,14 @@ fn text(program: &CheckedProgram, costs: &Costs) -> std::string::String {
 
 #[test]
 fn a_short_path_has_a_line_for_each_part() {
-    let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts {
-        reduce: Passage { issue: 1, occupied: 20, latency: 5, landing: 2 },
+        reduce: MessageCost { issue: 1, occupied: 20, latency: 5, landing: 2 },
         optimizer_step: 3,
-        gather_after_step: Passage::of_link(6, 0),
+        gather_after_step: MessageCost::of_link(6, 0),
         ..UnitCosts::of_compute(10, 15, 5)
     };
-    let costs = Costs::uniform(&program, unit, Passage { issue: 1, occupied: 2, latency: 3, landing: 1 });
+    let costs = Costs::uniform(&program, unit, MessageCost { issue: 1, occupied: 2, latency: 3, landing: 1 });
     expect![[r#"
         critical path, 113: backward 35.4 %, reduce 22.1 %, forward 17.7 %, transfer 8.8 %, own time for messages 8.0 %, gather 5.3 %, optimizer 2.7 %
               0  +1   rank 0  before F u0 m0         the rank issued messages and took them in
@@ -54,10 +52,9 @@ fn a_short_path_has_a_line_for_each_part() {
 #[test]
 fn what_repeats_is_written_once() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
-    let program = lower(&one_f_one_b(2, 12).unwrap(), &units(2, 1, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let unit = UnitCosts { gather: Passage::of_link(4, 1), ..UnitCosts::of_compute(10, 10, 10) };
-    let printed = text(&program, &Costs::uniform(&program, unit, Passage::of_link(2, 3)));
+    let program = checked(&one_f_one_b(2, 12).unwrap(), 1, &options);
+    let unit = UnitCosts { gather: MessageCost::of_link(4, 1), ..UnitCosts::of_compute(10, 10, 10) };
+    let printed = text(&program, &Costs::uniform(&program, unit, MessageCost::of_link(2, 3)));
     expect![[r#"
         critical path, 520: backward 50.0 %, forward 25.0 %, gather 13.5 %, transfer 11.5 %
               0  +5   rank 0  UNSHARD u0      the step begins
@@ -87,9 +84,8 @@ fn what_repeats_is_written_once() {
 
 #[test]
 fn a_ramp_up_the_ranks_is_written_once() {
-    let program = lower(&gpipe(8, 2).unwrap(), &units(8, 2, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), Passage::of_link(2, 3));
+    let program = checked(&gpipe(8, 2).unwrap(), 2, &LowerOptions::ZERO_1);
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), MessageCost::of_link(2, 3));
     expect![[r#"
         critical path, 610: backward 59.0 %, forward 29.5 %, transfer 11.5 %
               0  +20  rank 0  F u0..u1 m0    the step begins

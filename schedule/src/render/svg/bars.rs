@@ -1,72 +1,19 @@
-//! The bars of a row: instructions that are one to the eye made one.
+//! The bars of a row. Instructions that follow each other without a gap share a bar.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::gantt::Gantt;
 use super::layout::Layout;
-use super::{Gantt, Shown};
+use super::row::{Row, shown};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
-use crate::instruction::{Instruction, Lane};
+use crate::instruction::{Activity, Instruction, Lane};
 use crate::placement::Placement;
-use crate::simulate::{Activity, Span};
+use crate::simulate::Span;
 
-/// What is thinner, in hundredths of a pixel, is not drawn by itself.
+/// Bars thinner than this, in hundredths of a pixel, are drawn together.
 const THIN: u64 = 50;
-
-/// A row of a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Row {
-    Compute,
-    Gather,
-    Reduce,
-    Send,
-    Receive,
-}
-
-impl Row {
-    const ALL: [Self; 5] = [Self::Compute, Self::Gather, Self::Reduce, Self::Send, Self::Receive];
-
-    /// The row of an instruction. The edges of a rank share two: a rank of many stages has dozens of them.
-    fn of(instruction: Instruction) -> Self {
-        match (instruction.lane(), instruction) {
-            (Lane::Compute, _) => Self::Compute,
-            (Lane::Gather, _) => Self::Gather,
-            (Lane::Reduce, _) => Self::Reduce,
-            (Lane::Edge(_), Instruction::Send { .. }) => Self::Send,
-            (Lane::Edge(_), _) => Self::Receive,
-        }
-    }
-
-    /// The rows in which some rank has something to show.
-    pub(super) fn used_by(gantt: &Gantt<'_>) -> Vec<Self> {
-        let is_used = |row: &Self| {
-            gantt.program.ranks().any(|rank| shown(gantt, rank).any(|(of, _)| Self::of(of) == *row))
-        };
-        Self::ALL.into_iter().filter(is_used).collect()
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::Gather => "gather",
-            Self::Reduce => "reduce",
-            Self::Send => "send",
-            Self::Receive => "receive",
-        }
-    }
-
-    /// What a rank does in it.
-    pub(super) fn verb(self) -> &'static str {
-        match self {
-            Self::Compute => "computes",
-            Self::Gather => "gathers",
-            Self::Reduce => "reduces",
-            Self::Send => "sends",
-            Self::Receive => "receives",
-        }
-    }
-}
 
 /// A bar from left to right, in hundredths of a pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,14 +49,6 @@ pub(super) fn bars(gantt: &Gantt<'_>, layout: &Layout, rank: PipelineRank, row: 
     (bars, num_together)
 }
 
-/// What is shown of a rank, by its row; what takes no time is not.
-fn shown<'a>(gantt: &Gantt<'a>, rank: PipelineRank) -> impl Iterator<Item = (Instruction, Span)> + use<'a> {
-    let &Gantt { program, timeline, shown, .. } = gantt;
-    let takes_time = |(_, span): &(Instruction, Span)| span.end > span.start;
-    let all = program.row(rank).iter().copied().zip(timeline.row(rank).iter().copied());
-    all.filter(takes_time).filter(move |(of, _)| shown == Shown::WholeStep || of.micro_batch().is_some())
-}
-
 /// Instructions of one kind, stage and micro-batch that follow each other without a gap.
 struct Work {
     span: Span,
@@ -130,9 +69,9 @@ fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
     for (instruction, span) in shown {
         let unit = instruction.unit();
         let of = (unit.map(|unit| program.chain().stage(unit)), instruction.micro_batch());
-        let activity = Activity::of(instruction);
+        let activity = instruction.activity();
         match works.last_mut() {
-            // Messages are told apart; the units of a stage are one forward or backward.
+            // Each message has its own bar; the units of a stage share that of their forward or backward.
             Some(work)
                 if row == Row::Compute
                     && (work.activity, work.of, work.span.end) == (activity, of, span.start) =>

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::fmt::{Display, Write as _};
 
 use super::layout::hundredths;
 
@@ -28,15 +29,43 @@ pub(super) fn text(x: u64, y: u64, class: &str, plain: &str) -> String {
     format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{plain}</text>\n")
 }
 
-/// A rectangle: its left and upper edge, width and height.
-pub(super) fn rectangle([x, y, width, height]: [u64; 4], class: &str) -> String {
-    let [x, y, width, height] = [x, y, width, height].map(hundredths);
-    format!("<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>\n")
+/// A rectangle or path with its attributes.
+pub(super) struct Shape {
+    name: &'static str,
+    attributes: String,
 }
 
-/// A shape, closed or not, that says what it is.
-pub(super) fn titled(shape: &str, title: &str) -> String {
-    let name = shape[1..].split(' ').next().unwrap_or_default();
-    let open = shape.trim_end().trim_end_matches('>').trim_end_matches('/');
-    format!("{open}><title>{}</title></{name}>\n", escaped(title))
+impl Shape {
+    /// A shape without attributes.
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, attributes: String::new() }
+    }
+
+    /// With one attribute more, whose value holds no markup.
+    pub(super) fn with(mut self, attribute: &str, value: impl Display) -> Self {
+        write!(self.attributes, " {attribute}=\"{value}\"").expect("a string takes any text");
+        self
+    }
+
+    /// With its left and upper edge, width and height.
+    pub(super) fn at(self, area: [u64; 4]) -> Self {
+        let [x, y, width, height] = area.map(hundredths);
+        self.with("x", x).with("y", y).with("width", width).with("height", height)
+    }
+
+    /// Its element.
+    pub(super) fn element(&self) -> String {
+        format!("<{}{}/>\n", self.name, self.attributes)
+    }
+
+    /// Its element, with a title that viewers show and read aloud.
+    pub(super) fn titled(&self, title: &str) -> String {
+        let Self { name, attributes } = self;
+        format!("<{name}{attributes}><title>{}</title></{name}>\n", escaped(title))
+    }
+}
+
+/// A rectangle: its left and upper edge, width and height.
+pub(super) fn rectangle(area: [u64; 4], class: &str) -> String {
+    Shape::new("rect").with("class", class).at(area).element()
 }

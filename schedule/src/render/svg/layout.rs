@@ -1,10 +1,10 @@
-//! Where things are, in hundredths of a pixel.
+//! The positions of a picture, in hundredths of a pixel.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::bars::Row;
+use super::row::Row;
 
 /// Pixels from hundredths.
 pub(super) fn hundredths(of: u64) -> String {
@@ -44,7 +44,7 @@ impl Layout {
             has_memory,
             makespan: makespan.max(1),
         };
-        // Room for the note at the bottom.
+        // Space for the note at the bottom.
         layout.height = layout.bottom() + 2400;
         layout
     }

@@ -1,9 +1,9 @@
-//! A step as a picture: who does what when, and what memory it takes, as SVG.
+//! A step as a picture: what each rank does when, and the memory that it takes, as SVG.
 //!
 //! Each rank has a row for its compute lane, thin ones for its gathers, its reductions and the messages it sends and
-//! receives, and below them the memory in use by category. What is bare of colour is the bubble. Colours are the eight of
-//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can tell apart; every bar has a
-//! title, so the picture can be read aloud and asked with a pointer.
+//! receives, and below them the memory in use by category. What has no colour is the bubble. Colours are the eight of
+//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can tell apart; every bar has
+//! a title, which screen readers read and pointers show.
 //!
 //! Positions are whole hundredths of a pixel, so a timeline gives the same picture everywhere. A bar that is thinner than
 //! half a pixel is drawn together with its neighbours, and the picture says how many are: a step of 64 ranks and tens of
@@ -14,52 +14,30 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::scale::{TimeScale, bytes};
-use crate::check::CheckedProgram;
+use super::scale::bytes;
 use crate::id::PipelineRank;
-use crate::simulate::{Activity, MemoryCategory, MemoryCurve, Timeline};
+use crate::instruction::Activity;
+use crate::simulate::{MemoryCategory, MemoryCurve};
 
 mod bars;
 mod curve;
 mod element;
+mod gantt;
 mod layout;
 mod palette;
+mod row;
 
-use bars::{Bar, Row};
-use element::{escaped, rectangle, text, titled};
+use bars::Bar;
+use element::{Shape, escaped, rectangle, text};
+pub use gantt::{Gantt, Shown};
 use layout::{Layout, hundredths};
+use row::Row;
 
 /// Bars of this width, in hundredths of a pixel, have an edge.
 const EDGED_MIN: u64 = 400;
 
 /// How much of its colour the last stage of a rank lacks, in hundredths.
 const PALE_MAX: u64 = 55;
-
-/// How much of a step a picture shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Everything.
-    WholeStep,
-    /// What is of a micro-batch, without the end of the step: for schedules by themselves, whose end takes no time.
-    MicroBatches,
-}
-
-/// A picture to be drawn.
-#[derive(Clone, Copy, Debug)]
-pub struct Gantt<'a> {
-    /// What stands above it.
-    pub title: &'a str,
-    /// What was run.
-    pub program: &'a CheckedProgram,
-    /// When.
-    pub timeline: &'a Timeline,
-    /// `[rank]`: what memory that took; empty for a picture without memory.
-    pub memory: &'a [MemoryCurve],
-    /// How times are written.
-    pub scale: TimeScale,
-    /// How much of it is drawn.
-    pub shown: Shown,
-}
 
 /// A timeline as SVG: a whole document of 1200 pixels' width, on white.
 ///
@@ -125,18 +103,18 @@ impl Drawing<'_> {
         if !self.activities.contains(&bar.activity) {
             self.activities.push(bar.activity);
         }
-        let class = palette::class(bar.activity);
-        let mut shape = rectangle([bar.from, y, bar.to - bar.from, height], class);
-        if bar.paleness > 0 {
-            let opacity = hundredths(100 - bar.paleness * PALE_MAX / 100);
-            shape = shape.replace("<rect ", &format!("<rect fill-opacity=\"{opacity}\" "));
-        }
+        let mut shape = Shape::new("rect");
         if bar.to - bar.from >= EDGED_MIN {
-            // Neighbours of one colour are still two.
-            shape = shape.replace("<rect ", "<rect stroke=\"#fff\" stroke-width=\"0.6\" ");
+            // An edge, so that neighbours of one colour are told apart.
+            shape = shape.with("stroke", "#fff").with("stroke-width", "0.6");
         }
-        self.body.push_str(&titled(&shape, &bar.title));
-        // About 600 hundredths a digit, and a little room.
+        if bar.paleness > 0 {
+            shape = shape.with("fill-opacity", hundredths(100 - bar.paleness * PALE_MAX / 100));
+        }
+        let area = [bar.from, y, bar.to - bar.from, height];
+        let shape = shape.with("class", palette::class(bar.activity)).at(area);
+        self.body.push_str(&shape.titled(&bar.title));
+        // About 600 hundredths a digit, and a margin.
         if let Some(label) = &bar.label
             && 600 * label.len() as u64 + 200 <= bar.to - bar.from
         {
@@ -154,7 +132,7 @@ impl Drawing<'_> {
             let peak = bytes(curve.peak_of_each()[category]);
             let title = format!("{}: at most {peak}", category.name());
             let class = palette::memory_class(category);
-            self.body.push_str(&titled(&format!("<path class=\"{class}\" d=\"{path}\">"), &title));
+            self.body.push_str(&Shape::new("path").with("class", class).with("d", path).titled(&title));
         }
         let (at, held) = curve.peak();
         let label = format!("{} at {}", bytes(held.total()), self.gantt.scale.format(at));

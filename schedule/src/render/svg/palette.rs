@@ -1,7 +1,8 @@
 //! Colours: of Okabe and Ito ("Color Universal Design", 2008) for work, of Paul Tol's "light" scheme (SRON/EPS/TN/09-002)
 //! for memory. Both keep apart for people who see fewer colours.
 
-use crate::simulate::{Activity, MemoryCategory};
+use crate::instruction::Activity;
+use crate::simulate::MemoryCategory;
 
 /// The style sheet of a picture.
 pub(super) const STYLE: &str = "\
@@ -44,7 +45,7 @@ pub(super) fn class(activity: Activity) -> &'static str {
         Activity::Reduce => "reduce",
         Activity::Transfer => "transfer",
         Activity::Optimizer => "optimizer",
-        Activity::Meeting => "meeting",
+        Activity::Synchronization => "meeting",
         Activity::Bookkeeping => "bookkeeping",
     }
 }

@@ -10,22 +10,22 @@ use super::{Bar, Gantt, Shown, svg};
 use crate::check::CheckedProgram;
 use crate::generate::{interleaved, one_f_one_b};
 use crate::id::PipelineRank;
+use crate::instruction::Activity;
 use crate::instruction::Lane;
-use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::render::TimeScale;
 use crate::simulate::{
-    Activity, Costs, MemoryCategory, MemoryCosts, MemoryCurve, Passage, Timeline, UnitCosts, UnitMemory,
-    memory, simulate,
+    Costs, MemoryCategory, MemoryCosts, MemoryCurve, MessageCost, Timeline, UnitCosts, UnitMemory, memory,
+    simulate,
 };
-use crate::testing::{generated_programs, uneven_costs, units};
+use crate::testing::{checked, generated_programs, uneven_costs};
 
 fn picture(program: &CheckedProgram, timeline: &Timeline, memory: &[MemoryCurve], title: &str) -> String {
     svg(&Gantt { title, program, timeline, memory, scale: TimeScale::parts(1), shown: Shown::WholeStep })
 }
 
 fn curves(program: &CheckedProgram, timeline: &Timeline) -> Vec<MemoryCurve> {
-    let unit = UnitMemory { saved_bytes: 300, stash_bytes: 100, gradient_bytes: 200 };
+    let unit = UnitMemory { saved_bytes: 300, weight_input_bytes: 100, gradient_bytes: 200 };
     let mut costs = MemoryCosts::uniform(program, unit, 50);
     for fixed in &mut costs.fixed {
         fixed[MemoryCategory::Parameters] = 400;
@@ -115,9 +115,8 @@ fn bars_are_as_wide_as_their_time() {
 
 #[test]
 fn numbers_stand_in_the_bars_that_are_wide_enough() {
-    let program = lower(&one_f_one_b(2, 12).unwrap(), &units(2, 3, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), Passage::of_link(2, 1));
+    let program = checked(&one_f_one_b(2, 12).unwrap(), 3, &LowerOptions::ZERO_1);
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), MessageCost::of_link(2, 1));
     let timeline = simulate(&program, &costs).unwrap();
     let text = picture(&program, &timeline, &[], "a step");
     let document = parsed(&text);
@@ -133,8 +132,7 @@ fn numbers_stand_in_the_bars_that_are_wide_enough() {
 #[test]
 fn areas_are_as_high_as_what_is_held() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
-    let program = lower(&one_f_one_b(2, 3).unwrap(), &units(2, 2, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 3).unwrap(), 2, &options);
     let timeline = simulate(&program, &uneven_costs(&program, 5)).unwrap();
     let memory = curves(&program, &timeline);
     let text = picture(&program, &timeline, &memory, "a step");
@@ -187,11 +185,10 @@ fn corners(path: &str) -> Vec<(f64, f64)> {
 #[test]
 fn a_step_of_64_ranks_stays_small() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
-    let program = lower(&one_f_one_b(64, 64).unwrap(), &units(64, 1, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let (gather, reduce) = (Passage::of_link(7, 1), Passage::of_link(9, 1));
+    let program = checked(&one_f_one_b(64, 64).unwrap(), 1, &options);
+    let (gather, reduce) = (MessageCost::of_link(7, 1), MessageCost::of_link(9, 1));
     let unit = UnitCosts { gather, reduce, ..UnitCosts::of_compute(10, 10, 10) };
-    let timeline = simulate(&program, &Costs::uniform(&program, unit, Passage::of_link(3, 2))).unwrap();
+    let timeline = simulate(&program, &Costs::uniform(&program, unit, MessageCost::of_link(3, 2))).unwrap();
     let text = picture(&program, &timeline, &curves(&program, &timeline), "64 ranks");
     assert!(program.program().rows.iter().map(Vec::len).sum::<usize>() > 40_000);
     assert!(text.len() < 12 << 20, "{}", text.len());
@@ -203,11 +200,13 @@ fn a_step_of_64_ranks_stays_small() {
 /// The number of instructions that bars stand for is that of the row, however many are drawn together.
 #[test]
 fn nothing_is_lost_where_bars_are_thin() {
-    let program = lower(&one_f_one_b(2, 900).unwrap(), &units(2, 2, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::of_link(1, 0));
+    let program = checked(&one_f_one_b(2, 900).unwrap(), 2, &LowerOptions::ZERO_1);
+    let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::of_link(1, 0));
     // A gap between any two, so that no unit continues another.
-    costs.edges.iter_mut().for_each(|edge| *edge = Passage { issue: 1, occupied: 1, latency: 0, landing: 1 });
+    costs
+        .edges
+        .iter_mut()
+        .for_each(|edge| *edge = MessageCost { issue: 1, occupied: 1, latency: 0, landing: 1 });
     let timeline = simulate(&program, &costs).unwrap();
     let gantt = Gantt {
         title: "",
@@ -217,12 +216,12 @@ fn nothing_is_lost_where_bars_are_thin() {
         scale: TimeScale::parts(1),
         shown: Shown::WholeStep,
     };
-    let rows = super::bars::Row::used_by(&gantt);
+    let rows = super::row::Row::used_by(&gantt);
     let layout = super::Layout::new(2, &rows, false, timeline.makespan());
     for rank in [0, 1].map(PipelineRank) {
         let row = program.row(rank).iter().zip(timeline.row(rank));
         let shown = row.filter(|(of, span)| of.lane() == Lane::Compute && span.end > span.start);
-        let (bars, num_together) = super::bars::bars(&gantt, &layout, rank, super::bars::Row::Compute);
+        let (bars, num_together) = super::bars::bars(&gantt, &layout, rank, super::row::Row::Compute);
         let stands_for =
             |bar: &Bar| bar.title.split_once(" instructions").map(|(of, _)| of.parse::<usize>().unwrap());
         assert_eq!(bars.iter().filter_map(stands_for).sum::<usize>(), num_together);
@@ -238,8 +237,7 @@ fn nothing_is_lost_where_bars_are_thin() {
 
 #[test]
 fn any_title_is_text() {
-    let program = lower(&one_f_one_b(1, 1).unwrap(), &units(1, 1, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(1, 1).unwrap(), 1, &LowerOptions::ZERO_0);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let title = "<script>\"1\" && 'two'</script> ]]> für 模型";
     let text = picture(&program, &timeline, &[], &format!("{title}\u{1}\u{ffff}"));
@@ -249,20 +247,17 @@ fn any_title_is_text() {
 
 #[test]
 fn a_step_that_takes_no_time_is_a_picture_too() {
-    let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::default(), Passage::default());
+    let program = checked(&one_f_one_b(2, 2).unwrap(), 1, &LowerOptions::ZERO_1);
+    let costs = Costs::uniform(&program, UnitCosts::default(), MessageCost::default());
     let timeline = simulate(&program, &costs).unwrap();
     let text = picture(&program, &timeline, &curves(&program, &timeline), "nothing");
     assert!(parsed(&text).descendants().all(|of| !of.has_tag_name("rect") || !of.has_children()));
 }
 
-/// Of a schedule by itself only micro-batches are drawn; stages of a rank are told apart.
+/// Of a schedule without a model only micro-batches are drawn; the stages of a rank differ in paleness.
 #[test]
 fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
-    let program =
-        lower(&interleaved(2, 3, 2, 2).unwrap(), &units(6, 1, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&interleaved(2, 3, 2, 2).unwrap(), 1, &LowerOptions::ZERO_1);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let whole = picture(&program, &timeline, &[], "");
     let shown = Shown::MicroBatches;
@@ -293,8 +288,7 @@ fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
 #[test]
 fn a_description_is_of_what_is_drawn() {
     let described = |ranks: u32, options: &LowerOptions, shown: Shown, has_memory: bool| {
-        let program = lower(&one_f_one_b(ranks, 2).unwrap(), &units(ranks, 1, false), options).unwrap();
-        let program = CheckedProgram::new(program).unwrap();
+        let program = checked(&one_f_one_b(ranks, 2).unwrap(), 1, options);
         let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
         let memory = if has_memory { curves(&program, &timeline) } else { Vec::new() };
         let (title, scale) = ("", TimeScale::parts(1));

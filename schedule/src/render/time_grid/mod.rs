@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 use super::scale::TimeScale;
 use crate::check::CheckedProgram;
 use crate::id::{MicroBatch, PipelineRank, Stage};
-use crate::instruction::Instruction;
+use crate::instruction::{Instruction, InstructionKind};
 use crate::simulate::{Span, Timeline};
 
 /// Columns that a tick of the axis takes at least.
 const TICK_COLUMNS: usize = 10;
 
-/// Columns at most, whatever width is asked for: a grid that nobody could look at.
+/// Columns at most, even if a larger width is asked for.
 const COLUMNS_MAX: usize = 100_000;
 
 /// A timeline as a grid of `width` characters at most (and at least a few): `F0--` is a forward of micro-batch 0 that takes
@@ -73,15 +73,11 @@ struct Work {
 
 impl Work {
     fn of(program: &CheckedProgram, instruction: Instruction) -> Option<Self> {
-        let letter = match instruction {
-            Instruction::Forward { .. } => 'F',
-            Instruction::Backward { .. } => 'B',
-            Instruction::BackwardInput { .. } => 'I',
-            Instruction::BackwardWeight { .. } => 'W',
-            Instruction::Recompute { .. } => 'R',
-            Instruction::OptimizerStep { .. } => 'S',
-            _ => return None,
-        };
+        let is_step = instruction.kind() == InstructionKind::OptimizerStep;
+        if !is_step && !instruction.is_micro_batch_compute() {
+            return None;
+        }
+        let letter = instruction.kind().word().chars().next()?;
         let stage = program.chain().stage(instruction.unit()?);
         Some(Self { letter, stage, micro_batch: instruction.micro_batch() })
     }

@@ -3,21 +3,17 @@
 use expect_test::{Expect, expect};
 
 use super::time_grid;
-use crate::check::CheckedProgram;
 use crate::generate::{interleaved, one_f_one_b, zb_h1};
-use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::order::ComputeOrder;
 use crate::render::TimeScale;
-use crate::simulate::{Costs, Passage, UnitCosts, simulate};
-use crate::testing::{generated_programs, uneven_costs, units};
+use crate::simulate::{Costs, MessageCost, UnitCosts, simulate};
+use crate::testing::{checked, generated_programs, uneven_costs};
 
 fn shows(order: &ComputeOrder, hop: u64, width: usize, expected: Expect) {
-    let num_stages = order.placement.num_stages() as u32;
-    let program = lower(order, &units(num_stages, 2, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(order, 2, &LowerOptions::ZERO_0);
     let unit = UnitCosts { optimizer_step: 4, ..UnitCosts::of_compute(6, 6, 6) };
-    let costs = Costs::uniform(&program, unit, Passage::of_link(0, hop));
+    let costs = Costs::uniform(&program, unit, MessageCost::of_link(0, hop));
     let timeline = simulate(&program, &costs).unwrap();
     expected.assert_eq(&time_grid(&program, &timeline, width, TimeScale::parts(12)));
 }
@@ -86,8 +82,7 @@ fn narrow_grids_keep_letters_and_lose_what_is_thin() {
 
 #[test]
 fn a_width_beyond_all_screens_is_cut() {
-    let program = lower(&one_f_one_b(2, 1).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_0);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let printed = time_grid(&program, &timeline, usize::MAX, TimeScale::parts(1));
     assert!(printed.lines().all(|line| line.len() <= 100_000 + "rank 0  ".len()));

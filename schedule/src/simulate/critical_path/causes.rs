@@ -1,15 +1,15 @@
-//! What let an instruction start: the row of its rank, which computes, issues messages and takes them in one after the
+//! What let an instruction start: the row of its rank, which computes, issues messages and lands them one after the
 //! other; the other end of its transfer; or its link.
 
 use alloc::vec::Vec;
 
-use super::Why;
 use super::rows::RowFacts;
+use super::why::Why;
 use crate::check::CheckedProgram;
 use crate::id::InstructionId;
 use crate::instruction::{Instruction, Lane};
 use crate::simulate::costs::Costs;
-use crate::simulate::timeline::{Timeline, is_meeting};
+use crate::simulate::timeline::{Timeline, is_synchronization};
 
 /// What let an instruction start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ impl<'a> Causes<'a> {
         self.resolved(cause)
     }
 
-    /// What the row of a rank waited for before an instruction set out: the compute before it, or a message that had to be
-    /// taken in for it.
+    /// What the row of a rank waited for before an instruction was issued: the compute before it, or a message that
+    /// had to land for it.
     fn of_row(&self, at: InstructionId) -> Cause {
         let InstructionId { rank, index } = at;
         let facts = &self.rows[rank.index()];
@@ -97,7 +97,7 @@ impl<'a> Causes<'a> {
                 cause =
                     Cause { waited_for: Some(rank.at(message)), time: end, why, lets_start: end, ..cause };
             }
-            let landing = self.costs.passage(row[message]).landing;
+            let landing = self.costs.message(row[message]).landing;
             cause.lets_start = cause.lets_start.saturating_add(landing);
         }
         cause
@@ -121,30 +121,30 @@ impl<'a> Causes<'a> {
     fn of_link(&self, at: InstructionId) -> Option<Cause> {
         let before = at.rank.at(self.rows[at.rank.index()].link_after[at.index]?);
         let instruction = self.program.instruction(before);
-        let passage = self.costs.passage(instruction);
+        let cost = self.costs.message(instruction);
         let span = self.timeline.span(before);
         let left = match instruction {
             Instruction::Send { .. } => span.end,
-            _ => span.end.saturating_sub(passage.latency),
+            _ => span.end.saturating_sub(cost.latency),
         };
         // What shares its link occupies it for longer.
-        let time = span.end.min(span.start.saturating_add(passage.occupied).max(left));
+        let time = span.end.min(span.start.saturating_add(cost.occupied).max(left));
         Some(Cause { waited_for: Some(before), time, why: Why::LinkBusy, handled_at: at, lets_start: time })
     }
 
-    /// A cause that is a norm or tied addition is so where the last rank came to it.
+    /// A cause that is a norm or tied addition is attributed to the last rank that joined it.
     fn resolved(&self, cause: Cause) -> Cause {
         match cause.waited_for {
-            Some(of) if is_meeting(self.program.instruction(of)) => {
+            Some(of) if is_synchronization(self.program.instruction(of)) => {
                 let last = self.last_to_join(of);
-                let why = if last == of { cause.why } else { Why::Meeting };
+                let why = if last == of { cause.why } else { Why::Synchronization };
                 Cause { waited_for: Some(last), why, ..cause }
             }
             _ => cause,
         }
     }
 
-    /// The member of a meeting that came to it last, its own part done.
+    /// The member of a synchronization that joined it last, after its own part.
     fn last_to_join(&self, own: InstructionId) -> InstructionId {
         let instruction = self.program.instruction(own);
         let members = self.program.ranks().filter_map(|rank| {

@@ -1,58 +1,29 @@
-//! What a step's time is made of: from its last end backwards, the chain of instructions without which it would be shorter.
+//! The critical path of a step: the chain of instructions that its time is made of, found from its last end
+//! backwards.
 //!
-//! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs has
-//! ended, its message is there, the other end of a transfer has come, its link is free, the last rank has joined. So the
-//! parts have no gaps, and their times add up to the makespan exactly, whatever the timeline. What none of these explains
-//! is the rank's own time for messages, which it issues and takes in one after the other, and of a gather or reduction, in a
-//! world of data ranks that are not alike, the wait for another of them. The path stays on one data rank; a norm has its
-//! wait for all ranks in itself.
+//! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs
+//! has ended, its message has arrived, the other end of a transfer is issued, its link is free, the last rank has
+//! joined. So the parts have no gaps, and their times add up to the makespan exactly, for every timeline. Time that
+//! none of these explains is the rank's own time for messages, which it issues and lands one after the other; for a
+//! gather or reduction in a cluster of unlike data ranks it is the wait for another data rank. The path stays on one
+//! data rank; a norm includes its wait for all ranks.
 //!
 //! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.
 
 use alloc::vec::Vec;
 
-use super::activity::Activity;
 use super::costs::Costs;
 use super::timeline::Timeline;
 use crate::check::CheckedProgram;
 use crate::id::{InstructionId, PipelineRank};
+use crate::instruction::Activity;
 
 mod causes;
 mod rows;
+mod why;
 
 use causes::Causes;
-
-/// What an instruction of the critical path waited for last, which is what the part before it ended with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
-    /// Nothing: the step begins with it.
-    Beginning,
-    /// The instruction before it on the compute lane.
-    ComputeLane,
-    /// The computes before it in its row: what has another lane than they is issued when the row comes to it.
-    Row,
-    /// A gather, reduction, send or compute without which it may not start: see [`crate::Dependencies`].
-    Dependency,
-    /// The message that it reads.
-    Message,
-    /// What the other end of its transfer waited for.
-    OtherEnd,
-    /// Another message, which occupied its link.
-    LinkBusy,
-    /// Another rank, which was the last to come to a norm or tied addition.
-    Meeting,
-    /// The rank's own time for messages, in which it could not start.
-    Handling,
-    /// Other data ranks, which came to its gather or reduction later: only where they are not alike.
-    DataRanks,
-}
-
-impl Why {
-    /// Whether the part is time before its instruction, in which that could not start, and not the instruction itself.
-    pub fn is_before(self) -> bool {
-        matches!(self, Self::Handling | Self::DataRanks)
-    }
-}
+pub use why::Why;
 
 /// A part of the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +85,7 @@ impl CriticalPath {
             let spent = match step.why {
                 Why::Handling => Spent::Handling,
                 Why::DataRanks => Spent::DataRanks,
-                _ => Spent::On(Activity::of(program.row(step.rank)[step.index])),
+                _ => Spent::On(program.row(step.rank)[step.index].activity()),
             };
             let time = step.end - step.start;
             match summary.iter_mut().find(|(of, _)| *of == spent) {

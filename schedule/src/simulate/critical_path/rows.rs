@@ -1,4 +1,4 @@
-//! What stands before each instruction of a row, and which messages are taken in for it.
+//! What stands before each instruction of a row, and which messages land for it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -9,7 +9,7 @@ use crate::id::PipelineRank;
 use crate::instruction::Lane;
 use crate::simulate::costs::{Costs, Links};
 
-/// A row, read once for all of its instructions; one more than these stands for its end.
+/// What is known of each instruction of a row, and in one more place of the row's end.
 pub(super) struct RowFacts {
     /// `[index]`: the last instruction of the compute lane before it.
     pub(super) issued_after: Vec<Option<usize>>,
@@ -17,7 +17,7 @@ pub(super) struct RowFacts {
     pub(super) link_after: Vec<Option<usize>>,
     /// `[index]`: how long the rank is busy with issuing since then, this message included.
     pub(super) issuing: Vec<u64>,
-    /// The messages that are taken in, in that order; those of `index` from `landings_start[index]` on.
+    /// The messages that land, in that order; those of `index` from `landings_start[index]` on.
     landings: Vec<usize>,
     landings_start: Vec<usize>,
 }
@@ -40,7 +40,7 @@ impl RowFacts {
             facts.landings_start.push(facts.landings.len());
             facts.issued_after[index] = last_compute;
             for &wait in program.waits(rank.at(index)) {
-                // A lane is taken in in the order of its issue.
+                // The messages of a lane land in the order of their issue.
                 let lane = under_way.entry(row[wait].lane()).or_default();
                 while let Some(message) = lane.pop_front_if(|message| *message <= wait) {
                     facts.landings.push(message);
@@ -52,14 +52,14 @@ impl RowFacts {
                     (last_compute, issuing) = (Some(index), 0);
                 }
                 lane => {
-                    issuing = issuing.saturating_add(costs.passage(instruction).issue);
+                    issuing = issuing.saturating_add(costs.message(instruction).issue);
                     facts.issuing[index] = issuing;
                     under_way.entry(lane).or_default().push_back(index);
                     facts.link_after[index] = last_on_link.insert(link(lane, costs.links), index);
                 }
             }
         }
-        // What nothing waited for is taken in at the end, lane after lane.
+        // What nothing waited for lands at the end, lane after lane.
         facts.landings_start.push(facts.landings.len());
         facts.landings.extend(under_way.into_values().flatten());
         facts.landings_start.push(facts.landings.len());
@@ -67,7 +67,7 @@ impl RowFacts {
         facts
     }
 
-    /// The messages that are taken in for an instruction.
+    /// The messages that land for an instruction.
     pub(super) fn landings(&self, index: usize) -> &[usize] {
         &self.landings[self.landings_start[index]..self.landings_start[index + 1]]
     }

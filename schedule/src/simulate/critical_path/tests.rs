@@ -6,12 +6,12 @@ use super::{CriticalPath, PathStep, Spent, Why, critical_path};
 use crate::check::CheckedProgram;
 use crate::generate::{gpipe, one_f_one_b};
 use crate::id::PipelineRank;
+use crate::instruction::Activity;
 use crate::instruction::{Instruction, Lane};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
-use crate::simulate::world::{self, Ratio, World};
-use crate::simulate::{Activity, Costs, Passage, Span, Timeline, UnitCosts, simulate};
-use crate::testing::{Random, generated_programs, uneven_costs, units};
+use crate::simulate::cluster::{self, Cluster, Ratio};
+use crate::simulate::{Costs, MessageCost, Span, Timeline, UnitCosts, simulate};
+use crate::testing::{Random, checked, generated_programs, uneven_costs};
 
 fn played(program: &CheckedProgram, costs: &Costs) -> (Timeline, CriticalPath) {
     let timeline = simulate(program, costs).unwrap();
@@ -55,8 +55,8 @@ fn with_own_time(program: &CheckedProgram, seed: u64) -> Costs {
         .units
         .iter_mut()
         .flat_map(|unit| [&mut unit.gather, &mut unit.reduce, &mut unit.gather_after_step]);
-    for passage in of_units.chain(&mut costs.edges) {
-        (passage.issue, passage.landing) = (below(3), below(3));
+    for cost in of_units.chain(&mut costs.edges) {
+        (cost.issue, cost.landing) = (below(3), below(3));
     }
     costs.units.iter_mut().for_each(|unit| unit.gradient_norm = below(3));
     costs
@@ -66,7 +66,8 @@ fn with_own_time(program: &CheckedProgram, seed: u64) -> Costs {
 fn with_other_times(program: &CheckedProgram, costs: &Costs, seed: u64) -> Costs {
     let mut others = uneven_costs(program, seed);
     others.links = costs.links;
-    let keep = |other: &mut Passage, of: Passage| (other.issue, other.landing) = (of.issue, of.landing);
+    let keep =
+        |other: &mut MessageCost, of: MessageCost| (other.issue, other.landing) = (of.issue, of.landing);
     for (other, unit) in others.units.iter_mut().zip(&costs.units) {
         keep(&mut other.gather, unit.gather);
         keep(&mut other.reduce, unit.reduce);
@@ -86,12 +87,12 @@ fn length(program: &CheckedProgram, path: &CriticalPath, costs: &Costs) -> u64 {
             return step.end - step.start;
         }
         let instruction = program.row(step.rank)[step.index];
-        let passage = costs.passage(instruction);
+        let cost = costs.message(instruction);
         match instruction {
             Instruction::GradientNorm => costs.own_norm(program, step.rank) + costs.gradient_norm,
-            Instruction::Send { .. } => passage.occupied,
-            _ if next == Why::LinkBusy => passage.occupied,
-            _ => costs.compute(instruction) + passage.occupied + passage.latency,
+            Instruction::Send { .. } => cost.occupied,
+            _ if next == Why::LinkBusy => cost.occupied,
+            _ => costs.compute(instruction) + cost.occupied + cost.latency,
         }
     };
     path.steps().iter().zip(next).map(part).sum()
@@ -120,9 +121,8 @@ fn no_costs_make_a_path_longer_than_its_step() {
 
 #[test]
 fn a_pipeline_that_waits_for_nothing_is_one_rank_and_its_ramp() {
-    let program = lower(&gpipe(3, 4).unwrap(), &units(3, 1, false), &LowerOptions::ZERO_0).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let costs = Costs::uniform(&program, UnitCosts::of_compute(2, 3, 2), Passage::default());
+    let program = checked(&gpipe(3, 4).unwrap(), 1, &LowerOptions::ZERO_0);
+    let costs = Costs::uniform(&program, UnitCosts::of_compute(2, 3, 2), MessageCost::default());
     let (_, path) = played(&program, &costs);
     let spent = |activity, time| (Spent::On(activity), time);
     // (m + p - 1) forwards and backwards.
@@ -132,10 +132,9 @@ fn a_pipeline_that_waits_for_nothing_is_one_rank_and_its_ramp() {
 #[test]
 fn a_link_too_slow_for_its_gathers_is_all_there_is() {
     let options = LowerOptions::zero_3(Residency::Strict, 1);
-    let program = lower(&one_f_one_b(1, 3).unwrap(), &units(1, 4, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let unit = UnitCosts { gather: Passage::of_link(100, 7), ..UnitCosts::of_compute(1, 1, 1) };
-    let (timeline, path) = played(&program, &Costs::uniform(&program, unit, Passage::default()));
+    let program = checked(&one_f_one_b(1, 3).unwrap(), 4, &options);
+    let unit = UnitCosts { gather: MessageCost::of_link(100, 7), ..UnitCosts::of_compute(1, 1, 1) };
+    let (timeline, path) = played(&program, &Costs::uniform(&program, unit, MessageCost::default()));
     let summary = path.summary(&program);
     assert_eq!(summary[0].0, Spent::On(Activity::Gather));
     assert!(summary[0].1 * 10 > timeline.makespan() * 9, "{summary:?}");
@@ -144,8 +143,7 @@ fn a_link_too_slow_for_its_gathers_is_all_there_is() {
 /// A timeline that no simulation made: still no gaps, and nothing is lost.
 #[test]
 fn times_that_nothing_explains_are_told() {
-    let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 1, false), &LowerOptions::ZERO_1).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 2).unwrap(), 1, &LowerOptions::ZERO_1);
     let costs = uneven_costs(&program, 3);
     let (timeline, path) = played(&program, &costs);
     let late = |rank| {
@@ -165,13 +163,12 @@ fn times_that_nothing_explains_are_told() {
 #[test]
 fn waits_for_a_slower_data_rank_are_told_apart_from_own_time() {
     let options = LowerOptions::zero_3(Residency::All, 0);
-    let program = lower(&gpipe(1, 1).unwrap(), &units(1, 1, false), &options).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
-    let message = Passage { issue: 1, occupied: 7, latency: 3, landing: 2 };
+    let program = checked(&gpipe(1, 1).unwrap(), 1, &options);
+    let message = MessageCost { issue: 1, occupied: 7, latency: 3, landing: 2 };
     let unit = UnitCosts { gather: message, reduce: message, ..UnitCosts::of_compute(4, 3, 3) };
-    let costs = Costs::uniform(&program, unit, Passage::default());
-    let world = World { speeds: [(1, Ratio::new(1, 2))].into(), ..World::alike(2) };
-    let played = world::simulate(&program, &costs, &world).unwrap();
+    let costs = Costs::uniform(&program, unit, MessageCost::default());
+    let cluster = Cluster { speeds: [(1, Ratio::new(1, 2))].into(), ..Cluster::alike(2) };
+    let played = cluster::simulate(&program, &costs, &cluster).unwrap();
     let path = critical_path(&program, &costs, &played.by_data_rank()[0]);
     // The other one issues a message in 2, takes it in in 4, and computes for 8 and 12: it comes 1 later to the gather, and
     // 1 + 2 + 4 + 6 later to the reduction, of which it takes 2 longer to take in the result, so to come to the norm.
@@ -182,7 +179,7 @@ fn waits_for_a_slower_data_rank_are_told_apart_from_own_time() {
         (Spent::On(Activity::Backward), 6),
         (Spent::Handling, 2 * (1 + 2)),
         (Spent::On(Activity::Forward), 4),
-        (Spent::On(Activity::Meeting), 2),
+        (Spent::On(Activity::Synchronization), 2),
     ];
     let summary = path.summary(&program);
     assert_eq!(summary.iter().map(|(_, time)| time).sum::<u64>(), 52);

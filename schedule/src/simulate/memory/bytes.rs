@@ -19,7 +19,7 @@ pub enum MemoryCategory {
     Gradients,
     /// Gathered units.
     Gathered,
-    /// Saved activations, stashes, workspaces.
+    /// Saved activations, weight-gradient inputs, workspaces.
     Activations,
     /// Messages received, and gradients being sent.
     Communication,
@@ -83,8 +83,8 @@ impl IndexMut<MemoryCategory> for MemoryBytes {
 pub struct UnitMemory {
     /// Activations that its forward saves: its part of the stage's slot.
     pub saved_bytes: u64,
-    /// What its `I` leaves for its `W`: its part of the stage's stash.
-    pub stash_bytes: u64,
+    /// Weight-gradient inputs, which its `I` saves for its `W`: its part of the stage's buffer.
+    pub weight_input_bytes: u64,
     /// Its unsharded gradient.
     pub gradient_bytes: u64,
 }
@@ -113,7 +113,7 @@ impl MemoryCosts {
         }
     }
 
-    /// Whether these are sizes of a program, and those of a slot and a stash add up.
+    /// Whether these are sizes of this program, and their sums fit a `u64`.
     pub(super) fn check(&self, program: &CheckedProgram) -> Result<(), MemoryError> {
         let expected = program.units().len();
         if self.units.len() != expected {
@@ -131,7 +131,7 @@ impl MemoryCosts {
         let mut totals = vec![0u128; expected];
         for (unit, facts) in units {
             let rank = program.placement().rank(facts.stage);
-            totals[rank.index()] += u128::from(unit.saved_bytes) + u128::from(unit.stash_bytes);
+            totals[rank.index()] += u128::from(unit.saved_bytes) + u128::from(unit.weight_input_bytes);
         }
         let too_large = totals.into_iter().enumerate().find(|&(_, total)| u64::try_from(total).is_err());
         match too_large {
@@ -141,7 +141,7 @@ impl MemoryCosts {
     }
 }
 
-/// Why sizes are none of a program.
+/// Why sizes do not fit a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -166,7 +166,7 @@ pub enum MemoryError {
         /// Ranks of the program.
         expected: usize,
     },
-    /// All buffers that a rank takes in a step have more bytes together than a `u64` can say.
+    /// All buffers that a rank takes in a step have more bytes together than a `u64` can hold.
     TooLarge {
         /// The rank.
         rank: PipelineRank,

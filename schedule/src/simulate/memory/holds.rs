@@ -5,12 +5,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::bytes::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
+use crate::by_micro_batch::ByMicroBatch;
 use crate::check::CheckedProgram;
+use crate::dataflow::{consumed_message, produced_message, weight_gradient};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::Reduction;
 use crate::program::Purpose;
-use crate::protocol::{consumed_message, produced_message, weight_gradient};
 use crate::simulate::timeline::{Span, Timeline};
 
 /// A buffer is taken or given back.
@@ -38,32 +39,29 @@ pub(super) struct Holds<'a> {
     program: &'a CheckedProgram,
     timeline: &'a Timeline,
     costs: &'a MemoryCosts,
-    num_micro_batches: usize,
-    /// `[stage, micro-batch]`: since when the slot is held, and the stash.
-    slots: Vec<u64>,
-    stashes: Vec<u64>,
+    /// `[stage, micro-batch]`: since when the slot is held, and the buffer of weight-gradient inputs.
+    slots: ByMicroBatch<u64>,
+    weight_inputs: ByMicroBatch<u64>,
     /// `[edge, micro-batch]`: since when the receive buffer is held, and the send buffer.
-    received: Vec<u64>,
-    to_send: Vec<u64>,
+    received: ByMicroBatch<u64>,
+    to_send: ByMicroBatch<u64>,
     /// `[unit]`: since when the copies are held, oldest first.
     copies: Vec<VecDeque<u64>>,
-    /// The gradients that are not reduced yet, in the order of their making.
+    /// The gradients that are not reduced yet, in the order in which they are made.
     gradients: VecDeque<(Unit, u64)>,
     moments: Vec<Moment>,
 }
 
 impl<'a> Holds<'a> {
     pub(super) fn new(program: &'a CheckedProgram, timeline: &'a Timeline, costs: &'a MemoryCosts) -> Self {
-        let num_micro_batches = program.num_micro_batches() as usize;
-        let of_stages = vec![0; program.chain().num_stages() * num_micro_batches];
-        let of_edges = vec![0; program.chain().num_edges() * num_micro_batches];
+        let table = |len| ByMicroBatch::new(len, program.num_micro_batches(), 0);
+        let (of_stages, of_edges) = (table(program.chain().num_stages()), table(program.chain().num_edges()));
         Self {
             program,
             timeline,
             costs,
-            num_micro_batches,
             slots: of_stages.clone(),
-            stashes: of_stages,
+            weight_inputs: of_stages,
             received: of_edges.clone(),
             to_send: of_edges,
             copies: vec![VecDeque::new(); program.units().len()],
@@ -85,11 +83,6 @@ impl<'a> Holds<'a> {
         // Nearly sorted already, which this sort makes use of.
         self.moments.sort_by_key(|moment| (moment.time, moment.takes));
         &self.moments
-    }
-
-    /// The position of a stage's or edge's micro-batch in a table.
-    fn at(&self, stage_or_edge: usize, micro_batch: MicroBatch) -> usize {
-        stage_or_edge * self.num_micro_batches + micro_batch.index()
     }
 
     fn hold(&mut self, category: MemoryCategory, num_bytes: u64, from: u64, until: u64) {
@@ -115,26 +108,24 @@ impl<'a> Holds<'a> {
         match instruction {
             Instruction::Forward { unit, micro_batch } => {
                 let stage = self.program.chain().stage(unit);
-                if unit == self.program.chain().first_unit(stage) {
-                    let at = self.at(stage.index(), micro_batch);
-                    self.slots[at] = span.start;
+                if self.program.chain().is_first(unit) {
+                    self.slots[(stage.index(), micro_batch)] = span.start;
                 }
                 self.read_by_evaluation(unit, micro_batch, span);
             }
             Instruction::BackwardInput { unit, micro_batch } => {
                 let stage = self.program.chain().stage(unit);
-                if unit == self.program.chain().last_unit(stage) {
-                    let at = self.at(stage.index(), micro_batch);
-                    self.stashes[at] = span.start;
+                if self.program.chain().is_last(unit) {
+                    self.weight_inputs[(stage.index(), micro_batch)] = span.start;
                 }
             }
             Instruction::Backward { unit, micro_batch } => self.last_read(unit, micro_batch, span.end),
             Instruction::BackwardWeight { unit, micro_batch } => {
                 self.last_read(unit, micro_batch, span.end);
                 let stage = self.program.chain().stage(unit);
-                if unit == self.program.chain().first_unit(stage) {
-                    let from = self.stashes[self.at(stage.index(), micro_batch)];
-                    let num_bytes = self.of_stage(stage, |unit| unit.stash_bytes);
+                if self.program.chain().is_first(unit) {
+                    let from = self.weight_inputs[(stage.index(), micro_batch)];
+                    let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
                     self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
                 }
             }
@@ -150,7 +141,7 @@ impl<'a> Holds<'a> {
     /// A backward gives the slot back if it is its last reader: the first unit's is.
     fn last_read(&mut self, unit: Unit, micro_batch: MicroBatch, end: u64) {
         let stage = self.program.chain().stage(unit);
-        if unit == self.program.chain().first_unit(stage) {
+        if self.program.chain().is_first(unit) {
             self.give_back_slot(stage, micro_batch, end);
         }
     }
@@ -163,11 +154,11 @@ impl<'a> Holds<'a> {
             return;
         }
         let stage = chain.stage(unit);
-        if unit == chain.last_unit(stage) && stage.index() + 1 == chain.num_stages() {
+        if chain.is_last(unit) && stage.index() + 1 == chain.num_stages() {
             self.give_back_slot(stage, micro_batch, span.end);
         }
         if let Some(before) = stage.0.checked_sub(1).map(Stage)
-            && unit == chain.first_unit(stage)
+            && chain.is_first(unit)
             && !chain.crosses_ranks(Edge::Up(before))
         {
             self.give_back_slot(before, micro_batch, span.end);
@@ -175,7 +166,7 @@ impl<'a> Holds<'a> {
     }
 
     fn give_back_slot(&mut self, stage: Stage, micro_batch: MicroBatch, end: u64) {
-        let from = self.slots[self.at(stage.index(), micro_batch)];
+        let from = self.slots[(stage.index(), micro_batch)];
         let num_bytes = self.of_stage(stage, |unit| unit.saved_bytes);
         self.hold(MemoryCategory::Activations, num_bytes, from, end);
     }
@@ -185,7 +176,7 @@ impl<'a> Holds<'a> {
         units.map(|unit| num_bytes(&self.costs.units[unit as usize])).sum()
     }
 
-    /// Gradients are reduced in the order of their making.
+    /// Gradients are reduced in the order in which they are made.
     fn gradients(&mut self, instruction: Instruction, span: Span) {
         if self.program.options().reduction != Reduction::ScatterEvery {
             return;
@@ -203,25 +194,23 @@ impl<'a> Holds<'a> {
         let program = self.program;
         match instruction {
             Instruction::Receive { edge, micro_batch } => {
-                let at = self.at(edge.index(), micro_batch);
-                self.received[at] = span.start;
+                self.received[(edge.index(), micro_batch)] = span.start;
             }
             Instruction::Send { edge: edge @ Edge::Down(_), micro_batch } => {
-                let from = self.to_send[self.at(edge.index(), micro_batch)];
+                let from = self.to_send[(edge.index(), micro_batch)];
                 let num_bytes = self.costs.message_bytes[edge.index()];
                 self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
             }
             _ => {
                 if let Some((edge, micro_batch)) = consumed_message(program.chain(), instruction) {
-                    let from = self.received[self.at(edge.index(), micro_batch)];
+                    let from = self.received[(edge.index(), micro_batch)];
                     let num_bytes = self.costs.message_bytes[edge.index()];
                     self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
                 }
                 if let Some((edge @ Edge::Down(_), micro_batch)) =
                     produced_message(program.chain(), instruction)
                 {
-                    let at = self.at(edge.index(), micro_batch);
-                    self.to_send[at] = span.start;
+                    self.to_send[(edge.index(), micro_batch)] = span.start;
                 }
             }
         }

@@ -1,14 +1,14 @@
 //! Memory in use over time: what each rank's buffers hold, by category, from a program and when it ran.
 //!
-//! What is held from when to when follows from the program; a timeline says when that was. So the curve of a predicted
-//! timeline and that of a measured one are made alike. It shows what is *in use*: an executor that allocates all buffers
-//! before the first step holds their full size all along, which is at least the peak of each category here.
+//! Between which instructions a buffer is held follows from the program; a timeline gives their times. So predicted
+//! and measured timelines give curves in the same way. It shows what is *in use*: an executor that allocates all
+//! buffers before the first step holds their full size all along, which is at least the peak of each category here.
 //!
 //! | what | category | from | until |
 //! |---|---|---|---|
 //! | a gathered copy | gathered | its `UNSHARD` starts | its `RESHARD` |
 //! | an activation slot | activations | the stage's first `F` starts | its last reader ends: `B` or `W`; in an evaluation the next reader and the `SEND` |
-//! | a stash | activations | the stage's first `I` starts | its last `W` ends |
+//! | weight-gradient inputs | activations | the stage's first `I` starts | its last `W` ends |
 //! | an unsharded gradient, reduced after every micro-batch | gradients | its `B` or `W` starts | its `REDUCE` ends |
 //! | a message received | communication | its `RECV` starts | the compute that reads it ends |
 //! | a gradient sent | communication | the compute that makes it starts | its `SEND` ends |

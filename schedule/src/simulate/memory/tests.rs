@@ -4,22 +4,23 @@ use std::vec::Vec;
 
 use super::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryError, UnitMemory, memory};
 use crate::check::CheckedProgram;
+use crate::dataflow::weight_gradient;
 use crate::generate::one_f_one_b;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
-use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction};
 use crate::program::Purpose;
-use crate::protocol::{RECEIVE_BUFFERS, weight_gradient};
+use crate::protocol::RECEIVE_BUFFERS;
 use crate::simulate::{Span, Timeline, simulate};
-use crate::testing::{Random, generated_programs, uneven_costs, units};
+use crate::testing::{Random, checked, generated_programs, uneven_costs};
 
 fn random_sizes(program: &CheckedProgram, seed: u64) -> MemoryCosts {
     let mut random = Random(seed);
     let mut below = |bound| random.below(bound) as u64;
     let mut costs = MemoryCosts::uniform(program, UnitMemory::default(), 0);
     for unit in &mut costs.units {
-        *unit = UnitMemory { saved_bytes: below(50), stash_bytes: below(20), gradient_bytes: below(90) };
+        *unit =
+            UnitMemory { saved_bytes: below(50), weight_input_bytes: below(20), gradient_bytes: below(90) };
     }
     costs.message_bytes.iter_mut().for_each(|bytes| *bytes = below(30));
     for fixed in &mut costs.fixed {
@@ -36,7 +37,7 @@ struct Count<'a> {
 }
 
 impl Count<'_> {
-    /// When an instruction of a rank ran; panics if it stands nowhere.
+    /// When an instruction of a rank ran; panics if the row does not have it.
     fn span(&self, rank: PipelineRank, is_it: impl Fn(Instruction) -> bool) -> Span {
         let index = self.program.row(rank).iter().position(|&of| is_it(of)).unwrap();
         self.timeline.row(rank)[index]
@@ -127,7 +128,7 @@ impl Count<'_> {
             _ => false,
         });
         if let Some(stash) = stash {
-            add(MemoryCategory::Activations, sum(|unit| unit.stash_bytes), stash.start, stash.end);
+            add(MemoryCategory::Activations, sum(|unit| unit.weight_input_bytes), stash.start, stash.end);
         }
     }
 
@@ -210,7 +211,7 @@ fn curves_are_what_counting_at_every_moment_says() {
 fn no_peak_exceeds_the_buffers_that_the_checker_proved_enough() {
     for (seed, program) in generated_programs().into_iter().enumerate() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
-        let unit = UnitMemory { saved_bytes: 0, stash_bytes: 0, gradient_bytes: 1 };
+        let unit = UnitMemory { saved_bytes: 0, weight_input_bytes: 0, gradient_bytes: 1 };
         let mut costs = MemoryCosts::uniform(&program, unit, 0);
         // One byte for each slot, whatever the number of units.
         for stage in (0..program.chain().num_stages() as u32).map(Stage) {
@@ -239,10 +240,10 @@ fn every_edge_and_stash_stays_within_its_buffers() {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
         for stage in (0..program.chain().num_stages() as u32).map(Stage) {
             let mut costs = MemoryCosts::uniform(&program, UnitMemory::default(), 0);
-            costs.units[program.chain().first_unit(stage).index()].stash_bytes = 1;
+            costs.units[program.chain().first_unit(stage).index()].weight_input_bytes = 1;
             let curves = memory(&program, &timeline, &costs).unwrap();
             let peaks = curves[program.placement().rank(stage).index()].peak_of_each();
-            assert!(peaks[MemoryCategory::Activations] <= program.num_stashes(stage) as u64);
+            assert!(peaks[MemoryCategory::Activations] <= program.num_weight_input_buffers(stage) as u64);
         }
         for edge in program.chain().edges() {
             let mut costs = MemoryCosts::uniform(&program, UnitMemory::default(), 0);
@@ -262,8 +263,7 @@ fn every_edge_and_stash_stays_within_its_buffers() {
 
 #[test]
 fn sizes_of_another_program_are_errors() {
-    let program = lower(&one_f_one_b(2, 2).unwrap(), &units(2, 2, false), &LowerOptions::ZERO_2).unwrap();
-    let program = CheckedProgram::new(program).unwrap();
+    let program = checked(&one_f_one_b(2, 2).unwrap(), 2, &LowerOptions::ZERO_2);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let fit = MemoryCosts::uniform(&program, UnitMemory::default(), 1);
     let of = |costs: MemoryCosts| memory(&program, &timeline, &costs).unwrap_err();

@@ -1,4 +1,4 @@
-//! The messages over each stage edge: who waits at it for the other end, and until when it is taken.
+//! The messages over each stage edge: which end waits for the other, and until when the link is occupied.
 //!
 //! Messages pass an edge in one order, so the first that waits at it is the next one's other end: nothing is looked up.
 
@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use crate::check::CheckedProgram;
 use crate::instruction::Edge;
-use crate::simulate::costs::Passage;
+use crate::simulate::costs::MessageCost;
 use crate::simulate::timeline::Span;
 
-/// The end of a message that has come before the other.
+/// The end of a message that was issued before the other.
 struct EarlyEnd {
     index: usize,
     issued: u64,
@@ -23,7 +23,7 @@ struct State {
     /// Ends that wait for the other, all of the same rank.
     waiting: VecDeque<EarlyEnd>,
     waiting_rank: usize,
-    /// When the last message that has passed was sent, and when it was there.
+    /// When the last message was sent, and when it arrived.
     sent: u64,
     arrived: u64,
 }
@@ -34,13 +34,13 @@ pub(super) struct Edges {
     edges: Vec<State>,
 }
 
-/// A message both of whose ends have come.
-pub(super) struct Met {
-    /// The end that came first.
+/// A message whose ends are both issued.
+pub(super) struct Joined {
+    /// The end that was issued first.
     pub(super) rank: usize,
     pub(super) index: usize,
     pub(super) span: Span,
-    /// The span of the end that came last.
+    /// The span of the end that was issued last.
     pub(super) own: Span,
 }
 
@@ -58,15 +58,15 @@ impl Edges {
         Self { edges: edges.collect() }
     }
 
-    /// A rank has issued its end of the next message: the message's times, if the other end had come.
+    /// A rank has issued its end of the next message: the message's times, if the other end was issued already.
     pub(super) fn join(
         &mut self,
         edge: Edge,
         rank: usize,
         index: usize,
         issued: u64,
-        passage: Passage,
-    ) -> Option<Met> {
+        cost: MessageCost,
+    ) -> Option<Joined> {
         let state = &mut self.edges[edge.index()];
         if state.waiting_rank == rank || state.waiting.is_empty() {
             state.waiting_rank = rank;
@@ -75,12 +75,12 @@ impl Edges {
         }
         let other = state.waiting.pop_front()?;
         let start = issued.max(other.issued).max(state.sent);
-        state.sent = start + passage.occupied;
-        state.arrived = state.sent + passage.latency;
+        state.sent = start + cost.occupied;
+        state.arrived = state.sent + cost.latency;
         let sent = Span { start, end: state.sent };
         let received = Span { start, end: state.arrived };
         let (own, span) = if rank == state.sender { (sent, received) } else { (received, sent) };
-        Some(Met { rank: state.waiting_rank, index: other.index, span, own })
+        Some(Joined { rank: state.waiting_rank, index: other.index, span, own })
     }
 
     /// When the last messages of each rank were sent and received.

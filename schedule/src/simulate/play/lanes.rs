@@ -1,4 +1,4 @@
-//! The messages under way on each lane of each rank, until they are taken in.
+//! The messages under way on each lane of each rank, until they land.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -12,7 +12,7 @@ use crate::instruction::{Instruction, Lane};
 pub(super) struct RankLane(usize);
 
 impl RankLane {
-    /// The lane of a message; `None` of what is none. An edge has two: the sender's and the receiver's.
+    /// The lane of a message; `None` for other instructions. An edge has two: the sender's and the receiver's.
     pub(super) fn of(num_ranks: usize, rank: usize, instruction: Instruction) -> Option<Self> {
         Some(Self(match (instruction.lane(), instruction) {
             (Lane::Compute, _) => return None,
@@ -24,16 +24,16 @@ impl RankLane {
     }
 }
 
-/// A message that a rank has issued and not taken in.
+/// A message that a rank has issued and that has not landed.
 #[derive(Clone, Copy)]
 pub(super) struct UnderWay {
     /// Its position in the row.
     pub(super) index: usize,
-    /// What taking it in costs the rank.
+    /// What landing it costs the rank.
     pub(super) landing: u64,
 }
 
-/// For each lane the messages that were issued and not taken in, as they were issued.
+/// For each lane the messages that were issued and have not landed, in the order of their issue.
 pub(super) struct Lanes {
     num_ranks: usize,
     /// `[lane of a rank]`
@@ -50,7 +50,7 @@ impl Lanes {
         Self { num_ranks, under_way: (0..num_lanes).map(|_| VecDeque::new()).collect(), used }
     }
 
-    /// The lane of an instruction of a rank; `None` where it is no message.
+    /// The lane of an instruction of a rank; `None` if it is not a message.
     pub(super) fn lane(&self, rank: usize, instruction: Instruction) -> Option<RankLane> {
         RankLane::of(self.num_ranks, rank, instruction)
     }
@@ -72,12 +72,12 @@ impl Lanes {
         self.used[rank].get(number).map(|&(_, of_rank)| of_rank)
     }
 
-    /// The first message that has not been taken in.
+    /// The first message that has not landed.
     pub(super) fn first(&self, lane: RankLane) -> Option<UnderWay> {
         self.under_way[lane.0].front().copied()
     }
 
-    /// That message has been taken in.
+    /// That message has landed.
     pub(super) fn land(&mut self, lane: RankLane) {
         self.under_way[lane.0].pop_front();
     }

@@ -1,20 +1,20 @@
 //! Playing a program: every rank's row from its start until it waits, in turn, until all have ended.
 //!
-//! The time of an instruction follows from the ends of what it waits for alone, so the order in which ranks take their
-//! turns does not matter and no queue of events is needed. A checked program never gets stuck.
+//! The time of an instruction follows from the ends of what it waits for alone, so the order in which ranks run does
+//! not matter and no queue of events is needed. A checked program never deadlocks.
 
 mod edges;
 mod lanes;
-mod meetings;
+mod synchronizations;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use self::edges::Edges;
 use self::lanes::{Lanes, RankLane, UnderWay};
-use self::meetings::Meetings;
-use super::costs::{Costs, Links, Passage};
-use super::timeline::{Span, Timeline};
+use self::synchronizations::Synchronizations;
+use super::costs::{Costs, Links, MessageCost};
+use super::timeline::{Span, Timeline, is_synchronization};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Edge, Instruction, Lane};
@@ -34,9 +34,9 @@ struct Cursor {
     next: usize,
     /// The instruction whose end it waits for.
     waits_for: Option<usize>,
-    /// Whether it has come to a norm or tied addition to which others have not come.
-    meets: bool,
-    /// When it can go on, as far as its row goes.
+    /// Whether it has joined a norm or tied addition that others have not joined.
+    is_joined: bool,
+    /// When its row can go on.
     free: u64,
     /// When its links for gathers and reductions are free.
     gather_free: u64,
@@ -61,14 +61,14 @@ struct Play<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cursors: Vec<Cursor>,
-    /// Messages that are still to be taken in, where that matters.
+    /// Messages that have not landed, where that matters.
     lanes: Option<Lanes>,
     /// `[rank][index]`
     spans: Vec<Vec<Span>>,
     /// `[rank][index]`: what messages took of the rank's own time at an instruction; empty if they take none.
     held: Vec<Vec<u64>>,
     edges: Edges,
-    meetings: Meetings,
+    synchronizations: Synchronizations,
 }
 
 impl<'a> Play<'a> {
@@ -83,7 +83,7 @@ impl<'a> Play<'a> {
             spans: rows.iter().map(|row| vec![NOT_YET; row.len()]).collect(),
             held: if costs.hold_ranks() { rows.iter().map(held).collect() } else { Vec::new() },
             edges: Edges::new(program),
-            meetings: Meetings::new(program),
+            synchronizations: Synchronizations::new(program),
         }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Play<'a> {
         Timeline::new(self.spans, ends, self.held)
     }
 
-    /// Runs a rank until it waits for another; whoever waited for it goes to `to_run`.
+    /// Runs a rank until it waits for another; ranks that waited for it are added to `to_run`.
     fn run(&mut self, rank: usize, to_run: &mut Vec<usize>) {
         let program = self.program;
         let row = program.row(PipelineRank(rank as u32));
@@ -105,48 +105,36 @@ impl<'a> Play<'a> {
             if !self.is_ready(rank, index) {
                 return;
             }
-            match instruction {
-                Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
-                    self.join_transfer(rank, index, (edge, instruction), to_run);
+            match instruction.lane() {
+                Lane::Edge(edge) => self.join_transfer(rank, index, (edge, instruction), to_run),
+                Lane::Gather | Lane::Reduce => self.collective(rank, index, instruction),
+                Lane::Compute if is_synchronization(instruction) => {
+                    self.join_synchronization(rank, index, to_run)
                 }
-                Instruction::GradientNorm | Instruction::AddTied { .. } => {
-                    self.join_meeting(rank, index, to_run);
-                }
-                Instruction::Forward { .. }
-                | Instruction::Backward { .. }
-                | Instruction::BackwardInput { .. }
-                | Instruction::BackwardWeight { .. }
-                | Instruction::Recompute { .. }
-                | Instruction::Reshard { .. }
-                | Instruction::OptimizerStep { .. } => {
+                Lane::Compute => {
                     let free = &mut self.cursors[rank].free;
                     let end = *free + self.costs.compute(instruction);
                     self.spans[rank][index] = Span { start: *free, end };
                     *free = end;
                 }
-                Instruction::Unshard { .. }
-                | Instruction::GatherAfterStep { .. }
-                | Instruction::Reduce { .. }
-                | Instruction::ReduceLast { .. }
-                | Instruction::AllReduce { .. } => self.collective(rank, index, instruction),
             }
             self.cursors[rank].next += 1;
         }
         self.finish(rank);
     }
 
-    /// What nothing waited for is waited for in the end, lane after lane.
+    /// What nothing waited for lands at the end, lane after lane.
     fn finish(&mut self, rank: usize) {
         let last = self.spans[rank].len() - 1;
         for number in 0.. {
             let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.used(rank, number)) else { return };
-            if self.cursors[rank].meets || !self.land(rank, lane, usize::MAX, last) {
+            if self.cursors[rank].is_joined || !self.land(rank, lane, usize::MAX, last) {
                 return;
             }
         }
     }
 
-    /// When each rank has ended its row and taken in what was still under way.
+    /// When each rank has ended its row and landed the messages that were still under way.
     fn ends(&self) -> Vec<u64> {
         let of_rows = self.cursors.iter().map(|cursor| cursor.free.max(cursor.collective_end));
         let mut ends: Vec<u64> = of_rows.collect();
@@ -159,7 +147,7 @@ impl<'a> Play<'a> {
     /// Whether all is known that the instruction waits for; the rank is then free when it may start. If not, it waits for
     /// another rank.
     fn is_ready(&mut self, rank: usize, index: usize) -> bool {
-        if self.cursors[rank].meets {
+        if self.cursors[rank].is_joined {
             return false;
         }
         let program = self.program;
@@ -176,8 +164,8 @@ impl<'a> Play<'a> {
         })
     }
 
-    /// Waits for the message that was issued at `until`, and those of its lane before it, and takes them in; `false` if
-    /// the end of one is not known yet.
+    /// Lands the message that was issued at `until` and those of its lane before it; `false` if the end of one is not
+    /// known yet.
     fn land(&mut self, rank: usize, lane: RankLane, until: usize, at: usize) -> bool {
         let Some(lanes) = &mut self.lanes else { return true };
         let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
@@ -201,31 +189,31 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Issues a message: the time at which it sets out.
-    fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, passage: Passage) -> u64 {
+    /// Issues a message; returns the time from which it can be sent.
+    fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, cost: MessageCost) -> u64 {
         if let Some(lanes) = &mut self.lanes {
-            lanes.issue(rank, instruction, UnderWay { index, landing: passage.landing });
+            lanes.issue(rank, instruction, UnderWay { index, landing: cost.landing });
         }
-        self.hold(rank, index, passage.issue);
+        self.hold(rank, index, cost.issue);
         let free = &mut self.cursors[rank].free;
-        *free += passage.issue;
+        *free += cost.issue;
         *free
     }
 
     fn collective(&mut self, rank: usize, index: usize, instruction: Instruction) {
-        let passage = self.costs.passage(instruction);
-        let issued = self.issue(rank, index, instruction, passage);
+        let cost = self.costs.message(instruction);
+        let issued = self.issue(rank, index, instruction, cost);
         let cursor = &mut self.cursors[rank];
         let has_own_link = self.costs.links == Links::Own && instruction.lane() == Lane::Reduce;
         let free = if has_own_link { &mut cursor.reduce_free } else { &mut cursor.gather_free };
         let start = issued.max(*free);
-        *free = start + passage.occupied;
-        let end = *free + passage.latency;
+        *free = start + cost.occupied;
+        let end = *free + cost.latency;
         cursor.collective_end = cursor.collective_end.max(end);
         self.spans[rank][index] = Span { start, end };
     }
 
-    /// A transfer starts when both of its ends have come.
+    /// A transfer starts when both of its ends are issued.
     fn join_transfer(
         &mut self,
         rank: usize,
@@ -233,16 +221,16 @@ impl<'a> Play<'a> {
         (edge, instruction): (Edge, Instruction),
         to_run: &mut Vec<usize>,
     ) {
-        let passage = self.costs.edges[edge.index()];
-        let issued = self.issue(rank, index, instruction, passage);
-        let Some(met) = self.edges.join(edge, rank, index, issued, passage) else { return };
+        let cost = self.costs.edges[edge.index()];
+        let issued = self.issue(rank, index, instruction, cost);
+        let Some(met) = self.edges.join(edge, rank, index, issued, cost) else { return };
         self.spans[rank][index] = met.own;
         self.spans[met.rank][met.index] = met.span;
         self.wake(met.rank, met.index, to_run);
     }
 
-    /// A norm or tied addition holds the rows of all its members until the last has come; they end together.
-    fn join_meeting(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
+    /// A norm or tied addition holds the rows of all its members until the last has joined; they end together.
+    fn join_synchronization(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
         let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
         let (own_part, together) = if is_norm {
             (self.costs.own_norm(self.program, PipelineRank(rank as u32)), self.costs.gradient_norm)
@@ -252,14 +240,14 @@ impl<'a> Play<'a> {
         let cursor = &mut self.cursors[rank];
         self.spans[rank][index].start = cursor.free;
         cursor.free += own_part;
-        cursor.meets = true;
-        let Some(members) = self.meetings.join(is_norm, rank, index) else { return };
+        cursor.is_joined = true;
+        let Some(members) = self.synchronizations.join(is_norm, rank, index) else { return };
         let joined = members.iter().map(|&(rank, _)| self.cursors[rank].free);
         let end = joined.max().unwrap_or(0) + together;
         for (rank, index) in members {
             self.spans[rank][index].end = end;
             self.cursors[rank].free = end;
-            self.cursors[rank].meets = false;
+            self.cursors[rank].is_joined = false;
             to_run.push(rank);
         }
     }
@@ -278,19 +266,19 @@ mod tests {
     use crate::simulate::costs::UnitCosts;
     use crate::testing::all_programs;
 
-    /// Where messages arrive in turn and cost their ranks nothing, it does not matter in which order they are taken in.
+    /// Where messages arrive in turn and cost their ranks nothing, it does not matter in which order they land.
     #[test]
-    fn taking_messages_in_by_lanes_changes_nothing_where_it_is_left_out() {
+    fn landing_by_lanes_changes_nothing_where_it_is_left_out() {
         let mut num_programs = 0;
         for program in all_programs(3, 4, 2) {
             let program = CheckedProgram::new(program).unwrap();
             let unit = UnitCosts {
-                gather: Passage::of_link(4, 9),
-                reduce: Passage::of_link(7, 2),
-                gather_after_step: Passage::of_link(1, 0),
+                gather: MessageCost::of_link(4, 9),
+                reduce: MessageCost::of_link(7, 2),
+                gather_after_step: MessageCost::of_link(1, 0),
                 ..UnitCosts::of_compute(5, 3, 4)
             };
-            let costs = Costs::uniform(&program, unit, Passage::of_link(2, 3));
+            let costs = Costs::uniform(&program, unit, MessageCost::of_link(2, 3));
             assert!(!costs.land_in_turn());
             let plain = play(&program, &costs);
             let mut in_turn = Play::new(&program, &costs);
@@ -303,13 +291,13 @@ mod tests {
 
     /// A slow reduction ahead of a quick one: who waits for the second, as the norm does, waits for the first.
     #[test]
-    fn what_arrives_out_of_turn_is_taken_in_in_turn() {
+    fn what_arrives_out_of_turn_lands_in_turn() {
         let mut num_unlike = 0;
         for program in all_programs(1, 2, 2) {
             let program = CheckedProgram::new(program).unwrap();
-            let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), Passage::default());
+            let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
             for (unit, latency) in costs.units.iter_mut().zip([0, 50]) {
-                unit.reduce = Passage::of_link(1, latency);
+                unit.reduce = MessageCost::of_link(1, latency);
             }
             assert_eq!(costs.land_in_turn(), costs.units.len() > 1);
             let in_turn = play(&program, &costs);

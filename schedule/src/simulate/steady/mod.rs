@@ -1,4 +1,4 @@
-//! Steps of many micro-batches, told by steps of few: a steady state is found, proved and extended.
+//! Long steps from short ones: a steady state is found, proved and extended.
 //!
 //! A generated step of many micro-batches is a start, a pattern that repeats every few micro-batches, and an end. Two
 //! steps are played, the second longer by one repetition. If each instruction of the second ends when its counterpart in
@@ -14,8 +14,9 @@
 //! longer program goes on as the second went on from the first is the doing of generators and lowering, and the tests hold
 //! every one of them to it, by playing the whole step too.
 //!
-//! A step that finds no steady state, be it that its times repeat too rarely or never, is played in full.
+//! A step without a steady state, or with one that repeats too rarely, is played in full.
 
+mod played;
 mod series;
 
 use crate::check::CheckedProgram;
@@ -24,31 +25,15 @@ use crate::protocol::RECEIVE_BUFFERS;
 
 use super::bubble::Bubble;
 use super::costs::{Costs, CostsError};
-use super::simulate;
-use super::timeline::Timeline;
+pub use played::Played;
 use series::{Series, period, repeated};
 
 /// Micro-batches of the first attempt, for each rank and one more: a warm-up and a cool-down take up to two, the window one.
 const FIRST_ATTEMPT: u32 = 6;
 
-/// The last attempt is at a step so many times shorter than the whole, so that a vain search costs less than playing.
+/// The last attempt is at a step this many times shorter than the whole, so that a search that finds nothing costs
+/// less than playing the whole.
 const LAST_ATTEMPT: u32 = 8;
-
-/// A program and its timeline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Played {
-    /// The program.
-    pub program: CheckedProgram,
-    /// When its instructions run.
-    pub timeline: Timeline,
-}
-
-impl Played {
-    fn new(program: CheckedProgram, costs: &Costs) -> Result<Self, CostsError> {
-        let timeline = simulate(&program, costs)?;
-        Ok(Self { program, timeline })
-    }
-}
 
 /// A step, played in full or extended from shorter ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +63,7 @@ impl LongStep {
         self.extended(|of| of.timeline.makespan())
     }
 
-    /// From a rank's first compute of a micro-batch to its last: see [`Timeline::rank_span`].
+    /// From a rank's first compute of a micro-batch to its last: see [`Timeline::rank_span`](crate::simulate::Timeline::rank_span).
     ///
     /// # Panics
     /// If there is no such rank; so do the other methods that take one.
@@ -111,25 +96,26 @@ impl LongStep {
         }
     }
 
-    /// A figure of the whole step that grows by the same with every repetition: times and counts of what is in it, and
-    /// the most of something that is held, if each repetition adds to it or none does.
+    /// A figure of the whole step that grows by the same amount with every repetition: times, counts, and peaks to
+    /// which each repetition adds the same.
     pub fn extended(&self, figure: impl Fn(&Played) -> u64) -> u64 {
         let Some(steady) = &self.steady else { return figure(&self.played) };
         let (short, next) = (figure(&self.played), figure(&steady.next));
-        // No repetition takes away from what was there before it; the search has checked that the makespan, the largest
-        // time of all, fits.
+        // No repetition makes a figure smaller; the search has checked that the makespan, the largest time of all,
+        // fits.
         short + u64::from(steady.num_periods) * (next - short)
     }
 }
 
-/// Plays a step of so many micro-batches, at the cost of two with some six times as many micro-batches as ranks where it has
-/// a steady state.
+/// Plays a step of `num_micro_batches`. Where it has a steady state, that costs as much as two steps of about six
+/// times as many micro-batches as ranks.
 ///
 /// `make` gives the program of a step by its micro-batches: from one generator, with the same units and options whatever
 /// their number. Costs are of units and edges, of which every such program has the same.
 ///
 /// # Errors
-/// What `make` returns, and [`CostsError`] as [`simulate`]; also if the whole step takes longer than a `u64` can say.
+/// What `make` returns, and [`CostsError`] as [`simulate`](crate::simulate::simulate); also if the whole step takes longer
+/// than a `u64` can hold.
 pub fn simulate_long<E: From<CostsError>>(
     make: impl Fn(u32) -> Result<CheckedProgram, E>,
     costs: &Costs,

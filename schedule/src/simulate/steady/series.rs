@@ -1,4 +1,4 @@
-//! Series: what a rank does again and again, with one unit or over one edge.
+//! Series: what a rank repeats with one unit or over one edge.
 //!
 //! The n-th gather of a unit, the forward of its n-th micro-batch: two steps of one schedule have the same series, and a
 //! longer step has longer ones. That makes their times comparable without knowing how the schedule is made.
@@ -6,7 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Played;
+use super::played::Played;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Instruction, InstructionKind, Lane};
 use crate::protocol::RECEIVE_BUFFERS;
@@ -34,8 +34,7 @@ impl Series {
     pub(super) fn of(played: &Played) -> Vec<Self> {
         let chain = played.program.chain();
         let num_operands = chain.num_units().max(chain.num_edges()).max(1);
-        // Of kinds, it is the last.
-        let num_kinds = InstructionKind::GatherAfterStep as usize + 1;
+        let num_kinds = InstructionKind::ALL.len();
         let mut found = Vec::new();
         // A table and no map: every instruction is looked up.
         let mut of_rank: Vec<Vec<Span>> = vec![Vec::new(); num_kinds * num_operands];
@@ -52,8 +51,8 @@ impl Series {
         found
     }
 
-    /// The first so many instructions of a longer step's series are as these, later by `front`, but for those that use each
-    /// buffer first: what arrives in them may have been sent in an earlier turn.
+    /// How many instructions at the front of a longer step's series are these, later by `front`. Those that use each
+    /// buffer first count in any case: what arrives in them may have been sent in an earlier turn.
     fn num_alike_before(&self, longer: &Self, front: u64) -> usize {
         let pairs = self.spans.iter().zip(&longer.spans);
         let is_alike = |&(at, (short, long)): &(usize, (&Span, &Span))| {
@@ -62,14 +61,14 @@ impl Series {
         pairs.enumerate().take_while(is_alike).count()
     }
 
-    /// The last so many are as these, later by `back`.
+    /// How many instructions at the back are these, later by `back`.
     fn num_alike_behind(&self, longer: &Self, back: u64) -> usize {
         let pairs = self.spans.iter().rev().zip(longer.spans.iter().rev());
         pairs.take_while(|&(short, long)| later(*short, back) == Some(*long)).count()
     }
 }
 
-/// One rank has one norm and one tied addition, which need no telling apart.
+/// A rank has one norm and one tied addition, so these need no operand.
 fn operand(instruction: Instruction) -> usize {
     match instruction.lane() {
         Lane::Edge(edge) => edge.index(),
@@ -81,8 +80,8 @@ fn later(span: Span, by: u64) -> Option<Span> {
     Some(Span { start: span.start.checked_add(by)?, end: span.end.checked_add(by)? })
 }
 
-/// After how many micro-batches the times of a step of so many repeat in its middle third, if they do: a guess that
-/// [`repeated`] has to confirm.
+/// After how many micro-batches the times of a step of `num_micro_batches` repeat in its middle third, if they do: a
+/// guess that [`repeated`] has to confirm.
 pub(super) fn period(series: &[Series], num_micro_batches: u32) -> Option<u32> {
     let num = num_micro_batches as usize;
     let middle = num / 3..num - num / 3;

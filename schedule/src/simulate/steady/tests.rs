@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::super::{Links, Passage, RankTimes, UnitCosts, study, study_long};
+use super::super::{Links, MessageCost, RankTimes, UnitCosts, study, study_long};
 use super::*;
 use crate::closed_form::{
     StageTimes, bfs_makespan, eager_1f1b_makespan, gpipe_makespan, interleaved_makespan, one_f_one_b_makespan,
@@ -82,7 +82,7 @@ fn every_schedule_is_extended_to_what_playing_it_gives() {
                     program(&order, &units_of(&order), &LowerOptions::ZERO_1)
                 };
                 let unit = UnitCosts::of_compute(forward, input, weight);
-                let costs = Costs::uniform(&make(1), unit, Passage::of_link(0, hop));
+                let costs = Costs::uniform(&make(1), unit, MessageCost::of_link(0, hop));
                 let is_extended = is_extended(make, &costs, m, name);
                 assert!(
                     is_extended || may_run_away(name, p, hop, forward),
@@ -120,12 +120,12 @@ fn sharded_programs_are_extended_to_what_playing_them_gives() {
                 program(&order, &units, &options)
             };
             let unit = UnitCosts {
-                gather: Passage { issue: 1, occupied: 4, latency: 1, landing: 1 },
-                reduce: Passage { issue: 0, occupied: 7, latency: 2, landing: 1 },
+                gather: MessageCost { issue: 1, occupied: 4, latency: 1, landing: 1 },
+                reduce: MessageCost { issue: 0, occupied: 7, latency: 2, landing: 1 },
                 optimizer_step: 3,
                 ..UnitCosts::of_compute(5, 6, 4)
             };
-            let hop = Passage { issue: 1, occupied: 2, latency: 3, landing: 1 };
+            let hop = MessageCost { issue: 1, occupied: 2, latency: 3, landing: 1 };
             let mut costs = Costs::uniform(&make(1), unit, hop);
             (costs.gradient_norm, costs.add_tied) = (7, 5);
             if is_mixed {
@@ -155,11 +155,12 @@ fn steps_of_any_times_are_told_right() {
                 if is_sharded { LowerOptions::zero_3(Residency::Strict, 1) } else { LowerOptions::ZERO_1 };
             program(&order, &units, &options)
         };
-        let hop = Passage { landing, ..Passage::of_link(1, latency) };
+        let hop = MessageCost { landing, ..MessageCost::of_link(1, latency) };
         let mut costs = Costs::uniform(&make(1), UnitCosts::default(), hop);
         for (unit, (forward, input, weight, gather)) in costs.units.iter_mut().zip(times.iter().cycle()) {
             *unit = UnitCosts::of_compute(*forward, *input, *weight);
-            (unit.gather, unit.reduce) = (Passage::of_link(*gather, 1), Passage::of_link(*gather, latency));
+            (unit.gather, unit.reduce) =
+                (MessageCost::of_link(*gather, 1), MessageCost::of_link(*gather, latency));
         }
         num_extended.set(num_extended.get() + u32::from(is_extended(make, &costs, m, name)));
         Ok(())
@@ -215,12 +216,12 @@ fn a_step_that_is_too_long_is_an_error() {
     assert_eq!(of(1 << 24).unwrap_err(), CostsError::TooLong { total: (1 << 24) * ((1 << 40) + 2) });
 }
 
-/// A pattern that is broken in one place is none.
+/// A pattern that is broken in one place does not repeat.
 #[test]
 fn one_instruction_out_of_step_is_seen() {
     let (size, period) = (24, 2);
     let costs =
-        |of: &CheckedProgram| Costs::uniform(of, UnitCosts::of_compute(3, 2, 2), Passage::of_link(0, 1));
+        |of: &CheckedProgram| Costs::uniform(of, UnitCosts::of_compute(3, 2, 2), MessageCost::of_link(0, 1));
     let played = |m| {
         let order = one_f_one_b(2, m).unwrap();
         let program = program(&order, &units_of(&order), &LowerOptions::ZERO_1);

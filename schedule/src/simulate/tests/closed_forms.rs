@@ -6,23 +6,24 @@ use proptest::test_runner::TestRunner;
 use std::format;
 use std::vec::Vec;
 
-use super::{Costs, Passage, RankTimes, UnitCosts, makespan, program, simulate, study};
+use super::{Costs, MessageCost, RankTimes, UnitCosts, makespan, simulate, study};
 use crate::closed_form::{
-    SplitTimes, StageTimes, bfs_in_flight, bfs_makespan, eager_1f1b_in_flight, eager_1f1b_makespan,
-    gpipe_in_flight, gpipe_makespan, interleaved_in_flight, interleaved_makespan, one_f_one_b_in_flight,
-    one_f_one_b_makespan, zb_h1_in_flight, zb_h1_makespan, zb_h2_in_flight, zb_h2_longest_rank_span,
-    zb_h2_makespan, zb_v_longest_rank_span, zb_v_makespan,
+    SplitTimes, StageTimes, bfs_makespan, eager_1f1b_in_flight, eager_1f1b_makespan, gpipe_makespan,
+    interleaved_in_flight, interleaved_makespan, one_f_one_b_in_flight, one_f_one_b_makespan,
+    zb_h1_in_flight, zb_h1_makespan, zb_h2_in_flight, zb_h2_longest_rank_span, zb_h2_makespan,
+    zb_v_longest_rank_span, zb_v_makespan,
 };
 use crate::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
 use crate::id::{PipelineRank, Stage};
 use crate::options::LowerOptions;
 use crate::order::ComputeOrder;
+use crate::testing::checked;
 
 /// Makespan and longest rank's span of one unit in each stage, with the times of a stage.
 fn played(order: &ComputeOrder, [forward, input, weight, hop]: [u64; 4]) -> (u64, u64) {
-    let program = program(order, 1, &LowerOptions::ZERO_1);
+    let program = checked(order, 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(forward, input, weight);
-    let costs = Costs::uniform(&program, unit, Passage::of_link(0, hop));
+    let costs = Costs::uniform(&program, unit, MessageCost::of_link(0, hop));
     let timeline = simulate(&program, &costs).unwrap();
     (timeline.makespan(), timeline.longest_rank_span(&program))
 }
@@ -237,7 +238,7 @@ fn in_flight_counts_are_exact_at_any_size() {
         for rank in (0..p).map(PipelineRank) {
             let stage = Stage(rank.0);
             let forms = [
-                gpipe_in_flight(m),
+                m,
                 one_f_one_b_in_flight(p, m, stage),
                 eager_1f1b_in_flight(p, m, stage),
                 zb_h1_in_flight(p, m),
@@ -247,7 +248,7 @@ fn in_flight_counts_are_exact_at_any_size() {
             // Until their input gradient, the zero-bubble schedules hold what those hold that they are made of.
             let until_input = [3, 4].map(|at: usize| most[at].in_flight_until_input(rank) as u32);
             assert_eq!(until_input, [forms[1], forms[2]], "p {p}, m {m}");
-            assert_eq!(breadth_first.in_flight_on(rank) as u32, v * bfs_in_flight(m));
+            assert_eq!(breadth_first.in_flight_on(rank) as u32, v * m);
             let form = interleaved_in_flight(p, v, m, group_size, rank);
             assert_eq!(depth_first.in_flight_on(rank) as u64, form, "p {p}, v {v}, m {m}, N {group_size}");
         }

@@ -7,26 +7,19 @@ mod papers;
 use std::vec::Vec;
 
 use super::*;
-use crate::check::CheckedProgram;
 use crate::closed_form::StageTimes;
 use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
 use crate::instruction::Lane;
-use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::order::ComputeOrder;
-use crate::testing::{assert_makespans_are_closed_forms, resident, units};
-
-fn program(order: &ComputeOrder, per_stage: u32, options: &LowerOptions) -> CheckedProgram {
-    let units = units(order.placement.num_stages() as u32, per_stage, false);
-    CheckedProgram::new(lower(order, &units, options).unwrap()).unwrap()
-}
+use crate::testing::{assert_makespans_are_closed_forms, checked, resident};
 
 /// A stage is one unit that takes these times, and a message a hop.
 fn makespan(order: &ComputeOrder, times: StageTimes) -> u64 {
-    let program = program(order, 1, &LowerOptions::ZERO_1);
+    let program = checked(order, 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(times.forward, times.backward, 0);
-    let hop = Passage::of_link(0, times.hop);
+    let hop = MessageCost::of_link(0, times.hop);
     simulate(&program, &Costs::uniform(&program, unit, hop)).unwrap().makespan()
 }
 
@@ -38,16 +31,16 @@ fn closed_forms_hold_exactly() {
 #[test]
 fn busy_and_bubble_add_up_to_the_makespan() {
     for residency in [Residency::Strict, resident(2), Residency::All] {
-        let program = program(&one_f_one_b(3, 5).unwrap(), 3, &LowerOptions::zero_3(residency, 1));
+        let program = checked(&one_f_one_b(3, 5).unwrap(), 3, &LowerOptions::zero_3(residency, 1));
         let unit = UnitCosts {
-            gather: Passage { issue: 1, occupied: 4, latency: 1, landing: 1 },
-            reduce: Passage { issue: 2, occupied: 9, latency: 2, landing: 3 },
+            gather: MessageCost { issue: 1, occupied: 4, latency: 1, landing: 1 },
+            reduce: MessageCost { issue: 2, occupied: 9, latency: 2, landing: 3 },
             optimizer_step: 3,
             ..UnitCosts::of_compute(5, 4, 6)
         };
         for links in [Links::Own, Links::SharedByCollectives] {
             let mut costs =
-                Costs::uniform(&program, unit, Passage { issue: 1, occupied: 2, latency: 3, landing: 1 });
+                Costs::uniform(&program, unit, MessageCost { issue: 1, occupied: 2, latency: 3, landing: 1 });
             (costs.links, costs.gradient_norm) = (links, 7);
             let timeline = simulate(&program, &costs).unwrap();
             for rank in (0..3).map(PipelineRank) {
@@ -62,8 +55,8 @@ fn busy_and_bubble_add_up_to_the_makespan() {
 /// One rank, two units, one micro-batch: everything by hand.
 #[test]
 fn a_rank_spends_time_of_its_own_on_its_messages() {
-    let program = program(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::Strict, 0));
-    let message = Passage { issue: 2, occupied: 10, latency: 5, landing: 3 };
+    let program = checked(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::Strict, 0));
+    let message = MessageCost { issue: 2, occupied: 10, latency: 5, landing: 3 };
     let unit = UnitCosts { gather: message, reduce: message, ..UnitCosts::of_compute(100, 100, 100) };
     let costs = Costs::uniform(&program, UnitCosts { gradient_norm: 7, optimizer_step: 1, ..unit }, message);
     let costs = Costs { gradient_norm: 50, ..costs };
@@ -84,9 +77,9 @@ fn a_rank_spends_time_of_its_own_on_its_messages() {
 /// A lane is in order: who waits for its second message takes in the first as well.
 #[test]
 fn what_nothing_waited_for_is_taken_in_at_the_end() {
-    let program = program(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
+    let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(10, 5, 5);
-    let message = Passage { issue: 1, occupied: 4, latency: 2, landing: 3 };
+    let message = MessageCost { issue: 1, occupied: 4, latency: 2, landing: 3 };
     let costs = Costs::uniform(&program, unit, message);
     let timeline = simulate(&program, &costs).unwrap();
     // Each rank issues its receive first. F from 1 to 11, sent at 12, there at 18, taken in by 21, F and B until 41, sent at 42,
@@ -97,15 +90,15 @@ fn what_nothing_waited_for_is_taken_in_at_the_end() {
 
 #[test]
 fn costs_of_another_program_are_errors() {
-    let program = program(&one_f_one_b(2, 2).unwrap(), 2, &LowerOptions::ZERO_1);
+    let program = checked(&one_f_one_b(2, 2).unwrap(), 2, &LowerOptions::ZERO_1);
     let of = |costs: Costs| simulate(&program, &costs).unwrap_err();
-    let fit = Costs::uniform(&program, UnitCosts::default(), Passage::default());
+    let fit = Costs::uniform(&program, UnitCosts::default(), MessageCost::default());
     let few_units = Costs { units: Vec::new(), ..fit.clone() };
     assert_eq!(of(few_units), CostsError::NumUnits { num_units: 0, expected: 4 });
     let few_edges = Costs { edges: Vec::new(), ..fit.clone() };
     assert_eq!(of(few_edges), CostsError::NumEdges { num_edges: 0, expected: 2 });
     let unit = UnitCosts::of_compute(u64::MAX / 16, 0, 0);
-    let long = Costs::uniform(&program, unit, Passage::default());
+    let long = Costs::uniform(&program, unit, MessageCost::default());
     assert!(simulate(&program, &long).is_ok(), "8 forwards fit");
     let long = Costs { gradient_norm: u64::MAX / 2, add_tied: 0, ..long };
     assert!(matches!(of(long), CostsError::TooLong { .. }));

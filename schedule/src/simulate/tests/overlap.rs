@@ -10,7 +10,7 @@ use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
 use crate::instruction::Instruction;
 use crate::options::{LowerOptions, Residency};
-use crate::simulate::{Costs, Links, Passage, Timeline, UnitCosts, simulate};
+use crate::simulate::{Costs, Links, MessageCost, Timeline, UnitCosts, simulate};
 
 /// A device and the network between `data_degree` of them; the unit of time is that of one operation.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Machine {
     fn costs(self, program: &CheckedProgram, num_parameters: u64, num_tokens: u64, links: Links) -> Costs {
         let sent = |num_bytes: u64| {
             let bytes = (self.data_degree - 1) * num_bytes / self.data_degree;
-            Passage::of_link(bytes * self.operations_per_byte, 0)
+            MessageCost::of_link(bytes * self.operations_per_byte, 0)
         };
         let operations = 2 * num_parameters * num_tokens;
         let unit = UnitCosts {
@@ -46,14 +46,14 @@ impl Machine {
             reduce: sent(4 * num_parameters),
             ..UnitCosts::of_compute(operations, operations, operations)
         };
-        Costs { links, ..Costs::uniform(program, unit, Passage::default()) }
+        Costs { links, ..Costs::uniform(program, unit, MessageCost::default()) }
     }
 }
 
 /// Strict, one unit ahead, on so many ranks.
-fn program(num_ranks: u32, num_micro_batches: u32, units_per_rank: u32) -> CheckedProgram {
+fn checked(num_ranks: u32, num_micro_batches: u32, units_per_rank: u32) -> CheckedProgram {
     let order = one_f_one_b(num_ranks, num_micro_batches).unwrap();
-    super::program(&order, units_per_rank, &LowerOptions::zero_3(Residency::Strict, 1))
+    crate::testing::checked(&order, units_per_rank, &LowerOptions::zero_3(Residency::Strict, 1))
 }
 
 /// How long the only rank of a pipeline waits between computes in its forwards and in its backwards. What comes before the
@@ -95,7 +95,7 @@ fn around(
 #[test]
 fn a_forward_hides_its_gathers_from_the_threshold_on() {
     for num_micro_batches in [1, 3] {
-        let program = program(1, num_micro_batches, 6);
+        let program = checked(1, num_micro_batches, 6);
         around(&program, Links::Own, Machine::forward_threshold, |at, below, num_parameters| {
             assert_eq!(at, [0, 0]);
             // A token's forward is missing at each gather but the first.
@@ -107,7 +107,7 @@ fn a_forward_hides_its_gathers_from_the_threshold_on() {
 #[test]
 fn a_backward_hides_gathers_and_reductions_on_one_link_from_1_5_times_that_on() {
     for num_micro_batches in [1, 3] {
-        let program = program(1, num_micro_batches, 6);
+        let program = checked(1, num_micro_batches, 6);
         let threshold = |machine: Machine| 3 * machine.forward_threshold() / 2;
         around(&program, Links::SharedByCollectives, threshold, |at, below, num_parameters| {
             assert_eq!(at, [0, 0]);
@@ -120,7 +120,7 @@ fn a_backward_hides_gathers_and_reductions_on_one_link_from_1_5_times_that_on() 
 /// Without sharing, each for itself: the reduction is twice as long as the gather, and the backward as the forward.
 #[test]
 fn on_links_of_their_own_a_backward_hides_both_from_the_threshold_of_the_forward_on() {
-    let program = program(1, 1, 6);
+    let program = checked(1, 1, 6);
     around(&program, Links::Own, Machine::forward_threshold, |at, below, num_parameters| {
         assert_eq!(at, [0, 0]);
         assert!(below[1] >= 4 * num_parameters, "{below:?}");
@@ -131,7 +131,7 @@ fn on_links_of_their_own_a_backward_hides_both_from_the_threshold_of_the_forward
 #[test]
 fn a_pipeline_hides_them_from_the_same_threshold_on() {
     let (machine, num_parameters) = (MACHINES[0], NUM_PARAMETERS[1]);
-    let program = program(4, 12, 3);
+    let program = checked(4, 12, 3);
     for (links, threshold) in [
         (Links::Own, machine.forward_threshold()),
         (Links::SharedByCollectives, 3 * machine.forward_threshold() / 2),

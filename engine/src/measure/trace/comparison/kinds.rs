@@ -111,7 +111,7 @@ fn parts(
             vec![(Part::Whole, predicted_ns, ended_ns - started_ns)]
         }
         Moments::Message(message) => {
-            let passage = prediction.costs.passage(site.instruction(program));
+            let passage = prediction.costs.message(site.instruction(program));
             let mut parts = vec![(Part::Own, passage.issue + passage.landing, message.own_ns())];
             let (_, sets_out_ns) = recorded.sets_out(program, site);
             let is_send = matches!(site.instruction(program), Instruction::Send { .. });

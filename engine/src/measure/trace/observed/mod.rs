@@ -11,7 +11,7 @@ mod carrier;
 mod prices;
 mod ways;
 
-use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
+use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{InstructionKind, Unit};
 
 pub(super) use self::carrier::Carrier;
@@ -66,10 +66,10 @@ impl Observed<'_> {
         }
     }
 
-    fn passage(&self, carrier: Carrier) -> Passage {
+    fn passage(&self, carrier: Carrier) -> MessageCost {
         let way_ns = self.ways.median_ns(carrier);
         let latency = carrier.latency_ns(self.plan).min(way_ns);
-        Passage {
+        MessageCost {
             issue: self.prices.median_ns(Item::Issue(carrier)),
             occupied: way_ns - latency,
             latency,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pipezero_schedule::simulate::{Costs, Passage, Timeline, UnitCosts, simulate};
+use pipezero_schedule::simulate::{Costs, MessageCost, Timeline, UnitCosts, simulate};
 use pipezero_schedule::{Instruction, Lane, PipelineRank};
 
 use crate::measure::trace::Recorded;
@@ -59,7 +59,7 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
                 machine.now_ns = spans[index].end;
             }
             Form::Message => {
-                machine.now_ns += costs.passage(instruction).issue;
+                machine.now_ns += costs.message(instruction).issue;
                 machine.note(index, EventKind::Issued);
                 machine.lanes.entry(instruction.lane()).or_default().push_back(index);
                 continue;
@@ -95,7 +95,7 @@ impl Machine<'_> {
             self.note(index, EventKind::Awaited);
             self.now_ns = self.now_ns.max(self.timeline.row(self.rank)[index].end);
             self.note(index, EventKind::Arrived);
-            self.now_ns += self.costs.passage(self.row[index]).landing;
+            self.now_ns += self.costs.message(self.row[index]).landing;
             self.note(index, EventKind::Ended);
         }
     }
@@ -111,7 +111,7 @@ pub(super) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Costs {
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         if most == 0 { 0 } else { 1 + (mixed >> 20) % most }
     };
-    let mut passage = |occupied: u64| Passage {
+    let mut passage = |occupied: u64| MessageCost {
         issue: up_to(message_ns / 50),
         occupied: up_to(occupied),
         latency: up_to(message_ns / 10),
@@ -119,7 +119,7 @@ pub(super) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Costs {
     };
     let chain = plan.training().chain();
     let edges = (0..chain.num_edges()).map(|_| passage(message_ns / 4)).collect();
-    let passages: Vec<[Passage; 3]> =
+    let passages: Vec<[MessageCost; 3]> =
         (0..chain.num_units()).map(|_| [(); 3].map(|()| passage(message_ns))).collect();
     let units = passages.into_iter().map(|[gather, reduce, gather_after_step]| {
         let (forward, input, weight) = (up_to(4_000_000), up_to(4_000_000), up_to(4_000_000));

@@ -222,7 +222,7 @@ impl fmt::Display for MessageKind {
 }
 
 /// What a message of a size costs beside an imitated link. The simulator's words:
-/// [`pipezero_schedule::simulate::Passage`].
+/// [`pipezero_schedule::simulate::MessageCost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizedTimes {

@@ -1,7 +1,7 @@
 //! Costs files, applied to the plan that they were made of and to others.
 
 use expect_test::expect;
-use pipezero_schedule::simulate::{Costs, Links, Passage, UnitCosts};
+use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Instruction, Unit};
 
 use super::{GPT2, TIMED, plan};
@@ -89,14 +89,14 @@ fn expected(plan: &Plan) -> Costs {
     let passage = |wanted: &dyn Fn(Instruction) -> bool| {
         let instruction = rows.iter().flatten().copied().find(|&instruction| wanted(instruction));
         let Some(message) = instruction.and_then(|instruction| all.get(instruction)) else {
-            return Passage::default();
+            return MessageCost::default();
         };
         let SizedTimes { issue_ns: issue, occupied_ns, latency_ns, landing_ns: landing, .. } =
             times_of(message);
         let [occupied, latency] = if message.num_ranks() > 1 { [occupied_ns, latency_ns] } else { [0, 0] };
-        Passage { issue, occupied, latency, landing }
+        MessageCost { issue, occupied, latency, landing }
     };
-    let meeting = |of: Passage| of.issue + of.occupied + of.latency + of.landing;
+    let meeting = |of: MessageCost| of.issue + of.occupied + of.latency + of.landing;
     let units = (0..plan.units().len() as u32).map(Unit).map(|id| {
         let parameters = UnitKey::of(plan.unit(id)).parameters();
         UnitCosts {
@@ -226,8 +226,12 @@ fn imitated_links_are_added_to_what_was_measured() {
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     assert_eq!(predicted.costs.links, Links::SharedByCollectives);
     let bytes = 4 * plan.units()[1].layout.padded_len() as u64;
-    let passage =
-        Passage { issue: 10 + bytes, occupied: 2 * bytes + 2 * bytes / 2, latency: 9050, landing: 3 * bytes };
+    let passage = MessageCost {
+        issue: 10 + bytes,
+        occupied: 2 * bytes + 2 * bytes / 2,
+        latency: 9050,
+        landing: 3 * bytes,
+    };
     assert_eq!(predicted.costs.units[1].gather, passage);
     assert!(predicted.assumptions.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Ranks that are slow in turn: what they wait for each other.
 
-use pipezero_schedule::simulate::world::{Ratio, World};
+use pipezero_schedule::simulate::cluster::{Cluster, Ratio};
 
 use super::measured::file_of;
 use super::{GPT2, plan};
@@ -22,7 +22,7 @@ fn all_slower(plan: &Plan, predicted: &Predicted, ppm: u32) -> u64 {
     let alike = Predicted { slowness: RankSlowness::default(), ..predicted.clone() };
     let world = alike.world(plan);
     let speeds = (0..plan.grid().world_size() as u32).map(|rank| (rank, Ratio::new(1_000_000, ppm)));
-    let world = World { speeds: speeds.collect(), ..world };
+    let world = Cluster { speeds: speeds.collect(), ..world };
     WorldStep::new(plan, &alike, &world).unwrap().slowest().makespan_ns
 }
 
@@ -112,7 +112,7 @@ fn slowness_comes_on_top_of_a_speed() {
     let plan = plan(GPT2, &["parallel.pipeline=1"]);
     let predicted = predicted(&plan, &[&[1_250_000, 1_000_000]]);
     let half = Ratio::new(1, 2);
-    let world = World { speeds: [(0, half)].into(), ..predicted.world(&plan) };
+    let world = Cluster { speeds: [(0, half)].into(), ..predicted.world(&plan) };
     let step = WorldStep::new(&plan, &predicted, &world).unwrap();
     assert_eq!(step.slowest().makespan_ns, all_slower(&plan, &predicted, 2_000_000));
     assert_eq!(step.slowest().step_ns(), all_slower(&plan, &predicted, 2_500_000));

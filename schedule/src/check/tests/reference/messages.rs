@@ -27,7 +27,7 @@ pub(super) struct EdgeState {
 }
 
 impl Reference<'_> {
-    /// Whether the message is there: blocks while it is under way, fails if it is not.
+    /// Whether the message has arrived: blocks while it is under way, fails if it was not sent.
     pub(super) fn incoming(&mut self, edge: Edge, micro_batch: MicroBatch) -> Outcome {
         let incoming = self.edges.entry(edge).or_default().incoming;
         match incoming.iter().flatten().find(|(held, _)| *held == micro_batch) {

@@ -1,4 +1,4 @@
-//! The end of the step, and what must have come of it.
+//! The end of the step, and what it must have done.
 
 use std::vec::Vec;
 

@@ -1,0 +1,173 @@
+//! A deadlock is shown as a cycle of waits, and each of them is one that the rules make.
+
+use std::collections::BTreeSet;
+use std::string::ToString;
+use std::vec::Vec;
+
+use expect_test::{Expect, expect};
+
+use super::shapes::order;
+use crate::check::{Blocked, CheckedProgram, Rule, Wait};
+use crate::dependencies::Dependencies;
+use crate::generate::{eager_1f1b, gpipe, one_f_one_b, zb_h1};
+use crate::id::{MicroBatch, Stage};
+use crate::instruction::{Instruction, Lane};
+use crate::lower::lower;
+use crate::options::LowerOptions;
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::placement::Placement;
+use crate::program::Program;
+use crate::send_buffers::SendBuffers;
+use crate::slots::Slots;
+use crate::testing::{Random, all_options, lowered, units};
+
+/// The text of a deadlock, without the grid that every error shows.
+fn message(program: Program, expected: Expect) {
+    let violation = CheckedProgram::new(program).expect_err("it deadlocks");
+    expected.assert_eq(&violation.rule.to_string());
+}
+
+#[test]
+fn a_send_that_stands_too_late_in_its_own_row() {
+    let mut program = lowered(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_0);
+    let row = &mut program.rows[0];
+    let send = row.iter().position(|of| matches!(of, Instruction::Send { .. })).unwrap();
+    let backward = row.iter().position(|of| matches!(of, Instruction::Backward { .. })).unwrap();
+    let moved = row.remove(send);
+    row.insert(backward, moved);
+    message(
+        program,
+        expect![[r#"
+        deadlock: these 7 instructions wait for each other; reorder a row so that one of them does not:
+          rank 1, step 2: `B u1 m0`, which is issued after
+          rank 1, step 1: `F u1 m0`, which needs
+          rank 1, step 0: `RECV s0>s1 m0`, which ends together with
+          rank 0, step 3: `SEND s0>s1 m0`, which is issued after
+          rank 0, step 2: `B u0 m0`, which needs
+          rank 0, step 0: `RECV s1>s0 m0`, which ends together with
+          rank 1, step 3: `SEND s1>s0 m0`, which is issued after
+          rank 1, step 2, where it began"#]],
+    );
+}
+
+#[test]
+fn three_ranks_in_a_cycle() {
+    let mut program = lowered(&gpipe(3, 2).unwrap(), 1, &LowerOptions::ZERO_2);
+    let alternating = order(&[0, 1, 2], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1", "2F0 2B0 2F1 2B1"]);
+    program.rows[0] = lowered(&alternating, 1, &LowerOptions::ZERO_2).rows[0].clone();
+    message(
+        program,
+        expect![[r#"
+        deadlock: these 8 instructions wait for each other; reorder a row so that one of them does not:
+          rank 1, step 8: `B u1 m0`, which is issued after
+          rank 1, step 6: `F u1 m1`, which needs
+          rank 1, step 1: `RECV s0>s1 m1`, which ends together with
+          rank 0, step 6: `SEND s0>s1 m1`, which is issued after
+          rank 0, step 5: `F u0 m1`, which is issued after
+          rank 0, step 4: `B u0 m0`, which needs
+          rank 0, step 0: `RECV s1>s0 m0`, which ends together with
+          rank 1, step 9: `SEND s1>s0 m0`, which is issued after
+          rank 1, step 8, where it began"#]],
+    );
+}
+
+/// Holds every wait of a cycle to the rules of the program.
+fn assert_is_a_cycle(program: &Program, cycle: &[Blocked]) {
+    let dependencies = Dependencies::derive(program, Slots::assign(program), SendBuffers::assign(program));
+    let places: BTreeSet<_> = cycle.iter().map(|of| (of.rank, of.step)).collect();
+    assert_eq!(places.len(), cycle.len(), "nothing stands in it twice");
+    assert!(cycle.len() > 1);
+    for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
+        let row = program.row(of.rank);
+        assert_eq!(row[of.step], of.instruction);
+        let between = || &row[next.step + 1..of.step];
+        let holds = match of.wait {
+            Wait::Issue => {
+                of.rank == next.rank
+                    && next.step < of.step
+                    && next.instruction.lane() == Lane::Compute
+                    && between().iter().all(|of| of.lane() != Lane::Compute)
+            }
+            Wait::Lane => {
+                of.rank == next.rank
+                    && next.step < of.step
+                    && next.instruction.lane() == of.instruction.lane()
+                    && between().iter().all(|between| between.lane() != of.instruction.lane())
+            }
+            Wait::Need => {
+                of.rank == next.rank && dependencies.waits(of.rank.at(of.step)).contains(&next.step)
+            }
+            Wait::Partner => match (of.instruction, next.instruction) {
+                (
+                    Instruction::Send { edge, micro_batch },
+                    Instruction::Receive { edge: over, micro_batch: received },
+                )
+                | (
+                    Instruction::Receive { edge, micro_batch },
+                    Instruction::Send { edge: over, micro_batch: received },
+                ) => (edge, micro_batch) == (over, received),
+                (Instruction::GradientNorm | Instruction::AddTied { .. }, next) => of.instruction == next,
+                _ => false,
+            },
+        };
+        assert!(holds, "{of:?} does not wait for {next:?}\n{program}");
+    }
+}
+
+/// An order in which every rank runs its micro-batches in turn, and forwards as far ahead as chance has it.
+fn random_order(p: u32, m: u32, random: &mut Random) -> ComputeOrder {
+    let row = |stage, random: &mut Random| {
+        let (mut forwards, mut backwards) = (0, 0);
+        let mut row = Vec::new();
+        while backwards < m {
+            let goes_forward = forwards < m && (forwards == backwards || random.below(2) == 0);
+            let (kind, next) = if goes_forward {
+                (ComputeKind::Forward, &mut forwards)
+            } else {
+                (ComputeKind::Backward, &mut backwards)
+            };
+            row.push(StageAction { kind, stage: Stage(stage), micro_batch: MicroBatch(*next) });
+            *next += 1;
+        }
+        row
+    };
+    ComputeOrder {
+        placement: Placement::linear(p).unwrap(),
+        num_micro_batches: m,
+        rows: (0..p).map(|stage| row(stage, random)).collect(),
+    }
+}
+
+/// Rows of different programs, each of which could run in its own.
+#[test]
+fn every_cycle_over_random_broken_programs_is_one() {
+    let mut random = Random(7);
+    let (mut num_deadlocks, mut waits) = (0, BTreeSet::new());
+    for (p, m) in [(2, 2), (2, 4), (3, 3), (4, 3)] {
+        for options in all_options() {
+            let mut orders: Vec<_> =
+                [gpipe, one_f_one_b, eager_1f1b, zb_h1].map(|generate| generate(p, m).unwrap()).to_vec();
+            orders.extend((0..20).map(|_| random_order(p, m, &mut random)));
+            let unit = units(p, 1, false);
+            let programs: Vec<_> =
+                orders.iter().filter_map(|order| lower(order, &unit, &options).ok()).collect();
+            for _ in 0..40 {
+                let mut mixed = programs[0].clone();
+                for (rank, row) in mixed.rows.iter_mut().enumerate() {
+                    row.clone_from(&programs[random.below(programs.len())].rows[rank]);
+                }
+                if let Err(violation) = CheckedProgram::new(mixed.clone())
+                    && let Rule::Deadlock(cycle) = violation.rule
+                {
+                    assert_is_a_cycle(&mixed, &cycle);
+                    assert_eq!((violation.rank, violation.step), (cycle[0].rank, cycle[0].step));
+                    num_deadlocks += 1;
+                    waits.extend(cycle.iter().map(|of| std::format!("{:?}", of.wait)));
+                }
+            }
+        }
+    }
+    assert!(num_deadlocks > 200, "{num_deadlocks}");
+    // Here messages are read in the order of their coming, so none is stuck behind another on its lane.
+    assert!(waits.iter().eq(["Issue", "Need", "Partner"]), "{waits:?}");
+}

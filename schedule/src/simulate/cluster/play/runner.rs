@@ -1,0 +1,86 @@
+//! Where a rank is in its row, and what it does there.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::simulate::cluster::load::WorkKind;
+use crate::simulate::cluster::progress::UNKNOWN;
+
+/// What a rank does with its own time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Lands the next message of a lane of its row.
+    Land(usize),
+    /// Issues the message at its position.
+    Issue,
+    /// The compute at its position.
+    Compute,
+    /// Its own part of a synchronization, which it then joins.
+    Join,
+}
+
+impl Task {
+    pub(super) fn kind(self) -> WorkKind {
+        match self {
+            Self::Land(_) | Self::Issue => WorkKind::Message,
+            Self::Compute | Self::Join => WorkKind::Compute,
+        }
+    }
+}
+
+/// How a rank goes on.
+pub(super) enum Next {
+    /// With a task that takes this many ticks at full speed.
+    Task(Task, u64),
+    /// It waits for another rank or a message, or has ended.
+    Wait,
+}
+
+/// Where a rank is.
+pub(super) struct Runner {
+    /// Its position in the row.
+    pub(super) next: usize,
+    /// How many of the waits of that position are over.
+    pub(super) num_waited: usize,
+    /// `[lane of the row]`: messages that have landed.
+    pub(super) num_landed: Vec<usize>,
+    /// Its present task, and since when.
+    pub(super) task: Option<(Task, u64)>,
+    /// The position of the message that it waits for, while its end is not known.
+    pub(super) waits_for: Option<usize>,
+    /// Whether it waits for the other members of a synchronization.
+    pub(super) meets: bool,
+    /// When its row had ended, landings included.
+    pub(super) ended: u64,
+}
+
+impl Runner {
+    pub(super) fn new(num_lanes: usize) -> Self {
+        Self {
+            next: 0,
+            num_waited: 0,
+            num_landed: vec![0; num_lanes],
+            task: None,
+            waits_for: None,
+            meets: false,
+            ended: UNKNOWN,
+        }
+    }
+
+    /// Whether the rank waits for the message at a position, of which it is now known when it ends.
+    pub(super) fn no_longer_waits_for(&mut self, index: usize) -> bool {
+        self.waits_for.take_if(|waits_for| *waits_for == index).is_some()
+    }
+
+    /// Ends its synchronization: the position of that in the row.
+    pub(super) fn leave_synchronization(&mut self) -> usize {
+        self.meets = false;
+        self.go_on();
+        self.next - 1
+    }
+
+    pub(super) fn go_on(&mut self) {
+        self.next += 1;
+        self.num_waited = 0;
+    }
+}
