@@ -6,7 +6,7 @@
 //!
 //! Operations follow one another, and the last rank to join carries each of them out, so at most one core works at a time.
 //! Medians of five rounds, as rank 0 sees them, from start to the end of the wait. A row is one of two kinds:
-//! - a small operation, or a send, which exchanges the storage of two buffers: its time is that of a meeting, the `latency`;
+//! - a small operation, or a send, which exchanges the storage of two buffers: its time is that of a rendezvous, the `latency`;
 //! - a large one: bytes that each rank sends, per second, beside the rate of copying a buffer of this size on one thread.
 
 use std::hint::black_box;
@@ -19,7 +19,7 @@ use pipezero::plan::Bytes;
 use pipezero::run::comm::{
     Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld,
 };
-use pipezero::run::memory::{Category, Ledger, Tagged};
+use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -68,7 +68,12 @@ impl Operation {
         sent_bytes.filter(|_| num_bytes > SMALL_BYTES)
     }
 
-    fn run(self, comm: &mut ThreadCommunicator, group: &Group, buffer: Tagged) -> Result<Tagged, CommError> {
+    fn run(
+        self,
+        comm: &mut ThreadCommunicator,
+        group: &Group,
+        buffer: TrackedBuffer,
+    ) -> Result<TrackedBuffer, CommError> {
         let whole = 0..buffer.len();
         match self {
             Self::AllGather => comm.start_all_gather(group, buffer, whole)?.wait(),
@@ -145,7 +150,7 @@ fn time_on_rank(
     num_bytes: usize,
 ) -> Result<Duration, CommError> {
     let group = Group::new(0..comm.world_size());
-    let mut buffer = Tagged::zeros(num_bytes / 4, Category::Communication, &Arc::<Ledger>::default())
+    let mut buffer = TrackedBuffer::zeros(num_bytes / 4, Category::Communication, &Arc::<Ledger>::default())
         .expect("memory for a buffer");
     // Pages are there only once they are written.
     buffer.write(|values| values.fill(0.0));

@@ -8,7 +8,7 @@ use pipezero::plan::Plan;
 use pipezero::run::data::TokenBatch;
 use pipezero::run::engine::{Engine, EngineError};
 use tests::{
-    Case, Mask, RandomBatches, assert_bit_identical, plan_and_batches, small_run, train, train_with,
+    Case, Mask, RandomBatches, assert_bit_identical, plan_and_batches, small_run, started, train, train_with,
     weights_of, zero,
 };
 
@@ -33,7 +33,7 @@ fn runs(tied: bool) -> Vec<(String, Run)> {
 }
 
 #[test]
-fn nothing_that_is_asked_between_steps_changes_the_training() {
+fn commands_between_steps_do_not_change_the_training() {
     for (case, run) in [false, true].into_iter().flat_map(runs) {
         let undisturbed = train(run.clone(), Mask::Uneven);
         let (plan, source) = plan_and_batches(run, Mask::Uneven);
@@ -74,8 +74,7 @@ fn every_grid_gives_the_same_logits_to_the_bit() {
     for tied in [false, true] {
         let mut wanted = Vec::new();
         for (case, run) in runs(tied) {
-            let (plan, source) = plan_and_batches(run, Mask::None);
-            let mut engine = Engine::for_inference(plan, source).expect("ranks start");
+            let mut engine = started(Engine::for_inference, run, Mask::None);
             let logits: Vec<Vec<u32>> = (1..=prompt.len())
                 .map(|len| engine.logits(&prompt[..len]).expect("logits"))
                 .map(|logits| logits.iter().map(|logit| logit.to_bits()).collect())
@@ -90,7 +89,7 @@ fn every_grid_gives_the_same_logits_to_the_bit() {
 
 /// The loss of a sequence is the mean over its positions of what the logits after each prefix give the next token.
 #[test]
-fn logits_and_loss_tell_the_same() {
+fn logits_and_loss_agree() {
     let case = Case { pipeline: 2, num_micro_batches: 1, ..Case::ONE_RANK };
     let mut run = small_run(case);
     (run.batch.micro_batch_size, run.batch.train_batch_size) = (1, 1);
@@ -117,8 +116,7 @@ fn cross_entropy(logits: &[f32], target: u32) -> f64 {
 
 #[test]
 fn a_prompt_is_one_token_at_least_and_one_sequence_at_most() {
-    let (plan, source) = plan_and_batches(small_run(Case::ONE_RANK), Mask::None);
-    let mut engine = Engine::for_inference(plan, source).expect("ranks start");
+    let mut engine = started(Engine::for_inference, small_run(Case::ONE_RANK), Mask::None);
     for num_tokens in [0, 7] {
         let error = engine.logits(&vec![1; num_tokens]).expect_err("a prompt that does not fit");
         assert!(

@@ -31,50 +31,19 @@ fn run() -> Run {
     small_run(Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK })
 }
 
-/// What a rank does instead of reading a micro-batch.
-type Fault = dyn Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync;
-
-/// Random batches, except that one rank has a fault at one micro-batch of one step.
-struct Faulty {
-    batches: RandomBatches,
-    rank: usize,
-    step: u64,
-    micro_batch: usize,
-    fault: Box<Fault>,
-}
-
-impl BatchSource for Faulty {
-    fn micro_batch(
-        &self,
-        step: u64,
-        data_rank: usize,
-        micro_batch: usize,
-        batch: &mut TokenBatch,
-    ) -> Result<(), BatchError> {
-        self.batches.micro_batch(step, data_rank, micro_batch, batch)?;
-        // Both ends of a pipeline ask for the same micro-batch; the rank's thread has its name.
-        let here = std::thread::current();
-        let is_rank = here.name().is_some_and(|name| name.starts_with(&format!("rank-{}.", self.rank)));
-        if is_rank && (step, micro_batch) == (self.step, self.micro_batch) {
-            (self.fault)(batch)?;
-        }
-        Ok(())
-    }
-
-    fn epoch(&self, _: u64) -> f64 {
-        0.0
-    }
-}
-
-/// An engine whose rank `rank` has a fault at micro-batch 1 of step 2.
+/// An engine whose rank `rank` has a fault after it read micro-batch 1 of step 2.
 fn engine(
     run: Run,
     rank: usize,
     fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync + 'static,
 ) -> Engine {
     let plan = Plan::even_if_refused(run).unwrap();
-    let batches = RandomBatches::for_plan(&plan, Mask::None);
-    let source = Faulty { batches, rank, step: 2, micro_batch: 1, fault: Box::new(fault) };
+    let source = RandomBatches::for_plan(&plan, Mask::None).edited(move |step, micro_batch, batch| {
+        // Both ends of a pipeline ask for the same micro-batch; the rank's thread has its name.
+        let thread = std::thread::current();
+        let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
+        if is_rank && (step, micro_batch) == (2, 1) { fault(batch) } else { Ok(()) }
+    });
     Engine::new(plan, Arc::new(source)).unwrap()
 }
 

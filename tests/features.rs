@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{Checkpointing, Precision, ReductionPolicy, ZeroConfig, ZeroLevel};
+use pipezero::config::{Precision, ReductionPolicy, ZeroConfig, ZeroLevel};
 use tests::features::{self, CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
 use tests::{
-    Case, FP16, GRADIENT_CLIPPING, Mask, NO_ZERO, Sample, Schedule, Trained, assert_bit_identical, pairwise,
-    small_run, train,
+    Case, FP16, Mask, NO_ZERO, Sample, Schedule, Trained, assert_bit_identical, pairwise, small_run, train,
 };
 
 const GRIDS: [(usize, Schedule); 22] = {
@@ -107,21 +106,6 @@ fn case_of(choice: Choice) -> Case {
     }
 }
 
-/// One pipeline rank that shards as little as the policy allows and recomputes nothing.
-fn reference_of(case: Case) -> Case {
-    let level = match case.zero.reduce {
-        ReductionPolicy::Last => ZeroLevel::Zero0,
-        ReductionPolicy::Every => ZeroLevel::Zero2,
-    };
-    Case {
-        pipeline: 1,
-        schedule: Schedule::OneFOneB,
-        zero: ZeroConfig { level, reduce: case.zero.reduce, ..NO_ZERO },
-        checkpointing: Checkpointing::Off,
-        ..case
-    }
-}
-
 #[test]
 fn every_pair_of_features_gives_the_bits_of_one_pipeline_rank() {
     let choices = pairwise(SIZES);
@@ -131,13 +115,10 @@ fn every_pair_of_features_gives_the_bits_of_one_pipeline_rank() {
     let mut sample = Sample::one_in(3, "pair of features, to the bits of one pipeline rank");
     for choice in choices.into_iter().filter(|_| sample.takes_next()) {
         let case = case_of(choice);
-        let reference = reference_of(case);
+        let reference = case.reference();
         let key = format!("{reference:?}");
         let wanted = references.entry(key).or_insert_with(|| run(reference));
-        assert!(
-            wanted.norms.iter().all(|&norm| norm > GRADIENT_CLIPPING),
-            "clipping bites at every step of {reference:?}"
-        );
+        wanted.assert_clipped(&format!("{reference:?}"));
         assert!(!wanted.last.skipped, "nothing overflows in {reference:?}");
         assert_bit_identical(&run(case), wanted, &format!("{case:?}"));
     }

@@ -4,42 +4,22 @@ use std::sync::Arc;
 
 use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, StepReport};
+use pipezero_models::layer::IGNORED_TARGET;
 use tests::{Case, Mask, RandomBatches, Weights, assert_same_weights, small_run, weights_of, zero};
 
-/// Random batches without a single target in step [`SKIPPED_STEP`].
-struct OneStepIgnored {
-    targets: RandomBatches,
-    no_targets: RandomBatches,
-}
-
+/// The step whose targets are all ignored.
 const SKIPPED_STEP: u64 = 2;
-
-impl BatchSource for OneStepIgnored {
-    fn micro_batch(
-        &self,
-        step: u64,
-        data_rank: usize,
-        micro_batch: usize,
-        batch: &mut TokenBatch,
-    ) -> Result<(), BatchError> {
-        let source = if step == SKIPPED_STEP { &self.no_targets } else { &self.targets };
-        source.micro_batch(step, data_rank, micro_batch, batch)
-    }
-
-    fn epoch(&self, step: u64) -> f64 {
-        self.targets.epoch(step)
-    }
-}
 
 /// Three steps: their reports, and the weights after each.
 fn train(run: Run) -> Vec<(StepReport, Weights)> {
     let plan = Plan::even_if_refused(run).expect("a valid run");
-    let source = OneStepIgnored {
-        targets: RandomBatches::for_plan(&plan, Mask::None),
-        no_targets: RandomBatches::for_plan(&plan, Mask::All),
-    };
+    let source = RandomBatches::for_plan(&plan, Mask::None).edited(|step, _, batch| {
+        if step == SKIPPED_STEP {
+            batch.targets.fill(IGNORED_TARGET);
+        }
+        Ok(())
+    });
     let mut engine = Engine::new(plan, Arc::new(source)).expect("ranks start");
     let step = |_| {
         let report = engine.train_batch().expect("a step");

@@ -12,8 +12,7 @@ use pipezero::plan::Plan;
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, EngineError, StepReport};
 use tests::{
-    Case, Mask, RandomBatches, Schedule, Weights, assert_same_weights, plan_and_batches, small_run,
-    weights_of, zero,
+    Case, Mask, RandomBatches, Schedule, Weights, assert_same_weights, small_run, started, weights_of, zero,
 };
 
 /// The first step's batch in every step, so that a run that skips steps sees what a run that does not sees.
@@ -188,8 +187,7 @@ fn a_run_that_diverges_ends_in_every_precision() {
         let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { panic!("small runs use AdamW") };
         *lr = 1e30;
         run.scheduler = SchedulerConfig::Constant;
-        let (plan, source) = plan_and_batches(run, Mask::None);
-        let mut engine = Engine::new(plan, source).expect("ranks start");
+        let mut engine = started(Engine::new, run, Mask::None);
         let error = (0..5).find_map(|_| engine.train_batch().err()).expect("nothing is finite any more");
         match (precision, error) {
             (Precision::Fp16(_), EngineError::LossScale { scale, .. }) => assert_eq!(scale, 1.0),

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod collectives; // What every communication backend promises.
-mod custom_loss; // A loss of the user's own.
+mod custom_loss; // A loss that the user wrote.
 mod dropout; // Masks belong to sequences.
-mod evaluation; // Evaluating, saving and sampling leave training alone, on every grid alike.
+mod evaluation; // Evaluating, saving and sampling do not change training, on any grid.
 mod examples; // Run files in pages load.
 mod failures; // A rank that fails stops all, with one report.
 mod features; // Features, pair by pair, give the same bits.
@@ -21,11 +21,11 @@ mod precision_curves; // bf16 and fp16 beside f32.
 mod quickstart; // The README's first command learns, and needs attention to.
 mod recomputation_traffic; // Recomputation costs no gather.
 mod residency_choice; // What every residency costs, and what fits.
-mod schedule_files; // Orders of one's own, on placements of one's own.
+mod schedule_files; // Orders and placements from files.
 mod seed_example; // The 48-layer example, counted.
 mod shaped_links; // Delays change no bit.
 mod tidy; // The tree keeps its own rules.
 mod timed_run; // Layers that take time alone.
-mod trace; // What happened in a step is what its program says.
+mod trace; // What is recorded of a step is what its program says.
 mod traffic; // What ranks send, against the plan.
 mod weights; // Weights go from grid to grid.

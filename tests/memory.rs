@@ -1,5 +1,5 @@
-//! What ranks hold, measured by allocations with a rank and a category on them, is what the plan says; and the sum of
-//! all of them is what the process grows by.
+//! What the ranks' ledgers measure is what the plan says, by category; and all ledgers together are what the process grows
+//! by.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pipezero::run::engine::{Engine, StepReport};
 use pipezero::run::memory::Category;
 use pipezero_schedule::{PipelineRank, Unit};
 use serde_json::json;
-use tests::{Mask, WeightOrder, plan_and_batches, spread, weights_of};
+use tests::{Mask, WeightOrder, plan_and_batches, spread, started, weights_of};
 
 fn planned(plan: &Plan) -> Vec<RankMemory> {
     plan.forecast().into_iter().map(|rank| rank.memory).collect()
@@ -24,7 +24,7 @@ fn assert_measured(engine: &Engine, report: &StepReport, planned: &[RankMemory],
 }
 
 #[test]
-fn every_rank_holds_what_the_plan_says_whatever_it_is_asked() {
+fn every_rank_holds_what_the_plan_says_whatever_the_engine_does() {
     for case in spread() {
         let (plan, source) = plan_and_batches(case.run, Mask::None);
         let planned = planned(&plan);
@@ -83,30 +83,28 @@ fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_grad
 fn no_more_is_gathered_at_once_than_the_residency_allows() {
     let mut num_gathers = 0;
     for case in spread().into_iter().filter(|case| case.run.zero.level == ZeroLevel::Zero3) {
-        let (plan, source) = plan_and_batches(case.run, Mask::None);
-        let mut engine = Engine::recording(plan, source).expect("ranks start");
+        let mut engine = started(Engine::recording, case.run, Mask::None);
         let report = engine.train_batch().expect("a step");
-        for rank in 0..engine.plan().grid().world_size() {
-            let order = WeightOrder::of(&engine, &report, rank);
+        for (rank, order) in WeightOrder::of_ranks(&engine, &report).into_iter().enumerate() {
             num_gathers += order.copies.len();
-            let promise = Promise::of(engine.plan(), rank);
-            promise.holds_for(engine.plan(), &order, &format!("rank {rank} of {}", case.name));
+            let limits = Limits::of(engine.plan(), rank);
+            limits.assert_kept(engine.plan(), &order, &format!("rank {rank} of {}", case.name));
         }
     }
     assert!(num_gathers > 10_000, "only {num_gathers} gathers were looked at");
 }
 
-/// What the residency says of a rank, in bytes, worked out from the sizes of its units alone.
-struct Promise {
-    /// Copies at once.
+/// What the residency allows on a rank, in bytes, from the sizes of its units alone.
+struct Limits {
+    /// Copies at the same time.
     num_copies: usize,
-    /// Of the so many largest units that are gathered, descending.
+    /// Bytes of the `num_copies` largest units that are gathered, descending.
     largest: Vec<u64>,
-    /// Of the plan's buffers, descending.
+    /// Bytes of the plan's buffers, descending.
     buffers: Vec<u64>,
 }
 
-impl Promise {
+impl Limits {
     fn of(plan: &Plan, rank: usize) -> Self {
         let pipeline_rank = PipelineRank(plan.grid().pipeline_rank(rank) as u32);
         let gathered = plan.units_of(pipeline_rank).filter(|(_, unit)| !unit.is_persistent);
@@ -124,11 +122,11 @@ impl Promise {
         Self { num_copies, largest, buffers }
     }
 
-    fn holds_for(&self, plan: &Plan, order: &WeightOrder, case: &str) {
+    fn assert_kept(&self, plan: &Plan, order: &WeightOrder, case: &str) {
         assert!(self.buffers.len() <= self.largest.len(), "buffers of {case}");
-        for (place, (&buffer, &unit)) in self.buffers.iter().zip(&self.largest).enumerate() {
-            let allowed = if place == 0 { unit } else { 2 * unit };
-            assert!(buffer <= allowed, "buffer {place} of {case}: {buffer} bytes for {unit}");
+        for (index, (&buffer, &unit)) in self.buffers.iter().zip(&self.largest).enumerate() {
+            let allowed = if index == 0 { unit } else { 2 * unit };
+            assert!(buffer <= allowed, "buffer {index} of {case}: {buffer} bytes for {unit}");
         }
         let bytes = |units: &[Unit]| units.iter().map(|&unit| unit_bytes(plan, unit)).sum::<u64>();
         for mut held in order.held() {
@@ -180,8 +178,7 @@ mod process {
 
     fn measure() {
         let before = status_bytes("VmRSS");
-        let (plan, source) = plan_and_batches(large_run(), Mask::None);
-        let mut engine = Engine::new(plan, source).expect("ranks start");
+        let mut engine = started(Engine::new, large_run(), Mask::None);
         engine.train_batch().expect("a step");
         let growth = status_bytes("VmHWM") - before;
         let num_ranks = engine.plan().grid().world_size();

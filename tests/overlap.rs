@@ -1,11 +1,11 @@
-//! When gathers are issued against the computes that they could hide behind, by recorded order.
+//! When gathers are issued and completed relative to the computes that could hide them, by recorded order.
 //!
 //! A rank that prefetches issues the gather of its next use before its current use begins, and does not wait for it
 //! before that one has ended: the whole compute lies between. Without prefetch nothing does.
 
 use pipezero::config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::run::engine::Engine;
-use tests::{Case, Mask, Schedule, WeightOrder, plan_and_batches, small_run, zero};
+use tests::{Case, Mask, Schedule, WeightOrder, small_run, started, zero};
 
 fn zero3(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
     zero(ZeroLevel::Zero3, resident_units, prefetch_units)
@@ -28,17 +28,16 @@ fn orders(zero: ZeroConfig) -> Vec<(String, WeightOrder)> {
 }
 
 fn recorded(run: Run, case: &str) -> Vec<(String, WeightOrder)> {
-    let (plan, source) = plan_and_batches(run, Mask::None);
-    let mut engine = Engine::recording(plan, source).expect("ranks start");
+    let mut engine = started(Engine::recording, run, Mask::None);
     engine.train_batch().expect("a step");
     let report = engine.train_batch().expect("a step");
-    let ranks = 0..engine.plan().grid().world_size();
-    ranks.map(|rank| (format!("rank {rank} of {case}"), WeightOrder::of(&engine, &report, rank))).collect()
+    let orders = WeightOrder::of_ranks(&engine, &report).into_iter().enumerate();
+    orders.map(|(rank, order)| (format!("rank {rank} of {case}"), order)).collect()
 }
 
 /// For every gather but those before the first use: when it was issued and collected, and when the use before the one
 /// that it is for began and ended.
-fn assert_gathers(zero: ZeroConfig, as_it_should: impl Fn(Gather) -> bool) {
+fn assert_gathers(zero: ZeroConfig, is_expected: impl Fn(Gather) -> bool) {
     let mut num_gathers = 0;
     for (case, order) in orders(zero) {
         for copy in order.copies.iter().filter(|copy| copy.uses[0] > 0) {
@@ -49,7 +48,7 @@ fn assert_gathers(zero: ZeroConfig, as_it_should: impl Fn(Gather) -> bool) {
                 use_before_started: before.started,
                 use_before_ended: before.ended,
             };
-            assert!(as_it_should(gather), "{gather:?} of {} in {case}", copy.unit);
+            assert!(is_expected(gather), "{gather:?} of {} in {case}", copy.unit);
             num_gathers += 1;
         }
     }

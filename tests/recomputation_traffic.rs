@@ -8,7 +8,7 @@ use pipezero::config::{
 };
 use pipezero::plan::Traffic;
 use pipezero::run::engine::Engine;
-use tests::{Case, Mask, Schedule, WeightOrder, plan_and_batches, small_run, zero};
+use tests::{Case, Mask, Schedule, WeightOrder, small_run, started, zero};
 
 const NUM_MICRO_BATCHES: usize = 5;
 
@@ -63,11 +63,9 @@ fn cases() -> impl Iterator<Item = Case> {
 
 /// What a step of a run has sent, and what its ranks did with their weights.
 fn counted(case: Case) -> (Vec<Traffic>, Vec<WeightOrder>) {
-    let (plan, source) = plan_and_batches(small_run(case), Mask::None);
-    let mut engine = Engine::recording(plan, source).expect("ranks start");
+    let mut engine = started(Engine::recording, small_run(case), Mask::None);
     let report = engine.train_batch().expect("a step");
-    let ranks = 0..engine.plan().grid().world_size();
-    (report.traffic(), ranks.map(|rank| WeightOrder::of(&engine, &report, rank)).collect())
+    (report.traffic(), WeightOrder::of_ranks(&engine, &report))
 }
 
 /// Of every unit and micro-batch, the copies that its uses read, in order.

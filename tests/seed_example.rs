@@ -11,7 +11,7 @@ use pipezero::config::{
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero::run::memory::Category;
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
-use tests::{Case, Mask, WeightOrder, plan_and_batches, small_run, zero};
+use tests::{Case, Mask, WeightOrder, small_run, started, zero};
 
 const NUM_MICRO_BATCHES: u32 = 8;
 const NUM_UNITS: usize = 3;
@@ -38,8 +38,7 @@ fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
 }
 
 fn run_one_step(run: Run) -> (Engine, StepReport) {
-    let (plan, source) = plan_and_batches(run, Mask::None);
-    let mut engine = Engine::recording(plan, source).expect("ranks start");
+    let mut engine = started(Engine::recording, run, Mask::None);
     let report = engine.train_batch().expect("a step");
     (engine, report)
 }
@@ -90,8 +89,7 @@ fn assert_counts((engine, report): (Engine, StepReport), num_gathers: [u64; 4], 
 
 /// The strict gathers of a micro-batch: every unit once forward, once backward.
 fn assert_six_gathers_of_each_micro_batch((engine, report): &(Engine, StepReport)) {
-    for rank in 0..engine.plan().grid().world_size() {
-        let order = WeightOrder::of(engine, report, rank);
+    for (rank, order) in WeightOrder::of_ranks(engine, report).into_iter().enumerate() {
         for micro_batch in (0..NUM_MICRO_BATCHES).map(MicroBatch) {
             assert_eq!(order.num_gathered_for(micro_batch), 6, "rank {rank}, {micro_batch}");
         }

@@ -5,7 +5,7 @@ use pipezero::measure::trace::{Comparison, Moments, Prediction, Recorded, observ
 use pipezero::run::engine::Engine;
 use pipezero_schedule::simulate::simulate;
 use pipezero_schedule::{Instruction, Lane, PipelineRank};
-use tests::{Case, Mask, NO_ZERO, Schedule, plan_and_batches, small_run, zero};
+use tests::{Case, Mask, NO_ZERO, Schedule, small_run, started, zero};
 
 /// Grids, schedules, levels, tied weights on one rank and on two.
 fn cases() -> Vec<Case> {
@@ -37,8 +37,7 @@ fn cases() -> Vec<Case> {
 fn a_real_step_is_one_that_its_program_can_have_gone_through() {
     let mut num_messages = 0;
     for case in cases() {
-        let (plan, source) = plan_and_batches(small_run(case), Mask::None);
-        let mut engine = Engine::recording(plan, source).expect("ranks start");
+        let mut engine = started(Engine::recording, small_run(case), Mask::None);
         for step in 1..=2 {
             let report = engine.train_batch().expect("a step");
             let plan = engine.plan();
@@ -66,10 +65,7 @@ fn a_real_step_is_one_that_its_program_can_have_gone_through() {
 #[test]
 fn recording_changes_no_bit_and_stays_with_its_step() {
     for case in cases() {
-        let [mut plain, mut traced] = [(); 2].map(|()| {
-            let (plan, source) = plan_and_batches(small_run(case), Mask::None);
-            Engine::new(plan, source).expect("ranks start")
-        });
+        let [mut plain, mut traced] = [(); 2].map(|()| started(Engine::new, small_run(case), Mask::None));
         for step in 1..=3 {
             let expected = plain.train_batch().expect("a step");
             let found = if step == 2 { traced.train_batch_recorded() } else { traced.train_batch() };
@@ -89,8 +85,7 @@ fn recording_changes_no_bit_and_stays_with_its_step() {
 #[test]
 fn a_comparison_of_a_real_step_accounts_for_all_of_it() {
     for case in cases() {
-        let (plan, source) = plan_and_batches(small_run(case), Mask::None);
-        let mut engine = Engine::recording(plan, source).expect("ranks start");
+        let mut engine = started(Engine::recording, small_run(case), Mask::None);
         let reports = [(); 3].map(|()| engine.train_batch().expect("a step"));
         let plan = engine.plan();
         let steps: Vec<Recorded> =

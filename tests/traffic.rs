@@ -6,7 +6,7 @@ use pipezero::config::{ResidencyConfig, ZeroLevel};
 use pipezero::plan::Plan;
 use pipezero::plan::{Traffic, Volume};
 use pipezero::run::engine::{Engine, StepReport};
-use tests::{Case, Mask, plan_and_batches, small_run, spread, weights_of, zero};
+use tests::{Case, Mask, plan_and_batches, small_run, spread, started, weights_of, zero};
 
 fn planned(plan: &Plan) -> Vec<Traffic> {
     plan.forecast().into_iter().map(|rank| rank.traffic).collect()
@@ -50,8 +50,7 @@ fn what_is_sent_between_steps_counts_in_no_step() {
 fn a_step_of_two_by_two_ranks_counted_by_hand() {
     let zero = zero(ZeroLevel::Zero1, ResidencyConfig::Strict, 0);
     let case = Case { pipeline: 2, data: 2, tied: true, zero, ..Case::ONE_RANK };
-    let (plan, source) = plan_and_batches(small_run(case), Mask::None);
-    let mut engine = Engine::new(plan, source).expect("ranks start");
+    let mut engine = started(Engine::new, small_run(case), Mask::None);
     let traffic = engine.train_batch().expect("a step").traffic();
     // Parameters begin at multiples of 16 elements, and a shard is a multiple of 16. In elements:
     //   token table        17 x 12 = 204                           shard 112

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use pipezero::config::{ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel};
 use pipezero::run::engine::Engine;
-use tests::{Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, weights_of, zero};
+use tests::{
+    Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, started, weights_of, zero,
+};
 
 /// A run on any grid that sees 12 sequences in each step.
 fn run(pipeline: usize, data: usize, level: ZeroLevel, tied: bool) -> Run {
@@ -28,8 +30,7 @@ fn look(engine: &mut Engine, run: &Run) -> (u64, Weights) {
 
 /// Trains two steps, saves, and says what the engine then evaluates and holds.
 fn train_and_save(run: Run, path: &Path) -> (u64, Weights) {
-    let (plan, source) = plan_and_batches(run.clone(), Mask::Uneven);
-    let mut engine = Engine::new(plan, source).expect("ranks start");
+    let mut engine = started(Engine::new, run.clone(), Mask::Uneven);
     for _ in 0..2 {
         engine.train_batch().expect("a step");
     }
@@ -51,8 +52,7 @@ fn every_grid_and_level_loads_what_any_other_has_saved() {
                 // Other initial values, so that a parameter that is not loaded shows.
                 let run = Run { seed: 8, ..run(pipeline, data, level, tied) };
                 for start in [Engine::new, Engine::for_inference] {
-                    let (plan, source) = plan_and_batches(run.clone(), Mask::Uneven);
-                    let mut engine = start(plan, source).expect("ranks start");
+                    let mut engine = started(start, run.clone(), Mask::Uneven);
                     engine.load(&path).expect("weights are loaded");
                     let (loaded_loss, loaded) = look(&mut engine, &run);
                     assert_same_weights(&loaded, &weights, &name);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipezero::config::{Link, Links};
 use pipezero::run::comm::{Communicator, Group, ThreadCommunicator, ThreadWorld};
-use pipezero::run::memory::{Category, Ledger, Tagged};
+use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
 use pipezero_models::ElementType;
 
 /// A backend under test.
@@ -38,13 +38,13 @@ impl Backend for Shaped {
     type Comm = ThreadCommunicator;
 
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
-        let shaping = Links {
+        let links = Links {
             ranks_per_node: 2,
             near: Link { latency: Duration::from_micros(3), bytes_per_s: 1e9 },
             far: Link { latency: Duration::from_micros(30), bytes_per_s: 1e8 },
             shared: true,
         };
-        run(&ThreadWorld::shaped(world_size, timeout, shaping), world_size, body);
+        run(&ThreadWorld::shaped(world_size, timeout, links), world_size, body);
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn run(
     });
 }
 
-/// A rank whose assertion fails takes the others with it, so that they do not wait for it.
+/// A rank whose assertion fails stops the others, so that they do not wait for it.
 struct StopOnPanic<'a>(&'a ThreadWorld);
 
 impl Drop for StopOnPanic<'_> {
@@ -94,17 +94,17 @@ pub(super) fn world<C: Communicator>(comm: &C) -> Group {
 /// Returns when every rank has called it.
 pub(super) fn barrier<C: Communicator>(comm: &mut C) {
     let group = world(comm);
-    comm.all_reduce_words(&group, &mut []).expect("every rank comes to the barrier");
+    comm.all_reduce_words(&group, &mut []).expect("every rank joins the barrier");
 }
 
 /// A buffer with these elements.
-pub(super) fn buffer(values: &[f32]) -> Tagged {
+pub(super) fn buffer(values: &[f32]) -> TrackedBuffer {
     charged(values, &Arc::default())
 }
 
-/// A buffer with these elements, on this account.
-pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> Tagged {
-    let mut buffer = Tagged::zeros(values.len(), Category::Communication, ledger).expect("memory");
+/// A buffer with these elements, charged to this ledger.
+pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> TrackedBuffer {
+    let mut buffer = TrackedBuffer::zeros(values.len(), Category::Communication, ledger).expect("memory");
     buffer.write(|elements| elements.copy_from_slice(values));
     buffer
 }
@@ -112,16 +112,16 @@ pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> Tagged {
 pub(super) const ELEMENT_TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
 
 /// A buffer of a type with these elements, rounded to it.
-pub(super) fn buffer_of(element_type: ElementType, values: &[f32]) -> Tagged {
+pub(super) fn buffer_of(element_type: ElementType, values: &[f32]) -> TrackedBuffer {
     let ledger = Arc::default();
-    let mut narrow =
-        Tagged::zeros_of(values.len(), element_type, Category::Communication, &ledger).expect("memory");
+    let mut narrow = TrackedBuffer::zeros_of(values.len(), element_type, Category::Communication, &ledger)
+        .expect("memory");
     narrow.copy_from(0, &buffer(values), 0..values.len());
     narrow
 }
 
 /// The elements of a buffer of any type.
-pub(super) fn widened(narrow: &Tagged) -> Vec<f32> {
+pub(super) fn widened(narrow: &TrackedBuffer) -> Vec<f32> {
     let mut wide = buffer(&vec![0.0; narrow.len()]);
     wide.copy_from(0, narrow, 0..narrow.len());
     wide.read().to_vec()

@@ -1,5 +1,5 @@
-//! Imitated links: what waits for what, seen without a clock. Links here take an hour or nothing, and no wait may last a
-//! minute, so that an operation that waits for the slow one is refused at once and one that does not comes at once.
+//! Imitated links: which operation waits for which, tested without a clock. Links here take an hour or no time, and no wait
+//! may last longer than a minute, so an operation that waits for a slow one is refused at once and any other completes at once.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use pipezero::config::{Link, Links};
 use pipezero::run::comm::{
     Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld,
 };
-use pipezero::run::memory::Tagged;
+use pipezero::run::memory::TrackedBuffer;
 
 use super::backend::{LONG, barrier, bits, buffer, run, values};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Messages are there at once, however large.
+/// Messages arrive at once, however large.
 const INSTANT: Link = Link { latency: Duration::ZERO, bytes_per_s: f64::INFINITY };
 
 /// An element occupies the link for more than an hour; a message without one passes at once.
@@ -27,11 +27,11 @@ fn links(near: Link, far: Link) -> Links {
     Links { ranks_per_node: 2, near, far, shared: false }
 }
 
-fn on(shaping: Links, world_size: usize, body: impl Fn(ThreadCommunicator) + Sync) {
-    run(&ThreadWorld::shaped(world_size, LONG, shaping), world_size, |comm, _| body(comm));
+fn on(links: Links, world_size: usize, body: impl Fn(ThreadCommunicator) + Sync) {
+    run(&ThreadWorld::shaped(world_size, LONG, links), world_size, |comm, _| body(comm));
 }
 
-/// Whether an operation is later than any wait may be; it is there otherwise.
+/// Whether an operation arrives later than any wait may last; otherwise it completes.
 fn is_late(pending: impl Pending) -> bool {
     match pending.wait() {
         Ok(_) => false,
@@ -44,7 +44,7 @@ fn both() -> Group {
     Group::new([0, 1])
 }
 
-fn elements(len: usize) -> Tagged {
+fn elements(len: usize) -> TrackedBuffer {
     buffer(&vec![0.0; len])
 }
 
@@ -56,7 +56,7 @@ fn a_message_that_comes_too_late_for_any_wait_is_refused_by_name() {
             Err(error @ CommError::TooSlow { .. }) => {
                 let text = error.to_string();
                 assert!(text.starts_with("an all-gather of elements 0..4 arrives 3"), "{text}");
-                assert!(text.contains("no wait is longer than 60.0s: raise the time-out"), "{text}");
+                assert!(text.contains("no wait is longer than 60.0s: raise the timeout"), "{text}");
             }
             other => panic!("{other:?}"),
         }
@@ -162,7 +162,7 @@ fn a_stop_ends_the_sleep_and_hands_over_what_was_exchanged() {
     let world = ThreadWorld::shaped(4, 24 * HOUR, links(DISTANT, INSTANT));
     run(&world, 4, |mut comm, stop| {
         let rank = comm.rank();
-        // Ranks 0 and 1 are near, so their gather is under way for an hour.
+        // Ranks 0 and 1 are near, so their gather is in flight for an hour.
         let pending =
             (rank < 2).then(|| comm.start_all_gather(&both(), buffer(&values(rank, 2)), 0..2).unwrap());
         // The barrier reaches over both nodes, so it is not delayed.

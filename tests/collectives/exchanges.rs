@@ -1,4 +1,4 @@
-//! What every operation does when all members come.
+//! What every operation does when all members join.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn with_margins(group: &Group, rank: usize, part_len: usize) -> (Vec<f32>, Vec<f
     (values(rank, len), sum_in_rank_order(group.ranks(), len), MARGIN..end)
 }
 
-/// What `position` of the group owns.
+/// What the member at `position` owns.
 fn part(position: usize, part_len: usize) -> std::ops::Range<usize> {
     MARGIN + position * part_len..MARGIN + (position + 1) * part_len
 }
@@ -129,21 +129,21 @@ pub(super) fn every_pair_exchanges_at_once<B: Backend>() {
         let edge = |from: usize, to: usize| (from * world_size + to) as u32;
         let len = |from: usize, to: usize| 1 + 700 * from + 90 * to;
         let message = |from: usize, to: usize, turn: usize| values(from + 10 * turn, len(from, to));
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for turn in 0..2 {
             // Both directions cross, and every rank starts its sends first: nobody may wait inside a start.
             for &to in &peers {
                 let sent = comm.start_send(to, edge(rank, to), buffer(&message(rank, to, turn))).unwrap();
-                under_way.push((sent, len(rank, to), None));
+                in_flight.push((sent, len(rank, to), None));
             }
             for &from in &peers {
                 let empty = buffer(&vec![0.0; len(from, rank)]);
                 let received = comm.start_receive(from, edge(from, rank), empty).unwrap();
-                under_way.push((received, len(from, rank), Some(message(from, rank, turn))));
+                in_flight.push((received, len(from, rank), Some(message(from, rank, turn))));
             }
         }
         // The latest first: what is waited for need not be what was started first.
-        for (pending, len, expected) in under_way.into_iter().rev() {
+        for (pending, len, expected) in in_flight.into_iter().rev() {
             let returned = pending.wait().unwrap();
             assert_eq!(returned.len(), len);
             if let Some(expected) = expected {
@@ -162,22 +162,22 @@ pub(super) fn many_operations_are_in_flight_on_every_channel<B: Backend>() {
             let ranks: Vec<usize> = group.ranks().iter().map(|rank| rank + 100 * turn).collect();
             sum_in_rank_order(&ranks, len)
         };
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for turn in 0..8 {
             let gathered = comm.start_all_gather(&group, buffer(&mine(turn)), 0..len).unwrap();
             let gathered_values = group
                 .ranks()
                 .iter()
                 .flat_map(|&owner| values(owner + 100 * turn, len)[owner * 4..owner * 4 + 4].to_vec());
-            under_way.push((gathered, gathered_values.collect::<Vec<_>>()));
+            in_flight.push((gathered, gathered_values.collect::<Vec<_>>()));
             for channel in [Channel::Reduce, Channel::Tied] {
                 let sum = comm.start_all_reduce(&group, channel, buffer(&mine(turn)), 0..len).unwrap();
-                under_way.push((sum, sums(turn)));
+                in_flight.push((sum, sums(turn)));
             }
         }
-        // Every rank waits in an order of its own.
-        while !under_way.is_empty() {
-            let (pending, expected) = under_way.swap_remove((7 * rank + 3) % under_way.len());
+        // Every rank waits in another order.
+        while !in_flight.is_empty() {
+            let (pending, expected) = in_flight.swap_remove((7 * rank + 3) % in_flight.len());
             assert_eq!(bits(&pending.wait().unwrap().read()), bits(&expected));
         }
     });
@@ -188,20 +188,20 @@ pub(super) fn groups_that_share_members_do_not_mix<B: Backend>() {
         let rank = comm.rank();
         let groups =
             [&[0, 1][..], &[2, 3], &[0, 2], &[1, 3], &[0, 1, 2, 3, 4], &[0, 4]].map(|ranks| ranks.to_vec());
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for ranks in groups.iter().filter(|ranks| ranks.contains(&rank)) {
             let (group, len) = (Group::new(ranks.iter().copied()), 2 * ranks.len());
             let sum =
                 comm.start_all_reduce(&group, Channel::Reduce, buffer(&values(rank, len)), 0..len).unwrap();
-            under_way.push((sum, sum_in_rank_order(ranks, len)));
+            in_flight.push((sum, sum_in_rank_order(ranks, len)));
         }
-        for (pending, expected) in under_way.into_iter().rev() {
+        for (pending, expected) in in_flight.into_iter().rev() {
             assert_eq!(bits(&pending.wait().unwrap().read()), bits(&expected));
         }
     });
 }
 
-pub(super) fn a_group_of_one_keeps_what_it_gave<B: Backend>() {
+pub(super) fn a_group_of_one_leaves_buffers_unchanged<B: Backend>() {
     B::run(2, LONG, |comm, _| {
         let mut comm = Counting::new(comm);
         let mine = values(comm.rank(), 5);
@@ -231,7 +231,7 @@ pub(super) fn an_abandoned_operation_still_serves_its_peers<B: Backend>() {
             }
             barrier(&mut comm);
         }
-        // The abandoned buffers are given back, not kept for a wait that never comes.
+        // The abandoned buffers are freed, not kept for a wait that never happens.
         assert_eq!(ledger.peak_bytes(Category::Communication), 400);
     });
 }
@@ -248,12 +248,12 @@ pub(super) fn counts_are_those_of_the_direct_exchange<B: Backend>() {
             let gathered = comm.start_all_gather(&group, buffer(&vec![0.0; len]), 0..len).unwrap();
             let reduced = comm.start_reduce_scatter(&group, buffer(&vec![0.0; len]), 0..len).unwrap();
             let sum = comm.start_all_reduce(&group, Channel::Tied, buffer(&vec![0.0; len]), 0..len).unwrap();
-            let mut under_way = vec![gathered, reduced, sum];
+            let mut in_flight = vec![gathered, reduced, sum];
             if size > 1 {
-                under_way.push(comm.start_send(next, rank as u32, buffer(&[0.0; 11])).unwrap());
-                under_way.push(comm.start_receive(previous, previous as u32, buffer(&[0.0; 11])).unwrap());
+                in_flight.push(comm.start_send(next, rank as u32, buffer(&[0.0; 11])).unwrap());
+                in_flight.push(comm.start_receive(previous, previous as u32, buffer(&[0.0; 11])).unwrap());
             }
-            under_way.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
+            in_flight.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
         }
         let mut words = vec![0; 4 * size];
         comm.all_reduce_words(&group, &mut words).unwrap();

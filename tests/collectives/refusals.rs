@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending};
-use pipezero::run::memory::Tagged;
+use pipezero::run::memory::TrackedBuffer;
 use pipezero_models::ElementType;
 
 use super::backend::{
@@ -27,7 +27,7 @@ pub(super) fn what_has_no_equal_parts_is_refused_before_any_traffic<B: Backend>(
         B::run(world_size, LONG, |mut comm, _| {
             let (group, group_size, num_elements) = (world(&comm), world_size, 2 * world_size + 1);
             let elements = || buffer(&vec![0.0; num_elements]);
-            // Only one rank tries, so nobody could answer it.
+            // Only one rank tries, so no other could join it.
             if comm.rank() == 0 {
                 for error in [
                     error(comm.start_all_gather(&group, elements(), 0..num_elements)),
@@ -80,7 +80,7 @@ pub(super) fn sums_of_narrow_elements_are_refused_before_any_traffic<B: Backend>
     });
 }
 
-pub(super) fn strangers_are_refused_before_any_traffic<B: Backend>() {
+pub(super) fn ranks_outside_the_group_or_world_are_refused_before_any_traffic<B: Backend>() {
     B::run(3, LONG, |mut comm, _| {
         let rank = comm.rank();
         let elements = || buffer(&[0.0; 6]);
@@ -100,7 +100,7 @@ pub(super) fn strangers_are_refused_before_any_traffic<B: Backend>() {
     });
 }
 
-/// Rank 0 starts `first` and, once all know of it, rank 1 starts `second`: both are told, whoever starts or waits.
+/// Rank 0 starts `first` and after it rank 1 starts `second`: both get the error, in the start or in the wait.
 fn assert_mismatch<B: Backend>(
     first: impl Fn(&mut B::Comm) -> Result<<B::Comm as Communicator>::Pending, CommError> + Sync,
     second: impl Fn(&mut B::Comm) -> Result<<B::Comm as Communicator>::Pending, CommError> + Sync,
@@ -120,9 +120,9 @@ fn assert_mismatch<B: Backend>(
     });
 }
 
-pub(super) fn members_that_disagree_are_all_told<B: Backend>() {
+pub(super) fn a_mismatch_reaches_every_member<B: Backend>() {
     let both = || Group::new([0, 1]);
-    let zeros = |len: usize| -> Tagged { buffer(&vec![0.0; len]) };
+    let zeros = |len: usize| -> TrackedBuffer { buffer(&vec![0.0; len]) };
     assert_mismatch::<B>(
         |comm| comm.start_all_gather(&both(), zeros(8), 0..4),
         |comm| comm.start_all_gather(&both(), zeros(8), 0..8),
@@ -155,7 +155,7 @@ pub(super) fn members_that_disagree_are_all_told<B: Backend>() {
 pub(super) fn a_wait_is_bounded_and_names_who_is_missing<B: Backend>() {
     let timeout = Duration::from_millis(50);
     B::run(4, timeout, |mut comm, _| {
-        // Ranks 1 and 3 never come.
+        // Ranks 1 and 3 never join.
         if comm.rank() % 2 == 1 {
             return;
         }
@@ -165,7 +165,7 @@ pub(super) fn a_wait_is_bounded_and_names_who_is_missing<B: Backend>() {
             Err(CommError::Timeout { waited, operation, missing }) => {
                 assert!(waited >= timeout);
                 assert_eq!(operation, "an all-gather of elements 0..4");
-                // The other one may be late, but not those that came.
+                // The other one may be late, but not those that joined.
                 assert!(missing.ends_with(&[3]) && missing.contains(&1) && !missing.contains(&comm.rank()));
             }
             other => panic!("{other:?}"),

@@ -44,6 +44,42 @@ impl RandomBatches {
     }
 }
 
+/// Random batches that are edited before a rank uses them: the step, the micro-batch and its tokens.
+pub struct EditedBatches<E> {
+    batches: RandomBatches,
+    edit: E,
+}
+
+impl RandomBatches {
+    /// These batches, each edited.
+    pub fn edited<E>(self, edit: E) -> EditedBatches<E>
+    where
+        E: Fn(u64, usize, &mut TokenBatch) -> Result<(), BatchError> + Send + Sync,
+    {
+        EditedBatches { batches: self, edit }
+    }
+}
+
+impl<E> BatchSource for EditedBatches<E>
+where
+    E: Fn(u64, usize, &mut TokenBatch) -> Result<(), BatchError> + Send + Sync,
+{
+    fn micro_batch(
+        &self,
+        step: u64,
+        data_rank: usize,
+        micro_batch: usize,
+        batch: &mut TokenBatch,
+    ) -> Result<(), BatchError> {
+        self.batches.micro_batch(step, data_rank, micro_batch, batch)?;
+        (self.edit)(step, micro_batch, batch)
+    }
+
+    fn epoch(&self, step: u64) -> f64 {
+        self.batches.epoch(step)
+    }
+}
+
 impl BatchSource for RandomBatches {
     fn micro_batch(
         &self,

@@ -10,7 +10,7 @@ mod schedule;
 mod spread;
 mod trained;
 
-pub use batches::{Mask, RandomBatches};
+pub use batches::{EditedBatches, Mask, RandomBatches};
 pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{Case, FP16, GRADIENT_CLIPPING, NO_ZERO, small_gpt, small_run, zero};
@@ -18,6 +18,6 @@ pub use sample::{Sample, in_full};
 pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{
-    Trained, Weights, assert_bit_identical, assert_close, assert_same_weights, plan_and_batches, train,
-    train_plan, train_with, weights_of,
+    Trained, Weights, assert_bit_identical, assert_close, assert_same_weights, plan_and_batches, started,
+    train, train_plan, train_with, weights_of,
 };

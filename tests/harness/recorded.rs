@@ -1,4 +1,4 @@
-//! What a rank was recorded to do with its weights: places in the order of its events, no clock.
+//! What a rank was recorded to do with its weights: indices in the order of its events, no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,11 +26,11 @@ pub struct GatheredCopy {
     pub unit: Unit,
     /// When its all-gather was issued.
     pub issued: usize,
-    /// When the rank had waited for it.
+    /// When the rank had completed it.
     pub collected: usize,
     /// Its uses, as positions in [`WeightOrder::uses`].
     pub uses: Vec<usize>,
-    /// When it was given back.
+    /// When it was resharded.
     pub freed: usize,
 }
 
@@ -44,10 +44,15 @@ pub struct WeightOrder {
 }
 
 impl WeightOrder {
-    /// What the events of a recorded step say of `rank`.
+    /// The order on each rank in a recorded step, by world rank.
+    pub fn of_ranks(engine: &Engine, report: &StepReport) -> Vec<Self> {
+        (0..engine.plan().grid().world_size()).map(|rank| Self::of(engine, report, rank)).collect()
+    }
+
+    /// The order on `rank`, from the events of a recorded step.
     ///
     /// # Panics
-    /// If a use found no gathered copy, or a copy was never given back.
+    /// If a use found no gathered copy, or a copy was never resharded.
     pub fn of(engine: &Engine, report: &StepReport, rank: usize) -> Self {
         let plan = engine.plan();
         let pipeline_rank = PipelineRank(plan.grid().pipeline_rank(rank) as u32);
@@ -65,7 +70,7 @@ impl WeightOrder {
                 }
                 Instruction::Reshard { unit } => {
                     let oldest = held.get_mut(&unit).and_then(VecDeque::pop_front);
-                    order.copies[oldest.expect("what is given back was gathered")].freed = ended;
+                    order.copies[oldest.expect("what is resharded was gathered")].freed = ended;
                 }
                 Instruction::Forward { unit, micro_batch }
                 | Instruction::Recompute { unit, micro_batch }
@@ -95,8 +100,8 @@ impl WeightOrder {
     /// The units of the copies that existed when each of them was gathered, that one included.
     pub fn held(&self) -> impl Iterator<Item = Vec<Unit>> {
         self.copies.iter().map(|gathered| {
-            let place = gathered.issued;
-            let held = self.copies.iter().filter(|copy| copy.issued <= place && place < copy.freed);
+            let at = gathered.issued;
+            let held = self.copies.iter().filter(|copy| copy.issued <= at && at < copy.freed);
             held.map(|copy| copy.unit).collect()
         })
     }

@@ -48,9 +48,25 @@ impl Case {
         checkpointing: Checkpointing::Off,
         dropout: 0.0,
     };
+
+    /// The same on one pipeline rank that shards as little as the reduction policy allows and recomputes nothing: what
+    /// every grid and feature has to equal, to the bit.
+    pub fn reference(self) -> Self {
+        let level = match self.zero.reduce {
+            ReductionPolicy::Last => ZeroLevel::Zero0,
+            ReductionPolicy::Every => ZeroLevel::Zero2,
+        };
+        Self {
+            pipeline: 1,
+            schedule: Schedule::OneFOneB,
+            zero: ZeroConfig { level, reduce: self.zero.reduce, ..NO_ZERO },
+            checkpointing: Checkpointing::Off,
+            ..self
+        }
+    }
 }
 
-/// ZeRO-0, for what does not matter to be filled in.
+/// ZeRO-0: the values of settings that a test does not care about.
 pub const NO_ZERO: ZeroConfig = ZeroConfig {
     level: ZeroLevel::Zero0,
     unit_layers: UnitLayersConfig::Layers(1),

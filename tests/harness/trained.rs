@@ -6,10 +6,10 @@ use std::sync::Arc;
 use pipezero::config::Run;
 use pipezero::plan::Plan;
 use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero::run::engine::{Engine, EngineError, StepReport};
 use safetensors::SafeTensors;
 
-use crate::{Mask, RandomBatches};
+use crate::{GRADIENT_CLIPPING, Mask, RandomBatches};
 
 /// A model's parameters by name.
 pub type Weights = BTreeMap<String, Vec<f32>>;
@@ -25,6 +25,17 @@ pub struct Trained {
     pub weights: Weights,
     /// The last step's report.
     pub last: StepReport,
+}
+
+impl Trained {
+    /// Gradients were clipped at every step.
+    ///
+    /// # Panics
+    /// If a norm is not above the limit.
+    pub fn assert_clipped(&self, case: &str) {
+        let is_clipped = |norm: &f64| *norm > GRADIENT_CLIPPING;
+        assert!(self.norms.iter().all(is_clipped), "a step of {case} is not clipped: {:?}", self.norms);
+    }
 }
 
 /// Trains a run on random batches for its number of steps.
@@ -64,6 +75,16 @@ pub fn plan_and_batches(run: Run, mask: Mask) -> (Plan, Arc<dyn BatchSource>) {
     let plan = Plan::even_if_refused(run).expect("a valid run");
     let source = Arc::new(RandomBatches::for_plan(&plan, mask));
     (plan, source)
+}
+
+/// An engine of a run with random batches, started by one of [`Engine`]'s constructors.
+pub fn started(
+    start: impl FnOnce(Plan, Arc<dyn BatchSource>) -> Result<Engine, EngineError>,
+    run: Run,
+    mask: Mask,
+) -> Engine {
+    let (plan, source) = plan_and_batches(run, mask);
+    start(plan, source).expect("ranks start")
 }
 
 /// The weights that an engine saves.

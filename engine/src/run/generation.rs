@@ -1,4 +1,4 @@
-//! Text from a trained model: one token after the other, drawn from the logits.
+//! Generates text with a trained model, token by token, drawn from the logits.
 
 use crate::run::engine::{Engine, EngineError};
 
@@ -7,13 +7,13 @@ use crate::run::engine::{Engine, EngineError};
 pub struct Sampling {
     /// Logits are divided by it; 0 takes the likeliest token.
     pub temperature: f64,
-    /// Only so many of the likeliest tokens are drawn from; 0 = all.
+    /// The number of likeliest tokens that are drawn from; 0 = all.
     pub top_k: usize,
     /// Seed of the draws.
     pub seed: u64,
 }
 
-/// A text in the making. The model sees at most its last sequence of it.
+/// A text that grows by one token at a time. The model sees at most the last sequence of it.
 #[derive(Debug)]
 pub struct Generation<'a> {
     engine: &'a mut Engine,
@@ -23,7 +23,7 @@ pub struct Generation<'a> {
 }
 
 impl<'a> Generation<'a> {
-    /// Goes on from a prompt, which must not be empty.
+    /// Continues a prompt, which must not be empty.
     pub fn new(engine: &'a mut Engine, prompt: Vec<u32>, sampling: Sampling) -> Self {
         Self { engine, sampling, tokens: prompt, draws: SplitMix(sampling.seed) }
     }

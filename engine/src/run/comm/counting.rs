@@ -1,4 +1,4 @@
-//! Counts calls and bytes around any backend, so that measured traffic can be held against the plan.
+//! Counts calls and bytes around any backend, so that measured traffic can be compared with the plan.
 //!
 //! Bytes are those that this rank sends by the direct exchange: `(d - 1)` parts for an all-gather or a
 //! reduce-scatter, both for an all-reduce, the payload for a send. Calls in groups of one move nothing and count
@@ -8,8 +8,10 @@ use std::ops::Range;
 
 use pipezero_partition::{Traffic, Volume, part_bytes};
 
-use super::{Channel, CommError, Communicator, Group};
-use crate::run::memory::Tagged;
+use super::communicator::Communicator;
+use super::error::CommError;
+use super::group::{Channel, Group};
+use crate::run::memory::TrackedBuffer;
 
 /// A communicator that counts.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl<C: Communicator> Communicator for Counting<C> {
     fn start_all_gather(
         &mut self,
         group: &Group,
-        buffer: Tagged,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
         let num_bytes = part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
@@ -64,7 +66,7 @@ impl<C: Communicator> Communicator for Counting<C> {
     fn start_reduce_scatter(
         &mut self,
         group: &Group,
-        buffer: Tagged,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
         let num_bytes = part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
@@ -77,7 +79,7 @@ impl<C: Communicator> Communicator for Counting<C> {
         &mut self,
         group: &Group,
         channel: Channel,
-        buffer: Tagged,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Result<C::Pending, CommError> {
         let num_bytes = 2 * part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
@@ -86,14 +88,19 @@ impl<C: Communicator> Communicator for Counting<C> {
         Ok(pending)
     }
 
-    fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<C::Pending, CommError> {
+    fn start_send(&mut self, to: usize, edge: u32, buffer: TrackedBuffer) -> Result<C::Pending, CommError> {
         let num_bytes = buffer.num_bytes();
         let pending = self.inner.start_send(to, edge, buffer)?;
         self.count(2, num_bytes, |traffic| &mut traffic.send);
         Ok(pending)
     }
 
-    fn start_receive(&mut self, from: usize, edge: u32, buffer: Tagged) -> Result<C::Pending, CommError> {
+    fn start_receive(
+        &mut self,
+        from: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+    ) -> Result<C::Pending, CommError> {
         self.inner.start_receive(from, edge, buffer)
     }
 

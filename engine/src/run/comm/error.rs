@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use pipezero_models::ElementType;
 
-use super::exchange::plural;
-
 /// An error of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -29,12 +27,12 @@ pub enum CommError {
         /// The members.
         group: Vec<usize>,
     },
-    /// Two members that should do the same thing do not.
+    /// Members started different operations.
     #[error(
-        "rank {rank} starts {operation}, but its peers are at {expected}: every member must start the same operations in the same order"
+        "rank {rank} starts {operation}, but its peers started {expected}: every member must start the same operations in the same order"
     )]
     Mismatch {
-        /// The rank that came later.
+        /// The rank that joined later.
         rank: usize,
         /// What it started.
         operation: String,
@@ -57,7 +55,7 @@ pub enum CommError {
         /// What the buffer holds.
         element_type: ElementType,
     },
-    /// A rank that is not there.
+    /// A rank that does not exist.
     #[error("rank {rank} is not in a world of {world_size} ranks")]
     UnknownRank {
         /// The rank.
@@ -65,29 +63,29 @@ pub enum CommError {
         /// Ranks of the world.
         world_size: usize,
     },
-    /// A rank would meet itself.
+    /// A rank would send to itself.
     #[error("rank {rank} cannot send to itself: what stays on a rank needs no transfer")]
     ToItself {
         /// The rank.
         rank: usize,
     },
-    /// Nobody came within the time-out.
+    /// Not every member joined within the timeout.
     #[error("waited {waited:.1?} for {} in {operation}", Ranks(missing))]
     Timeout {
         /// How long.
         waited: Duration,
-        /// In what.
+        /// The operation.
         operation: String,
         /// Ranks that have not joined.
         missing: Vec<usize>,
     },
-    /// An imitated link delivers later than a wait may last.
+    /// An imitated link delivers a message later than a wait may last.
     #[error(
         "{operation} arrives {arrives_in:.1?} after the wait for it began, but no wait is longer than {timeout:.1?}: raise the \
-         time-out or the bandwidth of the links"
+         timeout or the bandwidth of the links"
     )]
     TooSlow {
-        /// What is under way.
+        /// The operation.
         operation: String,
         /// From the start of the wait.
         arrives_in: Duration,
@@ -97,7 +95,7 @@ pub enum CommError {
     /// A wait ended because another rank failed.
     #[error("stopped while it waited for {} in {operation}", Ranks(missing))]
     Interrupted {
-        /// In what.
+        /// The operation.
         operation: String,
         /// Ranks that had not joined.
         missing: Vec<usize>,
@@ -114,7 +112,7 @@ impl CommError {
     }
 }
 
-/// Ranks as a reader lists them: `rank 3`, `ranks 0, 1 and 3`.
+/// Ranks as a list in words: `rank 3`, `ranks 0, 1 and 3`.
 struct Ranks<'a>(&'a [usize]);
 
 impl fmt::Display for Ranks<'_> {
@@ -127,5 +125,14 @@ impl fmt::Display for Ranks<'_> {
                 write!(f, "ranks {} and {last}", ranks.join(", "))
             }
         }
+    }
+}
+
+/// Elements as error texts name them: f32 where no type is given.
+pub(super) fn plural(element_type: ElementType) -> &'static str {
+    match element_type {
+        ElementType::F32 => "elements",
+        ElementType::Bf16 => "bf16 elements",
+        ElementType::F16 => "f16 elements",
     }
 }

@@ -1,24 +1,21 @@
 //! Imitated links: when a message would arrive on hardware that is not there.
 //!
-//! Ranks that are threads hand their buffers over as fast as memory is. With a [`Links`] every message is late by
-//! what a link of its class would cost, and whoever waits for it sleeps meanwhile, so that the overlap of computes and
-//! messages can be studied on a machine with few cores. Nobody keeps the time: the arrival follows from when the last
-//! member joined and when the link was free, so whoever completes a meeting works it out once for all members, and it
-//! does not depend on who waits or when. Rejected: a thread that delivers messages (it takes turns with the computes
+//! Ranks that are threads exchange buffers at the speed of memory. With [`Links`] every message is delayed by the time
+//! that a link of its class would take, and a rank that waits for it sleeps meanwhile, so that the overlap of computes
+//! and messages can be studied on a machine with few cores. No thread keeps the time: the arrival follows from when the
+//! last member joined and when the link was free, so the last member to join calculates it once for all members, and it
+//! does not depend on who waits or when. Rejected: a thread that delivers messages (it would compete with the computes
 //! that it should not disturb), and sleeping in the start (then nothing overlaps).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Channel;
+use super::group::{Channel, ChannelKey};
 use crate::config::{Link, Links};
 
-/// Members and channel; for a stage edge the members are sender and receiver.
-pub(super) type Place = (Vec<usize>, Channel);
-
-/// The place whose link the operations of a place occupy.
-fn lane(links: &Links, (members, channel): &Place) -> Place {
+/// The channel whose link the operations of a channel occupy.
+fn link_key(links: &Links, (members, channel): &ChannelKey) -> ChannelKey {
     let channel = match channel {
         Channel::Reduce if links.shared => Channel::Gather,
         &own => own,
@@ -26,46 +23,46 @@ fn lane(links: &Links, (members, channel): &Place) -> Place {
     (members.clone(), channel)
 }
 
-/// A message on its link, in nanoseconds since the world began.
+/// When a message has left its link and when it arrives, in nanoseconds since the world was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct MessageTimes {
+struct DeliveryTimes {
     /// The link is free again.
     frees_ns: u64,
-    /// The message is there.
+    /// The message has arrived.
     arrives_ns: u64,
 }
 
-/// A message that its members have joined at `joined_ns`, over a link that is free from `free_ns` on: it starts when
-/// both are past, occupies the link for its bytes, to the nearest nanosecond, and arrives a latency later.
-fn message_times(link: Link, joined_ns: u64, free_ns: u64, num_bytes: u64) -> MessageTimes {
+/// The delivery of a message that its members have joined at `joined_ns`, over a link that is free from `free_ns` on:
+/// it starts when both are past, occupies the link for its bytes, to the nearest nanosecond, and arrives a latency later.
+fn delivery(link: Link, joined_ns: u64, free_ns: u64, num_bytes: u64) -> DeliveryTimes {
     let frees_ns = joined_ns.max(free_ns).saturating_add(link.occupied_ns(num_bytes));
-    MessageTimes { frees_ns, arrives_ns: frees_ns.saturating_add(link.latency_ns()) }
+    DeliveryTimes { frees_ns, arrives_ns: frees_ns.saturating_add(link.latency_ns()) }
 }
 
-/// All links of a world, made when they are first used.
+/// All links of a world, each made when it is first used.
 #[derive(Debug)]
 pub(super) struct LinkStates {
     links: Links,
-    /// When the world began.
+    /// When the world was made.
     epoch: Instant,
-    lanes: Mutex<BTreeMap<Place, Arc<LinkState>>>,
+    states: Mutex<BTreeMap<ChannelKey, Arc<LinkState>>>,
 }
 
 impl LinkStates {
     pub(super) fn new(links: Links) -> Self {
-        Self { links, epoch: Instant::now(), lanes: Mutex::default() }
+        Self { links, epoch: Instant::now(), states: Mutex::default() }
     }
 
-    /// The link of a place; none within a rank.
-    pub(super) fn link(&self, place: &Place) -> Option<Arc<LinkState>> {
-        let members = &place.0;
+    /// The link of a channel; none within a rank.
+    pub(super) fn link(&self, key: &ChannelKey) -> Option<Arc<LinkState>> {
+        let members = &key.0;
         if members.len() < 2 {
             return None;
         }
         let link =
             || LinkState { shape: self.links.between(members), epoch: self.epoch, free_ns: Mutex::default() };
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::clone(lanes.entry(lane(&self.links, place)).or_insert_with(|| Arc::new(link()))))
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(states.entry(link_key(&self.links, key)).or_insert_with(|| Arc::new(link()))))
     }
 }
 
@@ -78,32 +75,32 @@ pub(super) struct LinkState {
 }
 
 impl LinkState {
-    /// Sends a message whose last member has joined just now.
-    pub(super) fn carry(&self, num_bytes: u64) -> Carried {
+    /// Sends a message whose last member has just joined.
+    pub(super) fn deliver(&self, num_bytes: u64) -> Delivery {
         let mut free_ns = self.free_ns.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read with the lock held, so that messages occupy the link in the order in which they came.
+        // Read with the lock held, so that messages occupy the link in the order in which they were sent.
         let joined_ns = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let times = message_times(self.shape, joined_ns, *free_ns, num_bytes);
+        let times = delivery(self.shape, joined_ns, *free_ns, num_bytes);
         *free_ns = times.frees_ns;
-        Carried { epoch: self.epoch, times }
+        Delivery { epoch: self.epoch, times }
     }
 }
 
-/// A message on its way.
+/// A message that was sent over a link.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Carried {
+pub(super) struct Delivery {
     epoch: Instant,
-    times: MessageTimes,
+    times: DeliveryTimes,
 }
 
-impl Carried {
-    /// How long it takes from now on until it is there; zero once it is.
-    pub(super) fn until_there(self) -> Duration {
+impl Delivery {
+    /// Time from now until the message arrives; zero once it has.
+    pub(super) fn until_arrival(self) -> Duration {
         self.until(self.times.arrives_ns)
     }
 
-    /// How long it takes from now on until the link has taken it, so that its sender's buffer is free: the latency is none
-    /// of the sender's.
+    /// Time from now until the message has left its sender, whose buffer is then free: a sender does not wait for the
+    /// latency.
     pub(super) fn until_sent(self) -> Duration {
         self.until(self.times.frees_ns)
     }
@@ -137,8 +134,8 @@ mod tests {
             (50, 700, 5, 701, 801),
             (50, 700, 7, 702, 802),
         ] {
-            let times = message_times(link, joined_ns, free_ns, num_bytes);
-            assert_eq!(times, MessageTimes { frees_ns, arrives_ns });
+            let times = delivery(link, joined_ns, free_ns, num_bytes);
+            assert_eq!(times, DeliveryTimes { frees_ns, arrives_ns });
         }
     }
 
@@ -150,7 +147,7 @@ mod tests {
                 let (numerator, denominator) =
                     (u128::from(num_bytes) * 1_000_000_000, u128::from(bytes_per_s));
                 let expected = (numerator + denominator / 2) / denominator;
-                let times = message_times(link(0, bytes_per_s as f64), 7, 5, num_bytes);
+                let times = delivery(link(0, bytes_per_s as f64), 7, 5, num_bytes);
                 assert_eq!(u128::from(times.frees_ns), 7 + expected, "{num_bytes} B at {bytes_per_s} B/s");
             }
         }
@@ -162,7 +159,7 @@ mod tests {
         let mut free_ns = 0;
         let arrivals: Vec<u64> = [500, 0, 20, 1]
             .map(|num_bytes| {
-                let times = message_times(link, 10, free_ns, num_bytes);
+                let times = delivery(link, 10, free_ns, num_bytes);
                 free_ns = times.frees_ns;
                 times.arrives_ns
             })
@@ -171,19 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn no_bandwidth_lets_nothing_through_and_no_bound_leaves_the_latency() {
+    fn a_link_of_no_bandwidth_delivers_nothing_and_one_of_infinite_bandwidth_costs_the_latency() {
         for bytes_per_s in [0.0, -1.0, f64::NAN] {
-            let times = message_times(link(5, bytes_per_s), 3, 0, 1);
-            assert_eq!(times, MessageTimes { frees_ns: NEVER, arrives_ns: NEVER });
-            // What comes after it waits for ever too.
-            assert_eq!(message_times(link(5, bytes_per_s), 3, NEVER, 0).arrives_ns, NEVER);
-            assert_eq!(message_times(link(5, bytes_per_s), 3, 0, 0).arrives_ns, 8);
+            let times = delivery(link(5, bytes_per_s), 3, 0, 1);
+            assert_eq!(times, DeliveryTimes { frees_ns: NEVER, arrives_ns: NEVER });
+            // Later messages on the link never arrive either.
+            assert_eq!(delivery(link(5, bytes_per_s), 3, NEVER, 0).arrives_ns, NEVER);
+            assert_eq!(delivery(link(5, bytes_per_s), 3, 0, 0).arrives_ns, 8);
         }
-        assert_eq!(message_times(link(5, f64::INFINITY), 3, 0, u64::MAX).arrives_ns, 8);
-        assert_eq!(
-            message_times(Link { latency: Duration::MAX, bytes_per_s: 1.0 }, 3, 0, 1).arrives_ns,
-            NEVER
-        );
+        assert_eq!(delivery(link(5, f64::INFINITY), 3, 0, u64::MAX).arrives_ns, 8);
+        assert_eq!(delivery(Link { latency: Duration::MAX, bytes_per_s: 1.0 }, 3, 0, 1).arrives_ns, NEVER);
     }
 
     #[test]
@@ -196,16 +190,16 @@ mod tests {
             Channel::Edge(0),
             Channel::Edge(1),
         ];
-        let places: Vec<Place> = [vec![0, 1], vec![0, 2]]
+        let keys: Vec<ChannelKey> = [vec![0, 1], vec![0, 2]]
             .iter()
             .flat_map(|ranks| channels.map(|channel| (ranks.clone(), channel)))
             .collect();
         for shared in [false, true] {
             let links =
                 LinkStates::new(Links { ranks_per_node: 2, near: link(1, 1.0), far: link(2, 2.0), shared });
-            let of = |place: &Place| links.link(place).expect("two ranks have a link");
-            for one in &places {
-                for other in &places {
+            let of = |key: &ChannelKey| links.link(key).expect("two ranks have a link");
+            for one in &keys {
+                for other in &keys {
                     let both_bulk = [one, other]
                         .iter()
                         .all(|(_, channel)| matches!(channel, Channel::Gather | Channel::Reduce));

@@ -1,4 +1,4 @@
-//! Ranks are threads of one process and meet in shared memory: the default backend, no system packages.
+//! Ranks are threads of one process and exchange buffers in shared memory: the default backend, no system packages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use pipezero_models::ElementType;
 
-use super::exchange::{Operation, Payload};
-use super::meeting::Meeting;
-use super::shaping::{LinkStates, Place};
-use super::{Channel, CommError, Communicator, Group, Pending, part};
+use super::communicator::{Communicator, Pending};
+use super::error::CommError;
+use super::exchange::Payload;
+use super::group::{Channel, ChannelKey, Group};
+use super::operation::Operation;
+use super::part::part;
+use super::rendezvous::Rendezvous;
+use super::shaping::LinkStates;
 use crate::config::Links;
-use crate::run::memory::Tagged;
+use crate::run::memory::TrackedBuffer;
 
 /// What the ranks of one process share.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ pub struct ThreadWorld {
     size: usize,
     timeout: Duration,
     stopped: AtomicBool,
-    meetings: Mutex<BTreeMap<Place, Arc<Meeting>>>,
+    rendezvous: Mutex<BTreeMap<ChannelKey, Arc<Rendezvous>>>,
     /// The links that are imitated, if any.
     links: Option<LinkStates>,
 }
@@ -38,30 +42,30 @@ impl ThreadWorld {
     }
 
     fn with_links(size: usize, timeout: Duration, links: Option<LinkStates>) -> Arc<Self> {
-        Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), meetings: Mutex::default(), links })
+        Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), rendezvous: Mutex::default(), links })
     }
 
     /// The communicator of one rank; each rank has exactly one.
     pub fn communicator(self: &Arc<Self>, rank: usize) -> ThreadCommunicator {
-        ThreadCommunicator { world: Arc::clone(self), rank, places: HashMap::new() }
+        ThreadCommunicator { world: Arc::clone(self), rank, used: HashMap::new() }
     }
 
     /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
     /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        // Meetings that are made after this look are made by ranks that see the flag.
-        let meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
-        meetings.values().for_each(|meeting| meeting.wake());
+        // A rendezvous that is made after this loop is made by a rank that sees the flag.
+        let rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        rendezvous.values().for_each(|one| one.wake());
     }
 
-    fn meeting(&self, place: Place) -> Arc<Meeting> {
-        let mut meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
-        let meeting = |place: &Place| {
-            let link = self.links.as_ref().and_then(|links| links.link(place));
-            Arc::new(Meeting::new(place.0.clone(), link))
+    fn rendezvous(&self, key: ChannelKey) -> Arc<Rendezvous> {
+        let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = |key: &ChannelKey| {
+            let link = self.links.as_ref().and_then(|links| links.link(key));
+            Arc::new(Rendezvous::new(key.0.clone(), link))
         };
-        Arc::clone(meetings.entry(place).or_insert_with_key(meeting))
+        Arc::clone(rendezvous.entry(key).or_insert_with_key(new))
     }
 }
 
@@ -70,8 +74,8 @@ impl ThreadWorld {
 pub struct ThreadCommunicator {
     world: Arc<ThreadWorld>,
     rank: usize,
-    /// Each meeting place that this rank has used, and the number of its next round there.
-    places: HashMap<Place, (Arc<Meeting>, u64)>,
+    /// The rendezvous of each channel that this rank has used, and the number of its next round there.
+    used: HashMap<ChannelKey, (Arc<Rendezvous>, u64)>,
 }
 
 impl ThreadCommunicator {
@@ -93,53 +97,51 @@ impl ThreadCommunicator {
             .iter()
             .position(|&member| member == self.rank)
             .ok_or_else(|| CommError::NotAMember { rank: self.rank, group: members.to_vec() })?;
-        let place = (members.to_vec(), channel);
-        let (meeting, next) =
-            self.places.entry(place).or_insert_with_key(|place| (self.world.meeting(place.clone()), 0));
+        let key = (members.to_vec(), channel);
+        let (rendezvous, next) =
+            self.used.entry(key).or_insert_with_key(|key| (self.world.rendezvous(key.clone()), 0));
         let round = *next;
         *next += 1;
-        meeting.join(round, position, operation, payload)?;
-        Ok(ThreadPending { world: Arc::clone(&self.world), meeting: Arc::clone(meeting), round, position })
-    }
-
-    fn collective(
-        &mut self,
-        group: &Group,
-        channel: Channel,
-        operation: Operation,
-        range: &Range<usize>,
-        buffer: Tagged,
-    ) -> Result<ThreadPending, CommError> {
-        part(range, group.size(), 0)?;
-        if range.end > buffer.len() {
-            let (start, end, len) = (range.start, range.end, buffer.len());
-            return Err(CommError::OutOfRange { start, end, len });
-        }
-        self.start(group.ranks(), channel, operation, Payload::Elements(buffer))
-    }
-
-    fn sum(
-        &mut self,
-        group: &Group,
-        channel: Channel,
-        operation: Operation,
-        range: &Range<usize>,
-        buffer: Tagged,
-    ) -> Result<ThreadPending, CommError> {
-        match buffer.element_type() {
-            ElementType::F32 => self.collective(group, channel, operation, range, buffer),
-            element_type => Err(CommError::NotSummed { element_type }),
-        }
+        rendezvous.join(round, position, operation, payload)?;
+        Ok(ThreadPending {
+            world: Arc::clone(&self.world),
+            rendezvous: Arc::clone(rendezvous),
+            round,
+            position,
+        })
     }
 
     /// From the first rank to the second.
-    fn transfer(&mut self, ends: [usize; 2], edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
+    fn transfer(
+        &mut self,
+        ends: [usize; 2],
+        edge: u32,
+        buffer: TrackedBuffer,
+    ) -> Result<ThreadPending, CommError> {
         if ends[0] == ends[1] {
             return Err(CommError::ToItself { rank: self.rank });
         }
         let operation =
             Operation::Transfer { num_elements: buffer.len(), element_type: buffer.element_type() };
         self.start(&ends, Channel::Edge(edge), operation, Payload::Elements(buffer))
+    }
+}
+
+/// Refuses a range that has no equal parts or that is not inside the buffer.
+fn check_range(group: &Group, buffer: &TrackedBuffer, range: &Range<usize>) -> Result<(), CommError> {
+    part(range, group.size(), 0)?;
+    if range.end > buffer.len() {
+        let (start, end, len) = (range.start, range.end, buffer.len());
+        return Err(CommError::OutOfRange { start, end, len });
+    }
+    Ok(())
+}
+
+/// As [`check_range`], and refuses elements that cannot be summed.
+fn check_sum(group: &Group, buffer: &TrackedBuffer, range: &Range<usize>) -> Result<(), CommError> {
+    match buffer.element_type() {
+        ElementType::F32 => check_range(group, buffer, range),
+        element_type => Err(CommError::NotSummed { element_type }),
     }
 }
 
@@ -157,38 +159,51 @@ impl Communicator for ThreadCommunicator {
     fn start_all_gather(
         &mut self,
         group: &Group,
-        buffer: Tagged,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        let operation = Operation::AllGather { range: range.clone(), element_type: buffer.element_type() };
-        self.collective(group, Channel::Gather, operation, &range, buffer)
+        check_range(group, &buffer, &range)?;
+        let operation = Operation::AllGather { range, element_type: buffer.element_type() };
+        self.start(group.ranks(), Channel::Gather, operation, Payload::Elements(buffer))
     }
 
     fn start_reduce_scatter(
         &mut self,
         group: &Group,
-        buffer: Tagged,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        let operation = Operation::ReduceScatter { range: range.clone() };
-        self.sum(group, Channel::Reduce, operation, &range, buffer)
+        check_sum(group, &buffer, &range)?;
+        let operation = Operation::ReduceScatter { range };
+        self.start(group.ranks(), Channel::Reduce, operation, Payload::Elements(buffer))
     }
 
     fn start_all_reduce(
         &mut self,
         group: &Group,
         channel: Channel,
-        buffer: Tagged,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Result<ThreadPending, CommError> {
-        self.sum(group, channel, Operation::AllReduce { range: range.clone() }, &range, buffer)
+        check_sum(group, &buffer, &range)?;
+        self.start(group.ranks(), channel, Operation::AllReduce { range }, Payload::Elements(buffer))
     }
 
-    fn start_send(&mut self, to: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
+    fn start_send(
+        &mut self,
+        to: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+    ) -> Result<ThreadPending, CommError> {
         self.transfer([self.rank, to], edge, buffer)
     }
 
-    fn start_receive(&mut self, from: usize, edge: u32, buffer: Tagged) -> Result<ThreadPending, CommError> {
+    fn start_receive(
+        &mut self,
+        from: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+    ) -> Result<ThreadPending, CommError> {
         self.transfer([from, self.rank], edge, buffer)
     }
 
@@ -203,12 +218,12 @@ impl Communicator for ThreadCommunicator {
     }
 }
 
-/// An operation of the threads backend under way.
+/// A started operation of the threads backend.
 #[derive(Debug)]
-#[must_use = "an operation ends only when it is waited for"]
+#[must_use = "an operation completes only when it is waited for"]
 pub struct ThreadPending {
     world: Arc<ThreadWorld>,
-    meeting: Arc<Meeting>,
+    rendezvous: Arc<Rendezvous>,
     round: u64,
     position: usize,
 }
@@ -217,19 +232,19 @@ impl ThreadPending {
     fn collect(self) -> Result<Payload, CommError> {
         let world = &self.world;
         let is_stopped = || world.stopped.load(Ordering::Acquire);
-        self.meeting.collect(self.round, self.position, world.timeout, is_stopped)
+        self.rendezvous.collect(self.round, self.position, world.timeout, is_stopped)
     }
 }
 
 impl Drop for ThreadPending {
-    /// After a wait as without one: a round that nobody needs any more is forgotten.
+    /// With or without a wait before it: a round that no member needs any more is removed.
     fn drop(&mut self) {
-        self.meeting.leave(self.round, self.position);
+        self.rendezvous.leave(self.round, self.position);
     }
 }
 
 impl Pending for ThreadPending {
-    fn wait(self) -> Result<Tagged, CommError> {
+    fn wait(self) -> Result<TrackedBuffer, CommError> {
         match self.collect()? {
             Payload::Elements(buffer) => Ok(buffer),
             Payload::Words(_) => unreachable!("elements went in, elements come out"),

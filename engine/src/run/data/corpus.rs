@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::{
-    BatchError, BatchFault, BatchLayout, BatchSource, SplitError, TextBatches, TextError, TokenBatch,
-    read_text, split_text,
-};
+use super::source::BatchError;
+use super::split::{Side, SplitError, split_text};
+use super::text::{TextError, read_text};
+use super::text_batches::{BatchLayout, TextBatches};
+use super::token_batch::BatchFault;
 use crate::config::DataConfig;
 
 /// Both sides of the text.
@@ -42,10 +43,10 @@ pub enum DataError {
         /// V.
         vocab_size: usize,
     },
-    /// A source of the user's failed.
+    /// The user's source failed.
     #[error("the source failed: {0}")]
     Source(BatchError),
-    /// A source of the user's gave a micro-batch that cannot be used.
+    /// The user's source returned a micro-batch that cannot be used.
     #[error(transparent)]
     Batch(BatchFault),
 }
@@ -87,7 +88,7 @@ impl Corpus {
         self.batches(&self.training, layout, seed)
     }
 
-    /// The batches to validate on, if anything is held out. They are drawn by a seed of their own.
+    /// The batches to validate on, if anything is held out. Their seed differs from training's.
     ///
     /// # Errors
     /// As [`Corpus::training_batches`].
@@ -105,7 +106,7 @@ impl Corpus {
     fn batches(&self, text: &[u8], layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
         let too_short = || {
             DataError::Split(SplitError::TooShort {
-                side: super::Side::Training,
+                side: Side::Training,
                 num_tokens: text.len(),
                 num_bytes: self.training.len() + self.validation.len(),
                 seq_length: layout.seq_length.max(self.seq_length),
@@ -113,19 +114,5 @@ impl Corpus {
             })
         };
         TextBatches::new(text.to_vec(), layout, seed).ok_or_else(too_short)
-    }
-}
-
-/// A source without data: for engines that only compute logits.
-#[derive(Clone, Copy, Debug)]
-pub struct NoBatches;
-
-impl BatchSource for NoBatches {
-    fn micro_batch(&self, _: u64, _: usize, _: usize, _: &mut TokenBatch) -> Result<(), BatchError> {
-        Err("this engine was made without data".into())
-    }
-
-    fn epoch(&self, _: u64) -> f64 {
-        0.0
     }
 }

@@ -4,19 +4,23 @@
 //! files, folders, globs --read_text--> files --split_text--> training | validation --TextBatches--> micro-batches
 //! ```
 //!
-//! Tokens are bytes, so the vocabulary has 256 entries and no tokenizer can go missing. A [`BatchSource`] is what the
-//! engine asks for micro-batches; [`TextBatches`] is the one for text, users bring their own.
+//! Tokens are bytes, so the vocabulary has 256 entries and there is no tokenizer. The engine asks a [`BatchSource`] for
+//! micro-batches; [`TextBatches`] is the one for text, and users may write others.
 
-mod batch;
 mod corpus;
 mod ngram;
 mod sampler;
+mod source;
 mod split;
 mod text;
+mod text_batches;
+mod token_batch;
 
-pub use batch::{BatchError, BatchFault, BatchLayout, BatchSource, TextBatches, TokenBatch, Zeros};
-pub use corpus::{Corpus, DataError, NoBatches};
+pub use corpus::{Corpus, DataError};
 pub use ngram::{NgramCrossEntropy, VOCAB_SIZE, ngram_cross_entropy};
 pub use sampler::Permutation;
+pub use source::{BatchError, BatchSource, NoBatches, Zeros};
 pub use split::{BLOCK_BYTES, Side, SplitError, TextSplit, split_text};
 pub use text::{TextError, TextFile, find_text, read_text};
+pub use text_batches::{BatchLayout, TextBatches};
+pub use token_batch::{BatchFault, TokenBatch};

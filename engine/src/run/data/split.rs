@@ -5,7 +5,7 @@
 //! validation as soon as that brings validation's share closer to the wanted one. So all parts of the text appear on
 //! both sides, validation has its share to within half a block, and many small files are treated like a few large ones.
 
-use crate::run::data::text::TextFile;
+use super::text::TextFile;
 
 /// Bytes of a block: long against a sequence's context, short against a text.
 pub const BLOCK_BYTES: usize = 4096;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::weights::WeightsError;
-use crate::plan::Bytes;
-use crate::plan::{Change, Changes};
+use super::weights_file::WeightsError;
+use crate::plan::{Bytes, Change, Changes};
 use crate::run::comm::CommError;
 use crate::run::executor::{Cause, RankFailure};
 
@@ -23,7 +22,7 @@ pub enum EngineError {
     Start {
         /// The world rank.
         rank: usize,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The ranks of this host together need more memory than there is.
@@ -43,7 +42,7 @@ pub enum EngineError {
         /// Changes with which the run fits, the mildest first.
         changes: Vec<Change>,
     },
-    /// fp16 overflowed although the loss scale was already the least.
+    /// fp16 overflowed at the lowest loss scale.
     #[error(
         "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \
          `fp16.min_loss_scale` or learning rate, or use bf16"
@@ -54,7 +53,7 @@ pub enum EngineError {
         /// Its scale.
         scale: f64,
     },
-    /// A prompt with a token that the model does not know.
+    /// A prompt with a token outside the vocabulary.
     #[error("the prompt has token {token}, but the model knows tokens below vocab_size {vocab_size}")]
     PromptToken {
         /// The token.
@@ -82,20 +81,20 @@ pub enum EngineError {
     Weights(#[from] WeightsError),
 }
 
-/// Where every rank was when one of them stopped, what caused it at the top.
+/// Where every rank was when one of them stopped, the cause first.
 #[derive(Debug)]
 pub struct Report {
     failures: Vec<RankFailure>,
 }
 
 impl Report {
-    /// Of ranks that failed, in the order in which they told.
+    /// From the failures in the order in which the ranks reported them.
     pub(super) fn new(mut failures: Vec<RankFailure>) -> Self {
         failures.sort_by_key(|failure| precedence(&failure.cause));
         Self { failures }
     }
 
-    /// The ranks' failures: first what a rank failed of by itself, then who does not answer, then who waited.
+    /// The ranks' failures: first those with a cause of their own, then ranks that do not answer, then ranks that waited.
     pub fn failures(&self) -> &[RankFailure] {
         &self.failures
     }
@@ -117,7 +116,7 @@ impl fmt::Display for Report {
             &self.failures[..]
             && let Some(step) = position.step()
         {
-            // All ranks see the same sums, so all say the same.
+            // All ranks see the same sums, so one line stands for all.
             return write!(f, "{step}: {cause}");
         }
         write!(f, "all ranks have stopped; the cause comes first")?;

@@ -1,39 +1,43 @@
-//! The engine: a plan brought to life, one thread per rank, and the few things that can be asked of it.
+//! The engine: runs a plan, one thread per rank, and carries out the few commands that users have.
 
+mod command;
 mod error;
+mod host_memory;
 mod ranks;
 mod report;
-mod weights;
+mod save;
+mod weights_file;
 mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pipezero_partition::Purpose;
+
+use command::{Answer, Command};
 pub use error::{EngineError, Report};
 use ranks::Ranks;
 pub use report::{EvalReport, MeasuredRank, StepReport};
-pub use weights::WeightsError;
-use worker::{Answer, Command};
+pub use weights_file::WeightsError;
 
 use crate::plan::Plan;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Event, Probe, StepInputs};
+use crate::run::executor::{Event, Probe, RankOutcome, StepInputs};
 use crate::run::memory::{self, Category, Ledger};
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
-use pipezero_partition::Purpose;
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
-/// Every method asks all ranks and returns when all have answered. After an error the ranks have stopped and a new
-/// engine is needed, but for [`EngineError::LossScale`]: its step was left out, and the weights are those before it.
+/// Every method commands all ranks and returns when all have replied. After an error the ranks have stopped and a new
+/// engine is needed, except after [`EngineError::LossScale`]: its step was left out, and the weights are those before it.
 #[derive(Debug)]
 pub struct Engine {
     plan: Arc<Plan>,
     ranks: Ranks,
     /// Which steps are recorded.
     recording: Recording,
-    /// Before anything that is recorded: what times of events are counted from.
+    /// What the times of events are counted from: a moment before any of them.
     epoch: Instant,
     learning_rate: LearningRate,
     loss_scaler: Option<LossScaler>,
@@ -75,7 +79,7 @@ impl Engine {
         purpose: Purpose,
         recording: Recording,
     ) -> Result<Self, EngineError> {
-        refuse_what_does_not_fit(&plan, purpose, memory::available_bytes())?;
+        host_memory::check(&plan, purpose, memory::available_bytes())?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let epoch = Instant::now();
@@ -96,7 +100,7 @@ impl Engine {
     ///
     /// # Errors
     /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
-    /// memory are lost. [`EngineError::LossScale`] where fp16 overflows at the least loss scale; weights are kept then.
+    /// memory are lost. [`EngineError::LossScale`] where fp16 overflows at the lowest loss scale; weights are kept then.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
         self.train(self.recording)
     }
@@ -131,15 +135,15 @@ impl Engine {
         Ok(report)
     }
 
-    /// Sends messages and nothing else: what happened to them on each rank, by world rank, and when.
+    /// Sends messages only, and returns what happened to them and when, by world rank.
     pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
         let command = Command::Probe { probe: Arc::new(probe), recorded_since: self.epoch };
         let outcomes = outcomes(self.ranks.ask(&command)?);
         Ok(outcomes.into_iter().map(|outcome| outcome.events).collect())
     }
 
-    /// Takes note of whether a step overflowed. That it was left out is for the reader of its report to tell, or it would be
-    /// told twice; what became of the scale is logged.
+    /// Updates the loss scale after a step and logs its change. That a step was left out is in its report, and the caller shows
+    /// it.
     fn update_loss_scale(&mut self, step: u64, overflowed: bool) -> Result<(), EngineError> {
         let Some(scaler) = &mut self.loss_scaler else { return Ok(()) };
         let scale = scaler.scale();
@@ -198,25 +202,25 @@ impl Engine {
     /// # Errors
     /// When the file cannot be written or a rank stops. The file appears under its name only when it is complete.
     pub fn save(&mut self, path: &Path) -> Result<(), EngineError> {
-        weights::save(&self.plan, &mut self.ranks, path)
+        save::save(&self.plan, &mut self.ranks, path)
     }
 
     /// Reads weights that [`Engine::save`] wrote, on any grid; every rank reads its own part.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or is of another model.
+    /// When the file cannot be read, is damaged, or belongs to another model.
     pub fn load(&mut self, path: &Path) -> Result<(), EngineError> {
-        let file = Arc::new(weights::WeightsFile::open(&self.plan, path)?);
+        let file = Arc::new(weights_file::WeightsFile::open(&self.plan, path)?);
         self.ranks.ask(&Command::Load(file)).map(drop)
     }
 
-    /// What each rank has held at most and sent in its last training step.
+    /// The most bytes that each rank has held, and what it sent in the step of the report.
     pub fn measured(&self, report: &StepReport) -> Vec<MeasuredRank> {
         let ranks = self.ranks.ledgers().iter().zip(&report.ranks);
         ranks.enumerate().map(|(rank, (ledger, outcome))| MeasuredRank::new(rank, ledger, outcome)).collect()
     }
 
-    /// The account of a rank's memory.
+    /// The ledger of a rank's memory.
     pub fn ledger(&self, rank: usize) -> &Ledger {
         &self.ranks.ledgers()[rank]
     }
@@ -234,25 +238,7 @@ enum Recording {
     On,
 }
 
-/// Memory is handed out before it is there, and the system ends a process that then uses it; so the plan is held against
-/// what is available first.
-fn refuse_what_does_not_fit(
-    plan: &Plan,
-    purpose: Purpose,
-    available_bytes: Option<u64>,
-) -> Result<(), EngineError> {
-    let needed_bytes = plan.needs_for(purpose).world_bytes;
-    match available_bytes {
-        Some(available_bytes) if needed_bytes > available_bytes => {
-            let changes = plan.changes_that_fit(purpose, |needs| needs.world_bytes <= available_bytes);
-            let num_ranks = plan.grid().world_size();
-            Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, changes })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn outcomes(answers: Vec<Answer>) -> Vec<crate::run::executor::RankOutcome> {
+fn outcomes(answers: Vec<Answer>) -> Vec<RankOutcome> {
     answers
         .into_iter()
         .filter_map(|answer| match answer {
@@ -261,6 +247,3 @@ fn outcomes(answers: Vec<Answer>) -> Vec<crate::run::executor::RankOutcome> {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests;

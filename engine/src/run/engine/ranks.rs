@@ -1,30 +1,26 @@
-//! The ranks' threads, and how all of them are asked and stopped together.
+//! All ranks' threads: starts them, sends them commands, and stops them together.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
+use super::command::{Answer, Command, Reply};
 use super::error::{EngineError, Report};
-use super::worker::{Answer, Command, serve};
+use super::worker::Worker;
 use crate::plan::Plan;
 use crate::run::comm::ThreadWorld;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Cause, Positions, Rank, RankFailure};
+use crate::run::executor::{Cause, Positions, RankFailure};
 use crate::run::memory::Ledger;
 use pipezero_partition::Purpose;
-
-/// What a rank says of a command, or of its own start.
-type Told = Result<Answer, Box<RankFailure>>;
 
 /// One thread per rank of the grid.
 #[derive(Debug)]
 pub(super) struct Ranks {
     commands: Vec<Sender<Command>>,
-    answers: Receiver<(usize, Told)>,
+    answers: Receiver<(usize, Reply)>,
     threads: Vec<JoinHandle<()>>,
     ledgers: Vec<Arc<Ledger>>,
     positions: Arc<Positions>,
@@ -34,7 +30,7 @@ pub(super) struct Ranks {
     stopped: bool,
 }
 
-/// A stop ends every wait, so only a rank that computes on answers later: after its current unit.
+/// A stop ends every wait, so only a rank that computes replies later: after its current unit.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Ranks {
@@ -124,7 +120,7 @@ impl Ranks {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// One rank has failed: stops all others and gathers where each of them was.
+    /// One rank has failed: stops all others and collects where each of them was.
     fn stop(&mut self, first: RankFailure, answered: &[Option<Answer>]) -> EngineError {
         self.stopped = true;
         tracing::debug!(rank = first.rank, cause = %first.cause, "stopping all ranks");
@@ -150,7 +146,7 @@ impl Ranks {
 }
 
 impl Drop for Ranks {
-    /// Ends the threads. After a failure they are left to themselves, since one of them may never end.
+    /// Ends the threads. After a failure it does not wait for them, since one of them may never end.
     fn drop(&mut self) {
         self.commands.clear();
         if !self.stopped {
@@ -161,67 +157,11 @@ impl Drop for Ranks {
     }
 }
 
-/// Where the ranks meet, with the links that the run imitates.
+/// What the ranks communicate through, with the links that the run imitates.
 fn world(plan: &Plan) -> Arc<ThreadWorld> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
     match plan.run().comm.links {
         None => ThreadWorld::new(num_ranks, comm.timeout),
-        Some(shaping) => ThreadWorld::shaped(num_ranks, comm.timeout, shaping),
+        Some(links) => ThreadWorld::shaped(num_ranks, comm.timeout, links),
     }
-}
-
-struct Worker {
-    rank: usize,
-    plan: Arc<Plan>,
-    source: Arc<dyn BatchSource>,
-    purpose: Purpose,
-    ledger: Arc<Ledger>,
-    positions: Arc<Positions>,
-    world: Arc<ThreadWorld>,
-    commands: Receiver<Command>,
-    answer: Sender<(usize, Told)>,
-}
-
-impl Worker {
-    /// Builds the rank inside the thread that owns it, then serves until nobody asks any more or something fails.
-    fn run(self) {
-        let mut rank = match self.guard(|| self.build()) {
-            Ok(rank) => rank,
-            Err(failure) => return self.reply(Err(failure)),
-        };
-        self.reply(Ok(Answer::Done));
-        while let Ok(command) = self.commands.recv() {
-            let answer = self.guard(|| serve(&mut rank, command, self.source.as_ref()));
-            let failed = answer.is_err();
-            self.reply(answer);
-            if failed {
-                return;
-            }
-        }
-    }
-
-    fn build(&self) -> Result<Rank<crate::run::comm::ThreadCommunicator>, Cause> {
-        let comm = self.world.communicator(self.rank);
-        let positions = Arc::clone(&self.positions);
-        Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)
-    }
-
-    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {
-        // The rank is not used again after a panic, so no broken invariant of it can be seen.
-        let result = catch_unwind(AssertUnwindSafe(f))
-            .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
-        result.map_err(|cause| {
-            Box::new(RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
-        })
-    }
-
-    fn reply(&self, answer: Told) {
-        // Nobody listens any more only when the engine is gone.
-        let _ = self.answer.send((self.rank, answer));
-    }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }

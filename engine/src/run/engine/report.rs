@@ -1,4 +1,4 @@
-//! What a step and an evaluation tell.
+//! The results of a training step and of an evaluation.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::run::executor::{Event, RankOutcome, StepInputs, Waited};
 use crate::run::memory::Ledger;
 use pipezero_partition::{RankMemory, Traffic};
 
-/// What came out of one training step.
+/// The result of one training step.
 #[derive(Clone, Debug)]
 pub struct StepReport {
     /// The step, from 1.
@@ -22,9 +22,9 @@ pub struct StepReport {
     pub learning_rate: f64,
     /// Targets that carry loss.
     pub num_targets: u64,
-    /// What the loss was multiplied by; `None` but in fp16.
+    /// What the loss was multiplied by; `None` except in fp16.
     pub loss_scale: Option<f64>,
-    /// What the next step's loss will be multiplied by; `None` but in fp16.
+    /// What the next step's loss will be multiplied by; `None` except in fp16.
     pub next_loss_scale: Option<f64>,
     /// Whether the weights were left as they are: a gradient overflowed in fp16, or no target carries loss.
     pub skipped: bool,
@@ -88,7 +88,7 @@ impl StepReport {
     }
 }
 
-/// What came out of the evaluation of one batch.
+/// The result of evaluating one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvalReport {
     /// Mean loss, nats per target; `None` if no target carries loss.
@@ -104,7 +104,7 @@ impl EvalReport {
     }
 }
 
-/// Memory and traffic that one rank was measured to have, in the shape of `plan --json`.
+/// Measured memory and traffic of one rank, in the shape of `plan --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MeasuredRank {
     /// The world rank.

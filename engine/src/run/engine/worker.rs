@@ -1,45 +1,74 @@
-//! What a rank's thread does: take a command, carry it out, answer.
+//! The thread of one rank: takes a command, carries it out, replies.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
+use crossbeam::channel::{Receiver, Sender};
 use pipezero_models::init;
+use pipezero_partition::Purpose;
 
-use super::weights::WeightsFile;
-use crate::run::comm::Communicator;
+use super::command::{Answer, Command, Reply};
+use crate::plan::Plan;
+use crate::run::comm::{Communicator, ThreadCommunicator, ThreadWorld};
 use crate::run::data::BatchSource;
-use crate::run::executor::{Cause, Probe, Rank, RankOutcome, StepInputs};
+use crate::run::executor::{Cause, Positions, Rank, RankFailure};
+use crate::run::memory::Ledger;
 
-/// What is asked of every rank.
-#[derive(Clone)]
-pub(super) enum Command {
-    /// Draw the initial weights.
-    Initialise,
-    /// One training step.
-    Train(StepInputs),
-    /// Messages alone, whose events are timed from a moment on.
-    Probe { probe: Arc<Probe>, recorded_since: Instant },
-    /// The loss of one batch.
-    Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
-    /// The logits after these tokens.
-    Logits { tokens: Arc<[u32]> },
-    /// A unit's whole parameters.
-    WholeUnit(pipezero_schedule::Unit),
-    /// Read the weights that this rank holds.
-    Load(Arc<WeightsFile>),
+/// A rank before its thread runs.
+pub(super) struct Worker {
+    pub(super) rank: usize,
+    pub(super) plan: Arc<Plan>,
+    pub(super) source: Arc<dyn BatchSource>,
+    pub(super) purpose: Purpose,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) positions: Arc<Positions>,
+    pub(super) world: Arc<ThreadWorld>,
+    pub(super) commands: Receiver<Command>,
+    pub(super) answer: Sender<(usize, Reply)>,
 }
 
-/// What a rank answers.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Done,
-    Outcome(Box<RankOutcome>),
-    /// Logits or parameters, from the one rank that has them.
-    Values(Vec<f32>),
+impl Worker {
+    /// Builds the rank inside the thread that owns it, then carries out commands until the engine is dropped or one fails.
+    pub(super) fn run(self) {
+        let mut rank = match self.guard(|| self.build()) {
+            Ok(rank) => rank,
+            Err(failure) => return self.reply(Err(failure)),
+        };
+        self.reply(Ok(Answer::Done));
+        while let Ok(command) = self.commands.recv() {
+            let answer = self.guard(|| serve(&mut rank, command, self.source.as_ref()));
+            let failed = answer.is_err();
+            self.reply(answer);
+            if failed {
+                return;
+            }
+        }
+    }
+
+    fn build(&self) -> Result<Rank<ThreadCommunicator>, Cause> {
+        let comm = self.world.communicator(self.rank);
+        let positions = Arc::clone(&self.positions);
+        Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)
+    }
+
+    fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {
+        // The rank is not used again after a panic, so a broken invariant of it does no harm.
+        let result = catch_unwind(AssertUnwindSafe(f))
+            .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
+        result.map_err(|cause| {
+            Box::new(RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
+        })
+    }
+
+    fn reply(&self, answer: Reply) {
+        // It fails only when the engine has been dropped.
+        let _ = self.answer.send((self.rank, answer));
+    }
 }
 
 /// Carries out one command.
-pub(super) fn serve<C: Communicator>(
+fn serve<C: Communicator>(
     rank: &mut Rank<C>,
     command: Command,
     source: &dyn BatchSource,
@@ -67,4 +96,9 @@ pub(super) fn serve<C: Communicator>(
             Ok(Answer::Done)
         }
     }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }

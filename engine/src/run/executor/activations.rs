@@ -1,4 +1,4 @@
-//! What runs through a rank's units, and what they keep from forward to backward.
+//! The activation buffers of a rank: what flows through its units, and what they save from forward to backward.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,35 +7,34 @@ use pipezero_models::{ElementType, ModelError};
 use pipezero_schedule::{Stage, Unit};
 
 use crate::plan::RankSizes;
-use crate::run::memory::{Category, Ledger, Tagged};
-use crate::run::shard::Loan;
+use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
 
 /// The activation memory of one rank, sized by the plan and allocated once.
 #[derive(Debug)]
 pub(crate) struct Activations {
     /// For each stage of the rank its slots; a slot holds one micro-batch in flight.
     slots: BTreeMap<Stage, Vec<Slot>>,
-    /// For each stage of the rank its stashes; a stash holds what each unit's input gradient leaves of one micro-batch for
-    /// the weight gradient.
-    stashes: BTreeMap<Stage, Vec<BTreeMap<Unit, Tagged>>>,
+    /// For each stage of the rank its stashes; a stash holds what the input gradients of one micro-batch save for the weight
+    /// gradients, by unit.
+    stashes: BTreeMap<Stage, Vec<BTreeMap<Unit, TrackedBuffer>>>,
     /// Activations between units: one is read, the other written, then they swap.
-    pub(crate) stream: [Tagged; 2],
+    stream: [TrackedBuffer; 2],
     /// The gradient that runs down through the units, f32.
-    pub(crate) gradient: Tagged,
-    /// Room for what checkpointed layers recompute.
-    pub(crate) recomputed: Tagged,
+    pub(super) gradient: TrackedBuffer,
+    /// What checkpointed layers recompute.
+    recomputed: TrackedBuffer,
     /// Scratch of whichever unit runs, f32.
-    pub(crate) workspace: Tagged,
+    workspace: TrackedBuffer,
 }
 
 /// The activations of one micro-batch in one stage.
 #[derive(Debug)]
 pub(crate) struct Slot {
     /// What each unit saved.
-    pub(crate) saved: BTreeMap<Unit, Tagged>,
+    pub(super) saved: BTreeMap<Unit, TrackedBuffer>,
     /// The stage's output, lent while it is sent; empty in a stage that sends nothing. Where the next stage lies on the
     /// same rank, it holds the output's gradient once that stage has made it.
-    pub(crate) output: Loan<Tagged>,
+    pub(super) output: Lendable<TrackedBuffer>,
 }
 
 impl Activations {
@@ -44,8 +43,8 @@ impl Activations {
         element_type: ElementType,
         ledger: &Arc<Ledger>,
     ) -> Result<Self, ModelError> {
-        let zeros = |len| Tagged::zeros_of(len, element_type, Category::Activations, ledger);
-        let wide = |len| Tagged::zeros(len, Category::Activations, ledger);
+        let zeros = |len| TrackedBuffer::zeros_of(len, element_type, Category::Activations, ledger);
+        let wide = |len| TrackedBuffer::zeros(len, Category::Activations, ledger);
         let of_units = |lens: &[(Unit, usize)]| {
             let buffers = lens.iter().map(|&(unit, len)| Ok((unit, zeros(len)?)));
             buffers.collect::<Result<BTreeMap<_, _>, ModelError>>()
@@ -54,7 +53,10 @@ impl Activations {
         for stage in &sizes.stages {
             let stage_slots = (0..stage.num_slots)
                 .map(|_| {
-                    Ok(Slot { saved: of_units(&stage.saved)?, output: Loan::new(zeros(stage.output_len)?) })
+                    Ok(Slot {
+                        saved: of_units(&stage.saved)?,
+                        output: Lendable::new(zeros(stage.output_len)?),
+                    })
                 })
                 .collect::<Result<_, ModelError>>()?;
             slots.insert(stage.stage, stage_slots);
@@ -73,50 +75,67 @@ impl Activations {
 
     /// A stage's slot.
     pub(crate) fn slot_mut(&mut self, stage: Stage, slot: usize) -> &mut Slot {
-        let slots = self.slots.get_mut(&stage).expect("a rank runs only its own stages");
-        &mut slots[slot]
+        &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot]
     }
 
-    /// A slot and a stash together with the buffers that both halves of a backward share.
-    pub(crate) fn halves(&mut self, stage: Stage, slot: usize, stash: usize, unit: Unit) -> Halves<'_> {
-        let slots = self.slots.get_mut(&stage).expect("a rank runs only its own stages");
-        let stashes = self.stashes.get_mut(&stage).expect("a rank runs only its own stages");
-        Halves {
-            saved: slots[slot].saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
-            stash: stashes[stash].get_mut(&unit).expect("a stash has room for every unit of its stage"),
-            gradient: &mut self.gradient,
-            workspace: &mut self.workspace,
-        }
-    }
-
-    /// A slot together with the buffers that every unit shares.
-    pub(crate) fn parts(&mut self, stage: Stage, slot: usize) -> Parts<'_> {
-        let slots = self.slots.get_mut(&stage).expect("a rank runs only its own stages");
+    /// What a forward, a recomputation or a backward of a unit works on.
+    pub(super) fn parts(&mut self, stage: Stage, slot: usize, unit: Unit) -> Parts<'_> {
+        let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
         Parts {
-            slot: &mut slots[slot],
+            saved: slot.saved.get_mut(&unit).expect("a slot has a buffer for every unit of its stage"),
+            output: &mut slot.output,
             stream: &mut self.stream,
             gradient: &mut self.gradient,
             recomputed: &mut self.recomputed,
             workspace: &mut self.workspace,
         }
     }
+
+    /// What both halves of a unit's backward work on.
+    pub(super) fn halves(&mut self, stage: Stage, slot: usize, stash: usize, unit: Unit) -> Halves<'_> {
+        let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
+        let stash = &mut self.stashes.get_mut(&stage).expect(OWN_STAGES)[stash];
+        Halves {
+            saved: slot.saved.get_mut(&unit).expect("a slot has a buffer for every unit of its stage"),
+            stash: stash.get_mut(&unit).expect("a stash has a buffer for every unit of its stage"),
+            gradient: &mut self.gradient,
+            workspace: &mut self.workspace,
+        }
+    }
+
+    /// Copies the gradient that a slot holds in place of its stage's output to the gradient stream.
+    pub(super) fn read_output_gradient(&mut self, stage: Stage, slot: usize, len: usize) {
+        let slot = &self.slots.get(&stage).expect(OWN_STAGES)[slot];
+        self.gradient.copy_from(0, slot.output.get(), 0..len);
+    }
+
+    /// Copies the gradient stream to a slot, in place of its stage's output.
+    pub(super) fn write_output_gradient(&mut self, stage: Stage, slot: usize) {
+        let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
+        let output = slot.output.get_mut();
+        let len = output.len();
+        output.copy_from(0, &self.gradient, 0..len);
+    }
 }
 
-/// Borrowed apart, since a unit works on all of them at once.
+/// The buffers that one unit works on, each borrowed on its own.
 #[derive(Debug)]
-pub(crate) struct Parts<'a> {
-    pub(crate) slot: &'a mut Slot,
-    pub(crate) stream: &'a mut [Tagged; 2],
-    pub(crate) gradient: &'a mut Tagged,
-    pub(crate) recomputed: &'a mut Tagged,
-    pub(crate) workspace: &'a mut Tagged,
+pub(super) struct Parts<'a> {
+    pub(super) saved: &'a mut TrackedBuffer,
+    pub(super) output: &'a mut Lendable<TrackedBuffer>,
+    pub(super) stream: &'a mut [TrackedBuffer; 2],
+    pub(super) gradient: &'a mut TrackedBuffer,
+    pub(super) recomputed: &'a mut TrackedBuffer,
+    pub(super) workspace: &'a mut TrackedBuffer,
 }
 
-/// What both halves of a unit's backward work on.
+/// The buffers that one half of a unit's backward works on, each borrowed on its own.
 #[derive(Debug)]
-pub(crate) struct Halves<'a> {
-    pub(crate) saved: &'a mut Tagged,
-    pub(crate) stash: &'a mut Tagged,
-    pub(crate) gradient: &'a mut Tagged,
-    pub(crate) workspace: &'a mut Tagged,
+pub(super) struct Halves<'a> {
+    pub(super) saved: &'a mut TrackedBuffer,
+    pub(super) stash: &'a mut TrackedBuffer,
+    pub(super) gradient: &'a mut TrackedBuffer,
+    pub(super) workspace: &'a mut TrackedBuffer,
 }
+
+const OWN_STAGES: &str = "a rank runs only its own stages";

@@ -5,186 +5,118 @@ use std::collections::BTreeMap;
 use pipezero_models::Buffer;
 use pipezero_models::layer::{MaskKey, Tokens};
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
-use pipezero_schedule::{CheckedProgram, Edge, MicroBatch, Stage, Unit};
+use pipezero_schedule::{CheckedProgram, MicroBatch, Stage, Unit};
 
 use super::activations::Parts;
-use super::rank::{Rank, StepInputs};
+use super::rank::Rank;
+use super::step::StepInputs;
 use crate::run::comm::Communicator;
 use crate::run::data::TokenBatch;
-use crate::run::memory::Tagged;
+use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{UnitStore, Weights};
+
+/// An instruction that runs a unit on a micro-batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compute<'a> {
+    pub(super) program: &'a CheckedProgram,
+    pub(super) unit: Unit,
+    pub(super) micro_batch: MicroBatch,
+}
+
+impl Compute<'_> {
+    /// The slot that holds the micro-batch in a stage.
+    pub(super) fn slot(self, stage: Stage) -> usize {
+        self.program.slot(stage, self.micro_batch)
+    }
+
+    /// What holds the micro-batch in a stage between the two halves of its backward.
+    pub(super) fn stash(self, stage: Stage) -> usize {
+        self.program.weight_input_buffer(stage, self.micro_batch)
+    }
+}
 
 impl<C: Communicator> Rank<C> {
     /// A forward; `step` is absent in an evaluation, where nothing is dropped.
-    pub(super) fn forward(
-        &mut self,
-        program: &CheckedProgram,
-        unit: Unit,
-        micro_batch: MicroBatch,
-        step: Option<StepInputs>,
-    ) {
+    pub(super) fn forward(&mut self, compute: Compute<'_>, step: Option<StepInputs>) {
+        let Compute { unit, micro_batch, .. } = compute;
         let masks = step.map(|step| self.mask_key(step, micro_batch));
-        let message =
-            self.plan.stage_before(unit).map(|before| self.take_input(program, before, micro_batch));
+        let input = self.take_input(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let Parts { slot, stream, recomputed, workspace, .. } =
-            self.activations.parts(stage, program.slot(stage, micro_batch));
+        let Parts { saved, output, stream, recomputed, workspace, .. } =
+            self.activations.parts(stage, compute.slot(stage), unit);
         let [read, written] = stream;
         let loss = planned.unit.forward(
             self.plan.micro_batch_shape(),
             UnitForward {
                 tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
-                input: message.as_ref().map_or(&**read, |message| message),
-                output: if self.plan.sends_output(unit) { slot.output.get_mut() } else { written },
-                saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
+                input: input.as_ref().map_or(&**read, |input| input),
+                output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
+                saved,
                 recomputed,
                 workspace,
             },
         );
         stream.swap(0, 1);
-        if let (Some(before), Some(message)) = (self.plan.stage_before(unit), message) {
-            self.return_input(program, before, micro_batch, message);
+        if let Some(input) = input {
+            self.return_input(compute, input);
         }
         if let Some(loss) = loss {
             self.losses[micro_batch.index()] = loss;
         }
     }
 
-    pub(super) fn recompute(
-        &mut self,
-        program: &CheckedProgram,
-        unit: Unit,
-        micro_batch: MicroBatch,
-        step: StepInputs,
-    ) {
+    pub(super) fn recompute(&mut self, compute: Compute<'_>, step: StepInputs) {
+        let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let Parts { slot, recomputed, workspace, .. } =
-            self.activations.parts(stage, program.slot(stage, micro_batch));
+        let Parts { saved, recomputed, workspace, .. } =
+            self.activations.parts(stage, compute.slot(stage), unit);
         planned.unit.recompute(
             self.plan.micro_batch_shape(),
             UnitRecompute {
                 tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
-                saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
+                saved,
                 recomputed,
                 workspace,
             },
         );
     }
 
-    pub(super) fn backward(
-        &mut self,
-        program: &CheckedProgram,
-        unit: Unit,
-        micro_batch: MicroBatch,
-        step: StepInputs,
-    ) {
+    pub(super) fn backward(&mut self, compute: Compute<'_>, step: StepInputs) {
+        let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
         let mut fresh = self.take_gradient_buffer();
-        if self.plan.sends_output(unit) {
-            self.take_output_gradient(program, unit, micro_batch);
-        }
+        let mut accumulated = self.store_mut(unit).gradient.lend();
+        self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let Parts { slot, gradient, recomputed, workspace, .. } =
-            self.activations.parts(stage, program.slot(stage, micro_batch));
-        let accumulated = self.stores.get_mut(&unit).map(|store| store.gradient.lend());
-        let mut accumulated = accumulated.expect("a rank runs only its own units");
+        let Parts { saved, gradient, recomputed, workspace, .. } =
+            self.activations.parts(stage, compute.slot(stage), unit);
         planned.unit.backward(
             self.plan.micro_batch_shape(),
             UnitBackward {
                 tokens: tokens_of(&self.tokens[micro_batch], masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
-                saved: slot.saved.get_mut(&unit).expect("a slot has room for every unit of its stage"),
+                saved,
                 parameter_gradients: fresh.as_mut().unwrap_or(&mut accumulated),
                 recomputed,
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),
             },
         );
-        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let store = self.store_mut(unit);
         store.gradient.give_back(accumulated);
         store.fresh_gradient = fresh;
-        if let Some(before) = self.plan.stage_before(unit) {
-            self.hand_down_gradient(program, before, micro_batch);
-        }
-    }
-
-    /// The activation that the stage before made: a message, or its output where it lies on this rank.
-    fn take_input(&mut self, program: &CheckedProgram, before: Stage, micro_batch: MicroBatch) -> Tagged {
-        let edge = Edge::Up(before);
-        if self.plan.crosses_ranks(edge) {
-            return self.edges.take_held(edge, micro_batch);
-        }
-        self.activations.slot_mut(before, program.slot(before, micro_batch)).output.lend()
-    }
-
-    fn return_input(
-        &mut self,
-        program: &CheckedProgram,
-        before: Stage,
-        micro_batch: MicroBatch,
-        input: Tagged,
-    ) {
-        let edge = Edge::Up(before);
-        if self.plan.crosses_ranks(edge) {
-            self.edges.give_back(edge, input);
-        } else {
-            self.activations.slot_mut(before, program.slot(before, micro_batch)).output.give_back(input);
-        }
-    }
-
-    /// Copies the gradient of a stage's output into the gradient stream. The stream is as wide as the widest activation,
-    /// a message exactly one.
-    pub(super) fn take_output_gradient(
-        &mut self,
-        program: &CheckedProgram,
-        unit: Unit,
-        micro_batch: MicroBatch,
-    ) {
-        let planned = self.plan.unit(unit);
-        let (stage, len) = (planned.stage, planned.sizes.output);
-        let edge = Edge::Down(stage);
-        if self.plan.crosses_ranks(edge) {
-            let message = self.edges.take_held(edge, micro_batch);
-            self.activations.gradient.copy_from(0, &message, 0..len);
-            self.edges.give_back(edge, message);
-        } else {
-            let Parts { slot, gradient, .. } =
-                self.activations.parts(stage, program.slot(stage, micro_batch));
-            gradient.copy_from(0, slot.output.get(), 0..len);
-        }
-    }
-
-    /// Copies the gradient of a stage's input to where the stage before will read it.
-    pub(super) fn hand_down_gradient(
-        &mut self,
-        program: &CheckedProgram,
-        before: Stage,
-        micro_batch: MicroBatch,
-    ) {
-        let edge = Edge::Down(before);
-        if self.plan.crosses_ranks(edge) {
-            let mut message = self.edges.take_free(edge);
-            let len = message.len();
-            message.copy_from(0, &self.activations.gradient, 0..len);
-            self.edges.hold(edge, micro_batch, message);
-        } else {
-            let Parts { slot, gradient, .. } =
-                self.activations.parts(before, program.slot(before, micro_batch));
-            let output = slot.output.get_mut();
-            let len = output.len();
-            output.copy_from(0, gradient, 0..len);
-        }
+        self.pass_input_gradient(compute);
     }
 
     /// The buffer that the next backward's gradient goes to, where gradients are reduced every micro-batch.
-    pub(super) fn take_gradient_buffer(&mut self) -> Option<Tagged> {
+    pub(super) fn take_gradient_buffer(&mut self) -> Option<TrackedBuffer> {
         self.plan.reduces_every_micro_batch().then(|| {
             self.gradient_buffers
                 .pop()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pipezero_models::ModelError;
 
-use super::Position;
+use super::position::Position;
 use crate::run::comm::CommError;
 use crate::run::data::DataError;
 
@@ -13,13 +13,13 @@ use crate::run::data::DataError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// A wait ended badly.
+    /// An operation between ranks failed.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// A buffer could not be made.
+    /// A buffer could not be allocated.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A micro-batch could not be had.
+    /// A micro-batch could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
     /// This rank's part of the weights could not be read.
@@ -27,7 +27,7 @@ pub enum Cause {
     Weights {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A gradient or the loss is infinite or NaN.

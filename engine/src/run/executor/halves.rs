@@ -1,32 +1,24 @@
 //! The backward of a unit in two halves, for schedules that fill their bubbles with weight gradients.
 //!
-//! The input gradient is what the stage before waits for; the weight gradient needs no message and no gathered weights, only
-//! what the forward saved and the input gradient stashed. Together they are the full backward, to the bit.
+//! The stage before waits for the input gradient; the weight gradient needs no message and no gathered weights, only what the
+//! forward and the input gradient saved. Together they are the full backward, to the bit.
 
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
-use pipezero_schedule::{CheckedProgram, MicroBatch, Unit};
 
 use super::activations::Halves;
-use super::compute::{parameters_in_use, tokens_of};
-use super::rank::{Rank, StepInputs};
+use super::compute::{Compute, parameters_in_use, tokens_of};
+use super::rank::Rank;
+use super::step::StepInputs;
 use crate::run::comm::Communicator;
 
 impl<C: Communicator> Rank<C> {
-    pub(super) fn backward_input(
-        &mut self,
-        program: &CheckedProgram,
-        unit: Unit,
-        micro_batch: MicroBatch,
-        step: StepInputs,
-    ) {
+    pub(super) fn backward_input(&mut self, compute: Compute<'_>, step: StepInputs) {
+        let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
-        if self.plan.sends_output(unit) {
-            self.take_output_gradient(program, unit, micro_batch);
-        }
+        self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, stash) =
-            (program.slot(stage, micro_batch), program.weight_input_buffer(stage, micro_batch));
+        let (slot, stash) = (compute.slot(stage), compute.stash(stage));
         let Halves { saved, stash, gradient, workspace } = self.activations.halves(stage, slot, stash, unit);
         planned.unit.backward_input(
             self.plan.micro_batch_shape(),
@@ -40,24 +32,16 @@ impl<C: Communicator> Rank<C> {
                 loss_seed: self.plan.loss_seed(step.loss_scale),
             },
         );
-        if let Some(before) = self.plan.stage_before(unit) {
-            self.hand_down_gradient(program, before, micro_batch);
-        }
+        self.pass_input_gradient(compute);
     }
 
-    pub(super) fn backward_weight(
-        &mut self,
-        program: &CheckedProgram,
-        unit: Unit,
-        micro_batch: MicroBatch,
-        step: StepInputs,
-    ) {
+    pub(super) fn backward_weight(&mut self, compute: Compute<'_>, step: StepInputs) {
+        let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
         let mut fresh = self.take_gradient_buffer();
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, stash) =
-            (program.slot(stage, micro_batch), program.weight_input_buffer(stage, micro_batch));
+        let (slot, stash) = (compute.slot(stage), compute.stash(stage));
         let Halves { saved, stash, workspace, .. } = self.activations.halves(stage, slot, stash, unit);
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let accumulated = store.gradient.get_mut();

@@ -2,16 +2,18 @@
 //!
 //! The executor decides nothing. It goes through its row; before each instruction it waits for what the program's
 //! dependency graph names, then does the one thing that the instruction says. Instructions of the compute lane run
-//! here and now; the others are started and end while later ones run.
+//! to their end; the others are issued, and completed when something waits for them.
 //!
-//! One thing runs without a program: a [`Probe`] of messages alone, which measures links. It cannot hang for a reason of its
-//! own: every rank starts all its messages of a round before it waits for any of them.
+//! Only a [`Probe`], which sends messages to measure links, runs without a program. It cannot hang, because every rank
+//! starts all its messages of a round before it waits for any of them.
 
 mod activations;
+mod boundary;
 mod compute;
 mod edges;
 mod error;
 mod halves;
+mod in_flight;
 mod lanes;
 mod parameters;
 mod position;
@@ -19,14 +21,18 @@ mod probe;
 mod rank;
 mod record;
 mod recorder;
+mod row;
+mod step;
 mod step_tokens;
+mod sums;
 mod tail;
 mod waited;
 
 pub use error::{Cause, RankFailure};
 pub use position::Position;
 pub(crate) use position::Positions;
-pub(crate) use probe::{Passage, Probe, ProbedMessage};
-pub(crate) use rank::{Rank, RankOutcome, StepInputs};
+pub(crate) use probe::{Probe, ProbedMessage, Transfer};
+pub(crate) use rank::Rank;
 pub use recorder::{Event, EventKind};
+pub(crate) use step::{RankOutcome, StepInputs};
 pub(crate) use waited::Waited;

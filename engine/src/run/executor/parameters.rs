@@ -10,7 +10,7 @@ use pipezero_schedule::Unit;
 use super::error::Cause;
 use super::rank::Rank;
 use crate::run::comm::{Communicator, Pending};
-use crate::run::memory::{Category, Tagged};
+use crate::run::memory::{Category, TrackedBuffer};
 use crate::run::shard::Weights;
 
 impl<C: Communicator> Rank<C> {
@@ -53,7 +53,7 @@ impl<C: Communicator> Rank<C> {
         // Between steps every gather buffer is free, but a master copy is wider than they are.
         let mut buffer = match place {
             Some(place) => self.gather_buffers[place].lend(),
-            None => Tagged::zeros_of(padded_len, element_type, Category::Gathered, &Arc::default())?,
+            None => TrackedBuffer::zeros_of(padded_len, element_type, Category::Gathered, &Arc::default())?,
         };
         buffer.copy_from(store.layout.shard(self.data_rank).start, source, 0..source.len());
         let buffer = self.comm.start_all_gather(&self.groups.data, buffer, 0..padded_len)?.wait()?;

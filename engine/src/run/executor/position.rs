@@ -1,4 +1,4 @@
-//! Where each rank is, visible to all, so that a stop can be reported with every rank's instruction.
+//! Where each rank is, readable by all threads, so that a stop is reported with every rank's instruction.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -22,23 +22,23 @@ pub enum Position {
     At {
         /// The step.
         step: u64,
-        /// Its place in the rank's row.
+        /// Its index in the rank's row.
         index: usize,
         /// The instruction.
         instruction: Instruction,
     },
-    /// At an instruction that needs an earlier one to end.
+    /// At an instruction that waits for an earlier one to complete.
     Waiting {
         /// The step.
         step: u64,
-        /// Its place in the rank's row.
+        /// Its index in the rank's row.
         index: usize,
         /// The instruction.
         instruction: Instruction,
-        /// The operation that has not ended.
+        /// The operation that is still in flight.
         waits_for: Instruction,
     },
-    /// At the end of a step, with an operation that has not ended.
+    /// At the end of a step, with an operation still in flight.
     Draining {
         /// The step.
         step: u64,
@@ -47,7 +47,7 @@ pub enum Position {
     },
     /// At the end of an evaluation.
     AddingLosses,
-    /// Sending messages of which nothing but their time is wanted.
+    /// Sending the messages of a probe.
     Probing {
         /// The first of what it sends at once, if it sends any.
         instruction: Option<Instruction>,
@@ -57,7 +57,7 @@ pub enum Position {
 }
 
 impl Position {
-    /// The step alone, which is the same for all ranks that fail of one thing.
+    /// The step, which is the same for all ranks that fail for the same reason.
     pub(crate) fn step(self) -> Option<Step> {
         match self {
             Self::Idle | Self::Probing { .. } => None,
@@ -85,7 +85,7 @@ impl fmt::Display for Position {
                 write!(f, "{step}, instruction {index} ({instruction}, which needs {waits_for})")
             }
             Self::Draining { step, waits_for } => {
-                write!(f, "the end of {} ({waits_for} is still under way)", Step(step))
+                write!(f, "the end of {} ({waits_for} is still in flight)", Step(step))
             }
             Self::AddingLosses => write!(f, "evaluation, adding up the losses"),
             Self::Probing { instruction: Some(instruction), num_elements } => {

@@ -1,4 +1,4 @@
-//! What the ranks tell each other at the end of a step, as words whose sums do not depend on the order of ranks.
+//! What the ranks exchange at the end of a step, as words whose sums do not depend on the order of ranks.
 
 use pipezero_models::layer::LossSum;
 
@@ -12,7 +12,7 @@ const LOSS_WORDS: usize = 3;
 /// Fraction bits of the loss as a fixed-point number; 36 bits are left for its integer part.
 const LOSS_FRACTION_BITS: i32 = 60;
 
-/// Added to the number of targets for each loss that is broken; targets of a step stay far below it.
+/// Added to the number of targets for each loss that is not finite or too large; targets of a step stay far below it.
 const BROKEN_LOSS: u64 = 1 << 48;
 
 /// A micro-batch with so many nats has diverged, whatever its size; the sum of 128 of them still fits.

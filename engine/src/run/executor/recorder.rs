@@ -5,7 +5,7 @@ use std::time::Instant;
 /// Something that happened to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The instruction's place in the rank's row.
+    /// The instruction's index in the rank's row.
     pub index: usize,
     /// What happened.
     pub kind: EventKind,
@@ -19,19 +19,19 @@ pub struct Event {
 /// done its own part. On the other lanes it is started and issued; later it is awaited, arrives and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The row came to it.
+    /// The rank reached it in its row.
     Started,
-    /// It is under way; the row goes on.
+    /// It is in flight; the row goes on.
     Issued,
-    /// The row waits for it, or for the other ranks that it needs.
+    /// The rank waits for it, or for the other ranks that it needs.
     Awaited,
-    /// It is there; it may have been for long.
+    /// Its wait is over; it may have been complete for long.
     Arrived,
-    /// It is done: on the other lanes, what it brought was taken in.
+    /// It is done: on the other lanes, it was completed with the buffer that arrived.
     Ended,
 }
 
-/// Keeps events, if anyone asked for them.
+/// Records events, or nothing.
 #[derive(Debug, Default)]
 pub(crate) enum Recorder {
     #[default]
@@ -45,7 +45,7 @@ pub(crate) enum Recorder {
 }
 
 impl Recorder {
-    /// One that keeps events with times since a moment, or none.
+    /// Records events with times since a moment, if there is one.
     pub(crate) fn new(recorded_since: Option<Instant>) -> Self {
         match recorded_since {
             Some(epoch) => Self::On { epoch, events: Vec::new(), current: 0 },
@@ -63,7 +63,7 @@ impl Recorder {
         }
     }
 
-    /// The instruction that was started last has done its own part and waits for other ranks.
+    /// Records that the instruction that was started last has done its own part and waits for other ranks.
     pub(crate) fn record_awaited(&mut self) {
         if let Self::On { current, .. } = self {
             let current = *current;

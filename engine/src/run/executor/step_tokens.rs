@@ -1,4 +1,4 @@
-//! The tokens of a step, on the ranks that read them: allocated once and charged like everything else that a rank holds.
+//! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;

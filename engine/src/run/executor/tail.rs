@@ -1,47 +1,34 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
-use std::ops::Range;
 use std::time::Instant;
 
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
 use super::position::Position;
-use super::rank::{Rank, StepInputs};
+use super::rank::Rank;
 use super::record::{RECORD_WORDS, StepRecord};
+use super::step::{StepInputs, Tail};
+use super::sums::add_second_use;
 use crate::run::comm::{Channel, Communicator, Pending};
-use crate::run::memory::Tagged;
 use crate::run::optimizer::clip_factor;
-
-/// What the end of the step knows once the ranks have talked.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tail {
-    /// The sums over the whole grid.
-    pub(crate) record: StepRecord,
-    /// Norm of all gradients before clipping.
-    pub(crate) gradient_norm: f64,
-    /// Whether a gradient was beyond the range of fp16: then nothing is updated.
-    pub(crate) overflowed: bool,
-    /// What every gradient is multiplied by: the loss's normalisation, without its scale, and the clipping.
-    gradient_scale: f32,
-}
 
 impl<C: Communicator> Rank<C> {
     /// Adds the gradients of both uses of a tied weight, embedding + head.
     pub(super) fn add_tied(&mut self, embedding: Unit, head: Unit) -> Result<(), Cause> {
         if self.stores.contains_key(&embedding) && self.stores.contains_key(&head) {
-            let mut second = self.stores.get_mut(&head).expect("just found").gradient.lend();
-            let store = self.stores.get_mut(&embedding).expect("just found");
-            let owned = store.owned_gradient.clone();
-            add_second(store.gradient.get_mut(), &mut second, owned);
-            self.stores.get_mut(&head).expect("just found").gradient.give_back(second);
+            let mut second = self.store_mut(head).gradient.lend();
+            let first = self.store_mut(embedding);
+            let owned = first.owned_gradient.clone();
+            add_second_use(first.gradient.get_mut(), &mut second, owned);
+            self.store_mut(head).gradient.give_back(second);
             return Ok(());
         }
         let here = if self.stores.contains_key(&embedding) { embedding } else { head };
         let store = self.stores.get_mut(&here).expect("a rank runs only its own units");
         let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
         let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
-        // Two addends: their order changes no bit.
+        // The sum of two addends does not depend on their order.
         self.recorder.record_awaited();
         let start = Instant::now();
         let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
@@ -79,7 +66,7 @@ impl<C: Communicator> Rank<C> {
         Ok(())
     }
 
-    /// The losses of the batch's micro-batches, over the whole grid.
+    /// The sum of the losses of the batch's micro-batches over the whole grid.
     pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
         self.positions.set(self.comm.rank(), Position::AddingLosses);
         let mut record = StepRecord::default();
@@ -88,7 +75,7 @@ impl<C: Communicator> Rank<C> {
         if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
     }
 
-    /// Updates the elements of a unit that this rank owns and empties its gradient for the next step.
+    /// Updates the elements of a unit that this rank owns and clears its gradient for the next step.
     pub(super) fn optimizer_step(&mut self, unit: Unit, inputs: StepInputs) {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
@@ -110,15 +97,4 @@ impl<C: Communicator> Rank<C> {
         self.waited.tail += start.elapsed();
         Ok(StepRecord::from_words(&words))
     }
-}
-
-/// Adds what a rank owns of the gradient of a tied weight's second use to that of the first, and empties the second for the
-/// next step.
-pub(super) fn add_second(first: &mut Tagged, second: &mut Tagged, owned: Range<usize>) {
-    second.write(|second| {
-        first.write(|sum| {
-            sum[owned.clone()].iter_mut().zip(&second[owned]).for_each(|(sum, &part)| *sum += part);
-        });
-        second.fill(0.0);
-    });
 }

@@ -24,7 +24,7 @@ impl Waited {
             Lane::Gather => self.gathers += time,
             Lane::Reduce => self.reductions += time,
             Lane::Edge(_) => self.stages += time,
-            Lane::Compute => unreachable!("what the compute lane does has ended when it returns"),
+            Lane::Compute => unreachable!("instructions of the compute lane are never in flight"),
         }
     }
 

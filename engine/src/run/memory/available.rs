@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes that can be allocated without swapping; `None` where the system does not tell (it is no Linux).
+/// Bytes that can be allocated without swapping; `None` where the system does not report it (any but Linux).
 pub fn available_bytes() -> Option<u64> {
     let host = from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     Some(groups().into_iter().fold(host, |least, group| least.min(group)))
@@ -70,7 +70,8 @@ fn version_and_path(line: &str) -> Option<(Version, &str)> {
     controllers.split(',').any(|controller| controller == "memory").then_some((VERSION_1, path))
 }
 
-/// Limit less use, which counts page cache that can be dropped; a limit that is no number (`max`) bounds nothing.
+/// Limit minus use, in which page cache that can be dropped does not count; a limit that is not a number (`max`) bounds
+/// nothing.
 fn left_in_group(limit: &str, used: &str, stat: &str, droppable: &str) -> Option<u64> {
     let limit: u64 = limit.trim().parse().ok()?;
     let used: u64 = used.trim().parse().ok()?;
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_tells_in_kibibytes() {
+    fn the_host_reports_kibibytes() {
         let text = "MemTotal:       24684096 kB\nMemFree:        100 kB\nMemAvailable:   23585188 kB\nBuffers: 1 kB\n";
         assert_eq!(from_meminfo(text), Some(23_585_188 * 1024));
         assert_eq!(from_meminfo("MemTotal: 1 kB\n"), None);

@@ -2,7 +2,8 @@
 
 use pipezero_models::kernels::adamw::{self, AdamWStep};
 
-use super::{DecayRanges, Update};
+use super::decay::DecayRanges;
+use super::update::Update;
 
 /// AdamW and its hyper-parameters.
 ///

@@ -18,11 +18,11 @@ pub struct DecayRanges {
 
 /// Neighbouring elements with one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub(super) struct Segment {
     /// The elements.
-    pub range: Range<usize>,
+    pub(super) range: Range<usize>,
     /// Whether they are decayed.
-    pub decayed: bool,
+    pub(super) decayed: bool,
 }
 
 impl DecayRanges {
@@ -53,7 +53,7 @@ impl DecayRanges {
     }
 
     /// The elements `0..len` in order, as the fewest segments. Ranges beyond `len` are left out.
-    pub fn segments(&self, len: usize) -> Vec<Segment> {
+    pub(super) fn segments(&self, len: usize) -> Vec<Segment> {
         let mut segments = Vec::with_capacity(2 * self.ranges.len() + 1);
         let mut push = |range: Range<usize>, decayed| {
             if !range.is_empty() {

@@ -2,7 +2,8 @@
 
 use pipezero_models::kernels::sgd::{self, SgdStep};
 
-use super::{DecayRanges, Update};
+use super::decay::DecayRanges;
+use super::update::Update;
 
 /// SGD and its hyper-parameters.
 ///

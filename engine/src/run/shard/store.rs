@@ -18,18 +18,17 @@ use std::sync::Arc;
 use pipezero_models::{Buffer, ElementType, ModelError, Unit};
 use pipezero_partition::{Purpose, ShardLayout};
 
-use super::Loan;
 use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
-use crate::run::memory::{Category, Ledger, Tagged};
+use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
 use crate::run::optimizer::{DecayRanges, Update};
 
 /// How a unit's parameters are held.
 #[derive(Debug)]
 pub(crate) enum Weights {
     /// Whole on every data rank; lent while they are gathered after the step.
-    Replicated(Loan<Tagged>),
+    Replicated(Lendable<TrackedBuffer>),
     /// This data rank's shard; gathered for every use.
-    Sharded(Tagged),
+    Sharded(TrackedBuffer),
     /// Those of another unit of this rank: the second use of a tied weight.
     Tied,
 }
@@ -38,9 +37,9 @@ pub(crate) enum Weights {
 #[derive(Debug)]
 pub(crate) struct GatheredCopy {
     /// Holds the unit's flat parameters; may be longer.
-    pub(crate) buffer: Tagged,
-    /// Which of the rank's gather buffers it is.
-    pub(crate) place: usize,
+    pub(crate) buffer: TrackedBuffer,
+    /// The index of the buffer among the rank's gather buffers.
+    pub(crate) index: usize,
 }
 
 /// One unit on one rank.
@@ -53,13 +52,13 @@ pub(crate) struct UnitStore {
     /// Gathered copies, the oldest first.
     pub(crate) gathered: VecDeque<GatheredCopy>,
     /// The gradient of the step: whole or a shard.
-    pub(crate) gradient: Loan<Tagged>,
+    pub(crate) gradient: Lendable<TrackedBuffer>,
     /// The gradient of the last backward, waiting for its reduction (reduced every micro-batch).
-    pub(crate) fresh_gradient: Option<Tagged>,
+    pub(crate) fresh_gradient: Option<TrackedBuffer>,
     /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
-    pub(crate) master: Option<Tagged>,
+    pub(crate) master: Option<TrackedBuffer>,
     /// `[num_states, owned]` optimizer state.
-    pub(crate) states: Tagged,
+    pub(crate) states: TrackedBuffer,
     /// Which of the owned elements are decayed.
     pub(crate) decay: DecayRanges,
     /// Where the owned elements lie in the parameter buffer at rest.
@@ -88,7 +87,7 @@ impl StoredUnit<'_> {
     }
 }
 
-/// What decides the shape of a store.
+/// What decides how much a store holds, and where.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreOptions<'a> {
     pub(crate) zero: &'a ZeroConfig,
@@ -105,17 +104,17 @@ impl UnitStore {
     pub(crate) fn new(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
         let mut store = Self::without_weights(unit, options)?;
         let StoreOptions { element_type, ledger, .. } = options;
-        let zeros = |len| Tagged::zeros_of(len, element_type, Category::Parameters, ledger);
+        let zeros = |len| TrackedBuffer::zeros_of(len, element_type, Category::Parameters, ledger);
         store.weights = if unit.is_whole(options.zero) {
-            Weights::Replicated(Loan::new(zeros(unit.layout.padded_len())?))
+            Weights::Replicated(Lendable::new(zeros(unit.layout.padded_len())?))
         } else {
             Weights::Sharded(zeros(unit.layout.shard_len())?)
         };
         if options.purpose == Purpose::Training {
             let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
-            store.states = Tagged::zeros(num_states * num_owned, Category::Optimizer, ledger)?;
+            store.states = TrackedBuffer::zeros(num_states * num_owned, Category::Optimizer, ledger)?;
             if element_type != ElementType::F32 {
-                store.master = Some(Tagged::zeros(num_owned, Category::Optimizer, ledger)?);
+                store.master = Some(TrackedBuffer::zeros(num_owned, Category::Optimizer, ledger)?);
             }
         }
         Ok(store)
@@ -143,10 +142,10 @@ impl UnitStore {
             layout,
             weights: Weights::Tied,
             gathered: VecDeque::new(),
-            gradient: Loan::new(Tagged::zeros(gradient_len, Category::Gradients, ledger)?),
+            gradient: Lendable::new(TrackedBuffer::zeros(gradient_len, Category::Gradients, ledger)?),
             fresh_gradient: None,
             master: None,
-            states: Tagged::zeros(0, Category::Optimizer, ledger)?,
+            states: TrackedBuffer::zeros(0, Category::Optimizer, ledger)?,
             decay: DecayRanges::of_unit(unit.unit.entries(), no_decay).within(owned.clone()),
             owned_parameters: if unit.is_whole(zero) { owned.clone() } else { own_shard.clone() },
             owned_gradient: if gradient_is_whole { owned.clone() } else { own_shard.clone() },
@@ -156,7 +155,7 @@ impl UnitStore {
     }
 
     /// The parameters at rest.
-    pub(crate) fn parameters(&self) -> &Tagged {
+    pub(crate) fn parameters(&self) -> &TrackedBuffer {
         match &self.weights {
             Weights::Replicated(whole) => whole.get(),
             Weights::Sharded(shard) => shard,
@@ -234,7 +233,7 @@ impl UnitStore {
 }
 
 impl Weights {
-    fn at_rest_mut(&mut self) -> &mut Tagged {
+    fn at_rest_mut(&mut self) -> &mut TrackedBuffer {
         match self {
             Self::Replicated(whole) => whole.get_mut(),
             Self::Sharded(shard) => shard,

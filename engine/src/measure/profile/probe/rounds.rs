@@ -9,7 +9,7 @@ use crate::measure::profile::meetings::Stay;
 use crate::measure::profile::recording::typical;
 use crate::measure::profile::totals::MessageTotals;
 use crate::measure::profile::{arrivals, meetings};
-use crate::run::executor::{Event, Passage, ProbedMessage};
+use crate::run::executor::{Event, ProbedMessage, Transfer};
 
 /// One round.
 #[derive(Clone, Debug)]
@@ -65,20 +65,20 @@ pub(super) fn add(
         let mut tied = Vec::new();
         for ((rank, index, message), &resized) in routes.messages().zip(&resized) {
             let members = || facts.members(rank).map(|member| round.rows[member][index]);
-            match message.passage() {
-                Passage::Gather
-                | Passage::GatherInPlace
-                | Passage::Reduce
-                | Passage::ReduceInPlace
-                | Passage::AllReduce => resized.add_collective(members(), totals),
-                Passage::Send(edge) => {
+            match message.transfer() {
+                Transfer::Gather
+                | Transfer::GatherInPlace
+                | Transfer::Reduce
+                | Transfer::ReduceInPlace
+                | Transfer::AllReduce => resized.add_collective(members(), totals),
+                Transfer::Send(edge) => {
                     let (receiver, receive) = routes.receive_of(facts, edge);
                     let received = facts.members(receiver).map(|member| round.rows[member][receive]);
                     resized.add_transfers(members(), received, totals);
                 }
                 // Its wait goes with its send.
-                Passage::Receive(_) => members().for_each(|of| totals.of(resized.key).add_end(of)),
-                Passage::AddTied => {
+                Transfer::Receive(_) => members().for_each(|of| totals.of(resized.key).add_end(of)),
+                Transfer::AddTied => {
                     tied.push(members().collect());
                     if tied.len() as u64 == resized.key.ranks {
                         resized.add_meetings(&tied, totals);

@@ -8,7 +8,7 @@ use pipezero_schedule::{Edge, PipelineRank};
 
 use crate::measure::profile::facts::Facts;
 use crate::plan::costs::MessageKind;
-use crate::run::executor::{Passage, ProbedMessage};
+use crate::run::executor::{ProbedMessage, Transfer};
 
 /// The messages of one round.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ impl Routes {
                     continue;
                 }
                 let message = ProbedMessage::of(instruction)?;
-                match message.passage() {
-                    Passage::Send(_) => {
+                match message.transfer() {
+                    Transfer::Send(_) => {
                         let receive = program.peer(rank.at(index)).expect("a checked send has a receive");
                         if pairs.insert((rank, receive.rank)) {
                             rows[rank.index()].push(message);
@@ -42,13 +42,13 @@ impl Routes {
                         }
                     }
                     // With its send.
-                    Passage::Receive(_) => {}
-                    Passage::Gather
-                    | Passage::GatherInPlace
-                    | Passage::Reduce
-                    | Passage::ReduceInPlace
-                    | Passage::AllReduce
-                    | Passage::AddTied => {
+                    Transfer::Receive(_) => {}
+                    Transfer::Gather
+                    | Transfer::GatherInPlace
+                    | Transfer::Reduce
+                    | Transfer::ReduceInPlace
+                    | Transfer::AllReduce
+                    | Transfer::AddTied => {
                         if rows[rank.index()].is_empty() {
                             rows[rank.index()].push(message);
                         }
@@ -75,7 +75,7 @@ impl Routes {
     pub(super) fn receive_of(&self, facts: &Facts<'_>, edge: Edge) -> (PipelineRank, usize) {
         let receiver = facts.plan.pipeline_rank_of(edge.receiver());
         let mut row = self.rows[receiver.index()].iter();
-        let index = row.position(|of| of.passage() == Passage::Receive(edge));
+        let index = row.position(|of| of.transfer() == Transfer::Receive(edge));
         (receiver, index.expect("a send is put into the routes together with its receive"))
     }
 

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::plan::costs::{CostsFile, MessageKind, MessageTimes, SizedTimes, Source, for_plan};
 use crate::run::data::Zeros;
 use crate::run::engine::Engine;
-use crate::run::executor::{Passage, Probe};
+use crate::run::executor::{Probe, Transfer};
 
 /// `rest` ends with a comma, or is empty.
 fn planned(model: &str, parallel: &str, zero: &str, rest: &str) -> Plan {
@@ -134,10 +134,10 @@ fn every_group_sends_once_a_round() {
             let mut sent_to = Vec::new();
             let mut received_at = Vec::new();
             for (rank, index, message) in routes.messages() {
-                match message.passage() {
-                    Passage::Send(edge) => sent_to.push(routes.receive_of(&facts, edge)),
-                    passage => {
-                        assert!(matches!(passage, Passage::Receive(_)), "{passage:?}");
+                match message.transfer() {
+                    Transfer::Send(edge) => sent_to.push(routes.receive_of(&facts, edge)),
+                    transfer => {
+                        assert!(matches!(transfer, Transfer::Receive(_)), "{transfer:?}");
                         received_at.push((rank, index));
                     }
                 }
@@ -192,7 +192,7 @@ fn transfers_are_measured_as_in_a_step() {
     let plan = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, LINKS);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::Activation).unwrap();
-    assert!(matches!(routes.rows[0][..], [message] if matches!(message.passage(), Passage::Send(_))));
+    assert!(matches!(routes.rows[0][..], [message] if matches!(message.transfer(), Transfer::Send(_))));
     let moments = |[started, issued, awaited, arrived, ended]: [u64; 5]| {
         vec![Instants { started, issued, awaited, arrived, ended }]
     };

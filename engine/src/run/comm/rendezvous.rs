@@ -1,22 +1,23 @@
-//! Where the members of a group meet: the one mechanism behind every operation of the threads backend.
+//! How threads carry out an operation together: the one mechanism behind every operation of the threads backend.
 //!
-//! Operations of one group and channel are rounds, numbered by each member in the order of its starts. A member
-//! leaves its contribution in the round and goes on; whoever completes the round carries the exchange out, outside
-//! the lock, and the members collect their buffers when they wait. So nothing needs a thread of its own, and a start
-//! never blocks. Where links are imitated, whoever completes the round also works out when it arrives.
+//! Operations of one group and channel are rounds, numbered by each member in the order of its starts. A member leaves
+//! its payload in the round and goes on; the last one to join carries the operation out, outside the lock, and the
+//! members collect their buffers when they wait. So no operation needs a thread, and a start never blocks. Where links
+//! are imitated, the last member to join also calculates when the message arrives.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::CommError;
-use super::exchange::{Operation, Payload, exchange};
-use super::shaping::{Carried, LinkState};
+use super::exchange::{Payload, exchange};
+use super::operation::Operation;
+use super::shaping::{Delivery, LinkState};
 
 #[derive(Debug)]
 struct Round {
     operation: Operation,
-    /// What each member brought, and once exchanged what it takes home; empty while the exchange runs.
+    /// What each member contributed, and after the exchange what it gets back; empty while the exchange runs.
     payloads: Vec<Option<Payload>>,
     /// Which members have joined.
     joined: Vec<bool>,
@@ -27,18 +28,18 @@ struct Round {
 
 #[derive(Debug)]
 enum State {
-    /// Somebody has not joined, or the exchange runs.
+    /// A member has not joined yet, or the exchange runs.
     Open,
-    /// Everybody can collect, once it has arrived where that takes time; a sender, once its link is free.
-    Exchanged { carried: Option<Carried> },
-    /// The members do not agree; all of them are told.
-    Broken(CommError),
+    /// Every member can collect: on an imitated link once the message has arrived, its sender once the link is free.
+    Exchanged { delivery: Option<Delivery> },
+    /// The members started different operations; each of them gets the error.
+    Failed(CommError),
 }
 
-/// A wait under way.
+/// A member's wait for a round, as it stands.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    /// Who waits.
+    /// The waiting member.
     position: usize,
     waited: Duration,
     timeout: Duration,
@@ -52,25 +53,25 @@ struct Rounds {
     queue: VecDeque<Round>,
 }
 
-/// The meeting place of one group and channel.
+/// Where the members of one group exchange what they send on one channel.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct Rendezvous {
     members: Vec<usize>,
     /// The link that its operations occupy, if links are imitated.
     link: Option<Arc<LinkState>>,
     rounds: Mutex<Rounds>,
-    /// A round was exchanged or broken, or the world was stopped.
+    /// A round was exchanged or failed, or the world was stopped.
     changed: Condvar,
 }
 
-impl Meeting {
+impl Rendezvous {
     pub(super) fn new(members: Vec<usize>, link: Option<Arc<LinkState>>) -> Self {
         Self { members, link, rounds: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Joins round `number` as member `position`; carries the exchange out if nobody is missing any more.
+    /// Joins round `number` as member `position`; the last member to join carries the exchange out.
     ///
-    /// A member joins its rounds in order and leaves each one that it joined; one that is refused has left already.
+    /// A member joins its rounds in order and leaves each one that it joined; a member that is refused has left already.
     pub(super) fn join(
         &self,
         number: u64,
@@ -79,8 +80,8 @@ impl Meeting {
         payload: Payload,
     ) -> Result<(), CommError> {
         let mut rounds = self.lock();
-        let round = rounds.enter(number, &operation, self.members.len());
-        if let Err(error) = round.admit(position, &operation, payload, &self.members) {
+        let round = rounds.open(number, &operation, self.members.len());
+        if let Err(error) = round.join(position, &operation, payload, &self.members) {
             rounds.leave(number, position);
             drop(rounds);
             self.changed.notify_all();
@@ -90,23 +91,23 @@ impl Meeting {
             return Ok(());
         }
         // With the lock held, so that the rounds occupy the link in order.
-        let carried = self.link.as_ref().map(|link| link.carry(operation.sent_bytes(self.members.len())));
+        let delivery = self.link.as_ref().map(|link| link.deliver(operation.sent_bytes(self.members.len())));
         let mut payloads: Vec<Payload> = std::mem::take(&mut round.payloads).into_iter().flatten().collect();
         drop(rounds);
         exchange(&operation, &mut payloads);
         let mut rounds = self.lock();
         let round = rounds.get(number);
-        // A member that has left takes nothing home.
-        let taken = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
-        round.payloads = taken.collect();
-        round.state = State::Exchanged { carried };
+        // A member that has left gets nothing back.
+        let kept = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
+        round.payloads = kept.collect();
+        round.state = State::Exchanged { delivery };
         drop(rounds);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until round `number` has been exchanged and has arrived, and takes this member's payload home. A stop cuts
-    /// the imitated delay short: the payload is there.
+    /// Waits until round `number` has been exchanged and delivered, and returns this member's payload. A stop cuts the
+    /// imitated delay short: the payload is there.
     pub(super) fn collect(
         &self,
         number: u64,
@@ -119,22 +120,22 @@ impl Meeting {
         loop {
             let round = rounds.get(number);
             let wait = Wait { position, waited: start.elapsed(), timeout, is_stopped: is_stopped() };
-            let Some(left) = round.outlook(wait, &self.members)? else {
+            let Some(left) = round.remaining(wait, &self.members)? else {
                 return Ok(round.payloads[position].take().expect("a member collects a round once"));
             };
             (rounds, _) = self.changed.wait_timeout(rounds, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Member `position` needs nothing more of round `number`, whether it collected or gave up. What it brought
+    /// Member `position` needs nothing more of round `number`, whether it collected or gave up. What it contributed
     /// still reaches the others.
     pub(super) fn leave(&self, number: u64, position: usize) {
         self.lock().leave(number, position);
     }
 
-    /// Has every waiting member look again whether the world was stopped.
+    /// Has every waiting member check again whether the world was stopped.
     pub(super) fn wake(&self) {
-        // With the lock held no member is between its look and its wait.
+        // With the lock held no member is between its check and its wait.
         let _rounds = self.lock();
         self.changed.notify_all();
     }
@@ -156,15 +157,15 @@ impl Round {
         }
     }
 
-    /// Takes what a member brings, if it is there for the same operation as the others.
-    fn admit(
+    /// Takes a member's payload, if the member starts the same operation as the others.
+    fn join(
         &mut self,
         position: usize,
         operation: &Operation,
         payload: Payload,
         members: &[usize],
     ) -> Result<(), CommError> {
-        if let State::Broken(error) = &self.state {
+        if let State::Failed(error) = &self.state {
             return Err(error.clone());
         }
         if self.operation != *operation {
@@ -173,7 +174,7 @@ impl Round {
                 operation: operation.to_string(),
                 expected: self.operation.to_string(),
             };
-            self.state = State::Broken(error.clone());
+            self.state = State::Failed(error.clone());
             return Err(error);
         }
         self.payloads[position] = Some(payload);
@@ -181,18 +182,18 @@ impl Round {
         Ok(())
     }
 
-    /// How much longer a wait may have to last; `None` when its member can collect.
-    fn outlook(&self, wait: Wait, members: &[usize]) -> Result<Option<Duration>, CommError> {
+    /// How much longer a wait may last; `None` when its member can collect.
+    fn remaining(&self, wait: Wait, members: &[usize]) -> Result<Option<Duration>, CommError> {
         let Wait { position, waited, timeout, is_stopped } = wait;
         let operation = || self.operation.to_string();
         match &self.state {
-            State::Exchanged { carried } => {
+            State::Exchanged { delivery } => {
                 let until = if self.operation.is_sent_by(position) {
-                    Carried::until_sent
+                    Delivery::until_sent
                 } else {
-                    Carried::until_there
+                    Delivery::until_arrival
                 };
-                let delay = carried.map_or(Duration::ZERO, until);
+                let delay = delivery.map_or(Duration::ZERO, until);
                 if delay.is_zero() || is_stopped {
                     return Ok(None);
                 }
@@ -202,7 +203,7 @@ impl Round {
                 }
                 Ok(Some(delay))
             }
-            State::Broken(error) => Err(error.clone()),
+            State::Failed(error) => Err(error.clone()),
             State::Open if is_stopped => {
                 Err(CommError::Interrupted { operation: operation(), missing: self.missing(members) })
             }
@@ -221,8 +222,8 @@ impl Round {
 }
 
 impl Rounds {
-    /// The round, opened by whoever comes first.
-    fn enter(&mut self, number: u64, operation: &Operation, num_members: usize) -> &mut Round {
+    /// The round, opened by the first member that joins it.
+    fn open(&mut self, number: u64, operation: &Operation, num_members: usize) -> &mut Round {
         let index = self.index(number);
         if index == self.queue.len() {
             self.queue.push_back(Round::new(operation.clone(), num_members));

@@ -11,12 +11,12 @@ use super::ledger::Ledger;
 
 /// A [`Buffer`] with its entry in a [`Ledger`].
 #[derive(Debug)]
-pub struct Tagged {
+pub struct TrackedBuffer {
     buffer: Buffer,
     charge: Charge,
 }
 
-impl Tagged {
+impl TrackedBuffer {
     /// A buffer of `len` f32 zeros, charged to `category`.
     pub fn zeros(len: usize, category: Category, ledger: &Arc<Ledger>) -> Result<Self, ModelError> {
         Self::zeros_of(len, ElementType::F32, category, ledger)
@@ -34,17 +34,17 @@ impl Tagged {
         Ok(Self { buffer, charge })
     }
 
-    /// Exchanges the contents of two buffers of equal size without a copy; each stays charged where it was.
+    /// Swaps the contents of two buffers of equal size without a copy; each charge stays where it was.
     ///
     /// # Panics
     /// If the sizes differ, which callers have checked.
     pub fn swap_contents(&mut self, other: &mut Self) {
-        assert_eq!(self.charge.num_bytes, other.charge.num_bytes, "only equal sizes can be exchanged");
+        assert_eq!(self.charge.num_bytes, other.charge.num_bytes, "only buffers of equal size are swapped");
         std::mem::swap(&mut self.buffer, &mut other.buffer);
     }
 }
 
-impl Deref for Tagged {
+impl Deref for TrackedBuffer {
     type Target = Buffer;
 
     fn deref(&self) -> &Buffer {
@@ -52,7 +52,7 @@ impl Deref for Tagged {
     }
 }
 
-impl DerefMut for Tagged {
+impl DerefMut for TrackedBuffer {
     fn deref_mut(&mut self) -> &mut Buffer {
         &mut self.buffer
     }

@@ -1,21 +1,13 @@
-//! Weights on disk: one safetensors file, written unit by unit and read shard by shard.
-//!
-//! The header follows from the plan alone, so units stream behind it in chain order and the whole model is never in
-//! one place. A reader seeks to the elements that its rank holds.
+//! A file of weights to read: its header is checked against the plan, then each rank reads the elements that it holds.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use pipezero_models::unit::ParameterEntry;
-use pipezero_schedule::Unit;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
-use super::error::EngineError;
-use super::ranks::Ranks;
-use super::worker::Command;
-use crate::files::partial::{Existing, PartialFile};
 use crate::plan::Plan;
 use crate::run::executor::Cause;
 
@@ -23,15 +15,15 @@ use crate::run::executor::Cause;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// The system refused.
+    /// The file could not be opened, read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file is no safetensors file, or cut off.
+    /// The file is not a complete safetensors file.
     #[error("{}: {reason}; it is not a complete safetensors file", path.display())]
     Damaged {
         /// The file.
@@ -50,51 +42,15 @@ pub enum WeightsError {
 }
 
 impl WeightsError {
-    fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
+    pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path: path.clone(), source }
     }
 }
 
-/// The parameters of a model as they follow each other in the file, with the unit that holds each.
-fn parameters(plan: &Plan) -> impl Iterator<Item = (Unit, &ParameterEntry)> {
-    plan.owned_units().flat_map(|(id, planned)| planned.unit.entries().iter().map(move |entry| (id, entry)))
-}
-
-/// Writes all weights; a failure leaves no half file, and an earlier file as it was.
-pub(super) fn save(plan: &Plan, ranks: &mut Ranks, path: &Path) -> Result<(), EngineError> {
-    let io = WeightsError::io(path);
-    let mut whole = PartialFile::create(path, Existing::Replaced).map_err(&io)?;
-    let mut file = BufWriter::new(whole.file());
-    write_header(plan, &mut file).map_err(&io)?;
-    for (id, planned) in plan.owned_units() {
-        let values = ranks.ask_for_values(&Command::WholeUnit(id))?;
-        for entry in planned.unit.entries() {
-            for value in &values[entry.range.clone()] {
-                file.write_all(&value.to_le_bytes()).map_err(&io)?;
-            }
-        }
-    }
-    file.into_inner().map_err(|error| io(error.into_error()))?.sync_all().map_err(&io)?;
-    Ok(whole.finish().map_err(&io)?)
-}
-
-fn write_header(plan: &Plan, file: &mut impl Write) -> std::io::Result<()> {
-    let mut end = 0;
-    let tensors = parameters(plan).map(|(_, entry)| {
-        let start = end;
-        end += 4 * entry.range.len();
-        let shape = entry.spec.shape.clone();
-        (entry.spec.name.clone(), TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) })
-    });
-    // PyTorch's readers look for this key.
-    let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let metadata = Metadata::new(Some(about), tensors.collect()).map_err(std::io::Error::other)?;
-    let mut header = serde_json::to_vec(&metadata)?;
-    // The format wants the tensors to start at a multiple of 8 bytes; spaces may follow the header.
-    header.resize(header.len().next_multiple_of(8), b' ');
-    file.write_all(&(header.len() as u64).to_le_bytes())?;
-    file.write_all(&header)
+/// The parameters of a model in the order of the file.
+pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterEntry> {
+    plan.owned_units().flat_map(|(_, planned)| planned.unit.entries())
 }
 
 /// A weights file whose header agrees with a plan.
@@ -159,7 +115,7 @@ impl WeightsFile {
 /// Checks that a file holds exactly the model's parameters.
 fn agree(plan: &Plan, tensors: &HashMap<String, &TensorInfo>) -> Result<(), String> {
     let mut num_parameters = 0;
-    for (_, ParameterEntry { spec, .. }) in parameters(plan) {
+    for ParameterEntry { spec, .. } in parameters(plan) {
         num_parameters += 1;
         let name = &spec.name;
         let info = tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`"))?;

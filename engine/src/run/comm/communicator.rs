@@ -1,0 +1,89 @@
+//! The trait that every backend implements.
+
+use std::ops::Range;
+
+use super::error::CommError;
+use super::group::{Channel, Group};
+use crate::run::memory::TrackedBuffer;
+
+/// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
+#[must_use = "an operation completes only when it is waited for"]
+pub trait Pending {
+    /// Blocks until the operation is complete, at most the communicator's time-out, and returns the buffer.
+    ///
+    /// # Errors
+    /// [`CommError::Timeout`] when the time runs out, [`CommError::TooSlow`] as soon as it is known that it will,
+    /// [`CommError::Interrupted`] when another rank failed, [`CommError::Mismatch`] when the members have not started the
+    /// same operation.
+    fn wait(self) -> Result<TrackedBuffer, CommError>;
+}
+
+/// What a rank uses to communicate with the others; made inside the thread that owns it.
+///
+/// Every start can fail with [`CommError::Stopped`] once another rank has failed, with [`CommError::NotAMember`] or
+/// [`CommError::UnknownRank`] for wrong members, and with [`CommError::Mismatch`] where the peers have started another
+/// operation; then its buffer is lost.
+pub trait Communicator {
+    /// The handle of a started operation.
+    type Pending: Pending;
+
+    /// This rank.
+    fn rank(&self) -> usize;
+
+    /// Number of ranks.
+    fn world_size(&self) -> usize;
+
+    /// All-gather in place: of the range's `group.size()` equal parts, this rank contributes its own and all others are filled.
+    /// Elements may be of any type, the same on every member; likewise for a transfer.
+    ///
+    /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
+    /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
+    fn start_all_gather(
+        &mut self,
+        group: &Group,
+        buffer: TrackedBuffer,
+        range: Range<usize>,
+    ) -> Result<Self::Pending, CommError>;
+
+    /// Reduce-scatter in place: this rank's part of the range becomes the sum; the other parts are unspecified.
+    ///
+    /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
+    /// * Errors: [`CommError::NotSummed`] unless the elements are f32, [`CommError::Indivisible`] and
+    ///   [`CommError::OutOfRange`], all before any traffic.
+    /// * Source: ZeRO, arXiv:1910.02054, section 5 (gradient partitioning).
+    fn start_reduce_scatter(
+        &mut self,
+        group: &Group,
+        buffer: TrackedBuffer,
+        range: Range<usize>,
+    ) -> Result<Self::Pending, CommError>;
+
+    /// All-reduce in place: the whole range becomes the sum on every member.
+    ///
+    /// * Cost: a reduce-scatter and an all-gather.
+    /// * Errors: as for a reduce-scatter.
+    fn start_all_reduce(
+        &mut self,
+        group: &Group,
+        channel: Channel,
+        buffer: TrackedBuffer,
+        range: Range<usize>,
+    ) -> Result<Self::Pending, CommError>;
+
+    /// Sends a buffer; its contents are unspecified when it comes back.
+    ///
+    /// * Errors: [`CommError::ToItself`] before any traffic; likewise for a receive.
+    fn start_send(&mut self, to: usize, edge: u32, buffer: TrackedBuffer)
+    -> Result<Self::Pending, CommError>;
+
+    /// Receives into a buffer of the same length and type as the sender's.
+    fn start_receive(
+        &mut self,
+        from: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+    ) -> Result<Self::Pending, CommError>;
+
+    /// Adds words over the group (wrapping), blocking; every member gets the sum.
+    fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError>;
+}

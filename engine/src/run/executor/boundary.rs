@@ -1,0 +1,64 @@
+//! What a stage exchanges with its neighbours: a message, or on one rank the slot of the earlier stage.
+
+use pipezero_schedule::Edge;
+
+use super::compute::Compute;
+use super::rank::Rank;
+use crate::run::comm::Communicator;
+use crate::run::memory::TrackedBuffer;
+
+impl<C: Communicator> Rank<C> {
+    /// The output of the stage before, for the first unit of a stage.
+    pub(super) fn take_input(&mut self, compute: Compute<'_>) -> Option<TrackedBuffer> {
+        let before = self.plan.stage_before(compute.unit)?;
+        let edge = Edge::Up(before);
+        Some(if self.plan.crosses_ranks(edge) {
+            self.edges.take_held(edge, compute.micro_batch)
+        } else {
+            self.activations.slot_mut(before, compute.slot(before)).output.lend()
+        })
+    }
+
+    /// Gives back what [`Rank::take_input`] took.
+    pub(super) fn return_input(&mut self, compute: Compute<'_>, input: TrackedBuffer) {
+        let before = self.plan.stage_before(compute.unit).expect("an input comes from the stage before");
+        let edge = Edge::Up(before);
+        if self.plan.crosses_ranks(edge) {
+            self.edges.give_back(edge, input);
+        } else {
+            self.activations.slot_mut(before, compute.slot(before)).output.give_back(input);
+        }
+    }
+
+    /// For the last unit of a stage that sends its output: copies the output's gradient into the gradient stream. The
+    /// stream is as wide as the widest activation, a message exactly as wide as the output.
+    pub(super) fn take_output_gradient(&mut self, compute: Compute<'_>) {
+        if !self.plan.sends_output(compute.unit) {
+            return;
+        }
+        let planned = self.plan.unit(compute.unit);
+        let (stage, len) = (planned.stage, planned.sizes.output);
+        let edge = Edge::Down(stage);
+        if self.plan.crosses_ranks(edge) {
+            let message = self.edges.take_held(edge, compute.micro_batch);
+            self.activations.gradient.copy_from(0, &message, 0..len);
+            self.edges.give_back(edge, message);
+        } else {
+            self.activations.read_output_gradient(stage, compute.slot(stage), len);
+        }
+    }
+
+    /// For the first unit of a stage: copies the gradient of its input to where the stage before reads it.
+    pub(super) fn pass_input_gradient(&mut self, compute: Compute<'_>) {
+        let Some(before) = self.plan.stage_before(compute.unit) else { return };
+        let edge = Edge::Down(before);
+        if self.plan.crosses_ranks(edge) {
+            let mut message = self.edges.take_free(edge);
+            let len = message.len();
+            message.copy_from(0, &self.activations.gradient, 0..len);
+            self.edges.hold(edge, compute.micro_batch, message);
+        } else {
+            self.activations.write_output_gradient(before, compute.slot(before));
+        }
+    }
+}

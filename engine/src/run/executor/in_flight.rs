@@ -1,0 +1,44 @@
+//! Operations in flight: issued, and not completed yet.
+
+use pipezero_schedule::{Edge, Lane, MicroBatch, Stage, Unit};
+
+/// An operation that was issued.
+#[derive(Debug)]
+pub(super) struct InFlight<P> {
+    /// The instruction's index in the row.
+    pub(super) index: usize,
+    /// The communicator's handle, which returns the buffer.
+    pub(super) pending: P,
+    /// What is done with the buffer.
+    pub(super) completion: Completion,
+}
+
+/// What completes an operation once its buffer is back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Completion {
+    /// The unit is gathered, in the gather buffer of this index.
+    Unshard { unit: Unit, buffer: usize },
+    /// This rank's shard is added to the unit's gradient.
+    Reduce { unit: Unit },
+    /// The buffer is the unit's gradient.
+    ReduceLast { unit: Unit },
+    /// The buffer is the unit's parameters.
+    GatherAfterStep { unit: Unit },
+    /// The buffer is the output of the stage's slot, free again.
+    SendActivation { stage: Stage, slot: usize },
+    /// The buffer is free for the edge's next gradient.
+    SendGradient { edge: Edge },
+    /// The message is kept until it is used.
+    Receive { edge: Edge, micro_batch: MicroBatch },
+}
+
+impl Completion {
+    pub(super) fn lane(self) -> Lane {
+        match self {
+            Self::Unshard { .. } | Self::GatherAfterStep { .. } => Lane::Gather,
+            Self::Reduce { .. } | Self::ReduceLast { .. } => Lane::Reduce,
+            Self::SendActivation { stage, .. } => Lane::Edge(Edge::Up(stage)),
+            Self::SendGradient { edge } | Self::Receive { edge, .. } => Lane::Edge(edge),
+        }
+    }
+}

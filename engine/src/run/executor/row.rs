@@ -1,0 +1,147 @@
+//! The loop that runs a rank's row of a program: one training step, or one evaluation.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pipezero_models::layer::LossSum;
+use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch};
+
+use super::compute::Compute;
+use super::error::Cause;
+use super::position::Position;
+use super::rank::Rank;
+use super::recorder::{EventKind, Recorder};
+use super::step::{RankOutcome, StepInputs, Tail};
+use super::waited::Waited;
+use crate::run::comm::Communicator;
+use crate::run::data::{BatchSource, DataError};
+
+impl<C: Communicator> Rank<C> {
+    /// One training step.
+    pub(crate) fn train(
+        &mut self,
+        inputs: StepInputs,
+        source: &dyn BatchSource,
+    ) -> Result<RankOutcome, Cause> {
+        let plan = Arc::clone(&self.plan);
+        let program = plan.training();
+        let start = Instant::now();
+        self.recorder = Recorder::new(inputs.recorded_since);
+        self.begin(program, inputs.step, inputs.step, source)?;
+        self.run_row(program, Some(inputs))?;
+        let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
+        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome(start) })
+    }
+
+    /// Losses of one batch, without gradients.
+    pub(crate) fn evaluate(&mut self, source: &dyn BatchSource, batch: u64) -> Result<RankOutcome, Cause> {
+        let plan = Arc::clone(&self.plan);
+        let program = plan.evaluation();
+        let start = Instant::now();
+        self.recorder = Recorder::Off;
+        self.begin(program, 0, batch, source)?;
+        self.run_row(program, None)?;
+        let record = self.share_losses()?;
+        self.positions.set(self.comm.rank(), Position::Idle);
+        Ok(RankOutcome { record, ..self.outcome(start) })
+    }
+
+    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. Waits and traffic of
+    /// other work since the last program, such as saving weights, are dropped: a report is about its own program only.
+    fn begin(
+        &mut self,
+        program: &CheckedProgram,
+        step: u64,
+        batch: u64,
+        source: &dyn BatchSource,
+    ) -> Result<(), Cause> {
+        self.waited = Waited::default();
+        self.comm.take_traffic();
+        self.losses.fill(LossSum::default());
+        if !self.plan.reads_tokens(self.pipeline_rank) {
+            return Ok(());
+        }
+        let num_tokens = self.plan.micro_batch_shape().num_tokens();
+        for micro_batch in 0..program.num_micro_batches() as usize {
+            self.positions.set(self.comm.rank(), Position::Reading { step, micro_batch });
+            let tokens = &mut self.tokens[MicroBatch(micro_batch as u32)];
+            source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
+            tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)?;
+        }
+        Ok(())
+    }
+
+    /// Runs this rank's row of a program; an evaluation has no step.
+    pub(super) fn run_row(
+        &mut self,
+        program: &CheckedProgram,
+        inputs: Option<StepInputs>,
+    ) -> Result<(), Cause> {
+        let rank = self.comm.rank();
+        let row = program.row(self.pipeline_rank);
+        let step = inputs.map_or(0, |inputs| inputs.step);
+        for (index, &instruction) in row.iter().enumerate() {
+            let here = |waits_for| Position::Waiting { step, index, instruction, waits_for };
+            for &earlier in program.waits(self.pipeline_rank.at(index)) {
+                self.complete_up_to(row, row[earlier].lane(), earlier, here)?;
+            }
+            self.positions.set(rank, Position::At { step, index, instruction });
+            self.recorder.record(index, EventKind::Started);
+            self.run(program, index, instruction, inputs)?;
+            let is_done = instruction.lane() == Lane::Compute;
+            self.recorder.record(index, if is_done { EventKind::Ended } else { EventKind::Issued });
+        }
+        self.complete_all(row, step)?;
+        self.positions.set(rank, Position::Idle);
+        Ok(())
+    }
+
+    /// Carries out one instruction; only those of a training step have `inputs`.
+    fn run(
+        &mut self,
+        program: &CheckedProgram,
+        index: usize,
+        instruction: Instruction,
+        inputs: Option<StepInputs>,
+    ) -> Result<(), Cause> {
+        let compute = |unit, micro_batch| Compute { program, unit, micro_batch };
+        let training = || inputs.expect("a program without a backward has no gradients");
+        match instruction {
+            Instruction::Forward { unit, micro_batch } => self.forward(compute(unit, micro_batch), inputs),
+            Instruction::Recompute { unit, micro_batch } => {
+                self.recompute(compute(unit, micro_batch), training());
+            }
+            Instruction::Backward { unit, micro_batch } => {
+                self.backward(compute(unit, micro_batch), training());
+            }
+            Instruction::BackwardInput { unit, micro_batch } => {
+                self.backward_input(compute(unit, micro_batch), training());
+            }
+            Instruction::BackwardWeight { unit, micro_batch } => {
+                self.backward_weight(compute(unit, micro_batch), training());
+            }
+            Instruction::Unshard { unit } => self.unshard(program, index, unit)?,
+            Instruction::Reshard { unit } => self.reshard(unit),
+            Instruction::Reduce { unit, .. } => self.reduce(index, unit)?,
+            Instruction::ReduceLast { unit } => self.reduce_last(index, unit)?,
+            Instruction::AllReduce { unit } => self.all_reduce(index, unit)?,
+            Instruction::Send { edge, micro_batch } => self.send(program, index, edge, micro_batch)?,
+            Instruction::Receive { edge, micro_batch } => self.receive(index, edge, micro_batch)?,
+            Instruction::AddTied { embedding, head } => self.add_tied(embedding, head)?,
+            Instruction::GradientNorm => self.gradient_norm(training())?,
+            Instruction::OptimizerStep { unit } => self.optimizer_step(unit, training()),
+            Instruction::GatherAfterStep { unit } => self.gather_after_step(index, unit)?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn outcome(&mut self, start: Instant) -> RankOutcome {
+        RankOutcome {
+            traffic: self.comm.take_traffic(),
+            waited: self.waited,
+            elapsed: start.elapsed(),
+            events: self.recorder.take(),
+            ..RankOutcome::default()
+        }
+    }
+}

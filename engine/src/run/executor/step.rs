@@ -1,0 +1,56 @@
+//! What a rank is given for a step, and what it reports of it.
+
+use std::time::{Duration, Instant};
+
+use pipezero_partition::Traffic;
+
+use super::record::StepRecord;
+use super::recorder::Event;
+use super::waited::Waited;
+
+/// What a rank has to know about a training step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepInputs {
+    /// The step, from 1: which batch is read and which elements are dropped.
+    pub(crate) step: u64,
+    /// The number of this update of the weights, from 1: steps that overflowed do not count.
+    pub(crate) update: u64,
+    /// The optimizer's rate in this step.
+    pub(crate) learning_rate: f64,
+    /// What the loss is multiplied by, so that small gradients survive in fp16; 1 elsewhere.
+    pub(crate) loss_scale: f64,
+    /// The moment from which events are timed, if they are recorded: one for all ranks and steps.
+    pub(crate) recorded_since: Option<Instant>,
+}
+
+/// What a rank reports after it ran a program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RankOutcome {
+    /// Losses and targets of the whole grid; in training also the squares of all gradients.
+    pub(crate) record: StepRecord,
+    /// Norm of all gradients before clipping; 0 in an evaluation.
+    pub(crate) gradient_norm: f64,
+    /// Whether a gradient was beyond the range of fp16, so that the weights were left as they are.
+    pub(crate) overflowed: bool,
+    /// Calls and bytes of this rank.
+    pub(crate) traffic: Traffic,
+    /// How long the rank waited for others.
+    pub(crate) waited: Waited,
+    /// How long it ran.
+    pub(crate) elapsed: Duration,
+    /// What happened to its instructions and when, if recorded.
+    pub(crate) events: Vec<Event>,
+}
+
+/// What the optimizer needs to know of the whole grid, once the ranks have exchanged it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tail {
+    /// The sums over the whole grid.
+    pub(crate) record: StepRecord,
+    /// Norm of all gradients before clipping.
+    pub(crate) gradient_norm: f64,
+    /// Whether a gradient was beyond the range of fp16: then nothing is updated.
+    pub(crate) overflowed: bool,
+    /// What every gradient is multiplied by: the loss's normalisation, divided by its scale, and the clipping.
+    pub(super) gradient_scale: f32,
+}

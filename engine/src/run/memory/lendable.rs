@@ -1,0 +1,28 @@
+//! Something that is lent to a started operation and given back when the operation completes.
+
+/// A value that may be lent. To use it meanwhile would be a mistake in the program, which the checker excludes.
+#[derive(Debug)]
+pub(crate) struct Lendable<T>(Option<T>);
+
+impl<T> Lendable<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    pub(crate) fn lend(&mut self) -> T {
+        self.0.take().expect("a checked program lends nothing twice")
+    }
+
+    pub(crate) fn give_back(&mut self, value: T) {
+        assert!(self.0.is_none(), "only what was lent is given back");
+        self.0 = Some(value);
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        self.0.as_ref().expect("a checked program does not use what is lent")
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("a checked program does not use what is lent")
+    }
+}
