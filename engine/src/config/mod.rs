@@ -10,9 +10,10 @@ mod error;
 mod findings;
 mod keys;
 mod kind;
-mod nearest;
+mod launch;
 mod notice;
 mod partition_method;
+mod place;
 mod raw;
 mod reference;
 mod refusal;
@@ -21,19 +22,19 @@ mod run_file;
 mod schema;
 mod section;
 mod set;
-mod source;
 mod whole_number;
 mod words;
 
 pub mod resolved;
 
 pub use error::{ConfigError, ConfigErrors, Problem};
+pub use launch::Launch;
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
 pub use refusal::{CombinationRow, CombinationTable, Refusal};
 pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
-pub use run_file::{Launch, RunFile};
+pub use run_file::RunFile;
 pub use schema::schema;
 
 #[cfg(test)]

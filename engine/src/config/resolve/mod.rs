@@ -29,9 +29,9 @@ use std::path::Path;
 pub(crate) use data::check_texts;
 
 use super::findings::Findings;
+use super::launch::Launch;
 use super::raw::RawRun;
 use super::resolved::Run;
-use super::run_file::Launch;
 use super::words::FamilyWord;
 
 /// Resolves a whole file.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use crate::config::findings::Findings;
 use crate::config::kind::Auto;
+use crate::config::launch::Launch;
 use crate::config::raw::RawParallel;
 use crate::config::resolved::{ParallelConfig, PartitionConfig, ScheduleConfig};
-use crate::config::run_file::Launch;
 use crate::config::section::Field;
 
 use super::partition;

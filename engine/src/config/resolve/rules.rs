@@ -3,9 +3,9 @@
 use crate::config::byte_size::ByteSize;
 use crate::config::findings::Findings;
 use crate::config::kind::Auto;
+use crate::config::launch::Launch;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig};
-use crate::config::run_file::Launch;
 use crate::config::section::Field;
 
 use super::parallel::Grid;

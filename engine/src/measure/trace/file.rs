@@ -85,8 +85,9 @@ pub enum ParseError {
 }
 
 impl From<JsonError> for ParseError {
-    fn from(JsonError { place, message }: JsonError) -> Self {
-        Self::Json { line: place.line, column: place.column, message }
+    fn from(error: JsonError) -> Self {
+        let (line, column) = error.span.line_column();
+        Self::Json { line, column, message: error.to_string() }
     }
 }
 
@@ -138,15 +139,17 @@ impl Recorded {
     /// # Errors
     /// [`ParseError`] unless it is of a step that the plan's program can have gone through.
     pub fn from_json(plan: &Plan, text: &str) -> Result<Self, ParseError> {
-        let text = json::without_mark(text);
-        let Head { format, version } = json::read(text)?;
+        let root = json::parse_file("trace", text)?;
+        let Head { format, version } = root.read()?;
         if format != FORMAT {
             return Err(ParseError::Format { found: format });
         }
         if version != VERSION {
             return Err(ParseError::Version { found: version });
         }
-        let file: TraceFile = json::read(text)?;
+        let file: TraceFile = root.read()?;
+        // It is several times the text, and no longer needed.
+        drop(root);
         let (found, expected) = (file.program, fingerprint(plan.training().program()));
         if found != expected {
             return Err(ParseError::OtherProgram { found, expected });
