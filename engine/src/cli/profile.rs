@@ -116,7 +116,7 @@ fn looks_like_costs(path: &Path) -> bool {
     let text = read_text(path, COSTS_BYTES_MAX).unwrap_or_default();
     let has_keys =
         |root: json::Node| ["version", "workload", "units"].iter().all(|key| root.find(key).is_some());
-    json::parse_file("", &text).is_ok_and(has_keys)
+    json::parse_first(&json::Source::file("", &text)).is_ok_and(has_keys)
 }
 
 fn report(profile: &Profile) -> String {

@@ -1,9 +1,9 @@
-//! Strict JSON with places: text into nodes, nodes into types, and every mistake told by key, value, rule and repair at its
-//! line and column.
+//! Strict JSON with places: text into nodes or types, and every mistake told by key, value, rule and repair at its line and
+//! column.
 //!
 //! ```text
-//! text -> parse -> Node -+-> Node::read    types that serde knows: costs files, traces, summaries
-//!                        +-> `config`      the run file, whose sections know more than types
+//! text -> Parser -+-> Node        the run file, whose sections know more than types; and whatever is refused
+//!                 +-> serde's     types: costs files, traces, summaries
 //! ```
 
 mod error;
@@ -16,7 +16,7 @@ mod source;
 pub(crate) use error::JsonError;
 pub(crate) use nearest::nearest;
 pub(crate) use node::{Entry, Node, Value, join, shorten};
-pub(crate) use parse::{parse, parse_file, parse_from};
+pub(crate) use parse::{parse, parse_first, parse_from};
 pub(crate) use source::{Source, SourceKind, Span};
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Every type has one form: a struct is an object, never a list of its values; a variant without fields is a name, any other
 //! one an object with one key.
 
+use std::sync::Arc;
+
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
@@ -12,12 +14,22 @@ use serde::forward_to_deserialize_any;
 
 use super::error::JsonError;
 use super::nearest::nearest;
-use super::node::{Entry, Node, Value};
+use super::node::Node;
+use super::parse::{Parser, Parts, parse_first};
+use super::source::{Source, Span};
 
-impl Node {
-    /// The value as a `T`.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, JsonError> {
-        T::deserialize(self).map_err(|refusal| refusal.at(self))
+impl Source {
+    /// The text as a `T`. No nodes are made but of what is refused: a large file takes no more memory than its value.
+    ///
+    /// Errors: the text is not JSON, or an object that `T` reads has a key twice; or else the first value that is not as `T`
+    /// needs it.
+    pub(crate) fn read<T: DeserializeOwned>(self: &Arc<Self>) -> Result<T, JsonError> {
+        let mut parser = Parser::new(self, 0);
+        let found = parser.whole(|parser| parser.read(std::marker::PhantomData));
+        found.map_err(|refusal: Refusal| match (parse_first(self), refusal) {
+            (Err(error), _) => error,
+            (Ok(root), refusal) => refusal.at(&root),
+        })
     }
 }
 
@@ -49,16 +61,18 @@ impl Refusal {
         }
     }
 
-    /// Of a value that is part of another one.
-    fn inside(self, node: &Node, part: &str) -> Self {
-        Self::Placed(Box::new(self.at(node).inside(part)))
+    fn inside(self, part: &str) -> Self {
+        match self {
+            Self::Placed(error) => Self::Placed(Box::new(error.inside(part))),
+            other => other,
+        }
     }
 
-    fn at_key(self, entry: &Entry) -> Self {
-        let error = |rule: String| JsonError::value(&entry.key_span, rule).inside(&entry.key);
+    fn at_key(self, key: &str, span: &Span) -> Self {
+        let error = |rule: String| JsonError::value(span, rule).inside(key);
         Self::Placed(Box::new(match self {
             Self::Unknown(known) => {
-                let repair = match nearest(&entry.key, known.iter().copied()) {
+                let repair = match nearest(key, known.iter().copied()) {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => format!("remove it, or write {}", names(known)),
                 };
@@ -67,6 +81,12 @@ impl Refusal {
             Self::Rule(rule) => error(rule),
             Self::Expected(_) | Self::Missing(_) | Self::Placed(_) => return self,
         }))
+    }
+}
+
+impl From<Box<JsonError>> for Refusal {
+    fn from(error: Box<JsonError>) -> Self {
+        Self::Placed(error)
     }
 }
 
@@ -90,6 +110,10 @@ impl de::Error for Refusal {
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::invalid_type(found, expected)
+    }
+
+    fn invalid_length(found: usize, _: &dyn Expected) -> Self {
+        Self::Rule(format!("has {found} elements and needs more"))
     }
 
     fn unknown_field(_: &str, known: &'static [&'static str]) -> Self {
@@ -123,25 +147,54 @@ fn in_words(expected: &str) -> String {
     }
 }
 
-impl<'de> Deserializer<'de> for &'de Node {
+impl Parser<'_> {
+    /// Reads a value. What is wrong with it is told at its place.
+    fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
+        self.peek();
+        let start = self.at;
+        seed.deserialize(&mut *self).map_err(|refusal| match refusal {
+            Refusal::Placed(_) => refusal,
+            refusal => match Parser::new(self.source, start).value() {
+                Ok(node) => Refusal::Placed(Box::new(refusal.at(&node))),
+                Err(error) => Refusal::Placed(error),
+            },
+        })
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Parser<'_> {
     type Error = Refusal;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match &self.value {
-            Value::Null => visitor.visit_unit(),
-            Value::Bool(value) => visitor.visit_bool(*value),
-            Value::Number => visit_number(self.span.written(), visitor),
-            Value::String(text) => visitor.visit_borrowed_str(text),
-            Value::Array(elements) => visitor.visit_seq(Elements { elements, index: 0 }),
-            Value::Object(entries) => visitor.visit_map(Entries { rest: entries.iter(), read: None }),
+        match self.peek() {
+            Some(b'{') => {
+                let parts = self.open(b'}')?;
+                visitor.visit_map(Entries { parser: self, parts, key: String::new() })
+            }
+            Some(b'[') => {
+                let parts = self.open(b']')?;
+                let mut elements = Elements { parser: self, parts, is_done: false };
+                let value = visitor.visit_seq(&mut elements)?;
+                if elements.is_done || !elements.parser.next_part(&mut elements.parts)? {
+                    return Ok(value);
+                }
+                Err(Refusal::Rule(format!("has more than {} elements", elements.parts.num_read - 1)))
+            }
+            Some(b'"') => visitor.visit_string(self.string()?),
+            Some(b'-' | b'0'..=b'9') => visit_number(self.number()?, visitor),
+            _ => match self.literal()? {
+                Some(value) => visitor.visit_bool(value),
+                None => visitor.visit_unit(),
+            },
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match self.value {
-            Value::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
+        if self.peek() != Some(b'n') {
+            return visitor.visit_some(self);
         }
+        self.literal()?;
+        visitor.visit_none()
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -158,8 +211,8 @@ impl<'de> Deserializer<'de> for &'de Node {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match self.value {
-            Value::Array(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+        match self.peek() {
+            Some(b'[') => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -170,47 +223,29 @@ impl<'de> Deserializer<'de> for &'de Node {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match &self.value {
-            Value::String(name) => {
-                let name: StrDeserializer<'_, Refusal> = name.as_str().into_deserializer();
-                visitor.visit_enum(name)
-            }
-            Value::Object(entries) => match entries.as_slice() {
-                [entry] => visitor.visit_enum(entry),
-                [] => Err(Refusal::Rule(format!("has no key: it needs one of {}", names(variants)))),
-                [_, second, ..] => {
-                    let rule = "is a second key, and only one belongs here; keep one of the two";
-                    Err(Refusal::Rule(rule.to_owned()).at_key(second))
+        match self.peek() {
+            Some(b'"') => visitor.visit_enum(self.string()?.into_deserializer()),
+            Some(b'{') => {
+                let mut parts = self.open(b'}')?;
+                if !self.next_part(&mut parts)? {
+                    return Err(Refusal::Rule(format!("has no key: it needs one of {}", names(variants))));
                 }
-            },
+                let (key, span) = self.key()?;
+                let value = visitor.visit_enum(OneKey { parser: self, key, span })?;
+                if !self.next_part(&mut parts)? {
+                    return Ok(value);
+                }
+                let (key, span) = self.key()?;
+                let rule = "is a second key, and only one belongs here; keep one of the two";
+                Err(Refusal::Rule(rule.to_owned()).at_key(&key, &span))
+            }
             _ => Err(de::Error::invalid_type(Unexpected::Other(""), &visitor)),
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Refusal> {
-        match &self.value {
-            Value::Array(elements) if elements.len() != len => {
-                Err(Refusal::Rule(format!("has {} elements where {len} belong", elements.len())))
-            }
-            _ => self.deserialize_any(visitor),
-        }
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, Refusal> {
-        self.deserialize_tuple(len, visitor)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        visitor.visit_unit()
-    }
-
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq map identifier
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map identifier ignored_any
     }
 }
 
@@ -227,90 +262,110 @@ fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value
     }
 }
 
-struct Elements<'de> {
-    elements: &'de [Node],
-    index: usize,
+struct Elements<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    parts: Parts,
+    is_done: bool,
 }
 
-impl<'de> SeqAccess<'de> for Elements<'de> {
+impl<'de> SeqAccess<'de> for &mut Elements<'_, '_> {
     type Error = Refusal;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
-        let Some(node) = self.elements.get(self.index) else { return Ok(None) };
-        let index = self.index;
-        self.index += 1;
-        seed.deserialize(node).map(Some).map_err(|refusal| refusal.inside(node, &format!("[{index}]")))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.elements.len() - self.index)
+        self.is_done = !self.parser.next_part(&mut self.parts)?;
+        if self.is_done {
+            return Ok(None);
+        }
+        let index = self.parts.num_read - 1;
+        self.parser.read(seed).map(Some).map_err(|refusal| refusal.inside(&format!("[{index}]")))
     }
 }
 
-struct Entries<'de> {
-    rest: std::slice::Iter<'de, Entry>,
-    /// The entry of which the key was read last.
-    read: Option<&'de Entry>,
+struct Entries<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    parts: Parts,
+    /// The key that was read last.
+    key: String,
 }
 
-impl<'de> MapAccess<'de> for Entries<'de> {
+impl<'de> MapAccess<'de> for Entries<'_, '_> {
     type Error = Refusal;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
-        self.read = self.rest.next();
-        let Some(entry) = self.read else { return Ok(None) };
-        entry.read_key(seed).map(Some)
+        if !self.parser.next_part(&mut self.parts)? {
+            return Ok(None);
+        }
+        let (key, span) = self.parser.key()?;
+        self.key = key;
+        read_key(&self.key, &span, seed).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
-        let entry = self.read.expect("serde asks for a value after its key");
-        entry.newtype_variant_seed(seed)
+        self.parser.read(seed).map_err(|refusal| refusal.inside(&self.key))
     }
 }
 
-impl Entry {
-    fn read_key<'de, S: DeserializeSeed<'de>>(&'de self, seed: S) -> Result<S::Value, Refusal> {
-        let key: StrDeserializer<'_, Refusal> = self.key.as_str().into_deserializer();
-        seed.deserialize(key).map_err(|refusal| refusal.at_key(self))
-    }
+fn read_key<'de, S: DeserializeSeed<'de>>(key: &str, span: &Span, seed: S) -> Result<S::Value, Refusal> {
+    let text: StrDeserializer<'_, Refusal> = key.into_deserializer();
+    seed.deserialize(text).map_err(|refusal| refusal.at_key(key, span))
 }
 
-/// The one key of an object, which names a variant, and what the variant holds.
-impl<'de> EnumAccess<'de> for &'de Entry {
+/// The one key of an object, which names a variant, and the value behind it.
+struct OneKey<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    key: String,
+    span: Span,
+}
+
+impl<'de> EnumAccess<'de> for OneKey<'_, '_> {
     type Error = Refusal;
     type Variant = Self;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Refusal> {
-        Ok((self.read_key(seed)?, self))
+        Ok((read_key(&self.key, &self.span, seed)?, self))
     }
 }
 
-impl<'de> VariantAccess<'de> for &'de Entry {
+impl<'de> VariantAccess<'de> for OneKey<'_, '_> {
     type Error = Refusal;
 
     fn unit_variant(self) -> Result<(), Refusal> {
-        let rule = format!(
-            "is a key, but the name alone belongs here; write \"{}\" in place of the object",
-            self.key
-        );
-        Err(Refusal::Rule(rule).at_key(self))
+        let Self { key, span, .. } = self;
+        let rule =
+            format!("is a key, but the name alone belongs here; write \"{key}\" in place of the object");
+        Err(Refusal::Rule(rule).at_key(&key, &span))
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Refusal> {
-        seed.deserialize(&self.node).map_err(|refusal| refusal.inside(&self.node, &self.key))
+        self.parser.read(seed).map_err(|refusal| refusal.inside(&self.key))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Refusal> {
-        let found = self.node.deserialize_tuple(len, visitor);
-        found.map_err(|refusal| refusal.inside(&self.node, &self.key))
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Refusal> {
+        self.newtype_variant_seed(Fields { visitor, have_names: false })
     }
 
     fn struct_variant<V: Visitor<'de>>(
         self,
-        keys: &'static [&'static str],
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        let found = self.node.deserialize_struct("", keys, visitor);
-        found.map_err(|refusal| refusal.inside(&self.node, &self.key))
+        self.newtype_variant_seed(Fields { visitor, have_names: true })
+    }
+}
+
+/// What a variant of several fields holds: a list where they have no names, else an object.
+struct Fields<V> {
+    visitor: V,
+    have_names: bool,
+}
+
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Fields<V> {
+    type Value = V::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        match self.have_names {
+            true => deserializer.deserialize_struct("", &[], self.visitor),
+            false => deserializer.deserialize_seq(self.visitor),
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::columns::Columns;
 use super::fault::Fault;
 use super::fingerprint::fingerprint;
 use super::recorded::Recorded;
-use crate::files::json::{self, JsonError};
+use crate::files::json::{JsonError, Source};
 use crate::plan::Plan;
 
 /// Bytes of a file for each instruction of each rank, at most: five moments of fourteen digits in a step of a day, with room
@@ -139,17 +139,15 @@ impl Recorded {
     /// # Errors
     /// [`ParseError`] unless it is of a step that the plan's program can have gone through.
     pub fn from_json(plan: &Plan, text: &str) -> Result<Self, ParseError> {
-        let root = json::parse_file("trace", text)?;
-        let Head { format, version } = root.read()?;
+        let source = Source::file("trace", text);
+        let Head { format, version } = source.read()?;
         if format != FORMAT {
             return Err(ParseError::Format { found: format });
         }
         if version != VERSION {
             return Err(ParseError::Version { found: version });
         }
-        let file: TraceFile = root.read()?;
-        // It is several times the text, and no longer needed.
-        drop(root);
+        let file: TraceFile = source.read()?;
         let (found, expected) = (file.program, fingerprint(plan.training().program()));
         if found != expected {
             return Err(ParseError::OtherProgram { found, expected });

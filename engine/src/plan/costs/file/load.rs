@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{COSTS_BYTES_MAX, COSTS_VERSION, CostsFile};
 use crate::files::input::read_text;
-use crate::files::json;
+use crate::files::json::Source;
 use crate::plan::costs::file_check::Broken;
 use crate::plan::costs::file_error::{CostsFileError, CostsFileRule};
 
@@ -36,17 +36,17 @@ impl CostsFile {
     /// # Errors
     /// As [`CostsFile::load`].
     pub fn parse(name: &str, text: &str) -> Result<Self, CostsFileError> {
-        let root = json::parse_file(name, text)?;
+        let source = Source::file(name, text);
         let broken = |Broken { path, rule }: Broken| {
-            let (line, column) = root.find(&path).unwrap_or(&root).span.line_column();
+            let (line, column) = source.place_of(&path).line_column();
             CostsFileError::Rule { name: name.to_owned(), line, column, rule }
         };
-        let Versioned { version } = root.read()?;
+        let Versioned { version } = source.read()?;
         if version != COSTS_VERSION {
             let rule = CostsFileRule::Version { version };
             return Err(broken(Broken { path: "version".to_owned(), rule }));
         }
-        let file: Self = root.read()?;
+        let file: Self = source.read()?;
         file.check().map_err(broken)?;
         Ok(file)
     }

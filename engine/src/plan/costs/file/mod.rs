@@ -16,8 +16,8 @@ use super::whole::{any_ns, measured_ns, positive_ns};
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
 
-/// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and reading makes a tree of the whole text, several
-/// times its size.
+/// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and a mistake is told by way of a tree of the whole
+/// text, several times its size.
 pub(crate) const COSTS_BYTES_MAX: u64 = 64 << 20;
 
 /// Measured costs; all times are nanoseconds.
