@@ -3,6 +3,7 @@
 //! Every type has one form: a struct is an object, never a list of its values; a variant without fields is a name, any other
 //! one an object with one key.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::de::value::StrDeserializer;
@@ -21,8 +22,7 @@ use super::source::{Source, Span};
 impl Source {
     /// The text as a `T`. No nodes are made but of what is refused: a large file takes no more memory than its value.
     ///
-    /// Errors: the text is not JSON, or an object that `T` reads has a key twice; or else the first value that is not as `T`
-    /// needs it.
+    /// Errors: the text is not JSON, or holds a key twice; or else the first value that is not as `T` needs it.
     pub(crate) fn read<T: DeserializeOwned>(self: &Arc<Self>) -> Result<T, JsonError> {
         let mut parser = Parser::new(self, 0);
         let found = parser.whole(|parser| parser.read(std::marker::PhantomData));
@@ -169,7 +169,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         match self.peek() {
             Some(b'{') => {
                 let parts = self.open(b'}')?;
-                visitor.visit_map(Entries { parser: self, parts, key: String::new() })
+                visitor.visit_map(Entries { parser: self, parts, key: String::new(), seen: HashSet::new() })
             }
             Some(b'[') => {
                 let parts = self.open(b']')?;
@@ -286,6 +286,7 @@ struct Entries<'p, 'a> {
     parts: Parts,
     /// The key that was read last.
     key: String,
+    seen: HashSet<String>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_> {
@@ -297,6 +298,10 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
         }
         let (key, span) = self.parser.key()?;
         self.key = key;
+        if !self.seen.insert(self.key.clone()) {
+            // Where the first stands is found with all other keys that stand twice.
+            return Err(Refusal::Rule("stands twice".to_owned()).at_key(&self.key, &span));
+        }
         read_key(&self.key, &span, seed).map(Some)
     }
 
