@@ -6,7 +6,7 @@ use pipezero::measure::trace::Recorded;
 use pipezero::plan::Plan;
 use pipezero::plan::costs::CostsFile;
 use pipezero::train::RunDir;
-use tests::small_run;
+use tests::{Case, small_run};
 
 fn run_file(text: &str) -> String {
     let launch = Launch { cores: 1, ranks: None };
@@ -18,7 +18,7 @@ fn costs_file(text: &str) -> String {
 }
 
 fn trace(text: &str) -> String {
-    let plan = Plan::new(small_run()).unwrap();
+    let plan = Plan::new(small_run(Case::ONE_RANK)).unwrap();
     Recorded::from_json(&plan, text).map(|_| ()).unwrap_err().to_string()
 }
 
