@@ -14,6 +14,7 @@ use super::table::Table;
 use super::units::{bytes, nanoseconds};
 use super::whole::whole;
 use crate::files::input::read_text;
+use crate::files::json;
 use crate::measure::profile::{Profile, ProfileError, ProfileOptions, kept_bytes, profile};
 use crate::plan::Plan;
 use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
@@ -113,8 +114,9 @@ fn batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
 /// Whether a file has a costs file's keys, of whatever version: the run file that is measured has not.
 fn looks_like_costs(path: &Path) -> bool {
     let text = read_text(path, COSTS_BYTES_MAX).unwrap_or_default();
-    let found = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
-    ["version", "workload", "units"].iter().all(|key| found.get(key).is_some())
+    let has_keys =
+        |root: json::Node| ["version", "workload", "units"].iter().all(|key| root.find(key).is_some());
+    json::parse_first(&json::Source::file("", &text)).is_ok_and(has_keys)
 }
 
 fn report(profile: &Profile) -> String {

@@ -3,9 +3,9 @@
 use schemars::{Schema, json_schema};
 
 use super::error::Problem;
-use super::findings::Place;
 use super::kind::{self, Kind};
-use super::source::{Node, Value};
+use super::place::Place;
+use crate::files::json::{Node, Value};
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Kind for ByteSize {
 
     fn read(node: &Node) -> Option<Self> {
         match &node.value {
-            Value::Number(_) => u64::read(node).map(Self),
+            Value::Number => u64::read(node).map(Self),
             Value::String(text) => parse(text)?.map(Self),
             _ => None,
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Number, Value as Json};
 
 use super::run_file::RunFile;
-use super::source::{Node, Value};
+use crate::files::json::{Node, Value};
 
 impl RunFile {
     /// The file as JSON, every `--set` applied and the paths of texts absolute. A schedule file is named
@@ -31,7 +31,7 @@ fn to_json(node: &Node) -> Json {
         Value::Null => Json::Null,
         Value::Bool(value) => Json::Bool(*value),
         // A number that f64 cannot hold has been refused when the file was resolved.
-        Value::Number(spelling) => spelling.parse::<Number>().map_or(Json::Null, Json::Number),
+        Value::Number => node.span.written().parse::<Number>().map_or(Json::Null, Json::Number),
         Value::String(text) => Json::String(text.clone()),
         Value::Array(items) => items.iter().map(to_json).collect(),
         Value::Object(entries) => Json::Object(

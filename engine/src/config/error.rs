@@ -4,9 +4,10 @@ use std::fmt;
 
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, SourceCode};
 
+use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
-use super::source::{Source, SourceKind, Span, shorten};
+use crate::files::json::{JsonError, Source, SourceKind, shorten};
 
 /// Everything that is wrong with one run file, in the order of the file.
 ///
@@ -22,7 +23,7 @@ impl ConfigErrors {
     /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
-        errors.sort_by_key(|error| error.span.order());
+        errors.sort_by_key(|error| error.place.span.order());
         Self { errors, refused: None }
     }
 
@@ -70,8 +71,10 @@ impl fmt::Display for ConfigErrors {
                 writeln!(f)?;
             }
             match error.problem {
-                Problem::Unreadable { .. } => write!(f, "{}: {}", error.span.source.name, error.message())?,
-                _ => write!(f, "{}: {}", Place(&error.span), error.message())?,
+                Problem::Unreadable { .. } => {
+                    write!(f, "{}: {}", error.place.span.source.name, error.message())?
+                }
+                _ => write!(f, "{}: {}", error.place.span, error.message())?,
             }
             if let Some(repair) = error.problem.repair() {
                 write!(f, "; {repair}")?;
@@ -89,24 +92,31 @@ impl std::error::Error for ConfigErrors {}
 /// One thing that is wrong, with its place.
 #[derive(Clone, Debug)]
 pub struct ConfigError {
-    span: Span,
-    path: String,
+    place: Place,
     problem: Problem,
 }
 
+/// The text is not JSON, or holds a key twice.
+impl From<JsonError> for ConfigError {
+    fn from(error: JsonError) -> Self {
+        let problem = Problem::Syntax { message: error.message(), repair: error.repair };
+        Self { place: Place { path: error.path.unwrap_or_default(), span: error.span }, problem }
+    }
+}
+
 impl ConfigError {
-    pub(crate) fn new(span: Span, path: &str, problem: Problem) -> Self {
-        Self { span, path: path.to_owned(), problem }
+    pub(crate) fn new(place: Place, problem: Problem) -> Self {
+        Self { place, problem }
     }
 
     /// Line and column in the run file, counted from 1; `None` for a `--set` argument.
     pub fn line_column(&self) -> Option<(usize, usize)> {
-        (self.span.source.kind == SourceKind::File).then(|| self.span.line_column())
+        (self.place.span.source.kind == SourceKind::File).then(|| self.place.span.line_column())
     }
 
     /// The key's path, such as `parallel.pipeline`; empty where the text is not JSON at all.
     pub fn path(&self) -> &str {
-        &self.path
+        &self.place.path
     }
 
     /// What is wrong.
@@ -116,16 +126,13 @@ impl ConfigError {
 
     /// Value and rule; the path is added here and nowhere else.
     fn message(&self) -> String {
-        let path = match self.path.as_str() {
+        let path = match self.place.path.as_str() {
             "" => "the run file".to_owned(),
             path => format!("`{}`", shorten_path(path)),
         };
         match &self.problem {
             Problem::Unreadable { reason } => format!("cannot read the run file: {reason}"),
             Problem::Syntax { message, .. } => message.clone(),
-            Problem::DuplicateKey { first_line, first_column } => {
-                format!("{path} stands twice, first at {first_line}:{first_column}")
-            }
             Problem::UnknownKey { .. } => format!("unknown key {path}"),
             Problem::WrongType { expected, found } => format!("{path} must be {expected}, but is {found}"),
             Problem::Missing { rule, .. } => format!("{path} is missing: {rule}"),
@@ -150,19 +157,12 @@ pub enum Problem {
         /// The system's reason.
         reason: String,
     },
-    /// The text is not JSON, or a `--set` argument is no `key.path=value`.
+    /// The text is not JSON or holds a key twice, or a `--set` argument is no `key.path=value`.
     Syntax {
         /// What is wrong with it.
         message: String,
         /// What to write, where that can be said.
         repair: Option<String>,
-    },
-    /// A key stands twice in one object.
-    DuplicateKey {
-        /// Line of the first.
-        first_line: usize,
-        /// Column of the first.
-        first_column: usize,
     },
     /// No such key.
     UnknownKey {
@@ -223,7 +223,6 @@ impl Problem {
                 "this key has no \"auto\": write a value, or leave it out if it has a default".to_owned(),
             ),
             Self::WrongType { .. } => None,
-            Self::DuplicateKey { .. } => Some("keep one of the two".to_owned()),
             Self::UnknownKey { nearest: Some(nearest) } => Some(format!("did you mean `{nearest}`?")),
             Self::UnknownKey { nearest: None } => {
                 Some("remove it; docs/run-file.md lists every key".to_owned())
@@ -244,22 +243,6 @@ impl Problem {
     }
 }
 
-/// A place as one word: `run.json:3:5`, or the `--set` argument itself.
-pub(crate) struct Place<'a>(pub(crate) &'a Span);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = &self.0.source;
-        match source.kind {
-            SourceKind::File => {
-                let (line, column) = self.0.line_column();
-                write!(f, "{}:{line}:{column}", source.name)
-            }
-            SourceKind::Argument => write!(f, "--set {}", shorten(&source.text)),
-        }
-    }
-}
-
 /// Keys are the user's text and may be long or hold line breaks.
 fn shorten_path(path: &str) -> String {
     path.split('.').map(shorten).collect::<Vec<_>>().join(".")
@@ -269,7 +252,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Problem::Unreadable { .. } = self.problem {
             // No line of the file can be shown that would say which file it is.
-            write!(f, "{}: ", self.span.source.name)?;
+            write!(f, "{}: ", self.place.span.source.name)?;
         }
         f.write_str(&self.message())
     }
@@ -289,13 +272,13 @@ impl Diagnostic for ConfigError {
     fn source_code(&self) -> Option<&dyn SourceCode> {
         // There is nothing to show of a file that could not be read.
         let is_read = !matches!(self.problem, Problem::Unreadable { .. });
-        is_read.then_some(&*self.span.source as &dyn SourceCode)
+        is_read.then_some(&*self.place.span.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         self.source_code()?;
-        let length = self.span.end - self.span.start;
-        Some(Box::new(std::iter::once(LabeledSpan::new(None, self.span.start, length))))
+        let length = self.place.span.end - self.place.span.start;
+        Some(Box::new(std::iter::once(LabeledSpan::new(None, self.place.span.start, length))))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Problem};
 use super::notice::Notice;
-use super::source::{Span, shorten};
+use super::place::Place;
 
 /// Characters of a number that a message shows digit by digit: as many as the largest whole number has.
 const LONGEST_NUMBER: usize = 20;
@@ -17,7 +17,7 @@ pub(crate) struct Findings {
 impl Findings {
     /// Adds an error about the value at `place`.
     pub(crate) fn error(&mut self, place: &Place, problem: Problem) {
-        self.errors.push(ConfigError::new(place.span.clone(), &place.path, problem));
+        self.errors.push(ConfigError::new(place.clone(), problem));
     }
 
     /// Adds "`path` is `value`, but `rule`; `repair`".
@@ -66,19 +66,5 @@ impl Findings {
         let problem =
             Problem::NotOfferedYet { value: value.to_string(), what: what.into(), repair: repair.into() };
         self.error(place, problem);
-    }
-}
-
-/// A key's path and where its value stands; for an absent key, where its section stands.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) path: String,
-    pub(crate) span: Span,
-}
-
-impl Place {
-    /// What stands there, as it was written.
-    pub(crate) fn written(&self) -> String {
-        shorten(&self.span.source.text[self.span.start..self.span.end])
     }
 }

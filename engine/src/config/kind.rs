@@ -3,10 +3,9 @@
 use schemars::{Schema, json_schema};
 
 use super::error::Problem;
-use super::findings::Place;
-use super::nearest::nearest;
-use super::source::{Node, Span, Value, join, shorten};
+use super::place::Place;
 use super::whole_number::{self, NotWhole};
+use crate::files::json::{Node, Span, Value, join, nearest, shorten};
 
 /// A type of value.
 pub(crate) trait Kind: Sized {
@@ -43,12 +42,11 @@ impl Kind for u64 {
     }
 
     fn read(node: &Node) -> Option<Self> {
-        let Value::Number(text) = &node.value else { return None };
-        whole_number::read(text).ok()
+        whole_number::read(node.number()?).ok()
     }
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
-        let Value::Number(text) = &node.value else { return None };
+        let text = node.number()?;
         match whole_number::read(text).err()? {
             NotWhole::Fraction => None,
             NotWhole::Negative => {
@@ -93,12 +91,12 @@ impl Kind for f64 {
     }
 
     fn read(node: &Node) -> Option<Self> {
-        let Value::Number(text) = &node.value else { return None };
+        let text = node.number()?;
         text.parse().ok().filter(|value: &f64| value.is_finite() && (*value != 0.0 || is_zero(text)))
     }
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
-        let Value::Number(text) = &node.value else { return None };
+        let text = node.number()?;
         if text.parse() == Ok(0.0) {
             return Some(rule(
                 place,

@@ -5,8 +5,8 @@
 pub struct Launch {
     /// Cores of this host, at least 1.
     pub cores: usize,
-    /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then the file
-    /// alone says how many, and a data degree of `"auto"` is 1.
+    /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then
+    /// the file alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
 }
 

@@ -11,9 +11,9 @@ mod findings;
 mod keys;
 mod kind;
 mod launch;
-mod nearest;
 mod notice;
 mod partition_method;
+mod place;
 mod raw;
 mod reference;
 mod refusal;
@@ -22,7 +22,6 @@ mod run_file;
 mod schema;
 mod section;
 mod set;
-mod source;
 mod whole_number;
 mod words;
 

@@ -2,16 +2,13 @@
 
 use std::fmt;
 
-use super::error::Place as Written;
-use super::findings::Place;
-use super::source::Span;
+use super::place::Place;
 
 /// A line about a key that is accepted.
 #[derive(Clone, Debug)]
 pub struct Notice {
     kind: NoticeKind,
-    span: Span,
-    path: String,
+    place: Place,
     message: String,
 }
 
@@ -34,12 +31,12 @@ impl Notice {
     }
 
     pub(crate) fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
-        Self { kind, span: place.span.clone(), path: place.path.clone(), message }
+        Self { kind, place: place.clone(), message }
     }
 
     /// Where it belongs among others.
     pub(crate) fn order(&self) -> (bool, usize) {
-        self.span.order()
+        self.place.span.order()
     }
 
     /// How much it matters.
@@ -49,7 +46,7 @@ impl Notice {
 
     /// The key's path.
     pub fn path(&self) -> &str {
-        &self.path
+        &self.place.path
     }
 
     /// The line without place and path.
@@ -64,6 +61,6 @@ impl fmt::Display for Notice {
             NoticeKind::Hint => "hint",
             NoticeKind::Warning => "warning",
         };
-        write!(f, "{}: {kind}: `{}`: {}", Written(&self.span), self.path, self.message)
+        write!(f, "{}: {kind}: `{}`: {}", self.place.span, self.place.path, self.message)
     }
 }

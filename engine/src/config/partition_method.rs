@@ -3,7 +3,7 @@
 use schemars::{Schema, json_schema};
 
 use super::kind::Kind;
-use super::source::{Node, Value};
+use crate::files::json::{Node, Value};
 
 /// How layers are split into stages. As for other words, reading accepts every string; `resolve` says what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

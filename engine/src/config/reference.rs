@@ -63,5 +63,5 @@ fn effective(section: &SectionSpec, text: &mut String, paths: &mut Vec<&'static 
 }
 
 fn full_name(path: &str, key: &ForeignKey) -> String {
-    super::source::join(path, key.name)
+    crate::files::json::join(path, key.name)
 }

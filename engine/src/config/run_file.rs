@@ -1,19 +1,19 @@
 //! The run file from the disk to a resolved run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::error::{ConfigError, ConfigErrors, Problem};
-use super::findings::{Findings, Place};
+use super::findings::Findings;
 use super::launch::Launch;
 use super::notice::Notice;
+use super::place::Place;
 use super::raw::RawRun;
 use super::resolve;
 use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
-use super::source::{Node, Source, SourceKind, Span, Value, parse};
 use crate::files::input::read_text;
+use crate::files::json::{Node, Source, Span, Value, parse};
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
 const MAX_BYTES: u64 = 16 << 20;
@@ -35,14 +35,14 @@ impl RunFile {
         let text = read_text(path, MAX_BYTES).map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Self { root: parse_text(name, text)?, folder })
+        Ok(Self { root: parse_text(&name, &text)?, folder })
     }
 
     /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
     ///
     /// Errors: the text is not JSON, or holds a key twice.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Ok(Self { root: parse_text(name.to_owned(), text.to_owned())?, folder: PathBuf::new() })
+        Ok(Self { root: parse_text(name, text)?, folder: PathBuf::new() })
     }
 
     /// Overrides keys: each argument is `key.path=value`, the value JSON or else a string. Missing sections are created;
@@ -91,8 +91,7 @@ impl RunFile {
 
     /// One thing that is wrong with the first of these keys that is written.
     pub(crate) fn error_at(&self, keys: &[&str], problem: Problem) -> ConfigErrors {
-        let Place { path, span } = self.place(keys);
-        ConfigErrors::new(vec![ConfigError::new(span, &path, problem)])
+        ConfigErrors::new(vec![ConfigError::new(self.place(keys), problem)])
     }
 
     /// Where the first of these keys stands that is written; if none is, where the last one's section stands.
@@ -131,12 +130,12 @@ impl RunFile {
     }
 }
 
-fn parse_text(name: String, text: String) -> Result<Node, ConfigErrors> {
-    parse(&Arc::new(Source { name, text, kind: SourceKind::File })).map_err(ConfigErrors::new)
+fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {
+    parse(&Source::file(name, text))
+        .map_err(|errors| ConfigErrors::new(errors.into_iter().map(ConfigError::from).collect()))
 }
 
 fn unreadable(name: &str, reason: &str) -> ConfigErrors {
-    let source = Arc::new(Source { name: name.to_owned(), text: String::new(), kind: SourceKind::File });
-    let problem = Problem::Unreadable { reason: reason.to_owned() };
-    ConfigErrors::new(vec![ConfigError::new(Span { source, start: 0, end: 0 }, "", problem)])
+    let place = Place { path: String::new(), span: Source::file(name, "").span(0, 0) };
+    ConfigErrors::new(vec![ConfigError::new(place, Problem::Unreadable { reason: reason.to_owned() })])
 }

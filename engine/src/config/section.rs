@@ -4,11 +4,11 @@
 use schemars::Schema;
 
 use super::error::Problem;
-use super::findings::{Findings, Place};
+use super::findings::Findings;
 use super::keys::{self, ForeignKey};
 use super::kind::Kind;
-use super::nearest::nearest;
-use super::source::{Entry, Node, Span, Value, join};
+use super::place::Place;
+use crate::files::json::{Entry, Node, Span, Value, join, nearest};
 
 /// A key of a section as it was written.
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! `--set key.path=value`: one key of the run file from the command line.
 
-use std::sync::Arc;
-
 use super::error::{ConfigError, Problem};
-use super::source::{Entry, Node, Source, SourceKind, Span, Value, parse_from, shorten};
+use super::place::Place;
+use crate::files::json::{Entry, Node, Source, Span, Value, parse_from, shorten};
 
 /// Parts of a key at most: more than any key has, and few enough to go down by recursion.
 const MAX_KEYS: usize = 16;
@@ -11,9 +10,8 @@ const MAX_KEYS: usize = 16;
 /// Applies one argument to the file. The value is read as JSON and, where it is not JSON, as a string; `null` takes the key
 /// away, so that its default holds.
 pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigError>> {
-    let source =
-        Arc::new(Source { name: "--set".to_owned(), text: argument.to_owned(), kind: SourceKind::Argument });
-    let span = |start, end| Span { source: Arc::clone(&source), start, end };
+    let source = Source::argument(argument);
+    let span = |start, end| source.span(start, end);
     let Some((path, text)) = argument.split_once('=') else {
         let repair = format!("write --set {}=VALUE", shorten(argument));
         return Err(refused(span(0, argument.len()), "it has no value".to_owned(), repair));
@@ -37,7 +35,8 @@ pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigErr
 }
 
 fn refused(span: Span, message: String, repair: String) -> Box<ConfigError> {
-    Box::new(ConfigError::new(span, "", Problem::Syntax { message, repair: Some(repair) }))
+    let place = Place { path: String::new(), span };
+    Box::new(ConfigError::new(place, Problem::Syntax { message, repair: Some(repair) }))
 }
 
 /// Puts `value` below `keys[depth..]` of `section`, which stands at `keys[..depth]`.
@@ -55,7 +54,8 @@ fn insert(
             rule: "only a section has keys".to_owned(),
             repair: "set that key itself".to_owned(),
         };
-        return Err(Box::new(ConfigError::new(key_span, &keys[..depth].join("."), problem)));
+        let place = Place { path: keys[..depth].join("."), span: key_span };
+        return Err(Box::new(ConfigError::new(place, problem)));
     };
     let key = keys[depth];
     let found = entries.iter().position(|entry| entry.key == key);

@@ -5,10 +5,10 @@
 
 use schemars::{Schema, json_schema};
 
-use super::findings::{Findings, Place};
+use super::findings::Findings;
 use super::kind::Kind;
-use super::nearest::nearest;
-use super::source::{Node, Value, shorten};
+use super::place::Place;
+use crate::files::json::{Node, Value, nearest, shorten};
 
 /// Declares a list of words as an enum; any other word is kept in `Other`.
 macro_rules! words {

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::summary;
 use crate::files::input::read_text;
-use crate::files::json::LineColumn;
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
 
@@ -198,8 +197,8 @@ impl RunDir {
         let path = self.file(Self::SUMMARY);
         match read_text(&path, Self::SUMMARY_BYTES_MAX) {
             Ok(text) => summary::peak_bytes(&text).map_err(|error| {
-                let LineColumn { line, column } = error.place;
-                let reason = format!("line {line}, column {column}: {}", error.message);
+                let (line, column) = error.span.line_column();
+                let reason = format!("line {line}, column {column}: {error}");
                 RunDirError::Summary { path, reason }
             }),
             Err(error) if error.is_missing() => Err(RunDirError::Unfinished { path: self.path.clone() }),

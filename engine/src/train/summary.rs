@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Baselines;
-use crate::files::json::{self, JsonError};
+use crate::files::json::{JsonError, Source};
 use crate::plan::RankForecast;
 use crate::run::engine::MeasuredRank;
 
@@ -81,7 +81,7 @@ struct Peak {
 
 /// The peak of every world rank, out of a summary's text.
 pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, JsonError> {
-    let measured: Measured = json::read(text)?;
+    let measured: Measured = Source::file("summary.json", text).read()?;
     Ok(measured.ranks.iter().map(|rank| rank.memory.peak).collect())
 }
 

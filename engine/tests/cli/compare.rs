@@ -134,7 +134,7 @@ fn measured_costs_are_held_against_the_run() {
     expect!["error: costs.json: the costs are of another model: `model.timed.parameters_per_layer` is 1001 there and 1000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(printed.lines().last().unwrap());
     home.write("costs.json", &COSTS[..COSTS.len() / 2]);
     let printed = home.run(&compare).failure(2);
-    expect!["error: costs.json:16:13: this is not JSON: the text ends where a value belongs; mend it, or measure again with `pipezero profile`"].assert_eq(printed.lines().last().unwrap());
+    expect!["error: costs.json:16:14: this is not JSON: a value belongs here, but the text ends; mend it, or measure again with `pipezero profile`"].assert_eq(printed.lines().last().unwrap());
     let printed = home.run(&["compare", "out", "--costs", "nowhere.json"]).failure(2);
     expect!["error: nowhere.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written"]
         .assert_eq(printed.lines().last().unwrap());
@@ -235,7 +235,7 @@ fn damaged_traces() {
     refused(
         &home,
         expect![[r#"
-            error: out/trace/step-000002.json: it is damaged or no trace: line 1, column 40: this is not JSON: the text ends within a string; trace the run again
+            error: out/trace/step-000002.json: it is damaged or no trace: line 1, column 40: this string is never closed: the text ends before its `"`; trace the run again
         "#]],
     );
     home.write(name, text.replace("\"version\":1", "\"version\":7"));
@@ -288,7 +288,7 @@ fn damaged_traces() {
     refused(
         &home,
         expect![[r#"
-            error: out/summary.json: line 1, column 1: the file lacks the key `ranks`; add it; it is damaged: train again
+            error: out/summary.json: line 1, column 1: `ranks` is missing; add it; it is damaged: train again
         "#]],
     );
 }

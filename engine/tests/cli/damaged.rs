@@ -88,7 +88,7 @@ fn run_file_broken() {
         2,
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x unterminated string literal
+              x this string is never closed: the text ends before its `"`
                ,-[out/run.json:3:5]
              2 |   "model": {
              3 |     "

@@ -359,7 +359,7 @@ fn costs_that_say_nothing_of_the_run_are_errors() {
         &arguments,
         2,
         expect![[r#"
-            error: costs.json:1:1: this is not JSON: the text ends within an object; mend it, or measure again with `pipezero profile`
+            error: costs.json:1:1: this object is never closed: the text ends before its `}`; mend it, or measure again with `pipezero profile`
         "#]],
     );
     costs(&COSTS.replace("\"version\": 1", "\"version\": 7"));

@@ -8,7 +8,7 @@
 mod top;
 mod zero;
 
-use super::source::{Node, Value};
+use crate::files::json::{Node, Value};
 
 /// A key without effect.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Off {
             | (Self::Disabled, Value::Bool(false))
             | (Self::False, Value::Bool(false))
             | (Self::True, Value::Bool(true)) => true,
-            (Self::Number(off), Value::Number(text)) => text.parse() == Ok(off),
+            (Self::Number(off), Value::Number) => node.span.written().parse() == Ok(off),
             (Self::Word(off), Value::String(text)) => text == off,
             (Self::Empty, Value::Array(elements)) => elements.is_empty(),
             (Self::Disabled, Value::Object(_)) => Self::Without("enabled").holds(node),

@@ -3,8 +3,9 @@
 //!
 //! As in DeepSpeed, any two imply the third, and one of the first two alone implies one micro-batch per step.
 
-use crate::config::findings::{Findings, Place};
+use crate::config::findings::Findings;
 use crate::config::kind::Auto;
+use crate::config::place::Place;
 use crate::config::raw::RawRun;
 use crate::config::resolved::BatchConfig;
 use crate::config::section::Field;

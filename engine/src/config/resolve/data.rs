@@ -8,8 +8,8 @@ use crate::config::notice::Notice;
 use crate::config::raw::{RawData, RawEvaluation, RawRun};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
 use crate::config::section::Head;
-use crate::config::source::shorten;
 use crate::config::words::FamilyWord;
+use crate::files::json::shorten;
 
 /// `data`. Whether the files exist is for the reader of the text to say ([`check_texts`]): a plan needs none of them.
 /// A model that `reads_text` needs it.

@@ -1,12 +1,13 @@
 //! `parallel.partition`: which layers each stage gets.
 
-use crate::config::findings::{Findings, Place};
+use crate::config::findings::Findings;
 use crate::config::kind::Either;
 use crate::config::partition_method::PartitionMethod;
+use crate::config::place::Place;
 use crate::config::raw::RawParallel;
 use crate::config::resolved::PartitionConfig;
-use crate::config::source::shorten;
 use crate::config::words::{Unoffered, refuse};
+use crate::files::json::shorten;
 
 use super::parallel::counted;
 

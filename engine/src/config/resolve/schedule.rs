@@ -7,8 +7,8 @@ use crate::config::findings::Findings;
 use crate::config::kind::Either;
 use crate::config::raw::RawParallel;
 use crate::config::resolved::ScheduleConfig;
-use crate::config::source::shorten;
 use crate::config::words::{ScheduleWord, Unoffered, one_of, refuse};
+use crate::files::json::shorten;
 
 use super::rules::at_least_one;
 use super::schedule_file;

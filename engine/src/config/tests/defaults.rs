@@ -29,7 +29,7 @@ fn writing_a_default_changes_nothing() {
             if serde_json::from_str::<serde_json::Value>(key.default).is_err() {
                 continue;
             }
-            let path = crate::config::source::join(section.path, key.name);
+            let path = crate::files::json::join(section.path, key.name);
             let argument = [format!("{path}={}", key.default)];
             let allowed: Vec<_> =
                 FILES.iter().filter_map(|base| Some((base, resolve(base, &argument)?))).collect();

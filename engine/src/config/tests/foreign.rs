@@ -119,7 +119,7 @@ fn spellings(off: Off) -> (Option<String>, &'static str) {
 fn every_foreign_key_keeps_its_class() {
     fn visit(section: &SectionSpec, count: &mut usize) {
         for key in keys::foreign(section.path) {
-            let path = crate::config::source::join(section.path, key.name);
+            let path = crate::files::json::join(section.path, key.name);
             // A file at ZeRO-3, where no key is passed over as one of a higher level.
             let base = file(&[("parallel", r#"{"data": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)]);
             let base_notices = ["parallel.data=2", "zero_optimization.stage=3"];

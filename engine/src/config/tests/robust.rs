@@ -10,7 +10,7 @@ use crate::config::{Launch, Problem, RunFile, keys};
 
 /// Paths of all sections and keys that have an effect.
 fn paths(section: &SectionSpec, found: &mut Vec<String>) {
-    let join = |name: &str| crate::config::source::join(section.path, name);
+    let join = |name: &str| crate::files::json::join(section.path, name);
     found.extend(section.keys.iter().map(|key| join(key.name)));
     for (name, inner) in &section.sections {
         found.push(join(name));

@@ -28,7 +28,7 @@ fn truncated_and_malformed_json() {
     check_text(
         "",
         expect![[r#"
-            run.json:1:1: the file is empty; a run file is one JSON object
+            run.json:1:1: the file is empty; it must hold one JSON object
         "#]],
     );
     check_text(
@@ -46,19 +46,19 @@ fn truncated_and_malformed_json() {
     check_text(
         "{\"steps\": \"1",
         expect![[r#"
-            run.json:1:11: unterminated string literal
+            run.json:1:11: this string is never closed: the text ends before its `"`
         "#]],
     );
     check_text(
         "{\"steps\": }",
         expect![[r#"
-            run.json:1:11: unexpected close brace
+            run.json:1:11: this is not JSON: a value belongs here, but `}` stands there
         "#]],
     );
     check_text(
         "{\"steps\": 1,}",
         expect![[r#"
-            run.json:1:12: trailing commas are not allowed
+            run.json:1:12: a comma behind the last part is not JSON; remove it
         "#]],
     );
     check_text(
@@ -70,25 +70,25 @@ fn truncated_and_malformed_json() {
     check_text(
         "{\"steps\": 1 \"seed\": 2}",
         expect![[r#"
-            run.json:1:12: expected comma
+            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there
         "#]],
     );
     check_text(
         "{\"steps\": NaN}",
         expect![[r#"
-            run.json:1:11: unexpected token
+            run.json:1:11: this is not JSON: a value belongs here, but `NaN` stands there
         "#]],
     );
     check_text(
         "{\"steps\": 01}",
         expect![[r#"
-            run.json:1:12: expected comma
+            run.json:1:12: this is not JSON: `,` or `}` belongs here, but `1` stands there
         "#]],
     );
     check_text(
         "{} {}",
         expect![[r#"
-            run.json:1:4: text cannot contain more than one JSON value
+            run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
         "#]],
     );
     check_text(
@@ -115,7 +115,7 @@ fn columns_count_characters_and_lines_end_with_newlines() {
     check_text(
         "{\"größe\": 1,\r\n  \"ß\": 1, \"steps\": 1,,}",
         expect![[r#"
-            run.json:2:22: unexpected token in object
+            run.json:2:22: this is not JSON: a key in quotes belongs here, but `,` stands there
         "#]],
     );
 }

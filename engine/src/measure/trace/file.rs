@@ -22,7 +22,7 @@ use super::columns::Columns;
 use super::fault::Fault;
 use super::fingerprint::fingerprint;
 use super::recorded::Recorded;
-use crate::files::json::{self, JsonError};
+use crate::files::json::{JsonError, Source};
 use crate::plan::Plan;
 
 /// Bytes of a file for each instruction of each rank, at most: five moments of fourteen digits in a step of a day, with room
@@ -85,8 +85,9 @@ pub enum ParseError {
 }
 
 impl From<JsonError> for ParseError {
-    fn from(JsonError { place, message }: JsonError) -> Self {
-        Self::Json { line: place.line, column: place.column, message }
+    fn from(error: JsonError) -> Self {
+        let (line, column) = error.span.line_column();
+        Self::Json { line, column, message: error.to_string() }
     }
 }
 
@@ -138,15 +139,15 @@ impl Recorded {
     /// # Errors
     /// [`ParseError`] unless it is of a step that the plan's program can have gone through.
     pub fn from_json(plan: &Plan, text: &str) -> Result<Self, ParseError> {
-        let text = json::without_mark(text);
-        let Head { format, version } = json::read(text)?;
+        let source = Source::file("trace", text);
+        let Head { format, version } = source.read()?;
         if format != FORMAT {
             return Err(ParseError::Format { found: format });
         }
         if version != VERSION {
             return Err(ParseError::Version { found: version });
         }
-        let file: TraceFile = json::read(text)?;
+        let file: TraceFile = source.read()?;
         let (found, expected) = (file.program, fingerprint(plan.training().program()));
         if found != expected {
             return Err(ParseError::OtherProgram { found, expected });

@@ -1,6 +1,7 @@
 //! What can be wrong with a costs file by itself.
 
-use super::file::{COSTS_VERSION, MessageKind};
+use super::file::COSTS_VERSION;
+use super::message_kind::MessageKind;
 use super::unit_key::in_words;
 use crate::files::json::JsonError;
 
@@ -42,10 +43,10 @@ pub enum CostsFileError {
     },
 }
 
-impl CostsFileError {
-    pub(super) fn syntax(name: &str, error: JsonError) -> Self {
-        let JsonError { place, message } = error;
-        Self::Syntax { name: name.to_owned(), line: place.line, column: place.column, message }
+impl From<JsonError> for CostsFileError {
+    fn from(error: JsonError) -> Self {
+        let (line, column) = error.span.line_column();
+        Self::Syntax { name: error.span.source.name.clone(), line, column, message: error.to_string() }
     }
 }
 

@@ -80,7 +80,7 @@ fn line([(x0, y0), (x1, y1)]: [(u64, u64); 2], x: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::plan::costs::MessageKind;
-    use crate::plan::costs::ns::TIME_NS_MAX;
+    use crate::plan::costs::whole::TIME_NS_MAX;
 
     fn times(sizes: &[(u64, u64)]) -> MessageTimes {
         let size = |&(bytes, ns): &(u64, u64)| SizedTimes {

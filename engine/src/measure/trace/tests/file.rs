@@ -55,19 +55,19 @@ fn what_is_no_trace_of_the_run_is_refused() {
     refused(
         |_| String::new(),
         expect![
-            "it is damaged or no trace: this is not JSON: the text ends where a value belongs; trace the run again"
+            "it is damaged or no trace: the file is empty; it must hold one JSON object; trace the run again"
         ],
     );
     refused(
         |text| text[..text.len() / 2].to_owned(),
         expect![
-            "it is damaged or no trace: this is not JSON: the text ends where a value belongs; trace the run again"
+            "it is damaged or no trace: this list is never closed: the text ends before its `]`; trace the run again"
         ],
     );
     refused(
         |text| format!("{text}{{}}"),
         expect![
-            "it is damaged or no trace: this is not JSON: its one object has ended before this; trace the run again"
+            "it is damaged or no trace: this is not JSON: the end of the file belongs here, but `{` stands there; trace the run again"
         ],
     );
     refused(
@@ -81,13 +81,13 @@ fn what_is_no_trace_of_the_run_is_refused() {
     refused(
         with("more", json!(2)),
         expect![
-            "it is damaged or no trace: `more` is no key: there are `format`, `version`, `step`, `step_ns`, `program`, `data_degree`, `ranks`; rename or remove it; trace the run again"
+            "it is damaged or no trace: `more` is an unknown key; remove it, or write `format`, `version`, `step`, `step_ns`, `program`, `data_degree` or `ranks`; trace the run again"
         ],
     );
     refused(
         with("step", json!(-1)),
         expect![
-            "it is damaged or no trace: `step` is -1, but must be a whole number from 0 to 18446744073709551615; trace the run again"
+            "it is damaged or no trace: `step` must be a whole number from 0 to 18446744073709551615, but is -1; trace the run again"
         ],
     );
     refused(
@@ -107,13 +107,13 @@ fn what_is_no_trace_of_the_run_is_refused() {
     refused(
         with("ranks", json!([[[], [], [], [], []]])),
         expect![
-            "it is damaged or no trace: `ranks[0]` is a list, but must be an object; trace the run again"
+            "it is damaged or no trace: `ranks[0]` must be an object, but is a list; trace the run again"
         ],
     );
     refused(
         |text| text.replace("\"started\":[0,", "\"started\":[1.5,"),
         expect![
-            "it is damaged or no trace: `ranks[0].started[0]` is 1.5, but must be a whole number from 0 to 18446744073709551615; trace the run again"
+            "it is damaged or no trace: `ranks[0].started[0]` must be a whole number from 0 to 18446744073709551615, but is 1.5; trace the run again"
         ],
     );
 }

@@ -5,23 +5,19 @@
 //! cost, beside the links that the run file imitates (`comm.links`): those are known without measuring, and a run over other
 //! links needs no new file.
 
-use std::fmt;
-use std::path::Path;
+mod load;
 
 use serde::{Deserialize, Serialize};
 
-use super::file_check::Broken;
-use super::file_error::{CostsFileError, CostsFileRule};
-use super::ns;
+use super::message_kind::MessageKind;
 use super::slowness::RankSlowness;
-use crate::files::input::read_text;
-use crate::files::json;
+use super::whole::{any_ns, measured_ns, positive_ns};
 
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
 
 /// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and a mistake is told by way of a tree of the whole
-/// text, many times its size.
+/// text, several times its size.
 pub(crate) const COSTS_BYTES_MAX: u64 = 64 << 20;
 
 /// Measured costs; all times are nanoseconds.
@@ -35,7 +31,7 @@ pub struct CostsFile {
     /// What was measured.
     pub workload: Workload,
     /// What a step takes beside its program: reading the batch, and talking to the ranks.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub step_overhead_ns: u64,
     /// By how much ranks were off the means in each step, as far as that was measured.
     #[serde(default, skip_serializing_if = "RankSlowness::is_empty")]
@@ -115,16 +111,16 @@ pub struct TimedSizes {
     /// Elements of the activation between two layers.
     pub activation_elements: u64,
     /// A layer's forward.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub forward_ns: u64,
     /// A layer's input gradient.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub backward_input_ns: u64,
     /// A layer's weight gradient.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub backward_weight_ns: u64,
     /// A layer's recomputation.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub recompute_ns: u64,
 }
 
@@ -137,19 +133,19 @@ pub struct UnitTimes {
     /// Parameters of these layers: what else tells one unit from another.
     pub parameters: u64,
     /// `F`.
-    #[serde(deserialize_with = "ns::positive")]
+    #[serde(deserialize_with = "positive_ns")]
     pub forward_ns: u64,
     /// `B`, whole.
-    #[serde(default, deserialize_with = "ns::measured", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "measured_ns", skip_serializing_if = "Option::is_none")]
     pub backward_ns: Option<u64>,
     /// `I`, in a schedule that splits backwards.
-    #[serde(default, deserialize_with = "ns::measured", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "measured_ns", skip_serializing_if = "Option::is_none")]
     pub backward_input_ns: Option<u64>,
     /// `W`, in a schedule that splits backwards.
-    #[serde(default, deserialize_with = "ns::measured", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "measured_ns", skip_serializing_if = "Option::is_none")]
     pub backward_weight_ns: Option<u64>,
     /// `R`, where activations are recomputed.
-    #[serde(default, deserialize_with = "ns::measured", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "measured_ns", skip_serializing_if = "Option::is_none")]
     pub recompute_ns: Option<u64>,
     /// The unit's part of `GRAD_NORM`: the squares of one rank's shard of its gradient.
     pub gradient_norm: PerElement,
@@ -164,7 +160,7 @@ pub struct PerElement {
     /// Elements, padding included.
     pub elements: u64,
     /// What they take together.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub ns: u64,
 }
 
@@ -180,47 +176,6 @@ pub struct MessageTimes {
     pub sizes: Vec<SizedTimes>,
 }
 
-/// A kind of message: what moves it, and what becomes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageKind {
-    /// `UNSHARD`.
-    Unshard,
-    /// `GATHER_STEP`.
-    GatherAfterStep,
-    /// `REDUCE`.
-    Reduce,
-    /// `REDUCE_LAST`.
-    ReduceLast,
-    /// `ALL_REDUCE`.
-    AllReduce,
-    /// `SEND` and `RECV` of an activation, up.
-    Activation,
-    /// `SEND` and `RECV` of a gradient, down.
-    Gradient,
-    /// `ADD_TIED`, from when both ranks have joined.
-    AddTied,
-    /// `GRAD_NORM`, from when all ranks have joined.
-    GradientNorm,
-}
-
-/// As the file spells it.
-impl fmt::Display for MessageKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unshard => "unshard",
-            Self::GatherAfterStep => "gather_after_step",
-            Self::Reduce => "reduce",
-            Self::ReduceLast => "reduce_last",
-            Self::AllReduce => "all_reduce",
-            Self::Activation => "activation",
-            Self::Gradient => "gradient",
-            Self::AddTied => "add_tied",
-            Self::GradientNorm => "gradient_norm",
-        })
-    }
-}
-
 /// What a message of a size costs beside an imitated link. The simulator's words:
 /// [`pipezero_schedule::simulate::MessageCost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,16 +184,16 @@ pub struct SizedTimes {
     /// Bytes of the whole buffer, padding included, whatever part of it a rank sends.
     pub bytes: u64,
     /// The rank's own time to issue it.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub issue_ns: u64,
     /// How long it occupies its link.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub occupied_ns: u64,
     /// How much later it is there.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub latency_ns: u64,
     /// The rank's own time to take it in.
-    #[serde(deserialize_with = "ns::any")]
+    #[serde(deserialize_with = "any_ns")]
     pub landing_ns: u64,
     /// Whether no message of the run is of this size: it was sent beside the run, and its times are brought to the run's level.
     #[serde(default, skip_serializing_if = "is_of_the_run")]
@@ -249,62 +204,6 @@ pub struct SizedTimes {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_of_the_run(probed: &bool) -> bool {
     !probed
-}
-
-/// What is read before it is known that the rest can be.
-#[derive(Deserialize)]
-#[serde(expecting = "a costs file, which is one object")]
-struct Versioned {
-    version: u64,
-}
-
-impl CostsFile {
-    /// Reads the file at `path`.
-    ///
-    /// # Errors
-    /// [`CostsFileError`]: it cannot be read, is no regular file or a larger one than any costs file, is not JSON of this
-    /// version, or breaks a rule.
-    pub fn load(path: &Path) -> Result<Self, CostsFileError> {
-        let name = path.display().to_string();
-        match read_text(path, COSTS_BYTES_MAX) {
-            Ok(text) => Self::parse(&name, &text),
-            Err(error) => Err(CostsFileError::Unreadable { name, reason: error.to_string() }),
-        }
-    }
-
-    /// Reads a text that messages call `name`.
-    ///
-    /// # Errors
-    /// As [`CostsFile::load`].
-    pub fn parse(name: &str, text: &str) -> Result<Self, CostsFileError> {
-        let text = json::without_mark(text);
-        let broken = |Broken { path, rule }: Broken| {
-            let place = json::place_of(text, &path);
-            CostsFileError::Rule { name: name.to_owned(), line: place.line, column: place.column, rule }
-        };
-        let syntax = |error| CostsFileError::syntax(name, error);
-        let Versioned { version } = json::read(text).map_err(syntax)?;
-        if version != COSTS_VERSION {
-            let rule = CostsFileRule::Version { version };
-            return Err(broken(Broken { path: "version".to_owned(), rule }));
-        }
-        let file: Self = json::read(text).map_err(syntax)?;
-        file.check().map_err(broken)?;
-        Ok(file)
-    }
-
-    /// Sizes of messages that were probed: none of the run's own.
-    pub fn num_probed_sizes(&self) -> usize {
-        self.messages.iter().flat_map(|of| &of.sizes).filter(|size| size.probed).count()
-    }
-
-    /// The file's text.
-    pub fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string_pretty(self).expect("a costs file has nothing that JSON has not");
-        text.push('\n');
-        text
-    }
 }
 
 #[cfg(test)]

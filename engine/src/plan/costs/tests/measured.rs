@@ -7,7 +7,7 @@ use pipezero_schedule::{Instruction, Unit};
 use super::{GPT2, TIMED, plan};
 use crate::plan::Plan;
 use crate::plan::costs::messages::{Message, Messages, counted_elements, owned_elements};
-use crate::plan::costs::ns::TIME_NS_MAX;
+use crate::plan::costs::whole::TIME_NS_MAX;
 use crate::plan::costs::*;
 
 /// The costs file of a plan in which everything costs what its size says, so that each figure can be told apart.

@@ -2,10 +2,9 @@
 
 mod forms; // Lists for objects, and kinds that are not named.
 
-use expect_test::{Expect, expect};
-
 use super::*;
 use crate::config::{Launch, RunFile};
+use crate::plan::costs::CostsFileError;
 
 /// A file of two kinds of units and two kinds of messages.
 pub(in crate::plan::costs) const FILE: &str = r#"{
@@ -136,259 +135,130 @@ fn the_example_of_the_page_is_a_costs_file() {
     }
 }
 
-/// What is said to a file in which one text stands for another.
+/// What is said of a text: line, column, and what is wrong.
 #[track_caller]
-pub(in crate::plan::costs) fn refuses(from: &str, to: &str, expected: Expect) {
+pub(in crate::plan::costs) fn refuses_text(text: &str, expected: &str) {
+    let error = CostsFile::parse("costs.json", text).unwrap_err();
+    let repair = match error {
+        CostsFileError::Syntax { .. } => "; mend it, or measure again with `pipezero profile`",
+        _ => "",
+    };
+    assert_eq!(error.to_string(), format!("costs.json:{expected}{repair}"));
+}
+
+/// What is said of a file in which one text stands for another.
+#[track_caller]
+pub(in crate::plan::costs) fn refuses(from: &str, to: &str, expected: &str) {
     assert!(FILE.contains(from), "{from}");
-    let error = CostsFile::parse("costs.json", &FILE.replacen(from, to, 1)).unwrap_err();
-    expected.assert_eq(&error.to_string());
+    refuses_text(&FILE.replacen(from, to, 1), expected);
 }
 
 #[test]
 fn times_are_whole_nanoseconds_within_bounds() {
-    let forward = "\"forward_ns\": 900000";
+    for (key, place, value, least, found) in [
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "-900000"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "0"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "900000.5"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "900000.0"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "1e300"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "1000000000000001"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "18446744073709551616"),
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "null"),
+        ("backward_ns", "33:22: `units[0].backward_ns`", "1900000", 1, "0"),
+        ("recompute_ns", "52:23: `units[1].recompute_ns`", "10", 1, "null"),
+        ("issue_ns", "70:23: `messages[0].sizes[0].issue_ns`", "9000", 0, "-1"),
+        ("step_overhead_ns", "24:23: `step_overhead_ns`", "40000", 0, "1e30"),
+    ] {
+        let rule = format!("must be a time in whole nanoseconds from {least} to 1000000000000000");
+        refuses(
+            &format!("\"{key}\": {value}"),
+            &format!("\"{key}\": {found}"),
+            &format!("{place} {rule}, but is {found}"),
+        );
+    }
     refuses(
-        forward,
-        "\"forward_ns\": -900000",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is -900000, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": 0",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is 0, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": 900000.5",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is 900000.5, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": NaN",
-        expect![
-            "costs.json:32:21: this is not JSON: a value belongs here; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": Infinity",
-        expect![
-            "costs.json:32:21: this is not JSON: a value belongs here; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": 1000000000000001",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is 1000000000000001, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
+        "\"forward_ns\": 900000",
         "\"forward_ns\": 1e400",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is 1e400, but numbers end at 1.8e308; write a smaller one; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": 18446744073709551616",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is 18446744073709551616, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": \"900000\"",
-        expect![[
-            r#"costs.json:32:21: `units[0].forward_ns` is "900000", but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"#
-        ]],
-    );
-    refuses(
-        forward,
-        "\"forward_ns\": null",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is null, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"backward_ns\": 1900000",
-        "\"backward_ns\": 0",
-        expect![
-            "costs.json:33:22: `units[0].backward_ns` is 0, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"recompute_ns\": 10",
-        "\"recompute_ns\": null",
-        expect![
-            "costs.json:52:23: `units[1].recompute_ns` is null, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"issue_ns\": 9000",
-        "\"issue_ns\": -1",
-        expect![
-            "costs.json:70:23: `messages[0].sizes[0].issue_ns` is -1, but must be a time in whole nanoseconds from 0 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"step_overhead_ns\": 40000",
-        "\"step_overhead_ns\": 1e30",
-        expect![
-            "costs.json:24:23: `step_overhead_ns` is 1e30, but must be a time in whole nanoseconds from 0 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"bytes\": 66048",
-        "\"bytes\": -66048",
-        expect![
-            "costs.json:69:20: `messages[0].sizes[0].bytes` is -66048, but must be a whole number from 0 to 18446744073709551615; mend it, or measure again with `pipezero profile`"
-        ],
+        "32:21: `units[0].forward_ns` is 1e400, but numbers end at 1.8e308; write a smaller one",
     );
 }
 
-/// A number is repeated as it stands in the file, not as its digits.
+/// Numbers, words, names and lists, as they stand in the file.
 #[test]
-fn values_are_repeated_as_they_were_written() {
-    refuses(
-        "\"forward_ns\": 900000",
-        "\"forward_ns\": 1e300",
-        expect![
-            "costs.json:32:21: `units[0].forward_ns` is 1e300, but must be a time in whole nanoseconds from 1 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"cores\": 2",
-        "\"cores\": 2.5",
-        expect![
-            "costs.json:5:14: `host.cores` is 2.5, but must be a whole number from 0 to 18446744073709551615; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"name\": \"a machine\"",
-        "\"name\": 7",
-        expect![
-            "costs.json:4:13: `host.name` is 7, but must be a string; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"dropout\": false",
-        "\"dropout\": 0",
-        expect![
-            "costs.json:14:20: `workload.model.gpt2.dropout` is 0, but must be true or false; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"layers\": [",
-        "\"layers\": 5, \"x\": [",
-        expect![
-            "costs.json:27:17: `units[0].layers` is 5, but must be a list; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"step_overhead_ns\": 40000",
-        "\"step_overhead_ns\": [40000]",
-        expect![
-            "costs.json:24:23: `step_overhead_ns` is a list, but must be a time in whole nanoseconds from 0 to 1000000000000000; mend it, or measure again with `pipezero profile`"
-        ],
-    );
+fn values_are_of_their_keys_kind() {
+    let whole = "must be a whole number from 0 to 18446744073709551615, but is";
+    let time = "must be a time in whole nanoseconds from";
+    for (from, to, expected) in [
+        ("\"bytes\": 66048", "\"bytes\": -1", &*format!("69:20: `messages[0].sizes[0].bytes` {whole} -1")),
+        ("\"cores\": 2", "\"cores\": 2.5", &*format!("5:14: `host.cores` {whole} 2.5")),
+        ("\"cores\": 2", "\"cores\": 2.0", &*format!("5:14: `host.cores` {whole} 2.0")),
+        ("\"name\": \"a machine\"", "\"name\": 7", "4:13: `host.name` must be a string, but is 7"),
+        (
+            "\"dropout\": false",
+            "\"dropout\": 0",
+            "14:20: `workload.model.gpt2.dropout` must be true or false, but is 0",
+        ),
+        ("\"layers\": [", "\"layers\": 5, \"x\": [", "27:17: `units[0].layers` must be a list, but is 5"),
+        (
+            "\"forward_ns\": 900000",
+            "\"forward_ns\": \"9\"",
+            &*format!("32:21: `units[0].forward_ns` {time} 1 to 1000000000000000, but is the string \"9\""),
+        ),
+        (
+            "\"step_overhead_ns\": 40000",
+            "\"step_overhead_ns\": [[1]]",
+            &*format!("24:23: `step_overhead_ns` {time} 0 to 1000000000000000, but is a list"),
+        ),
+        (
+            "\"step_overhead_ns\": 40000",
+            "\"step_overhead_ns\": {\"a\": {}}",
+            &*format!("24:23: `step_overhead_ns` {time} 0 to 1000000000000000, but is an object"),
+        ),
+    ] {
+        refuses(from, to, expected);
+    }
 }
 
 #[test]
 fn keys_are_known_present_and_there_once() {
-    refuses(
-        "\"forward_ns\"",
-        "\"forward\"",
-        expect![
-            "costs.json:32:7: `units[0].forward` is no key: there are `layers`, `parameters`, `forward_ns`, `backward_ns`, `backward_input_ns`, `backward_weight_ns`, `recompute_ns`, `gradient_norm`, `optimizer_step`; rename or remove it; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"forward_ns\": 900000,",
-        "",
-        expect![
-            "costs.json:26:5: `units[0]` lacks the key `forward_ns`; add it; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"forward_ns\": 900000,",
-        "\"forward_ns\": 900000, \"forward_ns\": 1,",
-        expect![
-            "costs.json:32:29: `units[0].forward_ns` stands twice; keep one of the two; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"threads\": 1",
-        "\"threads\": 1, \"nodes\": 1",
-        expect![
-            "costs.json:22:19: `workload.nodes` is no key: there are `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing`, `threads`; rename or remove it; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"gpt2\"",
-        "\"gpt3\"",
-        expect![[
-            r#"costs.json:10:7: `workload.model.gpt3` is "gpt3", and known are `gpt2`, `mlp`, `timed`; write one of these; mend it, or measure again with `pipezero profile`"#
-        ]],
-    );
-    refuses(
-        "\"gradient_norm\",",
-        "\"norm\",",
-        expect![[
-            r#"costs.json:85:15: `messages[1].kind` is "norm", and known are `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied`, `gradient_norm`; write one of these; mend it, or measure again with `pipezero profile`"#
-        ]],
-    );
-    refuses(
-        "\"version\": 1,",
-        "",
-        expect![
-            "costs.json:1:1: the file lacks the key `version`; add it; mend it, or measure again with `pipezero profile`"
-        ],
-    );
+    for (from, to, expected) in [
+        (
+            "\"forward_ns\"",
+            "\"forward\"",
+            "32:7: `units[0].forward` is an unknown key; did you mean `forward_ns`?",
+        ),
+        (
+            "\"threads\": 1",
+            "\"threads\": 1, \"nodes\": 1",
+            "22:19: `workload.nodes` is an unknown key; remove it, or write `model`, `seq_length`, `micro_batch_size`, \
+             `precision`, `optimizer`, `activation_checkpointing` or `threads`",
+        ),
+        ("\"forward_ns\": 900000,", "", "26:5: `units[0].forward_ns` is missing; add it"),
+        ("\"version\": 1,", "", "1:1: `version` is missing; add it"),
+        (
+            "\"forward_ns\": 900000,",
+            "\"forward_ns\": 900000, \"forward_ns\": 1,",
+            "32:29: `units[0].forward_ns` stands twice, first at 32:7; keep one of the two",
+        ),
+        (
+            "\"gradient_norm\",",
+            "\"norm\",",
+            "85:15: `messages[1].kind` must be `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, \
+             `activation`, `gradient`, `add_tied` or `gradient_norm`, but is the string \"norm\"",
+        ),
+    ] {
+        refuses(from, to, expected);
+    }
 }
 
 #[test]
-fn syntax_is_refused_at_its_place() {
-    refuses(
-        "\"threads\": 1\n",
-        "\"threads\": 1,\n",
-        expect![
-            "costs.json:23:3: this is not JSON: a key in quotes belongs here, or the comma before it does not; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        "\"seq_length\": 32,",
-        "\"seq_length\": 32",
-        expect![
-            "costs.json:18:5: this is not JSON: expected `,` or `}`; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    let end = &FILE[FILE.len() - 8..];
-    refuses(
-        end,
-        "",
-        expect![
-            "costs.json:96:4: this is not JSON: the text ends within an object; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    refuses(
-        end,
-        "  ]\n}\n}\n",
-        expect![
-            "costs.json:96:7: this is not JSON: expected `,` or `}`; mend it, or measure again with `pipezero profile`"
-        ],
-    );
-    let error = CostsFile::parse("costs.json", "").unwrap_err();
-    expect!["costs.json:1:1: this is not JSON: the text ends where a value belongs; mend it, or measure again with `pipezero profile`"].assert_eq(&error.to_string());
-    let error = CostsFile::parse("costs.json", "[1]").unwrap_err();
-    expect!["costs.json:1:1: the file is a list, but must be a costs file, which is one object; mend it, or measure again with `pipezero profile`"].assert_eq(&error.to_string());
+fn a_text_that_is_not_json_is_refused_at_its_place() {
+    let expected = "18:5: this is not JSON: `,` or `}` belongs here, but `\"` stands there";
+    refuses("\"seq_length\": 32,", "\"seq_length\": 32", expected);
+    let expected = "32:21: this is not JSON: a value belongs here, but `NaN` stands there";
+    refuses("\"forward_ns\": 900000", "\"forward_ns\": NaN", expected);
+    refuses_text("", "1:1: the file is empty; it must hold one JSON object");
+    refuses_text("[1]", "1:1: the file must be a costs file, which is one object, but is a list");
 }
 
 /// What some editors put before the text is none of it.
@@ -403,8 +273,11 @@ fn a_byte_order_mark_is_passed_over() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = CostsFile::load("no/such/file.json".as_ref()).unwrap_err();
-    expect!["no/such/file.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written"]
-        .assert_eq(&error.to_string());
+    let reason = "No such file or directory (os error 2)";
+    let expected = format!(
+        "no/such/file.json: cannot read the costs file: {reason}; name one that `pipezero profile` has written"
+    );
+    assert_eq!(error.to_string(), expected);
 }
 
 fn workload(text: &str) -> Workload {

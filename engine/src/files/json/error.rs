@@ -1,0 +1,54 @@
+//! Why a text is not JSON, or a value is not what belongs at its place.
+
+use std::fmt;
+
+use super::node::{join, shorten};
+use super::source::Span;
+
+/// A mistake in a text: its place, the key, the rule and the repair.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonError {
+    pub(crate) span: Span,
+    /// The key's path, empty for the whole file. `None` where the text is not JSON, and so has no keys.
+    pub(crate) path: Option<String>,
+    rule: String,
+    pub(crate) repair: Option<String>,
+}
+
+impl JsonError {
+    /// The text is not JSON.
+    pub(super) fn syntax(span: Span, rule: String) -> Self {
+        Self { span, path: None, rule, repair: None }
+    }
+
+    /// The value at `span` breaks a rule.
+    pub(super) fn value(span: &Span, rule: String) -> Self {
+        Self { span: span.clone(), path: Some(String::new()), rule, repair: None }
+    }
+
+    pub(super) fn repair(self, repair: impl Into<String>) -> Self {
+        Self { repair: Some(repair.into()), ..self }
+    }
+
+    /// The error as seen from around the key or element that it is in.
+    pub(super) fn inside(self, part: &str) -> Self {
+        Self { path: self.path.map(|path| join(&shorten(part), &path)), ..self }
+    }
+
+    /// Key and rule.
+    pub(crate) fn message(&self) -> String {
+        match self.path.as_deref() {
+            None => self.rule.clone(),
+            Some("") => format!("the file {}", self.rule),
+            Some(path) => format!("`{path}` {}", self.rule),
+        }
+    }
+}
+
+/// Without the place.
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())?;
+        self.repair.iter().try_for_each(|repair| write!(f, "; {repair}"))
+    }
+}

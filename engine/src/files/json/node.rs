@@ -1,0 +1,75 @@
+//! JSON values, each with its place.
+
+use super::source::Span;
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) span: Span,
+}
+
+/// A JSON value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    /// [`Node::number`] says how it is spelled.
+    Number,
+    String(String),
+    Array(Vec<Node>),
+    Object(Vec<Entry>),
+}
+
+/// A key, its place and its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_span: Span,
+    pub(crate) node: Node,
+}
+
+impl Node {
+    /// A number as it is spelled.
+    pub(crate) fn number(&self) -> Option<&str> {
+        matches!(self.value, Value::Number).then(|| self.span.written())
+    }
+
+    /// The value in words, for "but is ...".
+    pub(crate) fn describe(&self) -> String {
+        match &self.value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::Number => shorten(self.span.written()),
+            Value::String(text) => format!("the string \"{}\"", shorten(text)),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        }
+    }
+
+    /// The value that a path such as `units[0].layers` leads to, of keys without dots and brackets.
+    pub(crate) fn find(&self, path: &str) -> Option<&Self> {
+        let mut node = self;
+        for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
+            node = match &node.value {
+                Value::Object(entries) => &entries.iter().find(|entry| entry.key == part)?.node,
+                Value::Array(elements) => elements.get(part.strip_suffix(']')?.parse::<usize>().ok()?)?,
+                Value::Null | Value::Bool(_) | Value::Number | Value::String(_) => return None,
+            };
+        }
+        Some(node)
+    }
+}
+
+/// `section.key` or `list[0]`; either part may be empty.
+pub(crate) fn join(section: &str, key: &str) -> String {
+    let dot = if section.is_empty() || key.is_empty() || key.starts_with('[') { "" } else { "." };
+    [section, dot, key].concat()
+}
+
+/// The text on one line and at most 40 characters long: a message must stay readable whatever the file holds.
+pub(crate) fn shorten(text: &str) -> String {
+    let mut characters = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let head: String = characters.by_ref().take(40).collect();
+    if characters.next().is_some() { head + "..." } else { head }
+}

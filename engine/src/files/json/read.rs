@@ -1,0 +1,376 @@
+//! Nodes into types, by serde: a mistake is told by the key's path, the value as it is written and the rule, at its place.
+//!
+//! Every type has one form: a struct is an object, never a list of its values; a variant without fields is a name, any other
+//! one an object with one key.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
+    SeqAccess, Unexpected, VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::error::JsonError;
+use super::nearest::nearest;
+use super::node::Node;
+use super::parse::{Parser, Parts, parse_first};
+use super::source::{Source, Span};
+
+impl Source {
+    /// The text as a `T`. No nodes are made but of what is refused: a large file takes no more memory than its value.
+    ///
+    /// Errors: the text is not JSON, or holds a key twice; or else the first value that is not as `T` needs it.
+    pub(crate) fn read<T: DeserializeOwned>(self: &Arc<Self>) -> Result<T, JsonError> {
+        let mut parser = Parser::new(self, 0);
+        let found = parser.whole(|parser| parser.read(std::marker::PhantomData));
+        found.map_err(|refusal: Refusal| match (parse_first(self), refusal) {
+            (Err(error), _) => error,
+            (Ok(root), refusal) => refusal.at(&root),
+        })
+    }
+}
+
+/// Why a value was refused. serde makes these without knowing of which value; the node or key adds itself and its place.
+#[derive(Debug, thiserror::Error)]
+#[error("a JSON value was refused")]
+pub(crate) enum Refusal {
+    /// Something else must stand there.
+    Expected(String),
+    /// A key or name is none of these.
+    Unknown(&'static [&'static str]),
+    /// The object lacks this key.
+    Missing(&'static str),
+    /// The value breaks this rule.
+    Rule(String),
+    /// All is known.
+    Placed(Box<JsonError>),
+}
+
+impl Refusal {
+    fn at(self, node: &Node) -> JsonError {
+        let error = |rule| JsonError::value(&node.span, rule);
+        match self {
+            Self::Expected(expected) => error(format!("must be {expected}, but is {}", node.describe())),
+            Self::Unknown(known) => error(format!("must be {}, but is {}", names(known), node.describe())),
+            Self::Missing(key) => error("is missing".to_owned()).inside(key).repair("add it"),
+            Self::Rule(rule) => error(format!("is {}, but {rule}", node.describe())),
+            Self::Placed(error) => *error,
+        }
+    }
+
+    fn inside(self, part: &str) -> Self {
+        match self {
+            Self::Placed(error) => Self::Placed(Box::new(error.inside(part))),
+            other => other,
+        }
+    }
+
+    fn at_key(self, key: &str, span: &Span) -> Self {
+        let error = |rule: String| JsonError::value(span, rule).inside(key);
+        Self::Placed(Box::new(match self {
+            Self::Unknown(known) => {
+                let repair = match nearest(key, known.iter().copied()) {
+                    Some(nearest) => format!("did you mean `{nearest}`?"),
+                    None => format!("remove it, or write {}", names(known)),
+                };
+                error("is an unknown key".to_owned()).repair(repair)
+            }
+            Self::Rule(rule) => error(rule),
+            Self::Expected(_) | Self::Missing(_) | Self::Placed(_) => return self,
+        }))
+    }
+}
+
+impl From<Box<JsonError>> for Refusal {
+    fn from(error: Box<JsonError>) -> Self {
+        Self::Placed(error)
+    }
+}
+
+/// The names as a choice: "`a`, `b` or `c`".
+fn names(known: &[&str]) -> String {
+    let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest @ [_, ..])) => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+impl de::Error for Refusal {
+    fn custom<T: std::fmt::Display>(rule: T) -> Self {
+        Self::Rule(rule.to_string())
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Expected(in_words(&expected.to_string()))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn invalid_length(found: usize, _: &dyn Expected) -> Self {
+        Self::Rule(format!("has {found} elements and needs more"))
+    }
+
+    fn unknown_field(_: &str, known: &'static [&'static str]) -> Self {
+        Self::Unknown(known)
+    }
+
+    fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
+        Self::Unknown(known)
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Self::Missing(key)
+    }
+}
+
+/// What serde expects, as a reader of JSON calls it.
+fn in_words(expected: &str) -> String {
+    match expected {
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" | "usize" => format!("a whole number from 0 to {}", u64::MAX),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        "newtype variant" | "tuple variant" | "struct variant" => {
+            "an object with this as its one key".to_owned()
+        }
+        of if of.starts_with("struct ") => "an object".to_owned(),
+        of if of.starts_with("tuple ") => "a list".to_owned(),
+        of if of.starts_with("enum ") => "a name, or an object of one key".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+impl Parser<'_> {
+    /// Reads a value. What is wrong with it is told at its place.
+    fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
+        self.peek();
+        let start = self.at;
+        seed.deserialize(&mut *self).map_err(|refusal| match refusal {
+            Refusal::Placed(_) => refusal,
+            refusal => match Parser::new(self.source, start).value() {
+                Ok(node) => Refusal::Placed(Box::new(refusal.at(&node))),
+                Err(error) => Refusal::Placed(error),
+            },
+        })
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Parser<'_> {
+    type Error = Refusal;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        match self.peek() {
+            Some(b'{') => {
+                let parts = self.open(b'}')?;
+                visitor.visit_map(Entries { parser: self, parts, key: String::new(), seen: HashSet::new() })
+            }
+            Some(b'[') => {
+                let parts = self.open(b']')?;
+                let mut elements = Elements { parser: self, parts, is_done: false };
+                let value = visitor.visit_seq(&mut elements)?;
+                if elements.is_done || !elements.parser.next_part(&mut elements.parts)? {
+                    return Ok(value);
+                }
+                Err(Refusal::Rule(format!("has more than {} elements", elements.parts.num_read - 1)))
+            }
+            Some(b'"') => visitor.visit_string(self.string()?),
+            Some(b'-' | b'0'..=b'9') => visit_number(self.number()?, visitor),
+            _ => match self.literal()? {
+                Some(value) => visitor.visit_bool(value),
+                None => visitor.visit_unit(),
+            },
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        if self.peek() != Some(b'n') {
+            return visitor.visit_some(self);
+        }
+        self.literal()?;
+        visitor.visit_none()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        match self.peek() {
+            Some(b'[') => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        match self.peek() {
+            Some(b'"') => visitor.visit_enum(self.string()?.into_deserializer()),
+            Some(b'{') => {
+                let mut parts = self.open(b'}')?;
+                if !self.next_part(&mut parts)? {
+                    return Err(Refusal::Rule(format!("has no key: it needs one of {}", names(variants))));
+                }
+                let (key, span) = self.key()?;
+                let value = visitor.visit_enum(OneKey { parser: self, key, span })?;
+                if !self.next_part(&mut parts)? {
+                    return Ok(value);
+                }
+                let (key, span) = self.key()?;
+                let rule = "is a second key, and only one belongs here; keep one of the two";
+                Err(Refusal::Rule(rule.to_owned()).at_key(&key, &span))
+            }
+            _ => Err(de::Error::invalid_type(Unexpected::Other(""), &visitor)),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map identifier ignored_any
+    }
+}
+
+fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Refusal> {
+    if let Ok(number) = text.parse::<u64>() {
+        return visitor.visit_u64(number);
+    }
+    if let Ok(number @ ..0) = text.parse::<i64>() {
+        return visitor.visit_i64(number);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => visitor.visit_f64(number),
+        _ => Err(Refusal::Rule("numbers end at 1.8e308; write a smaller one".to_owned())),
+    }
+}
+
+struct Elements<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    parts: Parts,
+    is_done: bool,
+}
+
+impl<'de> SeqAccess<'de> for &mut Elements<'_, '_> {
+    type Error = Refusal;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
+        self.is_done = !self.parser.next_part(&mut self.parts)?;
+        if self.is_done {
+            return Ok(None);
+        }
+        let index = self.parts.num_read - 1;
+        self.parser.read(seed).map(Some).map_err(|refusal| refusal.inside(&format!("[{index}]")))
+    }
+}
+
+struct Entries<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    parts: Parts,
+    /// The key that was read last.
+    key: String,
+    seen: HashSet<String>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, '_> {
+    type Error = Refusal;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
+        if !self.parser.next_part(&mut self.parts)? {
+            return Ok(None);
+        }
+        let (key, span) = self.parser.key()?;
+        self.key = key;
+        if !self.seen.insert(self.key.clone()) {
+            // Where the first stands is found with all other keys that stand twice.
+            return Err(Refusal::Rule("stands twice".to_owned()).at_key(&self.key, &span));
+        }
+        read_key(&self.key, &span, seed).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
+        self.parser.read(seed).map_err(|refusal| refusal.inside(&self.key))
+    }
+}
+
+fn read_key<'de, S: DeserializeSeed<'de>>(key: &str, span: &Span, seed: S) -> Result<S::Value, Refusal> {
+    let text: StrDeserializer<'_, Refusal> = key.into_deserializer();
+    seed.deserialize(text).map_err(|refusal| refusal.at_key(key, span))
+}
+
+/// The one key of an object, which names a variant, and the value behind it.
+struct OneKey<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    key: String,
+    span: Span,
+}
+
+impl<'de> EnumAccess<'de> for OneKey<'_, '_> {
+    type Error = Refusal;
+    type Variant = Self;
+
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Refusal> {
+        Ok((read_key(&self.key, &self.span, seed)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for OneKey<'_, '_> {
+    type Error = Refusal;
+
+    fn unit_variant(self) -> Result<(), Refusal> {
+        let Self { key, span, .. } = self;
+        let rule =
+            format!("is a key, but the name alone belongs here; write \"{key}\" in place of the object");
+        Err(Refusal::Rule(rule).at_key(&key, &span))
+    }
+
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Refusal> {
+        self.parser.read(seed).map_err(|refusal| refusal.inside(&self.key))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Refusal> {
+        self.newtype_variant_seed(Fields { visitor, have_names: false })
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        self.newtype_variant_seed(Fields { visitor, have_names: true })
+    }
+}
+
+/// What a variant of several fields holds: a list where they have no names, else an object.
+struct Fields<V> {
+    visitor: V,
+    have_names: bool,
+}
+
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Fields<V> {
+    type Value = V::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        match self.have_names {
+            true => deserializer.deserialize_struct("", &[], self.visitor),
+            false => deserializer.deserialize_seq(self.visitor),
+        }
+    }
+}

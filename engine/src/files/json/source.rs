@@ -1,0 +1,91 @@
+//! A text that JSON is read from, and places in it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::node::shorten;
+use super::parse::parse_first;
+
+/// A text that keys come from: a file, or one `--set` argument.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// How messages name it.
+    pub(crate) name: String,
+    /// Its text.
+    pub(crate) text: String,
+    /// What kind of text it is.
+    pub(crate) kind: SourceKind,
+}
+
+/// Where a text was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourceKind {
+    /// A file: places are line and column.
+    File,
+    /// A `--set` argument: it is its own place.
+    Argument,
+}
+
+impl Source {
+    /// The text of a file, without the byte order mark that some editors put first.
+    pub(crate) fn file(name: &str, text: &str) -> Arc<Self> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        Arc::new(Self { name: name.to_owned(), text, kind: SourceKind::File })
+    }
+
+    /// A `--set` argument.
+    pub(crate) fn argument(text: &str) -> Arc<Self> {
+        Arc::new(Self { name: "--set".to_owned(), text: text.to_owned(), kind: SourceKind::Argument })
+    }
+
+    /// Where the value stands that a path leads to; the beginning where it leads to none.
+    pub(crate) fn place_of(self: &Arc<Self>, path: &str) -> Span {
+        let root = parse_first(self).ok();
+        let found = root.as_ref().and_then(|root| root.find(path));
+        found.map_or_else(|| self.span(0, 0), |node| node.span.clone())
+    }
+
+    /// The bytes from `start` to before `end`.
+    pub(crate) fn span(self: &Arc<Self>, start: usize, end: usize) -> Span {
+        Span { source: Arc::clone(self), start, end }
+    }
+}
+
+/// A range of bytes of a source. Shown as one word: `run.json:3:5`, or the `--set` argument itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) source: Arc<Source>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Span {
+    /// Sorts places: those of the file first, from top to bottom, then those of `--set` arguments.
+    pub(crate) fn order(&self) -> (bool, usize) {
+        (self.source.kind == SourceKind::Argument, self.start)
+    }
+
+    /// Line and column of the start, counted from 1; columns count characters.
+    pub(crate) fn line_column(&self) -> (usize, usize) {
+        let before = &self.source.text[..self.start];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+
+    /// What stands there, as it was written.
+    pub(crate) fn written(&self) -> &str {
+        &self.source.text[self.start..self.end]
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source.kind {
+            SourceKind::File => {
+                let (line, column) = self.line_column();
+                write!(f, "{}:{line}:{column}", self.source.name)
+            }
+            SourceKind::Argument => write!(f, "--set {}", shorten(&self.source.text)),
+        }
+    }
+}
