@@ -19,7 +19,7 @@ use pipezero_schedule::simulate::{Links, MessageCost, UnitCosts};
 
 use super::device::Device;
 use super::error::PredictError;
-use super::file::MessageKind;
+use super::message_kind::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
 use super::prices::Prices;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::file::MessageKind;
+use super::message_kind::MessageKind;
 use super::unit_key::in_words;
 
 /// Something that a costs file does not hold, and what stands for it.

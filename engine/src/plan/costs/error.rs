@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::file::MessageKind;
+use super::message_kind::MessageKind;
 use super::unit_key::in_words;
 
 /// Why a plan's step cannot be predicted.

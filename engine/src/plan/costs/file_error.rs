@@ -1,6 +1,7 @@
 //! What can be wrong with a costs file by itself.
 
-use super::file::{COSTS_VERSION, MessageKind};
+use super::file::COSTS_VERSION;
+use super::message_kind::MessageKind;
 use super::unit_key::in_words;
 use crate::files::json::JsonError;
 

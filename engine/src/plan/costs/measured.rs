@@ -6,7 +6,8 @@ use pipezero_schedule::simulate::{Links, MessageCost, UnitCosts};
 
 use super::assumption::Assumption;
 use super::error::{PredictError, differences};
-use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload};
+use super::file::{CostsFile, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload};
+use super::message_kind::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
 use super::prices::Prices;

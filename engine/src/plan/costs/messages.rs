@@ -8,7 +8,7 @@ use pipezero_partition::NORM_RECORD_WORDS;
 use pipezero_partition::part_bytes;
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
-use super::file::MessageKind;
+use super::message_kind::MessageKind;
 use crate::config::Links;
 use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Plan, PlannedUnit};

@@ -35,6 +35,7 @@ mod file_check;
 mod file_error;
 mod measured;
 mod memory;
+mod message_kind;
 mod messages;
 mod needs;
 mod ns;
@@ -54,11 +55,12 @@ pub use device::{Device, Network, NetworkLink};
 pub use error::{Difference, PredictError};
 pub(crate) use file::{COSTS_BYTES_MAX, COSTS_VERSION};
 pub use file::{
-    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
-    UnitTimes, Workload,
+    CostsFile, GptSizes, Host, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes, UnitTimes,
+    Workload,
 };
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use memory::memory_costs;
+pub use message_kind::MessageKind;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;

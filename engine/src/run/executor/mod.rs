@@ -4,8 +4,7 @@
 //! dependency graph names, then does the one thing that the instruction says. Instructions of the compute lane run
 //! here and now; the others are started and end while later ones run.
 //!
-//! One thing runs without a program: a [`Probe`] of messages alone, which measures links. It cannot hang for a reason of its
-//! own: every rank starts all its messages of a round before it waits for any of them.
+//! One thing runs without a program: a [`Probe`] of messages alone, which measures links. It cannot hang: every rank starts all its messages of a round before it waits for any of them.
 
 mod activations;
 mod compute;
@@ -26,7 +25,7 @@ mod waited;
 pub use error::{Cause, RankFailure};
 pub use position::Position;
 pub(crate) use position::Positions;
-pub(crate) use probe::{Passage, Probe, ProbedMessage};
+pub(crate) use probe::{Probe, ProbedMessage};
 pub(crate) use rank::{Rank, RankOutcome, StepInputs};
 pub use recorder::{Event, EventKind};
 pub(crate) use waited::Waited;

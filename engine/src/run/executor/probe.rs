@@ -1,12 +1,12 @@
 //! Messages alone, of any size: what a rank does when links are probed.
 //!
-//! It is the one thing that a rank does without a checked program, so why it cannot hang is to be said here: all ranks begin a
-//! round together, each starts all its messages before it waits for any, and starting never blocks. So whatever a rank waits for
-//! has been started by all who take part in it, or will be by ranks that wait for nothing. That whoever takes part in a message
-//! has it in its row is for whoever makes the rows to see to; a rank that does not come is told by the communicator's timeout.
+//! It is the one thing that a rank does without a checked program. It cannot hang: all ranks begin a round together, each starts
+//! all its messages before it waits for any, and starting never blocks. So every message that a rank waits for has been started
+//! by all ranks that take part in it, or will be by ranks that wait for nothing. The caller that makes the rows must put a message
+//! into the rows of all these ranks; where one lacks it, the communicator's timeout reports it.
 //!
-//! A probe's messages go the way that a program's go: the rank's part is copied in, the operation is started, waited for, and
-//! what it brought is taken in. Only there is no compute between them, and their buffers are the probe's own, since those of the
+//! A probe sends its messages as a program does: the rank's part is copied in, the operation is started, waited for and
+//! completed. Only there is no compute between them, and their buffers are the probe's own, since those of the
 //! plan are of the plan's sizes. Rejected: a program of only messages, which the checker refuses for good reasons (nothing uses
 //! what is gathered), and the run's program over another model, whose units would have optimizers and memory too.
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use pipezero_models::{Buffer, ElementType, ModelError};
 use pipezero_partition::ShardLayout;
-use pipezero_schedule::{Edge, Instruction};
+use pipezero_schedule::Instruction;
 
 use super::error::Cause;
 use super::lanes::add_reduced;
@@ -23,6 +23,7 @@ use super::position::Position;
 use super::rank::{Rank, RankOutcome};
 use super::recorder::{EventKind, Recorder};
 use super::tail::add_second;
+use crate::plan::costs::MessageKind;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::{Category, Tagged};
 use crate::run::shard::Loan;
@@ -30,8 +31,8 @@ use crate::run::shard::Loan;
 /// Messages to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
-    /// `[pipeline rank]`: what it issues at once in every round, before it waits for all of it. Whoever takes part in a message
-    /// has it in its row: each send has its receive, and a collective is in the rows of all of its ranks.
+    /// `[pipeline rank]`: what it issues at once in every round, before it waits for all of it. A message is in the rows of all
+    /// ranks that take part in it: each send has its receive, and a collective is in the rows of all of its ranks.
     pub(crate) rows: Vec<Vec<ProbedMessage>>,
     /// What the elements of each message are.
     pub(crate) element_type: ElementType,
@@ -42,66 +43,20 @@ pub(crate) struct Probe {
     pub(crate) num_rounds: usize,
 }
 
-/// An instruction of which it is known that a probe can send its message.
+/// An instruction that sends a message of any size: all that send but the norm, whose record has one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProbedMessage {
-    instruction: Instruction,
-    passage: Passage,
-}
-
-/// How the executor sends a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passage {
-    /// An all-gather into whose buffer each rank copies its shard.
-    Gather,
-    /// An all-gather of shards that are in their place.
-    GatherInPlace,
-    /// A reduce-scatter of which each rank adds its shard to a sum.
-    Reduce,
-    /// A reduce-scatter whose shards stay in their place.
-    ReduceInPlace,
-    /// An all-reduce over the data ranks.
-    AllReduce,
-    /// An all-reduce between the ranks of a tied weight's uses, or a sum within the rank that has both.
-    AddTied,
-    /// The sender's end of an edge.
-    Send(Edge),
-    /// The receiver's end of an edge.
-    Receive(Edge),
-}
+pub(crate) struct ProbedMessage(Instruction);
 
 impl ProbedMessage {
-    /// `None` of instructions that send nothing, and of the norm, whose record has one size.
+    /// `None` of instructions that send nothing, and of the norm.
     pub(crate) fn of(instruction: Instruction) -> Option<Self> {
-        let passage = match instruction {
-            Instruction::Unshard { .. } => Passage::Gather,
-            Instruction::GatherAfterStep { .. } => Passage::GatherInPlace,
-            Instruction::Reduce { .. } => Passage::Reduce,
-            Instruction::ReduceLast { .. } => Passage::ReduceInPlace,
-            Instruction::AllReduce { .. } => Passage::AllReduce,
-            Instruction::AddTied { .. } => Passage::AddTied,
-            Instruction::Send { edge, .. } => Passage::Send(edge),
-            Instruction::Receive { edge, .. } => Passage::Receive(edge),
-            Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-            | Instruction::Reshard { .. }
-            | Instruction::GradientNorm
-            | Instruction::OptimizerStep { .. } => return None,
-        };
-        Some(Self { instruction, passage })
+        let kind = MessageKind::of(instruction)?;
+        (kind != MessageKind::GradientNorm).then_some(Self(instruction))
     }
 
     /// The instruction of the run's program.
     pub(crate) fn instruction(self) -> Instruction {
-        self.instruction
-    }
-
-    /// How it is sent.
-    pub(crate) fn passage(self) -> Passage {
-        self.passage
+        self.0
     }
 }
 
@@ -114,17 +69,17 @@ struct Buffers {
 }
 
 impl<C: Communicator> Rank<C> {
-    /// Sends what a probe says and tells when it was sent and came.
+    /// Sends what a probe says and records when it was sent and came.
     pub(crate) fn probe(&mut self, probe: &Probe, recorded_since: Instant) -> Result<RankOutcome, Cause> {
         let start = Instant::now();
         self.recorder = Recorder::new(Some(recorded_since));
         let row = probe.rows[self.pipeline_rank.index()].as_slice();
         let Probe { num_elements, element_type, .. } = *probe;
-        let instruction = row.first().map(|message| message.instruction);
+        let instruction = row.first().map(|message| message.instruction());
         self.positions.set(self.comm.rank(), Position::Probing { instruction, num_elements });
         let layout = ShardLayout::new(num_elements, self.groups.data.size());
         let buffers = row.iter().map(|message| {
-            let own_len = self.own_len(message.passage, layout, num_elements);
+            let own_len = self.own_len(*message, layout, num_elements);
             Buffers::new(num_elements, own_len, element_type)
         });
         let mut buffers = buffers.collect::<Result<Vec<_>, _>>()?;
@@ -145,9 +100,9 @@ impl<C: Communicator> Rank<C> {
         buffers: &mut [Buffers],
     ) -> Result<(), Cause> {
         let mut in_flight = Vec::with_capacity(row.len());
-        for (index, message) in row.iter().enumerate() {
+        for (index, &message) in row.iter().enumerate() {
             self.recorder.record(first + index, EventKind::Started);
-            let pending = self.start_probed(message.passage, layout, &mut buffers[index])?;
+            let pending = self.start_probed(message, layout, &mut buffers[index])?;
             let kind = if pending.is_some() { EventKind::Issued } else { EventKind::Ended };
             self.recorder.record(first + index, kind);
             in_flight.extend(pending.map(|pending| (index, pending)));
@@ -156,7 +111,7 @@ impl<C: Communicator> Rank<C> {
             self.recorder.record(first + index, EventKind::Awaited);
             let mut whole = pending.wait()?;
             self.recorder.record(first + index, EventKind::Arrived);
-            if row[index].passage == Passage::Reduce {
+            if matches!(row[index].0, Instruction::Reduce { .. }) {
                 add_reduced(&mut buffers[index].own, &mut whole, layout.shard(self.data_rank));
             }
             buffers[index].whole.give_back(whole);
@@ -168,25 +123,27 @@ impl<C: Communicator> Rank<C> {
     /// Starts a message; `None` if it was done within the rank.
     fn start_probed(
         &mut self,
-        passage: Passage,
+        message: ProbedMessage,
         layout: ShardLayout,
         buffers: &mut Buffers,
     ) -> Result<Option<C::Pending>, Cause> {
         let mut buffer = buffers.whole.lend();
         let data = &self.groups.data;
         let padded = 0..layout.padded_len();
-        let pending = match passage {
-            Passage::Gather => {
+        let pending = match message.0 {
+            Instruction::Unshard { .. } => {
                 let start = layout.shard(self.data_rank).start;
                 buffer.copy_from(start, &buffers.own, 0..layout.shard_len());
                 self.comm.start_all_gather(data, buffer, padded)?
             }
-            Passage::GatherInPlace => self.comm.start_all_gather(data, buffer, padded)?,
-            Passage::Reduce | Passage::ReduceInPlace => {
+            Instruction::GatherAfterStep { .. } => self.comm.start_all_gather(data, buffer, padded)?,
+            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } => {
                 self.comm.start_reduce_scatter(data, buffer, padded)?
             }
-            Passage::AllReduce => self.comm.start_all_reduce(data, Channel::Reduce, buffer, padded)?,
-            Passage::AddTied => {
+            Instruction::AllReduce { .. } => {
+                self.comm.start_all_reduce(data, Channel::Reduce, buffer, padded)?
+            }
+            Instruction::AddTied { .. } => {
                 let owned = 0..buffer.len();
                 let Some(group) = &self.groups.tied else {
                     add_second(&mut buffer, &mut buffers.own, owned);
@@ -195,29 +152,25 @@ impl<C: Communicator> Rank<C> {
                 };
                 self.comm.start_all_reduce(group, Channel::Tied, buffer, owned)?
             }
-            Passage::Send(edge) => {
+            Instruction::Send { edge, .. } => {
                 let to = self.peer(edge.receiver());
                 self.comm.start_send(to, edge.index() as u32, buffer)?
             }
-            Passage::Receive(edge) => {
+            Instruction::Receive { edge, .. } => {
                 let from = self.peer(edge.sender());
                 self.comm.start_receive(from, edge.index() as u32, buffer)?
             }
+            instruction => unreachable!("`{instruction}` is no probed message"),
         };
         Ok(Some(pending))
     }
 
     /// Elements that are copied into a message or added to when it is there.
-    fn own_len(&self, passage: Passage, layout: ShardLayout, num_elements: usize) -> usize {
-        match passage {
-            Passage::Gather | Passage::Reduce => layout.shard_len(),
-            Passage::AddTied if self.groups.tied.is_none() => num_elements,
-            Passage::GatherInPlace
-            | Passage::ReduceInPlace
-            | Passage::AllReduce
-            | Passage::AddTied
-            | Passage::Send(_)
-            | Passage::Receive(_) => 0,
+    fn own_len(&self, message: ProbedMessage, layout: ShardLayout, num_elements: usize) -> usize {
+        match message.0 {
+            Instruction::Unshard { .. } | Instruction::Reduce { .. } => layout.shard_len(),
+            Instruction::AddTied { .. } if self.groups.tied.is_none() => num_elements,
+            _ => 0,
         }
     }
 }

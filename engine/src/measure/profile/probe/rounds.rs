@@ -2,26 +2,27 @@
 
 use std::iter::once;
 
+use pipezero_schedule::Instruction;
+
 use super::routes::Routes;
 use crate::measure::profile::facts::{Facts, Imitated, MessageKey};
-use crate::measure::profile::instants::{self, Instants};
-use crate::measure::profile::meetings::Stay;
-use crate::measure::profile::recording::typical;
-use crate::measure::profile::totals::MessageTotals;
-use crate::measure::profile::{arrivals, meetings};
-use crate::run::executor::{Event, Passage, ProbedMessage};
+use crate::measure::profile::steps::typical;
+use crate::measure::profile::sums::MessageTotals;
+use crate::measure::profile::{delays, joint};
+use crate::measure::recording::{Place, Shape, Times, makespan_ns, times_of_events};
+use crate::run::executor::{Event, ProbedMessage};
 
 /// One round.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     /// `[world rank][index]`: the rows are those of the routes.
-    pub(super) rows: Vec<Vec<Instants>>,
+    pub(super) rows: Vec<Vec<Times>>,
 }
 
 impl Round {
     /// From the first rank's first start to the last rank's last end.
     pub(super) fn took_ns(&self) -> u64 {
-        instants::makespan(&self.rows)
+        makespan_ns(&self.rows)
     }
 }
 
@@ -35,19 +36,28 @@ pub(super) fn of_events(
     events: &[Vec<Event>],
     num_rounds: usize,
 ) -> Vec<Round> {
-    let grid = facts.plan.grid();
-    let row_len = |rank: usize| routes.rows[grid.pipeline_rank(rank)].len();
-    let instants: Vec<Vec<Instants>> = events
-        .iter()
-        .enumerate()
-        .map(|(rank, events)| instants::of_row(events, num_rounds * row_len(rank)))
-        .collect();
-    let round = |number: usize| {
-        let row = |rank: usize| {
-            let len = row_len(rank);
-            instants[rank][number * len..(number + 1) * len].to_vec()
+    let (program, grid) = (facts.program(), facts.plan.grid());
+    let rows = events.iter().enumerate().map(|(rank, events)| {
+        let row = &routes.rows[grid.pipeline_rank(rank)];
+        let of_message = |index: usize| {
+            let instruction = row[index % row.len()].instruction();
+            // A probe starts a tied addition between ranks like any message.
+            let shape = match Shape::of(program, instruction) {
+                Shape::Compute => Shape::Compute,
+                Shape::Joint | Shape::Message => Shape::Message,
+            };
+            (Place { rank, index, instruction }, shape)
         };
-        Round { rows: (0..events.len()).map(row).collect() }
+        let times = times_of_events(events, 0, num_rounds * row.len(), of_message);
+        times.expect("a rank records each message of a probe once in every round")
+    });
+    let rows: Vec<Vec<Times>> = rows.collect();
+    let round = |number: usize| {
+        let of_rank = |row: &Vec<Times>| {
+            let len = row.len() / num_rounds;
+            row[number * len..(number + 1) * len].to_vec()
+        };
+        Round { rows: rows.iter().map(of_rank).collect() }
     };
     (0..num_rounds).map(round).collect()
 }
@@ -65,25 +75,21 @@ pub(super) fn add(
         let mut tied = Vec::new();
         for ((rank, index, message), &resized) in routes.messages().zip(&resized) {
             let members = || facts.members(rank).map(|member| round.rows[member][index]);
-            match message.passage() {
-                Passage::Gather
-                | Passage::GatherInPlace
-                | Passage::Reduce
-                | Passage::ReduceInPlace
-                | Passage::AllReduce => resized.add_collective(members(), totals),
-                Passage::Send(edge) => {
+            match message.instruction() {
+                Instruction::Send { edge, .. } => {
                     let (receiver, receive) = routes.receive_of(facts, edge);
                     let received = facts.members(receiver).map(|member| round.rows[member][receive]);
                     resized.add_transfers(members(), received, totals);
                 }
                 // Its wait goes with its send.
-                Passage::Receive(_) => members().for_each(|of| totals.of(resized.key).add_end(of)),
-                Passage::AddTied => {
+                Instruction::Receive { .. } => members().for_each(|of| totals.of(resized.key).add_end(of)),
+                Instruction::AddTied { .. } => {
                     tied.push(members().collect());
                     if tied.len() as u64 == resized.key.ranks {
-                        resized.add_meetings(&tied, totals);
+                        resized.add_tied(&tied, totals);
                     }
                 }
+                _ => resized.add_collective(members(), totals),
             }
         }
     }
@@ -105,34 +111,35 @@ impl Resized {
     }
 
     /// `[data rank]`
-    fn add_collective(self, members: impl Iterator<Item = Instants> + Clone, totals: &mut MessageTotals) {
+    fn add_collective(self, members: impl Iterator<Item = Times> + Clone, totals: &mut MessageTotals) {
         totals.of(self.key).add_collective(members.clone());
-        self.add_delays(arrivals::joined(members.clone()), members, totals);
+        let ready_ns = members.clone().map(|of| of.issued_ns).max().unwrap_or(0);
+        self.add_delays(ready_ns, members, totals);
     }
 
     /// `[data rank]` of both ends.
     fn add_transfers(
         self,
-        sent: impl Iterator<Item = Instants>,
-        received: impl Iterator<Item = Instants>,
+        sent: impl Iterator<Item = Times>,
+        received: impl Iterator<Item = Times>,
         totals: &mut MessageTotals,
     ) {
         for (sent, received) in sent.zip(received) {
             totals.of(self.key).add_end(sent);
-            self.add_delays(arrivals::joined([sent, received].into_iter()), once(received), totals);
+            self.add_delays(sent.issued_ns.max(received.issued_ns), once(received), totals);
         }
     }
 
     /// `[rank of a use][data rank]`
-    fn add_meetings(self, uses: &[Vec<Instants>], totals: &mut MessageTotals) {
+    fn add_tied(self, uses: &[Vec<Times>], totals: &mut MessageTotals) {
         for data_rank in 0..uses[0].len() {
-            let stays = uses.iter().map(|of| Stay::at_tied(of[data_rank]));
-            meetings::add(self.key, self.imitated, stays, totals);
+            let came_and_ended = uses.iter().map(|of| [of[data_rank].started_ns, of[data_rank].ended_ns]);
+            joint::add(self.key, self.imitated, came_and_ended, totals);
         }
     }
 
     /// Nothing else is on its link.
-    fn add_delays(self, joined: u64, receivers: impl Iterator<Item = Instants>, totals: &mut MessageTotals) {
-        arrivals::add_delays(self.key, joined + self.imitated.total(), receivers, totals);
+    fn add_delays(self, ready_ns: u64, receivers: impl Iterator<Item = Times>, totals: &mut MessageTotals) {
+        delays::add(self.key, ready_ns + self.imitated.total(), receivers, totals);
     }
 }

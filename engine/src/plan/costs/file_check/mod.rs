@@ -1,7 +1,8 @@
 //! What JSON cannot say of a costs file: that entries are there, none for nothing, and no two for one thing.
 
-use super::file::{CostsFile, MessageKind, MessageTimes, PerElement, UnitTimes};
+use super::file::{CostsFile, MessageTimes, PerElement, UnitTimes};
 use super::file_error::CostsFileRule;
+use super::message_kind::MessageKind;
 use super::slowness::MEAN_PPM;
 use super::unit_key::kind;
 

@@ -1,34 +1,34 @@
-//! Moments that no rank can have gone through: each rule, broken on purpose.
+//! Times that no rank can have: each rule, broken on purpose.
 
-use pipezero_schedule::simulate::simulate;
 use pipezero_schedule::{Instruction, PipelineRank};
 use serde_json::{Value, json};
 
-use super::planned;
-use super::replay::{columns, costs};
-use crate::measure::trace::columns::Columns;
-use crate::measure::trace::fault::Fault;
-use crate::measure::trace::members::Site;
-use crate::measure::trace::recorded::Recorded;
+use super::events::times_of_events;
+use super::fault::Fault;
+use super::place::Place;
+use super::recorded::Recording;
+use super::testing::{costs, planned, step};
+use super::times::Shape;
+use crate::measure::trace::ParseError;
 use crate::plan::Plan;
 use crate::run::executor::{Event, EventKind};
 
-/// What is found wrong with a step of which `break_it` changes the columns, given as JSON by world rank.
+/// What is found wrong with a trace of which `break_it` changes the columns, given as JSON by world rank.
 fn fault(plan: &Plan, break_it: impl FnOnce(&mut Value)) -> Fault {
     fault_of_step(plan, |ranks, _| break_it(ranks))
 }
 
 /// The same, of which it changes how long the step took too, at first what its longest rank took.
 fn fault_of_step(plan: &Plan, break_it: impl FnOnce(&mut Value, &mut u64)) -> Fault {
-    let costs = costs(plan, 7, 2_000_000);
-    let timeline = simulate(plan.training(), &costs).unwrap();
-    let (mut ranks, mut step_ns) = (json!(columns(plan, &costs, &timeline)), timeline.makespan());
-    break_it(&mut ranks, &mut step_ns);
-    let columns: Vec<Columns> = serde_json::from_value(ranks).unwrap();
-    match Recorded::of_columns(plan.training(), plan.grid(), (1, step_ns), &columns) {
+    let step = step(plan, &costs(plan, 7, 2_000_000));
+    let mut file: Value = serde_json::from_str(&step.to_json()).unwrap();
+    let mut step_ns = step.step_ns();
+    break_it(&mut file["ranks"], &mut step_ns);
+    file["step_ns"] = json!(step_ns);
+    match Recording::from_json(plan, &file.to_string()) {
+        Err(ParseError::Fault(fault)) => fault,
         // Not `expect_err`, which prints the whole step.
-        Ok(_) => panic!("nothing is found wrong with a step that was broken on purpose"),
-        Err(fault) => fault,
+        _ => panic!("nothing is found wrong with a step that was broken on purpose"),
     }
 }
 
@@ -105,7 +105,7 @@ fn moments_out_of_order() {
     assert!(
         matches!(found, Fault::Overlap { earlier, later, .. } if (earlier.index, later.index) == (compute, compute + 1))
     );
-    // A message is taken in while the rank computes.
+    // A message is completed while the rank computes.
     let gather = find(&plan, |instruction| matches!(instruction, Instruction::Unshard { .. }));
     let found = fault(&plan, |ranks| {
         ranks[0]["ended"][gather] = json!(at(ranks, 0, "started", compute) + 1);
@@ -150,10 +150,9 @@ fn what_needs_others_before_they_came() {
 }
 
 #[test]
-fn an_event_twice_and_no_events_at_all() {
-    let plan = planned(&[]);
+fn an_event_twice() {
+    let place = Place { rank: 0, index: 3, instruction: Instruction::GradientNorm };
     let event = Event { index: 3, kind: EventKind::Started, at_ns: 5 };
-    let rank = Site::new(plan.grid(), 0, 0);
-    let found = Columns::of_events(plan.training(), rank, &[event, event], 0).unwrap_err();
-    assert!(matches!(found, Fault::Twice { place, moment: "started" } if place.index == 3));
+    let found = times_of_events(&[event, event], 0, 4, |_| (place, Shape::Joint)).unwrap_err();
+    assert_eq!(found, Fault::Twice { place, moment: "started" });
 }
