@@ -98,9 +98,9 @@ fn parts(recording: &Recording<'_>, prediction: &Prediction, place: Place) -> Ve
     if recording.shape(place) != Shape::Message {
         return vec![(Part::Whole, predicted_ns, times.duration_ns())];
     }
-    let passage = prediction.costs.message(place.instruction);
+    let cost = prediction.costs.message(place.instruction);
     let own_ns = times.issue_ns() + times.completion_ns();
-    let mut parts = vec![(Part::Own, passage.issue + passage.landing, own_ns)];
+    let mut parts = vec![(Part::Own, cost.issue + cost.landing, own_ns)];
     if !place.is_send() && was_waited_for(recording, place) {
         let way_ns = times.arrived_ns.saturating_sub(recording.ready_ns(place));
         parts.push((Part::Way, predicted_ns, way_ns));

@@ -25,7 +25,8 @@ pub fn observed_costs(plan: &Plan, steps: &[Recording<'_>]) -> Costs {
         observed.ways.add(step);
     }
     let chain = plan.training().chain();
-    let edge = |edge: Edge| observed.message_cost(&[MessageKind::Activation, MessageKind::Gradient], edge.index());
+    let edge =
+        |edge: Edge| observed.message_cost(&[MessageKind::Activation, MessageKind::Gradient], edge.index());
     Costs {
         units: (0..chain.num_units() as u32).map(|unit| observed.unit(Unit(unit))).collect(),
         edges: chain.edges().map(edge).collect(),

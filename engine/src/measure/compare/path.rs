@@ -1,10 +1,10 @@
 //! Where prediction and measurement part: along the critical path of what happened.
 //!
-//! The path is walked back from the last end: an instruction began when the one before it on its rank had ended or, where
-//! its rank stood still for a message, when that arrived; a message set out when the last of its members had issued it; a
-//! joint instruction ended when the last of its members had joined. Its steps lie end to end from the start of the step to its end,
-//! and every end between two of them is an end in the prediction too. So the differences of the steps add up to the error
-//! of the whole, exactly, and the largest of them are where it comes from.
+//! The path is walked back from the last end. An instruction began when the one before it on its rank had ended or, where its rank
+//! stood still for a message, when that arrived; a message set out when the last of its members had issued it; a joint instruction
+//! ended when the last of its members had joined. The steps of the path lie end to end from the start of the step to its end, and
+//! every end between two of them is an end in the prediction too. So their differences add up to the error of the whole, exactly,
+//! and the largest of them are where it comes from.
 
 use pipezero_schedule::Lane;
 use pipezero_schedule::simulate::Timeline;

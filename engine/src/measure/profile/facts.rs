@@ -1,7 +1,5 @@
 //! What a plan says of the instructions that are recorded: which units are alike, what is sent, and over which imitated link.
 
-use std::ops::Range;
-
 use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank, Unit};
 
 use crate::plan::Plan;
@@ -62,12 +60,6 @@ impl<'a> Facts<'a> {
 
     pub(super) fn pipeline_ranks(&self) -> impl Iterator<Item = PipelineRank> + use<> {
         self.program().ranks()
-    }
-
-    /// World ranks of a pipeline rank, one for each data rank.
-    pub(super) fn members(&self, rank: PipelineRank) -> Range<usize> {
-        let grid = self.plan.grid();
-        grid.data_group(grid.rank(rank.index(), 0))
     }
 
     /// Which of the kinds a unit is.

@@ -1,9 +1,8 @@
 //! How many steps can be recorded: what happens in them is kept in memory until the last has ended.
 
 use crate::measure::recording::Times;
-use crate::plan::Plan;
+use crate::plan::{Bytes, Plan};
 use crate::run::executor::Event;
-use crate::run::memory::Bytes;
 
 /// More steps than fit into memory.
 #[derive(Debug, thiserror::Error)]

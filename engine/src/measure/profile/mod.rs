@@ -85,8 +85,8 @@ impl Profile {
     }
 }
 
-/// Runs a plan on batches of `source` and measures what its parts take. `watch` is called after every step. Then the same ranks send
-/// messages of other sizes than the run's, for some seconds at most.
+/// Runs a plan on batches of `source` and measures what its parts take. `watch` is called after every step. Then the same ranks
+/// send messages of other sizes than the run's, for some seconds at most.
 ///
 /// What happened in the recorded steps is kept until the last has ended: [`check_steps`].
 ///

@@ -7,6 +7,7 @@ use pipezero_schedule::InstructionKind;
 use super::facts::MessageKey;
 use super::mean::Mean;
 use crate::measure::recording::Times;
+use crate::plan::costs::MessageKind;
 
 /// What the computes of a kind of unit took.
 #[derive(Clone, Debug, Default)]
@@ -33,14 +34,14 @@ pub(super) struct MessageTotal {
 
 impl MessageTotal {
     /// Adds a rank's own time at its end of a transfer: means are over both ends.
-    pub(super) fn add_end(&mut self, of: Times) {
+    fn add_end(&mut self, of: Times) {
         self.issue.add(of.issue_ns());
         self.completion.add(of.completion_ns());
     }
 
     /// Adds the own times of the data ranks at a collective of theirs. Of the issues it is the longest: on threads the last
     /// to join carries the exchange out, which makes it the last again next time.
-    pub(super) fn add_collective(&mut self, members: impl Iterator<Item = Times> + Clone) {
+    fn add_collective(&mut self, members: impl Iterator<Item = Times> + Clone) {
         self.issue.add(members.clone().map(Times::issue_ns).max().unwrap_or(0));
         members.for_each(|of| self.completion.add(of.completion_ns()));
     }
@@ -51,6 +52,20 @@ impl MessageTotal {
 pub(super) struct MessageTotals(BTreeMap<MessageKey, MessageTotal>);
 
 impl MessageTotals {
+    /// Adds the ranks' own times at a message; what ranks do together on their compute lanes has none that are told apart.
+    pub(super) fn add_own(&mut self, key: MessageKey, members: impl Iterator<Item = Times> + Clone) {
+        let total = self.of(key);
+        match key.kind {
+            MessageKind::Activation | MessageKind::Gradient => members.for_each(|of| total.add_end(of)),
+            MessageKind::Unshard
+            | MessageKind::GatherAfterStep
+            | MessageKind::Reduce
+            | MessageKind::ReduceLast
+            | MessageKind::AllReduce => total.add_collective(members),
+            MessageKind::AddTied | MessageKind::GradientNorm => {}
+        }
+    }
+
     /// Adds how much later than its issue and its link make it a message was there.
     pub(super) fn add_delay(&mut self, key: MessageKey, delay: i128) {
         self.of(key).delay.add_difference(delay);
@@ -69,7 +84,7 @@ impl MessageTotals {
     }
 
     /// What the messages of a key took so far.
-    pub(super) fn of(&mut self, key: MessageKey) -> &mut MessageTotal {
+    fn of(&mut self, key: MessageKey) -> &mut MessageTotal {
         self.0.entry(key).or_default()
     }
 }

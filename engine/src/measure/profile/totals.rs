@@ -45,18 +45,10 @@ impl Totals {
         }
         let messages: Vec<RecordedMessage> = step.messages().collect();
         for message in &messages {
-            let sums = self.messages.of(facts.key(message.first().instruction));
-            let times = message.members.iter().map(|&member| step.times(member));
-            match message.kind {
-                MessageKind::Activation | MessageKind::Gradient => times.for_each(|of| sums.add_end(of)),
-                MessageKind::AddTied | MessageKind::GradientNorm => {
-                    joint::add_recorded(facts, step, message, self.own_norms, &mut self.messages);
-                }
-                MessageKind::Unshard
-                | MessageKind::GatherAfterStep
-                | MessageKind::Reduce
-                | MessageKind::ReduceLast
-                | MessageKind::AllReduce => sums.add_collective(times),
+            let key = facts.key(message.first().instruction);
+            self.messages.add_own(key, message.members.iter().map(|&member| step.times(member)));
+            if matches!(message.kind, MessageKind::AddTied | MessageKind::GradientNorm) {
+                joint::add_recorded(facts, step, message, self.own_norms, &mut self.messages);
             }
         }
         delays::add_step(facts, step, messages, &mut self.messages);

@@ -6,7 +6,7 @@ use super::times::{Shape, Times};
 use crate::run::executor::{Event, EventKind};
 
 /// What was recorded of an instruction: when each event of [`EventKind::ALL`] happened, if it did.
-pub(in crate::measure) type Moments = [Option<u64>; EventKind::ALL.len()];
+pub(in crate::measure) type EventTimes = [Option<u64>; EventKind::ALL.len()];
 
 /// The times of a row of `len` instructions; `of` says what stands at an index, and how that runs.
 pub(in crate::measure) fn times_of_events(
@@ -15,36 +15,36 @@ pub(in crate::measure) fn times_of_events(
     len: usize,
     of: impl Fn(usize) -> (Place, Shape),
 ) -> Result<Vec<Times>, Fault> {
-    let mut moments = vec![Moments::default(); len];
+    let mut recorded = vec![EventTimes::default(); len];
     for &Event { index, kind, at_ns } in events {
-        if moments[index][kind as usize].replace(at_ns - origin_ns).is_some() {
-            return Err(Fault::Twice { place: of(index).0, moment: kind.name() });
+        if recorded[index][kind as usize].replace(at_ns - origin_ns).is_some() {
+            return Err(Fault::Twice { place: of(index).0, event: kind.name() });
         }
     }
-    let times = |(index, moments)| {
+    let times = |(index, recorded)| {
         let (place, shape) = of(index);
-        Times::of_moments(place, shape, moments)
+        Times::of_event_times(place, shape, recorded)
     };
-    moments.iter().enumerate().map(times).collect()
+    recorded.iter().enumerate().map(times).collect()
 }
 
 impl Times {
-    /// The times of an instruction, if it has all moments of its shape, in their order, and no others.
-    pub(in crate::measure) fn of_moments(
+    /// The times of an instruction, if it has all events of its shape, in their order, and no others.
+    pub(in crate::measure) fn of_event_times(
         place: Place,
         shape: Shape,
-        moments: &Moments,
+        recorded: &EventTimes,
     ) -> Result<Self, Fault> {
         let (mut before, mut filled) = (EventKind::Started, [0; EventKind::ALL.len()]);
         for kind in EventKind::ALL {
             let before_ns = filled[before as usize];
-            filled[kind as usize] = match (moments[kind as usize], shape.events().contains(&kind)) {
+            filled[kind as usize] = match (recorded[kind as usize], shape.events().contains(&kind)) {
                 (None, false) => before_ns,
-                (None, true) => return Err(Fault::Missing { place, moment: kind.name() }),
-                (Some(_), false) => return Err(Fault::Unexpected { place, moment: kind.name() }),
+                (None, true) => return Err(Fault::Missing { place, event: kind.name() }),
+                (Some(_), false) => return Err(Fault::Unexpected { place, event: kind.name() }),
                 (Some(at_ns), true) if at_ns < before_ns => {
-                    let moments = [before, kind].map(EventKind::name);
-                    return Err(Fault::Backwards { place, moments, at_ns: [before_ns, at_ns] });
+                    let events = [before, kind].map(EventKind::name);
+                    return Err(Fault::Backwards { place, events, at_ns: [before_ns, at_ns] });
                 }
                 (Some(at_ns), true) => {
                     before = kind;
@@ -56,8 +56,8 @@ impl Times {
         Ok(Self { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns })
     }
 
-    /// The moments that an instruction of a shape has.
-    pub(in crate::measure) fn moments(self, shape: Shape) -> Moments {
+    /// When each event happened that an instruction of a shape has.
+    pub(in crate::measure) fn event_times(self, shape: Shape) -> EventTimes {
         let Self { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns } = self;
         let times = [started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns];
         EventKind::ALL.map(|kind| shape.events().contains(&kind).then_some(times[kind as usize]))
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!((message.issue_ns(), message.completion_ns(), compute.duration_ns()), (2, 3, 7));
         for (times, shape) in expected.into_iter().zip(shapes) {
             let place = Place { rank: 0, index: 0, instruction };
-            assert_eq!(Times::of_moments(place, shape, &times.moments(shape)), Ok(times));
+            assert_eq!(Times::of_event_times(place, shape, &times.event_times(shape)), Ok(times));
         }
     }
 }

@@ -24,50 +24,50 @@ pub enum Fault {
         expected: usize,
     },
     /// A rank has times for another number of instructions.
-    #[error("rank {rank} has {found} times `{moment}`, and {expected} instructions")]
+    #[error("rank {rank} has {found} times `{event}`, and {expected} instructions")]
     NumInstructions {
         /// The world rank.
         rank: usize,
         /// Which of an instruction's times.
-        moment: &'static str,
+        event: &'static str,
         /// How many there are.
         found: usize,
         /// Instructions of its row.
         expected: usize,
     },
     /// An instruction lacks a time.
-    #[error("{place} has no time `{moment}`, and every such instruction has one")]
+    #[error("{place} has no time `{event}`, and every such instruction has one")]
     Missing {
         /// The instruction.
         place: Place,
         /// Which of its times.
-        moment: &'static str,
+        event: &'static str,
     },
     /// An instruction has a time that such an instruction never has.
-    #[error("{place} has a time `{moment}`, and no such instruction has one")]
+    #[error("{place} has a time `{event}`, and no such instruction has one")]
     Unexpected {
         /// The instruction.
         place: Place,
         /// Which of its times.
-        moment: &'static str,
+        event: &'static str,
     },
     /// An instruction was recorded twice.
-    #[error("{place} has two times `{moment}`, and every instruction runs once")]
+    #[error("{place} has two times `{event}`, and every instruction runs once")]
     Twice {
         /// The instruction.
         place: Place,
         /// Which of its times.
-        moment: &'static str,
+        event: &'static str,
     },
     /// A later time comes first.
     #[error(
-        "{place} was `{}` at {} ns, before it was `{}` at {} ns", moments[1], at_ns[1], moments[0], at_ns[0]
+        "{place} was `{}` at {} ns, before it was `{}` at {} ns", events[1], at_ns[1], events[0], at_ns[0]
     )]
     Backwards {
         /// The instruction.
         place: Place,
         /// The two events as they should follow each other.
-        moments: [&'static str; 2],
+        events: [&'static str; 2],
         /// When they were.
         at_ns: [u64; 2],
     },

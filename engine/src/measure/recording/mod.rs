@@ -4,8 +4,6 @@
 //! each was ready. Profiles, comparisons and trace files all read it; none of them reads events. Recording reads the clock two to
 //! five times for each instruction and changes no number.
 
-#[cfg(test)]
-mod broken;
 mod build;
 mod check;
 mod events;
@@ -15,9 +13,11 @@ mod place;
 mod recorded;
 #[cfg(test)]
 pub(in crate::measure) mod testing;
+#[cfg(test)]
+mod tests;
 mod times;
 
-pub(in crate::measure) use events::{Moments, times_of_events};
+pub(in crate::measure) use events::{EventTimes, times_of_events};
 pub use fault::Fault;
 pub(in crate::measure) use messages::RecordedMessage;
 pub use place::Place;

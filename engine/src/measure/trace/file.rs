@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
 use crate::files::json::{self, JsonError};
-use crate::measure::recording::{Fault, Moments, Place, Recording, Times};
+use crate::measure::recording::{EventTimes, Fault, Place, Recording, Times};
 use crate::plan::Plan;
 use crate::run::executor::EventKind;
 
-/// Bytes of a file for each instruction of each rank, at most: five moments of fourteen digits in a step of a day, with room
-/// for a line and an indentation each; and some for the rest.
+/// Bytes of a file for each instruction of each rank, at most: five times of fourteen digits in a step of a day, with
+/// a line and an indentation each; and some for the rest.
 const INSTRUCTION_BYTES_MAX: u64 = 256;
 
 const FORMAT: &str = "pipezero-trace";
@@ -121,10 +121,10 @@ struct Columns {
 
 impl Columns {
     fn of_rank(recording: &Recording<'_>, rank: usize) -> Self {
-        let moments = recording.places_of(rank).map(|of| recording.times(of).moments(recording.shape(of)));
-        let moments: Vec<Moments> = moments.collect();
+        let events = recording.places_of(rank).map(|of| recording.times(of).event_times(recording.shape(of)));
+        let events: Vec<EventTimes> = events.collect();
         let [started, issued, awaited, arrived, ended] =
-            EventKind::ALL.map(|kind| moments.iter().map(|of| of[kind as usize]).collect());
+            EventKind::ALL.map(|kind| events.iter().map(|of| of[kind as usize]).collect());
         Self { started, issued, awaited, arrived, ended }
     }
 
@@ -134,11 +134,12 @@ impl Columns {
         for (column, kind) in columns.iter().zip(EventKind::ALL) {
             let (found, expected) = (column.len(), recording.row(rank).len());
             if found != expected {
-                return Err(Fault::NumInstructions { rank, moment: kind.name(), found, expected });
+                return Err(Fault::NumInstructions { rank, event: kind.name(), found, expected });
             }
         }
-        let times =
-            |of: Place| Times::of_moments(of, recording.shape(of), &columns.map(|column| column[of.index]));
+        let times = |of: Place| {
+            Times::of_event_times(of, recording.shape(of), &columns.map(|column| column[of.index]))
+        };
         recording.places_of(rank).map(times).collect()
     }
 }

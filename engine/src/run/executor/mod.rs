@@ -4,7 +4,8 @@
 //! dependency graph names, then does the one thing that the instruction says. Instructions of the compute lane run
 //! here and now; the others are started and end while later ones run.
 //!
-//! One thing runs without a program: a [`Probe`] of messages alone, which measures links. It cannot hang: every rank starts all its messages of a round before it waits for any of them.
+//! One thing runs without a program: a [`Probe`] of messages alone, which measures links. It cannot hang: every rank starts all
+//! its messages of a round before it waits for any of them.
 
 mod activations;
 mod compute;

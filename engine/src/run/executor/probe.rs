@@ -1,9 +1,9 @@
 //! Messages alone, of any size: what a rank does when links are probed.
 //!
-//! It is the one thing that a rank does without a checked program. It cannot hang: all ranks begin a round together, each starts
-//! all its messages before it waits for any, and starting never blocks. So every message that a rank waits for has been started
-//! by all ranks that take part in it, or will be by ranks that wait for nothing. The caller that makes the rows must put a message
-//! into the rows of all these ranks; where one lacks it, the communicator's timeout reports it.
+//! It is the one thing that a rank does without a checked program. It cannot hang: all ranks begin a round together, each
+//! starts all its messages before it waits for any, and starting never blocks. So every message that a rank waits for has been
+//! started by all ranks that take part in it, or will be by ranks that wait for nothing. The caller that makes the rows must put
+//! a message into the rows of all these ranks; where one lacks it, the communicator's timeout reports it.
 //!
 //! A probe sends its messages as a program does: the rank's part is copied in, the operation is started, waited for and
 //! completed. Only there is no compute between them, and their buffers are the probe's own, since those of the

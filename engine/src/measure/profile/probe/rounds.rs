@@ -1,8 +1,6 @@
 //! What messages that were sent alone took, round by round: the figures of a step, by the same functions.
 
-use std::iter::once;
-
-use pipezero_schedule::Instruction;
+use pipezero_schedule::{Instruction, Lane, PipelineRank};
 
 use super::routes::Routes;
 use crate::measure::profile::facts::{Facts, Imitated, MessageKey};
@@ -10,7 +8,8 @@ use crate::measure::profile::steps::typical;
 use crate::measure::profile::sums::MessageTotals;
 use crate::measure::profile::{delays, joint};
 use crate::measure::recording::{Place, Shape, Times, makespan_ns, times_of_events};
-use crate::run::executor::{Event, ProbedMessage};
+use crate::plan::costs::MessageKind;
+use crate::run::executor::Event;
 
 /// One round.
 #[derive(Clone, Debug)]
@@ -70,76 +69,59 @@ pub(super) fn add(
     rounds: Vec<Round>,
     totals: &mut MessageTotals,
 ) {
-    let resized: Vec<_> = routes.messages().map(|(.., message)| Resized::of(facts, message, bytes)).collect();
+    let messages = messages(facts, routes, bytes);
     for round in typical(rounds, Round::took_ns) {
-        let mut tied = Vec::new();
-        for ((rank, index, message), &resized) in routes.messages().zip(&resized) {
-            let members = || facts.members(rank).map(|member| round.rows[member][index]);
-            match message.instruction() {
-                Instruction::Send { edge, .. } => {
-                    let (receiver, receive) = routes.receive_of(facts, edge);
-                    let received = facts.members(receiver).map(|member| round.rows[member][receive]);
-                    resized.add_transfers(members(), received, totals);
-                }
-                // Its wait goes with its send.
-                Instruction::Receive { .. } => members().for_each(|of| totals.of(resized.key).add_end(of)),
-                Instruction::AddTied { .. } => {
-                    tied.push(members().collect());
-                    if tied.len() as u64 == resized.key.ranks {
-                        resized.add_tied(&tied, totals);
-                    }
-                }
-                _ => resized.add_collective(members(), totals),
+        for Sent { key, imitated, members } in &messages {
+            let times = members.iter().map(|&(rank, index)| round.rows[rank][index]);
+            totals.add_own(*key, times.clone());
+            if key.kind == MessageKind::AddTied {
+                joint::add(*key, *imitated, times.map(|of| [of.started_ns, of.ended_ns]), totals);
+                continue;
             }
+            let is_transfer = matches!(key.kind, MessageKind::Activation | MessageKind::Gradient);
+            let ready_ns = times.clone().map(|of| of.issued_ns).max().unwrap_or(0);
+            // Nothing else is on its link.
+            delays::add(*key, ready_ns + imitated.total(), times.skip(usize::from(is_transfer)), totals);
         }
     }
 }
 
-/// A message of a size that is not its own.
-#[derive(Clone, Copy, Debug)]
-struct Resized {
+/// A message of a round, of a size that is not its own.
+struct Sent {
     key: MessageKey,
     imitated: Imitated,
+    /// World rank and index in its row; of a transfer the sender first.
+    members: Vec<(usize, usize)>,
 }
 
-impl Resized {
-    fn of(facts: &Facts<'_>, message: ProbedMessage, bytes: u64) -> Self {
+/// The messages of a round, each once.
+fn messages(facts: &Facts<'_>, routes: &Routes, bytes: u64) -> Vec<Sent> {
+    let grid = facts.plan.grid();
+    let mut messages = Vec::new();
+    for (rank, index, message) in routes.messages() {
         let instruction = message.instruction();
+        let places = match instruction {
+            Instruction::Send { edge, .. } => vec![(rank, index), routes.receive_of(facts, edge)],
+            Instruction::Receive { .. } => continue,
+            Instruction::AddTied { .. } => routes.messages().map(|(rank, index, _)| (rank, index)).collect(),
+            _ => vec![(rank, index)],
+        };
+        if places[0] != (rank, index) {
+            continue;
+        }
+        let on = |data_rank| {
+            let world_rank = move |rank: PipelineRank| grid.rank(rank.index(), data_rank);
+            places.iter().map(move |&(rank, index)| (world_rank(rank), index))
+        };
         let key = MessageKey { bytes, ..facts.key(instruction) };
         let imitated = facts.over_its_link(&facts.message(instruction).with_bytes(bytes));
-        Self { key, imitated }
+        let data_ranks = 0..grid.data_degree;
+        // A collective is of all data ranks; they have a transfer or a tied addition each.
+        let groups: Vec<Vec<_>> = match instruction.lane() {
+            Lane::Gather | Lane::Reduce => vec![data_ranks.flat_map(on).collect()],
+            Lane::Edge(_) | Lane::Compute => data_ranks.map(|data_rank| on(data_rank).collect()).collect(),
+        };
+        messages.extend(groups.into_iter().map(|members| Sent { key, imitated, members }));
     }
-
-    /// `[data rank]`
-    fn add_collective(self, members: impl Iterator<Item = Times> + Clone, totals: &mut MessageTotals) {
-        totals.of(self.key).add_collective(members.clone());
-        let ready_ns = members.clone().map(|of| of.issued_ns).max().unwrap_or(0);
-        self.add_delays(ready_ns, members, totals);
-    }
-
-    /// `[data rank]` of both ends.
-    fn add_transfers(
-        self,
-        sent: impl Iterator<Item = Times>,
-        received: impl Iterator<Item = Times>,
-        totals: &mut MessageTotals,
-    ) {
-        for (sent, received) in sent.zip(received) {
-            totals.of(self.key).add_end(sent);
-            self.add_delays(sent.issued_ns.max(received.issued_ns), once(received), totals);
-        }
-    }
-
-    /// `[rank of a use][data rank]`
-    fn add_tied(self, uses: &[Vec<Times>], totals: &mut MessageTotals) {
-        for data_rank in 0..uses[0].len() {
-            let came_and_ended = uses.iter().map(|of| [of[data_rank].started_ns, of[data_rank].ended_ns]);
-            joint::add(self.key, self.imitated, came_and_ended, totals);
-        }
-    }
-
-    /// Nothing else is on its link.
-    fn add_delays(self, ready_ns: u64, receivers: impl Iterator<Item = Times>, totals: &mut MessageTotals) {
-        delays::add(self.key, ready_ns + self.imitated.total(), receivers, totals);
-    }
+    messages
 }

@@ -70,34 +70,34 @@ fn find(plan: &Plan, which: impl Fn(&Instruction) -> bool) -> usize {
     plan.training().row(PipelineRank(0)).iter().position(which).unwrap()
 }
 
-fn at(ranks: &Value, rank: usize, moment: &str, index: usize) -> u64 {
-    ranks[rank][moment][index].as_u64().unwrap()
+fn at(ranks: &Value, rank: usize, event: &str, index: usize) -> u64 {
+    ranks[rank][event][index].as_u64().unwrap()
 }
 
 #[test]
-fn missing_superfluous_and_uncounted_moments() {
+fn missing_superfluous_and_uncounted_times() {
     let plan = planned(&[]);
     let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
     let found = fault(&plan, |ranks| ranks[1]["ended"][compute] = Value::Null);
     assert!(
-        matches!(found, Fault::Missing { place, moment: "ended" } if (place.rank, place.index) == (1, compute))
+        matches!(found, Fault::Missing { place, event: "ended" } if (place.rank, place.index) == (1, compute))
     );
     let found = fault(&plan, |ranks| ranks[0]["issued"][compute] = json!(5));
-    assert!(matches!(found, Fault::Unexpected { moment: "issued", .. }));
+    assert!(matches!(found, Fault::Unexpected { event: "issued", .. }));
     let found = fault(&plan, |ranks| drop(ranks[3]["arrived"].as_array_mut().unwrap().pop()));
-    assert!(matches!(found, Fault::NumInstructions { rank: 3, moment: "arrived", .. }));
+    assert!(matches!(found, Fault::NumInstructions { rank: 3, event: "arrived", .. }));
     let found = fault(&plan, |ranks| drop(ranks.as_array_mut().unwrap().pop()));
     assert_eq!(found, Fault::NumRanks { found: 3, expected: 4 });
 }
 
 #[test]
-fn moments_out_of_order() {
+fn times_out_of_order() {
     let plan = planned(&[]);
     let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
     let found = fault(&plan, |ranks| {
         ranks[0]["started"][compute] = json!(at(ranks, 0, "ended", compute) + 1);
     });
-    assert!(matches!(found, Fault::Backwards { moments: ["started", "ended"], .. }));
+    assert!(matches!(found, Fault::Backwards { events: ["started", "ended"], .. }));
     // The instruction behind begins before this one ends.
     let found = fault(&plan, |ranks| {
         ranks[0]["ended"][compute] = json!(at(ranks, 0, "started", compute + 1) + 1);
@@ -121,8 +121,8 @@ fn what_is_not_waited_for() {
     let gathers: Vec<usize> = (0..row.len()).filter(|&index| is_gather(&row[index])).collect();
     // All that is awaited of the first gather happens at the end of the step, after its reader and the later gathers.
     let found = fault(&plan, |ranks| {
-        for moment in ["awaited", "arrived", "ended"] {
-            ranks[0][moment][gathers[0]] = json!(1_u64 << 60);
+        for event in ["awaited", "arrived", "ended"] {
+            ranks[0][event][gathers[0]] = json!(1_u64 << 60);
         }
     });
     assert!(
@@ -130,8 +130,8 @@ fn what_is_not_waited_for() {
     );
     let last = gathers[gathers.len() - 1];
     let found = fault(&plan, |ranks| {
-        for moment in ["awaited", "arrived", "ended"] {
-            ranks[0][moment][last] = json!(1_u64 << 60);
+        for event in ["awaited", "arrived", "ended"] {
+            ranks[0][event][last] = json!(1_u64 << 60);
         }
     });
     assert!(matches!(found, Fault::Dependency { waits_for, .. } if waits_for.index == last), "{found}");
@@ -154,5 +154,5 @@ fn an_event_twice() {
     let place = Place { rank: 0, index: 3, instruction: Instruction::GradientNorm };
     let event = Event { index: 3, kind: EventKind::Started, at_ns: 5 };
     let found = times_of_events(&[event, event], 0, 4, |_| (place, Shape::Joint)).unwrap_err();
-    assert_eq!(found, Fault::Twice { place, moment: "started" });
+    assert_eq!(found, Fault::Twice { place, event: "started" });
 }
