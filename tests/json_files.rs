@@ -2,7 +2,7 @@
 //! are refused at their line and column.
 
 use pipezero::config::{Launch, RunFile};
-use pipezero::measure::trace::Recorded;
+use pipezero::measure::recording::Recording;
 use pipezero::plan::Plan;
 use pipezero::plan::costs::CostsFile;
 use pipezero::train::RunDir;
@@ -19,7 +19,7 @@ fn costs_file(text: &str) -> String {
 
 fn trace(text: &str) -> String {
     let plan = Plan::new(small_run(Case::ONE_RANK)).unwrap();
-    Recorded::from_json(&plan, text).map(|_| ()).unwrap_err().to_string()
+    Recording::from_json(&plan, text).map(|_| ()).unwrap_err().to_string()
 }
 
 fn summary(text: &str) -> String {

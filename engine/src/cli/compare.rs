@@ -11,9 +11,11 @@ use super::output::{note, print};
 use super::table::Table;
 use super::units::{bytes, counted, nanoseconds};
 use crate::config::{Launch, RunFile};
-use crate::measure::trace::{
-    Compared, ComparedRank, Comparison, Part, Prediction, Recorded, TraceFolder, median_step, picture,
+use crate::measure::compare::{
+    Compared, ComparedGroup, ComparedRank, Comparison, Part, Prediction, median_step,
 };
+use crate::measure::recording::Recording;
+use crate::measure::trace::{TraceFolder, picture};
 use crate::plan::Plan;
 use crate::plan::costs::{CostsFile, PredictError, Source, for_plan};
 use crate::train::RunDir;
@@ -42,7 +44,7 @@ pub(super) struct CompareArgs {
     json: bool,
 }
 
-/// What a prediction is made from where nobody says what else.
+/// What a prediction is made from unless the arguments say what else.
 const FROM_TRACE: &str = "times of the traced steps themselves";
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
@@ -52,11 +54,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (run, _) = file.resolve(Launch::this_host())?;
     let plan = Plan::new(run)?;
     let folder = TraceFolder::of_run(directory.path());
-    let steps: Vec<Recorded> =
+    let steps: Vec<Recording<'_>> =
         folder.steps()?.into_iter().map(|step| folder.read(&plan, step)).collect::<Result<_, _>>()?;
     let (prediction, costs) = args.predict(&plan, &steps)?;
-    let comparison = Comparison::new(&plan, &steps, &prediction, &peaks);
-    let picture = picture(plan.training(), median_step(&steps), Some(&prediction.timeline));
+    let comparison = Comparison::new(&steps, &prediction, &peaks);
+    let picture = picture(median_step(&steps), Some(&prediction.timeline));
     directory.write(RunDir::COMPARISON, &picture)?;
     if args.json {
         let printed = Printed { costs: &costs, comparison: &comparison };
@@ -71,7 +73,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
 
 impl CompareArgs {
     /// The prediction, and where its costs come from.
-    fn predict(&self, plan: &Plan, steps: &[Recorded]) -> Result<(Prediction, String), Failure> {
+    fn predict(&self, plan: &Plan, steps: &[Recording<'_>]) -> Result<(Prediction, String), Failure> {
         let Some(path) = &self.costs else {
             let prediction = Prediction::from_steps(plan, steps).map_err(PredictError::from)?;
             return Ok((prediction, FROM_TRACE.to_owned()));
@@ -81,11 +83,8 @@ impl CompareArgs {
         for assumption in &predicted.assumptions {
             note(format_args!("assumed: {assumption}"));
         }
-        let straggling_ns =
-            predicted.straggling_ns(plan, &predicted.world(plan)).map_err(PredictError::from)?;
-        let prediction = Prediction::new(plan, predicted.costs, predicted.step_overhead_ns);
-        let prediction = Prediction { straggling_ns, ..prediction.map_err(PredictError::from)? };
-        Ok((prediction, format!("times {}", predicted.description)))
+        let description = format!("times {}", predicted.description);
+        Ok((Prediction::from_costs(plan, predicted)?, description))
     }
 }
 
@@ -115,14 +114,13 @@ fn step_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(["", "predicted", "measured", "error"]);
     let mut row = |name: &str, cells: [String; 3]| table.row(std::iter::once(name.to_owned()).chain(cells));
     row("step", cells(comparison.step));
-    let Compared { predicted_ns, measured_ns, .. } = comparison.program;
+    let program = cells(comparison.program);
     if comparison.straggling_ns == 0 {
-        row("its program", cells(comparison.program));
+        row("its program", program);
     } else {
-        // What was measured of the program contains its waits for slow ranks, so that only both together have an error.
-        let both = Compared::new(predicted_ns.saturating_add(comparison.straggling_ns), measured_ns);
-        let [_, measured, error] = cells(both);
-        row("its program", [nanoseconds(predicted_ns), measured, "-".to_owned()]);
+        let [_, measured, error] = cells(comparison.program_with_waits());
+        let [predicted, ..] = program;
+        row("its program", [predicted, measured, "-".to_owned()]);
         let straggling = nanoseconds(comparison.straggling_ns);
         row("waits for slow ranks", [straggling, "in the program".to_owned(), error]);
     }
@@ -130,28 +128,18 @@ fn step_table(comparison: &Comparison) -> Table {
     table
 }
 
-/// A pipeline rank's data ranks run the same row: what was measured of them is their mean, of memory the most.
 fn rank_table(ranks: &[ComparedRank]) -> Table {
     let causes = IdleCause::ALL.map(IdleCause::name);
     let mut table =
         Table::new(["pipeline rank", "computes"].into_iter().chain(causes).chain(["peak memory"]));
-    for group in ranks.chunk_by(|one, next| one.pipeline_rank == next.pipeline_rank) {
-        let row = |name: String, of: fn(Compared) -> u64, peak: u64| {
-            let times = group.iter().map(|rank| {
-                let causes = rank.bubble.causes();
-                std::iter::once(rank.busy).chain(causes).map(of).collect::<Vec<u64>>()
-            });
-            let sums =
-                times.reduce(|sums, times| sums.iter().zip(times).map(|(sum, time)| sum + time).collect());
-            let means = sums.unwrap_or_default().into_iter().map(|sum| nanoseconds(sum / group.len() as u64));
-            std::iter::once(name).chain(means).chain([bytes(peak)]).collect::<Vec<String>>()
+    for ComparedGroup { pipeline_rank, times, peak } in ComparedGroup::of_ranks(ranks) {
+        let mut row = |name: String, times: [u64; 7], peak: u64| {
+            table.row(std::iter::once(name).chain(times.map(nanoseconds)).chain([bytes(peak)]));
         };
-        let predicted = group.iter().map(|rank| rank.peak.predicted_bytes).max().unwrap_or(0);
-        let measured = group.iter().map(|rank| rank.peak.measured_bytes).max().unwrap_or(0);
-        let number = group[0].pipeline_rank.to_string();
+        let number = pipeline_rank.to_string();
         let indent = " ".repeat(number.len());
-        table.row(row(format!("{number} predicted"), |of| of.predicted_ns, predicted));
-        table.row(row(format!("{indent} measured"), |of| of.measured_ns, measured));
+        row(format!("{number} predicted"), times.map(|of| of.predicted_ns), peak.predicted_bytes);
+        row(format!("{indent} measured"), times.map(|of| of.measured_ns), peak.measured_bytes);
     }
     table
 }

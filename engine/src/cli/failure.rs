@@ -11,10 +11,9 @@ use pipezero_schedule::simulate::MemoryError;
 use pipezero_schedule::simulate::cluster::ClusterError;
 
 use super::out_file::OutError;
-use super::profile::TooManySteps;
 use super::simulate::SimulateError;
 use crate::config::ConfigErrors;
-use crate::measure::profile::ProfileError;
+use crate::measure::profile::{ProfileError, TooManySteps};
 use crate::measure::trace::{TraceError, TracedStepsError};
 use crate::plan::costs::{CostsFileError, PredictError};
 use crate::plan::{FromFileError, PlanError};

@@ -1,7 +1,6 @@
 //! `pipezero profile`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 
@@ -15,12 +14,11 @@ use super::units::{bytes, nanoseconds};
 use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;
-use crate::measure::profile::{Profile, ProfileError, ProfileOptions, kept_bytes, profile};
+use crate::measure::profile::{Profile, ProfileError, ProfileOptions, check_steps, profile};
 use crate::plan::Plan;
-use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, Source, Step, UnitTimes, for_plan};
-use crate::run::data::{BatchSource, Corpus, Zeros};
+use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, UnitTimes};
 use crate::run::memory::available_bytes;
-use crate::train::{TrainingError, batch_layout};
+use crate::train::training_batches;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -48,34 +46,6 @@ pub(super) struct ProfileArgs {
     steps: u64,
 }
 
-/// More steps than memory has room for.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "--steps {num_steps}: what happens in them is kept until the last has ended, up to {}, and {} of memory are left; record \
-     {fitting} or fewer",
-    bytes(u64::try_from(*needed).unwrap_or(u64::MAX)),
-    bytes(*available)
-)]
-pub(super) struct TooManySteps {
-    num_steps: u64,
-    needed: u128,
-    available: u64,
-    fitting: u128,
-}
-
-/// Whether what is kept of so many steps fits into memory, where the system says how much is left.
-fn check_steps(plan: &Plan, num_steps: u64, available: Option<u64>) -> Result<(), TooManySteps> {
-    let needed = kept_bytes(plan, num_steps);
-    match available {
-        Some(available) if needed > u128::from(available) => {
-            let [of_none, of_one] = [0, 1].map(|num_steps| kept_bytes(plan, num_steps));
-            let fitting = u128::from(available).saturating_sub(of_none) / (of_one - of_none).max(1);
-            Err(TooManySteps { num_steps, needed, available, fitting })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// What is written.
 const COSTS_FILE: Written =
     Written { name: "costs file", writer: "profile", example: "costs.json", is_such: looks_like_costs };
@@ -86,7 +56,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     }
     let plan = args.run.plan()?;
     check_steps(&plan, args.steps, available_bytes())?;
-    let source = batches(&plan)?;
+    let source = training_batches(&plan)?;
     let out = OutFile::new(&args.out, Overwrite::of(args.overwrite), COSTS_FILE)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
@@ -98,17 +68,6 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     print(against_itself(&plan, &profile)?)?;
     note(format_args!("\ncosts: {}", args.out.display()));
     Ok(())
-}
-
-/// What the run trains on.
-fn batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
-    let run = plan.run();
-    if run.model.gpt().is_none() {
-        return Ok(Arc::new(Zeros));
-    }
-    let corpus = Corpus::load(&run.data, plan.micro_batch_shape().seq_length)?;
-    corpus.check_vocabulary(plan.vocab_size())?;
-    Ok(Arc::new(corpus.training_batches(batch_layout(plan), run.seed)?))
 }
 
 /// Whether a file has a costs file's keys, of whatever version: the run file that is measured has not.
@@ -134,11 +93,9 @@ fn report(profile: &Profile) -> String {
     )
 }
 
-/// What the simulator makes of the costs for the very run that they are of: whoever predicts others from them knows how well
-/// the model fits.
+/// What is simulated from the costs for the very run that they are of: it shows how well the costs predict others.
 fn against_itself(plan: &Plan, profile: &Profile) -> Result<String, PredictError> {
-    let predicted = for_plan(plan, Source::Measured(&profile.costs))?;
-    let predicted_s = Step::new(plan, &predicted)?.step_s();
+    let predicted_s = profile.predicted_step_s(plan)?;
     let error = percent_off(predicted_s / profile.step_s - 1.0);
     Ok(format!("simulated from these costs: {:.1} ms, {error}\n", 1e3 * predicted_s))
 }
@@ -178,36 +135,4 @@ fn messages(costs: &CostsFile) -> Table {
         }
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{Launch, RunFile};
-
-    #[test]
-    fn steps_are_recorded_as_far_as_they_fit() {
-        let text = r#"{
-            "model": {"family": "timed", "num_layers": 4, "seq_length": 4, "parameters_per_layer": 16,
-                "activation_elements": 16, "forward_ms": 1},
-            "parallel": {"pipeline": 2, "data": 2},
-            "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "steps": 3
-        }"#;
-        let (run, _) =
-            RunFile::parse("run.json", text).unwrap().resolve(Launch { cores: 1, ranks: None }).unwrap();
-        let plan = Plan::new(run).unwrap();
-        let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
-        // Five moments of eight bytes each, on both data ranks; and the last step's events, of 24 bytes each.
-        let (step_bytes, events_bytes) =
-            (2 * 40 * num_instructions as u64, 2 * 5 * 24 * num_instructions as u64);
-        assert!(check_steps(&plan, 12, Some(12 * step_bytes + events_bytes)).is_ok());
-        assert!(check_steps(&plan, u64::MAX, None).is_ok());
-        let available = 13 * step_bytes + events_bytes - 1;
-        let error = check_steps(&plan, 13, Some(available)).unwrap_err();
-        assert_eq!(
-            (error.needed, error.available, error.fitting),
-            (u128::from(available) + 1, available, 12)
-        );
-        assert!(check_steps(&plan, u64::MAX, Some(u64::MAX)).is_err());
-    }
 }

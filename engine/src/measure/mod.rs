@@ -1,4 +1,12 @@
-//! What happened: instructions and messages as they were recorded, what they cost, and how a prediction compares.
+//! What happened: steps as their ranks recorded them, what their parts cost, and how a prediction compares.
+//!
+//! ```text
+//! StepReport::events -> Recording --> profile -> CostsFile
+//!                        ^     |  \-> compare -> Comparison <- Prediction <- simulate
+//!                        +trace+      DIR/trace/step-000002.json
+//! ```
 
+pub mod compare;
 pub mod profile;
+pub mod recording;
 pub mod trace;

@@ -9,6 +9,6 @@ mod tracer;
 
 pub use baseline::Baselines;
 pub use metrics::{EvalLine, StepLine};
-pub use run::{Observer, Training, TrainingError, batch_layout, evaluate};
+pub use run::{Observer, Training, TrainingError, batch_layout, evaluate, training_batches};
 pub use run_dir::{Place, RunDir, RunDirError};
 pub use summary::{StepSeconds, Summary};

@@ -198,6 +198,20 @@ pub fn evaluate(
     Ok(EvalReport { loss: (num_targets > 0).then(|| sum / num_targets as f64), num_targets })
 }
 
+/// What a plan trains on.
+///
+/// # Errors
+/// When its texts cannot be read, are too short, or have bytes beyond its vocabulary.
+pub fn training_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
+    let run = plan.run();
+    if run.model.gpt().is_none() {
+        return Ok(Arc::new(Zeros));
+    }
+    let corpus = Corpus::load(&run.data, plan.micro_batch_shape().seq_length)?;
+    corpus.check_vocabulary(plan.vocab_size())?;
+    Ok(Arc::new(corpus.training_batches(batch_layout(plan), run.seed)?))
+}
+
 /// How a plan's batches are dealt out.
 pub fn batch_layout(plan: &Plan) -> BatchLayout {
     let (batch, shape) = (plan.run().batch, plan.micro_batch_shape());

@@ -3,7 +3,8 @@
 
 use super::run::TrainingError;
 use super::run_dir::RunDir;
-use crate::measure::trace::{Recorded, TraceError, TraceFolder, TracedSteps, picture};
+use crate::measure::recording::Recording;
+use crate::measure::trace::{TraceError, TraceFolder, TracedSteps, picture};
 use crate::plan::Plan;
 use crate::run::engine::StepReport;
 
@@ -28,10 +29,10 @@ impl Tracer {
 
     /// Writes a step that was recorded.
     pub(super) fn add(&mut self, plan: &Plan, report: &StepReport) -> Result<(), TraceError> {
-        let recorded = Recorded::new(plan, report)
+        let recording = Recording::new(plan, report)
             .map_err(|source| TraceError::Recorded { step: report.step, source })?;
-        self.folder.write(plan, &recorded)?;
-        self.written.push(recorded.length());
+        self.folder.write(&recording)?;
+        self.written.push(recording.length());
         Ok(())
     }
 
@@ -39,8 +40,8 @@ impl Tracer {
     pub(super) fn finish(&mut self, plan: &Plan, directory: &RunDir) -> Result<(), TrainingError> {
         self.written.sort_unstable();
         let Some(&(_, step)) = self.written.get(self.written.len() / 2) else { return Ok(()) };
-        let recorded = self.folder.read(plan, step)?;
-        directory.write(RunDir::TRACE, &picture(plan.training(), &recorded, None))?;
+        let recording = self.folder.read(plan, step)?;
+        directory.write(RunDir::TRACE, &picture(&recording, None))?;
         Ok(())
     }
 }

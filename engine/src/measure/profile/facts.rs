@@ -1,8 +1,5 @@
-//! What the events of a plan are of: which units are alike, and what message an instruction sends over which link.
+//! What a plan says of the instructions that are recorded: which units are alike, what is sent, and over which imitated link.
 
-use std::ops::Range;
-
-use pipezero_schedule::simulate::Links;
 use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank, Unit};
 
 use crate::plan::Plan;
@@ -31,7 +28,7 @@ impl Imitated {
     }
 }
 
-/// A plan as far as events need it.
+/// A plan as far as a profile needs it.
 #[derive(Clone, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) plan: &'a Plan,
@@ -65,12 +62,6 @@ impl<'a> Facts<'a> {
         self.program().ranks()
     }
 
-    /// World ranks of a pipeline rank, one for each data rank.
-    pub(super) fn members(&self, rank: PipelineRank) -> Range<usize> {
-        let grid = self.plan.grid();
-        grid.data_group(grid.rank(rank.index(), 0))
-    }
-
     /// Which of the kinds a unit is.
     pub(super) fn key_of(&self, unit: Unit) -> usize {
         self.key_of[unit.index()]
@@ -100,21 +91,11 @@ impl<'a> Facts<'a> {
         self.messages.get(instruction).expect("only messages are asked for")
     }
 
-    /// The kind of message that an instruction sends, if it sends any.
-    pub(super) fn kind(&self, instruction: Instruction) -> Option<MessageKind> {
-        self.messages.get(instruction).map(|message| message.kind)
-    }
-
     /// Instructions of a step that send such a message, over all pipeline ranks.
     pub(super) fn num_messages(&self, key: MessageKey) -> u64 {
         let rows = self.pipeline_ranks().flat_map(|rank| self.program().row(rank));
         let is_of = |of: &&Instruction| self.messages.get(**of).is_some() && self.key(**of) == key;
         rows.filter(is_of).count() as u64
-    }
-
-    /// Whether gathers and reductions take turns on one link.
-    pub(super) fn collectives_share_a_link(&self) -> bool {
-        self.plan.links() == Some(Links::SharedByCollectives)
     }
 
     /// What the message of an instruction costs on its link; there is none within a rank.

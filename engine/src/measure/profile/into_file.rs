@@ -5,16 +5,17 @@ use std::thread::available_parallelism;
 use pipezero_schedule::InstructionKind;
 
 use super::facts::{Facts, MessageKey};
-use super::recording::RecordedStep;
 use super::slowness;
-use super::totals::{MessageTotal, MessageTotals, Totals};
+use super::sums::{MessageTotal, MessageTotals};
+use super::totals::Totals;
+use crate::measure::recording::Recording;
 use crate::plan::costs::{
     COSTS_VERSION, CostsFile, Host, MessageTimes, PerElement, SizedTimes, UnitTimes, Workload,
     counted_elements, owned_elements,
 };
 
 /// The costs file of steps that were measured on this host.
-pub(super) fn costs_file(facts: &Facts<'_>, steps: &[RecordedStep]) -> CostsFile {
+pub(super) fn costs_file(facts: &Facts<'_>, steps: &[Recording<'_>]) -> CostsFile {
     let totals = &Totals::of(facts, steps);
     let run = facts.plan.run();
     CostsFile {
@@ -59,7 +60,7 @@ fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
 /// One entry for each kind and number of ranks, with its sizes ascending.
 pub(super) fn message_times(totals: &MessageTotals) -> Vec<MessageTimes> {
     let mut entries: Vec<MessageTimes> = Vec::new();
-    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, landing }) in totals.iter() {
+    for (MessageKey { kind, ranks, bytes }, MessageTotal { issue, delay, completion }) in totals.iter() {
         if entries.last().is_none_or(|last| (last.kind, last.ranks) != (kind, ranks)) {
             entries.push(MessageTimes { kind, ranks, sizes: Vec::new() });
         }
@@ -70,7 +71,7 @@ pub(super) fn message_times(totals: &MessageTotals) -> Vec<MessageTimes> {
             // Threads carry a message out within its issue; what an imitated link takes, the run file says.
             occupied_ns: 0,
             latency_ns: delay.or_zero(),
-            landing_ns: landing.or_zero(),
+            landing_ns: completion.or_zero(),
             probed: false,
         });
     }

@@ -1,7 +1,7 @@
 //! Costs measured on this machine: a run is recorded for some steps and reduced to what its parts take.
 //!
 //! ```text
-//! Engine::recording -> events -> instants -> typical steps -> sums by unit and by message -> CostsFile
+//! Engine::recording -> Recording -> typical steps -> sums by unit and by message -> CostsFile
 //! ```
 //!
 //! It is the run itself that is measured, with all its ranks, threads and links: what a unit takes depends on what runs
@@ -11,31 +11,31 @@
 //! kept too: where ranks wait for each other, the mean step is longer than a step of means. The one thing that no step shows is
 //! what messages of other sizes cost; they are probed after the steps.
 
-mod arrivals;
+mod delays;
 mod error;
 mod facts;
-mod instants;
 mod into_file;
+mod joint;
+mod limit;
 mod mean;
-mod meetings;
 mod probe;
-mod recording;
 mod slowness;
+mod steps;
+mod sums;
 mod totals;
 
 use std::sync::Arc;
 
+use crate::measure::recording::Recording;
 use crate::plan::Plan;
-use crate::plan::costs::CostsFile;
+use crate::plan::costs::{CostsFile, PredictError, Source, Step, for_plan};
 use crate::run::data::BatchSource;
 use crate::run::engine::{Engine, StepReport};
-use crate::run::executor::Event;
 
 pub use error::ProfileError;
+pub use limit::{TooManySteps, check_steps};
 
 use self::facts::Facts;
-use self::instants::Instants;
-use self::recording::RecordedStep;
 
 /// How much is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +74,21 @@ pub struct Profile {
     pub num_steps: usize,
 }
 
-/// Runs a plan on batches of `source` and measures what its parts take. `watch` is told of every step. Then the same ranks send
-/// messages of other sizes than the run's, for some seconds at most.
+impl Profile {
+    /// What a step of the plan that was measured takes when it is simulated from the costs, seconds.
+    ///
+    /// # Errors
+    /// [`PredictError`] if times add up to more than a `u64` holds.
+    pub fn predicted_step_s(&self, plan: &Plan) -> Result<f64, PredictError> {
+        let predicted = for_plan(plan, Source::Measured(&self.costs))?;
+        Ok(Step::new(plan, &predicted)?.step_s())
+    }
+}
+
+/// Runs a plan on batches of `source` and measures what its parts take. `watch` is called after every step. Then the same ranks
+/// send messages of other sizes than the run's, for some seconds at most.
 ///
-/// What happened in the recorded steps is kept until the last has ended: [`kept_bytes`].
+/// What happened in the recorded steps is kept until the last has ended: [`check_steps`].
 ///
 /// # Errors
 /// [`ProfileError::NoSteps`] before anything starts; when the ranks cannot be started or stop; when fp16 leaves out step after
@@ -93,28 +104,20 @@ pub fn profile(
     }
     let mut engine = Engine::recording(plan.clone(), source)?;
     let mut profiler = Profiler::new(&plan);
-    recording::record(&mut profiler, &mut engine, options, watch)?;
+    steps::record(&mut profiler, &mut engine, options, watch)?;
     let mut profile = profiler.finish()?;
     probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
     Ok(profile)
 }
 
-/// Bytes in memory when so many steps of a plan have been recorded: the moments of every instruction of every world rank, and
-/// beside them the events of the last step, five of an instruction at most.
-pub fn kept_bytes(plan: &Plan, num_steps: u64) -> u128 {
-    let moments = u128::from(num_steps).saturating_mul(size_of::<Instants>() as u128);
-    (plan.num_instructions_of_world() as u128)
-        .saturating_mul(moments.saturating_add(5 * size_of::<Event>() as u128))
-}
-
-/// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can whoever runs the engine for
+/// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can a program that runs the engine for
 /// other ends and records some of its steps ([`Engine::train_batch_recorded`]).
 ///
 /// [`Engine::train_batch_recorded`]: crate::Engine::train_batch_recorded
 #[derive(Clone, Debug)]
 pub struct Profiler<'a> {
     plan: &'a Plan,
-    recorded: Vec<RecordedStep>,
+    recorded: Vec<Recording<'a>>,
 }
 
 impl<'a> Profiler<'a> {
@@ -128,7 +131,8 @@ impl<'a> Profiler<'a> {
     /// # Panics
     /// If the step was not recorded, or is of another plan.
     pub fn add(&mut self, report: &StepReport) {
-        self.recorded.push(RecordedStep::new(self.plan, report));
+        let recording = Recording::new(self.plan, report);
+        self.recorded.push(recording.expect("ranks record every step as their program runs"));
     }
 
     /// The costs of its typical steps.
@@ -140,8 +144,8 @@ impl<'a> Profiler<'a> {
             return Err(ProfileError::NoSteps);
         }
         let facts = Facts::new(self.plan);
-        let steps = recording::typical(self.recorded, |step| step.step_ns);
-        let step_s = steps.iter().map(|step| step.step_ns as f64 / 1e9).sum::<f64>() / steps.len() as f64;
+        let steps = steps::typical(self.recorded, Recording::step_ns);
+        let step_s = steps.iter().map(|step| step.step_ns() as f64 / 1e9).sum::<f64>() / steps.len() as f64;
         let costs = into_file::costs_file(&facts, &steps);
         Ok(Profile { costs, step_s, num_steps: steps.len() })
     }

@@ -1,16 +1,16 @@
 //! Costs out of a recording, against the costs that it was made with: what the simulator plays is what a machine without noise
 //! would record, and profiling that is to give back what was played, to the nanosecond.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use pipezero_schedule::simulate::{Costs, Timeline, simulate};
-use pipezero_schedule::{Instruction, Lane, PipelineRank};
+use pipezero_schedule::{Instruction, Lane};
 
 use super::facts::{Facts, MessageKey};
-use super::instants::Instants;
 use super::into_file::costs_file;
-use super::recording::RecordedStep;
 use crate::config::{Launch, RunFile};
+use crate::measure::recording::testing::{times, unchecked};
+use crate::measure::recording::{Recording, Times};
 use crate::plan::Plan;
 use crate::plan::costs::{
     CostsFile, Host, MessageTimes, PerElement, RankSlowness, SizedTimes, Source, UnitTimes, Workload,
@@ -73,9 +73,9 @@ fn plans() -> Vec<Plan> {
 }
 
 /// Times that differ from one another, from a linear congruence (Knuth's MMIX), in a range.
-struct Times(u64);
+struct Random(u64);
 
-impl Times {
+impl Random {
     fn next(&mut self, least: u64, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         least + (self.0 >> 33) % (most - least)
@@ -84,12 +84,12 @@ impl Times {
 
 /// A costs file of everything that a plan does, with times of our own.
 fn file_for(facts: &Facts<'_>) -> CostsFile {
-    let mut times = Times(7);
+    let mut random = Random(7);
     let instructions = || facts.program().program().rows.iter().flatten().copied();
     let units = (0..facts.keys.len()).map(|key| {
         let unit = facts.first_of(key);
         let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
-        let mut compute = || Some(times.next(200_000, 900_000));
+        let mut compute = || Some(random.next(200_000, 900_000));
         UnitTimes {
             layers: facts.keys[key].layers(),
             parameters: facts.keys[key].parameters(),
@@ -111,10 +111,10 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
         let alone = key.ranks == 1;
         messages.entry(key).or_insert_with(|| SizedTimes {
             bytes: key.bytes,
-            issue_ns: if joins && !alone { 0 } else { times.next(1_000, 40_000) },
+            issue_ns: if joins && !alone { 0 } else { random.next(1_000, 40_000) },
             occupied_ns: 0,
-            latency_ns: if alone { 0 } else { times.next(20_000, 90_000) },
-            landing_ns: if joins { 0 } else { times.next(1_000, 30_000) },
+            latency_ns: if alone { 0 } else { random.next(20_000, 90_000) },
+            landing_ns: if joins { 0 } else { random.next(1_000, 30_000) },
             probed: false,
         });
     }
@@ -141,53 +141,8 @@ fn is_message(instruction: Instruction) -> bool {
         || matches!(instruction, Instruction::AddTied { .. } | Instruction::GradientNorm)
 }
 
-/// What a rank would have recorded of a row that was played: it walks its row as the executor does.
-fn row_of(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -> Vec<Instants> {
-    let program = plan.training();
-    let (row, spans) = (program.row(rank), timeline.row(rank));
-    let mut instants = vec![Instants::default(); row.len()];
-    let mut in_flight: BTreeMap<Lane, VecDeque<usize>> = BTreeMap::new();
-    let mut now = 0;
-    let land = |instants: &mut Vec<Instants>, now: &mut u64, first: usize| {
-        let of = &mut instants[first];
-        of.awaited = *now;
-        of.arrived = spans[first].end.max(*now);
-        of.ended = of.arrived + costs.message(row[first]).landing;
-        *now = of.ended;
-    };
-    for (index, &instruction) in row.iter().enumerate() {
-        for &wait in program.waits(rank.at(index)) {
-            let Some(queue) = in_flight.get_mut(&row[wait].lane()) else { continue };
-            while let Some(first) = queue.pop_front_if(|first| *first <= wait) {
-                land(&mut instants, &mut now, first);
-            }
-        }
-        let started = now;
-        if instruction.lane() == Lane::Compute {
-            assert_eq!(spans[index].start, started, "{instruction}");
-            let own: u64 = plan.units_of(rank).map(|(unit, _)| costs.units[unit.index()].gradient_norm).sum();
-            let awaited = if instruction == Instruction::GradientNorm { started + own } else { started };
-            now = spans[index].end;
-            instants[index] = Instants { started, issued: started, awaited, arrived: awaited, ended: now };
-        } else {
-            now += costs.message(instruction).issue;
-            instants[index].started = started;
-            instants[index].issued = now;
-            in_flight.entry(instruction.lane()).or_default().push_back(index);
-        }
-    }
-    for first in in_flight.into_values().flatten() {
-        land(&mut instants, &mut now, first);
-    }
-    assert_eq!(now, timeline.end(rank));
-    instants
-}
-
-fn played(plan: &Plan, costs: &Costs, timeline: &Timeline, step_overhead_ns: u64) -> RecordedStep {
-    let grid = plan.grid();
-    let row = |rank| row_of(plan, costs, timeline, PipelineRank(grid.pipeline_rank(rank) as u32));
-    let rows = (0..grid.world_size()).map(row).collect();
-    RecordedStep { rows, step_ns: timeline.makespan() + step_overhead_ns }
+fn played<'a>(plan: &'a Plan, costs: &Costs, timeline: &Timeline, step_overhead_ns: u64) -> Recording<'a> {
+    unchecked(plan, timeline.makespan() + step_overhead_ns, times(plan, costs, timeline))
 }
 
 #[test]
@@ -259,6 +214,14 @@ fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
     assert!(found.backward_ns.is_some() || found.backward_input_ns.is_some(), "{case}");
 }
 
+/// Changes all times of an instruction.
+fn change(of: &mut Times, by: impl Fn(u64) -> u64) {
+    let Times { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns } = of;
+    for at_ns in [started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns] {
+        *at_ns = by(*at_ns);
+    }
+}
+
 /// Of three ranks one is twice as fast in a second step, and one half as slow again.
 #[test]
 fn how_far_ranks_are_off_their_means_is_profiled() {
@@ -269,18 +232,12 @@ fn how_far_ranks_are_off_their_means_is_profiled() {
     let facts = Facts::new(&plan);
     let predicted = for_plan(&plan, Source::Measured(&file_for(&facts))).unwrap();
     let timeline = simulate(plan.training(), &predicted.costs).unwrap();
-    let first = played(&plan, &predicted.costs, &timeline, 0);
+    let first = times(&plan, &predicted.costs, &timeline);
     let mut steps = [first.clone(), first];
-    let scale = |row: &mut Vec<Instants>, by: u64| {
-        for of in row {
-            for at in [&mut of.started, &mut of.issued, &mut of.awaited, &mut of.arrived, &mut of.ended] {
-                *at *= by;
-            }
-        }
-    };
-    steps[0].rows.iter_mut().for_each(|row| scale(row, 2));
-    steps[1].rows.iter_mut().zip([1, 2, 3]).for_each(|(row, by)| scale(row, by));
+    let scale = |row: &mut Vec<Times>, by: u64| row.iter_mut().for_each(|of| change(of, |at_ns| at_ns * by));
+    steps[0].iter_mut().for_each(|row| scale(row, 2));
+    steps[1].iter_mut().zip([1, 2, 3]).for_each(|(row, by)| scale(row, by));
     // So a compute takes twice its time in the mean.
-    let found = costs_file(&facts, &steps).rank_slowness_ppm;
+    let found = costs_file(&facts, &steps.map(|times| unchecked(&plan, 0, times))).rank_slowness_ppm;
     assert_eq!(found, RankSlowness::new([vec![[2, 2]; 3], vec![[1, 2], [2, 2], [3, 2]]]));
 }

@@ -18,15 +18,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::columns::Columns;
-use super::fault::Fault;
 use super::fingerprint::fingerprint;
-use super::recorded::Recorded;
 use crate::files::json::{JsonError, Source};
+use crate::measure::recording::{EventTimes, Fault, Place, Recording, Times};
 use crate::plan::Plan;
+use crate::run::executor::EventKind;
 
-/// Bytes of a file for each instruction of each rank, at most: five moments of fourteen digits in a step of a day, with room
-/// for a line and an indentation each; and some for the rest.
+/// Bytes of a file for each instruction of each rank, at most: five times of fourteen digits in a step of a day, with
+/// a line and an indentation each; and some for the rest.
 const INSTRUCTION_BYTES_MAX: u64 = 256;
 
 const FORMAT: &str = "pipezero-trace";
@@ -79,7 +78,7 @@ pub enum ParseError {
         /// Data ranks of the run.
         expected: usize,
     },
-    /// Its times are none of a step.
+    /// No step of the program can have its times.
     #[error("it is damaged: {0}; trace the run again")]
     Fault(#[from] Fault),
 }
@@ -110,18 +109,53 @@ struct TraceFile {
     ranks: Vec<Columns>,
 }
 
-impl Recorded {
+/// `[index]` in each column: when that happened to the instruction; nothing where it never does.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Columns {
+    started: Vec<Option<u64>>,
+    issued: Vec<Option<u64>>,
+    awaited: Vec<Option<u64>>,
+    arrived: Vec<Option<u64>>,
+    ended: Vec<Option<u64>>,
+}
+
+impl Columns {
+    fn of_rank(recording: &Recording<'_>, rank: usize) -> Self {
+        let events = recording.places_of(rank).map(|of| recording.times(of).event_times(recording.shape(of)));
+        let events: Vec<EventTimes> = events.collect();
+        let [started, issued, awaited, arrived, ended] =
+            EventKind::ALL.map(|kind| events.iter().map(|of| of[kind as usize]).collect());
+        Self { started, issued, awaited, arrived, ended }
+    }
+
+    /// The times of the instructions of a world rank.
+    fn times(&self, recording: &Recording<'_>, rank: usize) -> Result<Vec<Times>, Fault> {
+        let columns = [&self.started, &self.issued, &self.awaited, &self.arrived, &self.ended];
+        for (column, kind) in columns.iter().zip(EventKind::ALL) {
+            let (found, expected) = (column.len(), recording.row(rank).len());
+            if found != expected {
+                return Err(Fault::NumInstructions { rank, event: kind.name(), found, expected });
+            }
+        }
+        let times = |of: Place| {
+            Times::of_event_times(of, recording.shape(of), &columns.map(|column| column[of.index]))
+        };
+        recording.places_of(rank).map(times).collect()
+    }
+}
+
+impl<'a> Recording<'a> {
     /// The text of a file.
-    pub fn to_json(&self, plan: &Plan) -> String {
-        let ranks = (0..self.grid().world_size()).map(|rank| Columns::of_moments(self.row(rank)));
+    pub fn to_json(&self) -> String {
         let file = TraceFile {
             format: FORMAT.to_owned(),
             version: VERSION,
             step: self.step(),
             step_ns: self.step_ns(),
-            program: fingerprint(plan.training().program()),
+            program: fingerprint(self.program().program()),
             data_degree: self.grid().data_degree,
-            ranks: ranks.collect(),
+            ranks: self.ranks().map(|rank| Columns::of_rank(self, rank)).collect(),
         };
         let mut text = serde_json::to_string(&file).expect("a trace has string keys and finite depth");
         text.push('\n');
@@ -138,7 +172,7 @@ impl Recorded {
     ///
     /// # Errors
     /// [`ParseError`] unless it is of a step that the plan's program can have gone through.
-    pub fn from_json(plan: &Plan, text: &str) -> Result<Self, ParseError> {
+    pub fn from_json(plan: &'a Plan, text: &str) -> Result<Self, ParseError> {
         let source = Source::file("trace", text);
         let Head { format, version } = source.read()?;
         if format != FORMAT {
@@ -156,7 +190,11 @@ impl Recorded {
         if found != expected {
             return Err(ParseError::OtherGrid { found, expected });
         }
+        let (found, expected) = (file.ranks.len(), plan.grid().world_size());
+        if found != expected {
+            return Err(Fault::NumRanks { found, expected }.into());
+        }
         let step = (file.step, file.step_ns);
-        Ok(Self::of_columns(plan.training(), plan.grid(), step, &file.ranks)?)
+        Ok(Self::of_rows(plan, step, |recording, rank| file.ranks[rank].times(recording, rank))?)
     }
 }

@@ -4,11 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::fault::Fault;
 use super::file::ParseError;
-use super::recorded::Recorded;
 use crate::files::input::{InputError, read_text};
 use crate::files::partial::{Existing, PartialFile};
+use crate::measure::recording::{Fault, Recording};
 use crate::plan::Plan;
 
 /// Why traced steps cannot be written or read.
@@ -21,7 +20,7 @@ pub enum TraceError {
         /// Where traced steps would be.
         path: PathBuf,
     },
-    /// A file is none of a traced step of this run.
+    /// A file does not hold a traced step of this run.
     #[error("{}: {source}", path.display())]
     Parse {
         /// The file.
@@ -29,7 +28,7 @@ pub enum TraceError {
         /// What is wrong with it.
         source: ParseError,
     },
-    /// What the ranks recorded is no step of their program.
+    /// No step of the program can have happened as the ranks recorded it.
     #[error("step {step} was recorded wrongly, which is a mistake of pipezero itself: {source}")]
     Recorded {
         /// The step.
@@ -45,7 +44,7 @@ pub enum TraceError {
         /// The step in it.
         step: u64,
     },
-    /// A file cannot be read: the system refuses, or it is none of a step.
+    /// A file cannot be read: the system refuses, or the file is too large or no text.
     #[error("{}: cannot read the traced step: {reason}; trace the run again", path.display())]
     Unreadable {
         /// The file.
@@ -78,7 +77,7 @@ impl TraceFolder {
         Self { path: directory.join(Self::NAME) }
     }
 
-    /// Something in the folder, as a path from the run directory, that no run wrote; the folder itself, if it is none.
+    /// Something in the folder, as a path from the run directory, that no run wrote; the path itself, if it is no folder.
     ///
     /// # Errors
     /// When the system refuses.
@@ -104,11 +103,11 @@ impl TraceFolder {
     ///
     /// # Errors
     /// [`TraceError::Io`] when the system refuses.
-    pub fn write(&self, plan: &Plan, recorded: &Recorded) -> Result<(), TraceError> {
+    pub fn write(&self, recording: &Recording<'_>) -> Result<(), TraceError> {
         fs::create_dir_all(&self.path).map_err(|source| Self::io(&self.path, source))?;
-        let path = self.file(recorded.step());
+        let path = self.file(recording.step());
         PartialFile::create(&path, Existing::Replaced)
-            .and_then(|file| file.finish_with(&recorded.to_json(plan)))
+            .and_then(|file| file.finish_with(&recording.to_json()))
             .map_err(|source| Self::io(&path, source))
     }
 
@@ -125,7 +124,7 @@ impl TraceFolder {
         let mut steps = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
-            // What is not ours is none of our business.
+            // Other files are left alone.
             steps.extend(name.to_str().and_then(step_of));
         }
         steps.sort_unstable();
@@ -136,14 +135,14 @@ impl TraceFolder {
     ///
     /// # Errors
     /// [`TraceError`] unless the file is there, whole, and of the plan's program.
-    pub fn read(&self, plan: &Plan, step: u64) -> Result<Recorded, TraceError> {
+    pub fn read<'a>(&self, plan: &'a Plan, step: u64) -> Result<Recording<'a>, TraceError> {
         let path = self.file(step);
         let unreadable =
             |error: InputError| TraceError::Unreadable { path: path.clone(), reason: error.to_string() };
-        let text = read_text(&path, Recorded::max_bytes(plan)).map_err(unreadable)?;
-        match Recorded::from_json(plan, &text) {
-            Ok(recorded) if recorded.step() == step => Ok(recorded),
-            Ok(recorded) => Err(TraceError::OtherStep { path, step: recorded.step() }),
+        let text = read_text(&path, Recording::max_bytes(plan)).map_err(unreadable)?;
+        match Recording::from_json(plan, &text) {
+            Ok(recording) if recording.step() == step => Ok(recording),
+            Ok(recording) => Err(TraceError::OtherStep { path, step: recording.step() }),
             Err(source) => Err(TraceError::Parse { path, source }),
         }
     }

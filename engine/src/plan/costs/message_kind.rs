@@ -1,10 +1,11 @@
-//! The kinds of messages.
+//! Kinds of messages: what costs are told apart by, and what a recorded step and a probe of links speak of.
 
 use std::fmt;
 
+use pipezero_schedule::{Edge, Instruction};
 use serde::{Deserialize, Serialize};
 
-/// A kind of message: what moves it, and what becomes of it.
+/// A kind of message, the norm and the tied addition among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
@@ -42,5 +43,31 @@ impl fmt::Display for MessageKind {
             Self::AddTied => "add_tied",
             Self::GradientNorm => "gradient_norm",
         })
+    }
+}
+
+impl MessageKind {
+    /// What an instruction sends, if it sends anything.
+    pub fn of(instruction: Instruction) -> Option<Self> {
+        match instruction {
+            Instruction::Unshard { .. } => Some(Self::Unshard),
+            Instruction::GatherAfterStep { .. } => Some(Self::GatherAfterStep),
+            Instruction::Reduce { .. } => Some(Self::Reduce),
+            Instruction::ReduceLast { .. } => Some(Self::ReduceLast),
+            Instruction::AllReduce { .. } => Some(Self::AllReduce),
+            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => Some(match edge {
+                Edge::Up(_) => Self::Activation,
+                Edge::Down(_) => Self::Gradient,
+            }),
+            Instruction::AddTied { .. } => Some(Self::AddTied),
+            Instruction::GradientNorm => Some(Self::GradientNorm),
+            Instruction::Forward { .. }
+            | Instruction::Backward { .. }
+            | Instruction::BackwardInput { .. }
+            | Instruction::BackwardWeight { .. }
+            | Instruction::Recompute { .. }
+            | Instruction::Reshard { .. }
+            | Instruction::OptimizerStep { .. } => None,
+        }
     }
 }

@@ -31,7 +31,7 @@ mod waited;
 pub use error::{Cause, RankFailure};
 pub use position::Position;
 pub(crate) use position::Positions;
-pub(crate) use probe::{Probe, ProbedMessage, Transfer};
+pub(crate) use probe::{Probe, ProbedMessage};
 pub(crate) use rank::Rank;
 pub use recorder::{Event, EventKind};
 pub(crate) use step::{RankOutcome, StepInputs};

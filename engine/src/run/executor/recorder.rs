@@ -13,7 +13,7 @@ pub struct Event {
     pub at_ns: u64,
 }
 
-/// What can happen to an instruction.
+/// What can happen to an instruction, in this order.
 ///
 /// On the compute lane it is started and ends; the norm and the tied addition are awaited in between, once the rank has
 /// done its own part. On the other lanes it is started and issued; later it is awaited, arrives and ends.
@@ -25,13 +25,29 @@ pub enum EventKind {
     Issued,
     /// The rank waits for it, or for the other ranks that it needs.
     Awaited,
-    /// Its wait is over; it may have been complete for long.
+    /// It is there; it may have been there for long.
     Arrived,
-    /// It is done: on the other lanes, it was completed with the buffer that arrived.
+    /// It is done: on the other lanes, the rank has used what it brought.
     Ended,
 }
 
-/// Records events, or nothing.
+impl EventKind {
+    /// All of them, in their order.
+    pub const ALL: [Self; 5] = [Self::Started, Self::Issued, Self::Awaited, Self::Arrived, Self::Ended];
+
+    /// As trace files and errors spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Issued => "issued",
+            Self::Awaited => "awaited",
+            Self::Arrived => "arrived",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Keeps events if the step is recorded.
 #[derive(Debug, Default)]
 pub(crate) enum Recorder {
     #[default]
@@ -45,7 +61,7 @@ pub(crate) enum Recorder {
 }
 
 impl Recorder {
-    /// Records events with times since a moment, if there is one.
+    /// A recorder of events with times since a moment; `None` keeps nothing.
     pub(crate) fn new(recorded_since: Option<Instant>) -> Self {
         match recorded_since {
             Some(epoch) => Self::On { epoch, events: Vec::new(), current: 0 },

@@ -55,7 +55,7 @@ impl Budget {
         let share = self.left / num_left.max(1);
         let start = Instant::now();
         send(NUM_WARM_UP as usize)?;
-        // With what lies around a round: where ranks are many, meeting takes longer than the message.
+        // With what lies around a round: where ranks are many, beginning a round together takes longer than the message.
         let took = start.elapsed();
         let num_rounds = num_rounds([share, self.left].map(|of| of.saturating_sub(took)), took / NUM_WARM_UP);
         let rounds = num_rounds.map(|num_rounds| send((NUM_WARM_UP + num_rounds) as usize)).transpose()?;

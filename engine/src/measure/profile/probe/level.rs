@@ -10,11 +10,11 @@ use crate::plan::costs::{MessageTimes, SizedTimes};
 ///
 /// - `issue` and `landing` are *scaled* by measured / probed. They are copies and sums in the rank's own time; in the midst of
 ///   computes every byte of them is slower, since caches are cold and other ranks use the memory too.
-/// - `latency` is the run's own, and *more* by what the probe says more than at that size. It is how late a waiting thread goes on
-///   once all is there, which has little to do with bytes and much with what the ranks did before: one that slept through a timed
-///   layer wakes otherwise than one that only probes. So the probe says how latency grows, and never that a run's is less; a ratio
-///   of two small delays would be noise, and multiply it. Where nobody in the run waited for any
-///   size near by, their latency is 0 for want of a witness, and what is added to that is as much too little as theirs is.
+/// - `latency` is the run's own, and *more* by what the probe says more than at that size. It is how late a waiting thread goes
+///   on once all is there, which has little to do with bytes and much with what the ranks did before: one that slept through a
+///   timed layer wakes otherwise than one that only probes. So the probe says how latency grows, and never that a run's is less;
+///   a ratio of two small delays would be noise, and multiply it. Where no rank of the run waited for any size near by, their
+///   latency is 0 because it is not known, and what is added to that is as much too little as theirs is.
 ///
 /// No time falls with bytes beyond the run's own sizes ([`hold_rising`]).
 pub(super) fn add(measured: &mut MessageTimes, probed: &[SizedTimes], num_messages: impl Fn(u64) -> u64) {
@@ -57,8 +57,8 @@ fn near(compared: &[Compared], bytes: u64) -> Option<Vec<Compared>> {
     Some(compared.iter().filter(|of| ratio(of.run.bytes, nearest) < 2000).copied().collect())
 }
 
-/// Of some sizes those for which somebody waited in the run; all of them if nobody did. The others have latency 0 for want of a
-/// witness, which says nothing of the level.
+/// Of some sizes those for which somebody waited in the run; all of them if nobody did. The others have latency 0 because
+/// nobody knows it, which says nothing of the level.
 fn waited_for(near: &[Compared]) -> Vec<Compared> {
     let seen: Vec<Compared> = near.iter().filter(|of| of.run.latency_ns > 0).copied().collect();
     if seen.is_empty() { near.to_vec() } else { seen }
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(added(&[own], &[]), [own]);
     }
 
-    /// Own sizes that hardly differ set one level, each by its messages; one of half the size is none of them.
+    /// Own sizes that hardly differ set one level, each by its messages; one of half the size does not count among them.
     #[test]
     fn sizes_that_hardly_differ_set_one_level() {
         let own = [size(500, 70, 30, 0), size(1000, 10, 50, 0), size(1010, 40, 10, 0)];

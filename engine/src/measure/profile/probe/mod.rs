@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::facts::{Facts, MessageKey};
 use super::into_file::message_times;
-use super::totals::MessageTotals;
+use super::sums::MessageTotals;
 use crate::plan::costs::{CostsFile, MessageTimes};
 use crate::run::engine::{Engine, EngineError};
 use crate::run::executor::Probe;

@@ -1,27 +1,27 @@
 //! What messages that were sent alone took, round by round: the figures of a step, by the same functions.
 
-use std::iter::once;
+use pipezero_schedule::{Instruction, Lane, PipelineRank};
 
 use super::routes::Routes;
 use crate::measure::profile::facts::{Facts, Imitated, MessageKey};
-use crate::measure::profile::instants::{self, Instants};
-use crate::measure::profile::meetings::Stay;
-use crate::measure::profile::recording::typical;
-use crate::measure::profile::totals::MessageTotals;
-use crate::measure::profile::{arrivals, meetings};
-use crate::run::executor::{Event, ProbedMessage, Transfer};
+use crate::measure::profile::steps::typical;
+use crate::measure::profile::sums::MessageTotals;
+use crate::measure::profile::{delays, joint};
+use crate::measure::recording::{Place, Shape, Times, makespan_ns, times_of_events};
+use crate::plan::costs::MessageKind;
+use crate::run::executor::Event;
 
 /// One round.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     /// `[world rank][index]`: the rows are those of the routes.
-    pub(super) rows: Vec<Vec<Instants>>,
+    pub(super) rows: Vec<Vec<Times>>,
 }
 
 impl Round {
     /// From the first rank's first start to the last rank's last end.
     pub(super) fn took_ns(&self) -> u64 {
-        instants::makespan(&self.rows)
+        makespan_ns(&self.rows)
     }
 }
 
@@ -35,19 +35,28 @@ pub(super) fn of_events(
     events: &[Vec<Event>],
     num_rounds: usize,
 ) -> Vec<Round> {
-    let grid = facts.plan.grid();
-    let row_len = |rank: usize| routes.rows[grid.pipeline_rank(rank)].len();
-    let instants: Vec<Vec<Instants>> = events
-        .iter()
-        .enumerate()
-        .map(|(rank, events)| instants::of_row(events, num_rounds * row_len(rank)))
-        .collect();
-    let round = |number: usize| {
-        let row = |rank: usize| {
-            let len = row_len(rank);
-            instants[rank][number * len..(number + 1) * len].to_vec()
+    let (program, grid) = (facts.program(), facts.plan.grid());
+    let rows = events.iter().enumerate().map(|(rank, events)| {
+        let row = &routes.rows[grid.pipeline_rank(rank)];
+        let of_message = |index: usize| {
+            let instruction = row[index % row.len()].instruction();
+            // A probe starts a tied addition between ranks like any message.
+            let shape = match Shape::of(program, instruction) {
+                Shape::Compute => Shape::Compute,
+                Shape::Joint | Shape::Message => Shape::Message,
+            };
+            (Place { rank, index, instruction }, shape)
         };
-        Round { rows: (0..events.len()).map(row).collect() }
+        let times = times_of_events(events, 0, num_rounds * row.len(), of_message);
+        times.expect("a rank records each message of a probe once in every round")
+    });
+    let rows: Vec<Vec<Times>> = rows.collect();
+    let round = |number: usize| {
+        let of_rank = |row: &Vec<Times>| {
+            let len = row.len() / num_rounds;
+            row[number * len..(number + 1) * len].to_vec()
+        };
+        Round { rows: rows.iter().map(of_rank).collect() }
     };
     (0..num_rounds).map(round).collect()
 }
@@ -60,79 +69,59 @@ pub(super) fn add(
     rounds: Vec<Round>,
     totals: &mut MessageTotals,
 ) {
-    let resized: Vec<_> = routes.messages().map(|(.., message)| Resized::of(facts, message, bytes)).collect();
+    let messages = messages(facts, routes, bytes);
     for round in typical(rounds, Round::took_ns) {
-        let mut tied = Vec::new();
-        for ((rank, index, message), &resized) in routes.messages().zip(&resized) {
-            let members = || facts.members(rank).map(|member| round.rows[member][index]);
-            match message.transfer() {
-                Transfer::Gather
-                | Transfer::GatherInPlace
-                | Transfer::Reduce
-                | Transfer::ReduceInPlace
-                | Transfer::AllReduce => resized.add_collective(members(), totals),
-                Transfer::Send(edge) => {
-                    let (receiver, receive) = routes.receive_of(facts, edge);
-                    let received = facts.members(receiver).map(|member| round.rows[member][receive]);
-                    resized.add_transfers(members(), received, totals);
-                }
-                // Its wait goes with its send.
-                Transfer::Receive(_) => members().for_each(|of| totals.of(resized.key).add_end(of)),
-                Transfer::AddTied => {
-                    tied.push(members().collect());
-                    if tied.len() as u64 == resized.key.ranks {
-                        resized.add_meetings(&tied, totals);
-                    }
-                }
+        for Sent { key, imitated, members } in &messages {
+            let times = members.iter().map(|&(rank, index)| round.rows[rank][index]);
+            totals.add_own(*key, times.clone());
+            if key.kind == MessageKind::AddTied {
+                joint::add(*key, *imitated, times.map(|of| [of.started_ns, of.ended_ns]), totals);
+                continue;
             }
+            let is_transfer = matches!(key.kind, MessageKind::Activation | MessageKind::Gradient);
+            let ready_ns = times.clone().map(|of| of.issued_ns).max().unwrap_or(0);
+            // Nothing else is on its link.
+            delays::add(*key, ready_ns + imitated.total(), times.skip(usize::from(is_transfer)), totals);
         }
     }
 }
 
-/// A message of a size that is not its own.
-#[derive(Clone, Copy, Debug)]
-struct Resized {
+/// A message of a round, of a size that is not its own.
+struct Sent {
     key: MessageKey,
     imitated: Imitated,
+    /// World rank and index in its row; of a transfer the sender first.
+    members: Vec<(usize, usize)>,
 }
 
-impl Resized {
-    fn of(facts: &Facts<'_>, message: ProbedMessage, bytes: u64) -> Self {
+/// The messages of a round, each once.
+fn messages(facts: &Facts<'_>, routes: &Routes, bytes: u64) -> Vec<Sent> {
+    let grid = facts.plan.grid();
+    let mut messages = Vec::new();
+    for (rank, index, message) in routes.messages() {
         let instruction = message.instruction();
+        let places = match instruction {
+            Instruction::Send { edge, .. } => vec![(rank, index), routes.receive_of(facts, edge)],
+            Instruction::Receive { .. } => continue,
+            Instruction::AddTied { .. } => routes.messages().map(|(rank, index, _)| (rank, index)).collect(),
+            _ => vec![(rank, index)],
+        };
+        if places[0] != (rank, index) {
+            continue;
+        }
+        let on = |data_rank| {
+            let world_rank = move |rank: PipelineRank| grid.rank(rank.index(), data_rank);
+            places.iter().map(move |&(rank, index)| (world_rank(rank), index))
+        };
         let key = MessageKey { bytes, ..facts.key(instruction) };
         let imitated = facts.over_its_link(&facts.message(instruction).with_bytes(bytes));
-        Self { key, imitated }
+        let data_ranks = 0..grid.data_degree;
+        // A collective is of all data ranks; they have a transfer or a tied addition each.
+        let groups: Vec<Vec<_>> = match instruction.lane() {
+            Lane::Gather | Lane::Reduce => vec![data_ranks.flat_map(on).collect()],
+            Lane::Edge(_) | Lane::Compute => data_ranks.map(|data_rank| on(data_rank).collect()).collect(),
+        };
+        messages.extend(groups.into_iter().map(|members| Sent { key, imitated, members }));
     }
-
-    /// `[data rank]`
-    fn add_collective(self, members: impl Iterator<Item = Instants> + Clone, totals: &mut MessageTotals) {
-        totals.of(self.key).add_collective(members.clone());
-        self.add_delays(arrivals::joined(members.clone()), members, totals);
-    }
-
-    /// `[data rank]` of both ends.
-    fn add_transfers(
-        self,
-        sent: impl Iterator<Item = Instants>,
-        received: impl Iterator<Item = Instants>,
-        totals: &mut MessageTotals,
-    ) {
-        for (sent, received) in sent.zip(received) {
-            totals.of(self.key).add_end(sent);
-            self.add_delays(arrivals::joined([sent, received].into_iter()), once(received), totals);
-        }
-    }
-
-    /// `[rank of a use][data rank]`
-    fn add_meetings(self, uses: &[Vec<Instants>], totals: &mut MessageTotals) {
-        for data_rank in 0..uses[0].len() {
-            let stays = uses.iter().map(|of| Stay::at_tied(of[data_rank]));
-            meetings::add(self.key, self.imitated, stays, totals);
-        }
-    }
-
-    /// Nothing else is on its link.
-    fn add_delays(self, joined: u64, receivers: impl Iterator<Item = Instants>, totals: &mut MessageTotals) {
-        arrivals::add_delays(self.key, joined + self.imitated.total(), receivers, totals);
-    }
+    messages
 }

@@ -1,14 +1,14 @@
-//! Between whom messages of a kind are sent: one for every group of ranks that has any, all at once as in a step.
+//! Between which ranks messages of a kind are sent: one for every group of ranks that has any, all at once as in a step.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pipezero_models::ElementType;
-use pipezero_schedule::{Edge, PipelineRank};
+use pipezero_schedule::{Edge, Instruction, PipelineRank};
 
 use crate::measure::profile::facts::Facts;
 use crate::plan::costs::MessageKind;
-use crate::run::executor::{ProbedMessage, Transfer};
+use crate::run::executor::ProbedMessage;
 
 /// The messages of one round.
 #[derive(Clone, Debug)]
@@ -28,12 +28,12 @@ impl Routes {
         let mut pairs = BTreeSet::new();
         for rank in facts.pipeline_ranks() {
             for (index, &instruction) in program.row(rank).iter().enumerate() {
-                if facts.kind(instruction) != Some(kind) {
+                if MessageKind::of(instruction) != Some(kind) {
                     continue;
                 }
                 let message = ProbedMessage::of(instruction)?;
-                match message.transfer() {
-                    Transfer::Send(_) => {
+                match instruction {
+                    Instruction::Send { .. } => {
                         let receive = program.peer(rank.at(index)).expect("a checked send has a receive");
                         if pairs.insert((rank, receive.rank)) {
                             rows[rank.index()].push(message);
@@ -42,17 +42,9 @@ impl Routes {
                         }
                     }
                     // With its send.
-                    Transfer::Receive(_) => {}
-                    Transfer::Gather
-                    | Transfer::GatherInPlace
-                    | Transfer::Reduce
-                    | Transfer::ReduceInPlace
-                    | Transfer::AllReduce
-                    | Transfer::AddTied => {
-                        if rows[rank.index()].is_empty() {
-                            rows[rank.index()].push(message);
-                        }
-                    }
+                    Instruction::Receive { .. } => {}
+                    _ if rows[rank.index()].is_empty() => rows[rank.index()].push(message),
+                    _ => {}
                 }
             }
         }
@@ -75,7 +67,9 @@ impl Routes {
     pub(super) fn receive_of(&self, facts: &Facts<'_>, edge: Edge) -> (PipelineRank, usize) {
         let receiver = facts.plan.pipeline_rank_of(edge.receiver());
         let mut row = self.rows[receiver.index()].iter();
-        let index = row.position(|of| of.transfer() == Transfer::Receive(edge));
+        let index = row.position(
+            |message| matches!(message.instruction(), Instruction::Receive { edge: of, .. } if of == edge),
+        );
         (receiver, index.expect("a send is put into the routes together with its receive"))
     }
 

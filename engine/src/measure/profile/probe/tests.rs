@@ -1,21 +1,23 @@
-//! Probes of small grids with ranks as in a run, and of made-up moments.
+//! Probes of small grids with ranks as in a run, and of made-up times.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use pipezero_schedule::Instruction;
 
 use super::budget::Size;
 use super::rounds::{self, Round};
 use super::routes::Routes;
 use crate::measure::profile::facts::{Facts, MessageKey};
-use crate::measure::profile::instants::Instants;
 use crate::measure::profile::into_file::message_times;
-use crate::measure::profile::totals::MessageTotals;
-use crate::measure::profile::{ProfileOptions, Profiler, recording, tests};
+use crate::measure::profile::sums::MessageTotals;
+use crate::measure::profile::{ProfileOptions, Profiler, steps, tests};
+use crate::measure::recording::Times;
 use crate::plan::Plan;
 use crate::plan::costs::{CostsFile, MessageKind, MessageTimes, SizedTimes, Source, for_plan};
 use crate::run::data::Zeros;
 use crate::run::engine::Engine;
-use crate::run::executor::{Probe, Transfer};
+use crate::run::executor::Probe;
 
 /// `rest` ends with a comma, or is empty.
 fn planned(model: &str, parallel: &str, zero: &str, rest: &str) -> Plan {
@@ -79,7 +81,7 @@ fn every_kind_is_probed_with_the_ranks_of_the_run() {
         let mut engine = Engine::recording(plan.clone(), Arc::new(Zeros)).unwrap();
         let mut profiler = Profiler::new(&plan);
         let options = ProfileOptions { num_warm_up_steps: 0, num_steps: 1 };
-        recording::record(&mut profiler, &mut engine, options, &mut |_| {}).unwrap();
+        steps::record(&mut profiler, &mut engine, options, &mut |_| {}).unwrap();
         let measured = profiler.finish().unwrap().costs;
         let mut costs = measured.clone();
         // So much that a busy machine leaves no size out.
@@ -134,12 +136,10 @@ fn every_group_sends_once_a_round() {
             let mut sent_to = Vec::new();
             let mut received_at = Vec::new();
             for (rank, index, message) in routes.messages() {
-                match message.transfer() {
-                    Transfer::Send(edge) => sent_to.push(routes.receive_of(&facts, edge)),
-                    transfer => {
-                        assert!(matches!(transfer, Transfer::Receive(_)), "{transfer:?}");
-                        received_at.push((rank, index));
-                    }
+                match message.instruction() {
+                    Instruction::Send { edge, .. } => sent_to.push(routes.receive_of(&facts, edge)),
+                    Instruction::Receive { .. } => received_at.push((rank, index)),
+                    instruction => panic!("{instruction}"),
                 }
             }
             sent_to.sort_unstable();
@@ -154,22 +154,15 @@ fn every_group_sends_once_a_round() {
     }
 }
 
-/// Whoever waits for what two data ranks reduce has it a while after the link lets it.
+/// A rank that waits for what two data ranks reduce has it a while after its link could have brought it.
 #[test]
 fn collectives_are_measured_as_in_a_step() {
     let plan = planned(TIMED, r#""data": 2"#, r#""stage": 3"#, LINKS);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::Reduce).unwrap();
-    let moments = |[started, issued, awaited, arrived, ended]: [u64; 5]| Instants {
-        started,
-        issued,
-        awaited,
-        arrived,
-        ended,
-    };
     // 8192 bytes, of which half is sent at 2 GB/s, take 2048 ns, and 30 us more: those that joined at 1300 arrive at 33348.
     let members =
-        [[1000, 1100, 1110, 33_400, 33_450], [1010, 1300, 1310, 33_500, 33_520]].map(|of| vec![moments(of)]);
+        [[1000, 1100, 1110, 33_400, 33_450], [1010, 1300, 1310, 33_500, 33_520]].map(|of| vec![times(of)]);
     let round = Round { rows: members.to_vec() };
     let sizes = sizes_of(&facts, &routes, 8192, vec![round]);
     let expected = SizedTimes {
@@ -186,19 +179,23 @@ fn collectives_are_measured_as_in_a_step() {
     assert_eq!(sizes, [expected]);
 }
 
+/// Started, issued, awaited, arrived, ended.
+fn times([started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns]: [u64; 5]) -> Times {
+    Times { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns }
+}
+
 /// Only those who wait from before it is there tell when a message came, and of several rounds the middle half counts.
 #[test]
 fn transfers_are_measured_as_in_a_step() {
     let plan = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, LINKS);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::Activation).unwrap();
-    assert!(matches!(routes.rows[0][..], [message] if matches!(message.transfer(), Transfer::Send(_))));
-    let moments = |[started, issued, awaited, arrived, ended]: [u64; 5]| {
-        vec![Instants { started, issued, awaited, arrived, ended }]
-    };
+    assert!(
+        matches!(routes.rows[0][..], [message] if matches!(message.instruction(), Instruction::Send { .. }))
+    );
     // 4096 bytes at 2 GB/s are 2048 ns, and 30 us more.
-    let sent = |later: u64| moments([1000, 1050, 1060, 3200 + later, 3210 + later]);
-    let received = |later: u64| moments([1000, 1010, 1020, 33_148 + later, 33_178 + later]);
+    let sent = |later: u64| vec![times([1000, 1050, 1060, 3200 + later, 3210 + later])];
+    let received = |later: u64| vec![times([1000, 1010, 1020, 33_148 + later, 33_178 + later])];
     let round = |later| Round { rows: vec![sent(later), received(later)] };
     let rounds = [9_000_000, 10, 30, 0].map(round);
     let sizes = sizes_of(&facts, &routes, 4096, rounds.to_vec());
@@ -220,14 +217,13 @@ fn sizes_of(facts: &Facts<'_>, routes: &Routes, bytes: u64, rounds: Vec<Round>) 
     message_times(&totals).pop().unwrap().sizes
 }
 
-/// The tied addition is a meeting: from when the last use came to when the last went on, less what the link takes.
+/// The tied addition is measured from when the last use came to when the last went on, less what the link takes.
 #[test]
 fn tied_additions_are_measured_as_in_a_step() {
     let plan = planned(GPT2, r#""pipeline": 2, "data": 2"#, r#""stage": 1"#, TEXT);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::AddTied).unwrap();
-    let row =
-        |started, ended| vec![Instants { started, issued: started, awaited: started, arrived: ended, ended }];
+    let row = |started, ended| vec![times([started, started, started, ended, ended])];
     // Data rank 0 meets from 30 to 100, data rank 1 from 50 to 140.
     let round = Round { rows: vec![row(10, 90), row(50, 140), row(30, 100), row(20, 130)] };
     let sizes = sizes_of(&facts, &routes, 4096, vec![round]);
@@ -241,10 +237,9 @@ fn bytes_sent_are_in_proportion() {
     for (plan, _) in plans() {
         let facts = Facts::new(&plan);
         for &instruction in plan.training().program().rows.iter().flatten() {
-            if facts.kind(instruction).is_none() {
-                continue;
-            }
+            let Some(kind) = MessageKind::of(instruction) else { continue };
             let message = facts.message(instruction);
+            assert_eq!(message.kind, kind);
             assert_eq!(message.with_bytes(message.bytes), *message);
             let fourfold = message.with_bytes(4 * message.bytes);
             assert_eq!((fourfold.bytes, fourfold.sent_bytes), (4 * message.bytes, 4 * message.sent_bytes));
@@ -270,7 +265,7 @@ fn ranks_without_a_message_take_part() {
     assert_eq!(num_events, [15, 15, 0, 0, 0, 0, 15, 15]);
     let found = rounds::of_events(&facts, &routes, &events, 3);
     assert!(found.len() == 3 && found.iter().all(|round| round.took_ns() > 0));
-    let numbered = found.iter().map(|round| round.rows[0][0].started);
+    let numbered = found.iter().map(|round| round.rows[0][0].started_ns);
     assert!(numbered.is_sorted());
 }
 

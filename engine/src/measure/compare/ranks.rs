@@ -1,14 +1,12 @@
 //! Rank by rank: what it computed, why it did not, what it held.
 
+use pipezero_schedule::Lane;
 use pipezero_schedule::simulate::{Bubble, IdleCause};
-use pipezero_schedule::{CheckedProgram, InstructionKind, Lane, PipelineRank};
 use serde::Serialize;
 
-use super::super::members::Site;
-use super::super::moments::{MessageMoments, Moments};
-use super::super::recorded::Recorded;
-use super::{Compared, Prediction};
-use crate::plan::Plan;
+use super::compared::Compared;
+use super::prediction::Prediction;
+use crate::measure::recording::{Place, Recording, Shape};
 
 /// A rank's step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +28,7 @@ pub struct ComparedRank {
 /// The time in which a rank does not compute, by cause: see [`Bubble`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ComparedBubble {
-    /// A message was not made yet, or there was no room for it.
+    /// A message was not made yet, or no buffer was free for it.
     pub dependency: Compared,
     /// A message was on its way.
     pub transfer: Compared,
@@ -38,7 +36,7 @@ pub struct ComparedBubble {
     pub gather: Compared,
     /// A gradient buffer was not reduced yet.
     pub reduce: Compared,
-    /// Messages were issued and taken in.
+    /// Messages were issued and completed.
     pub handling: Compared,
     /// After the rank's last micro-batch.
     pub tail: Compared,
@@ -72,16 +70,55 @@ pub struct ComparedBytes {
     pub measured_bytes: u64,
 }
 
+/// What the data ranks of a pipeline rank took in the mean, and held at most: they run the same row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ComparedGroup {
+    /// The place along the pipeline axis.
+    pub pipeline_rank: usize,
+    /// How long a rank computed, and then why it did not, in the order of [`IdleCause::ALL`].
+    pub times: [Compared; 7],
+    /// What a rank held at most.
+    pub peak: ComparedBytes,
+}
+
+impl ComparedGroup {
+    /// The groups of ranks in the order of a comparison.
+    pub fn of_ranks(ranks: &[ComparedRank]) -> Vec<Self> {
+        let groups = ranks.chunk_by(|one, next| one.pipeline_rank == next.pipeline_rank);
+        let group = |group: &[ComparedRank]| {
+            let mean = |index: usize, of: fn(&Compared) -> u64| {
+                let times = group.iter().map(|rank| match index.checked_sub(1) {
+                    None => of(&rank.busy),
+                    Some(cause) => of(&rank.bubble.causes()[cause]),
+                });
+                times.sum::<u64>() / group.len() as u64
+            };
+            let most =
+                |of: fn(&ComparedBytes) -> u64| group.iter().map(|rank| of(&rank.peak)).max().unwrap_or(0);
+            Self {
+                pipeline_rank: group[0].pipeline_rank,
+                times: std::array::from_fn(|index| {
+                    Compared::new(mean(index, |of| of.predicted_ns), mean(index, |of| of.measured_ns))
+                }),
+                peak: ComparedBytes {
+                    predicted_bytes: most(|of| of.predicted_bytes),
+                    measured_bytes: most(|of| of.measured_bytes),
+                },
+            }
+        };
+        groups.map(group).collect()
+    }
+}
+
 pub(super) fn compare(
-    plan: &Plan,
-    recorded: &Recorded,
+    recording: &Recording<'_>,
     prediction: &Prediction,
     measured_peak_bytes: &[u64],
 ) -> Vec<ComparedRank> {
-    let (program, timeline) = (plan.training(), &prediction.timeline);
+    let (plan, program, timeline) = (recording.plan(), recording.program(), &prediction.timeline);
     let compared = plan.forecast().into_iter().zip(measured_peak_bytes).map(|(planned, &measured_bytes)| {
-        let pipeline_rank = PipelineRank(planned.pipeline_rank as u32);
-        let (busy_ns, bubble) = measured(program, recorded, planned.rank);
+        let pipeline_rank = recording.pipeline_rank(planned.rank);
+        let (busy_ns, bubble) = measured(recording, planned.rank);
         ComparedRank {
             rank: planned.rank,
             pipeline_rank: planned.pipeline_rank,
@@ -94,57 +131,48 @@ pub(super) fn compare(
     compared.collect()
 }
 
-/// How long a world rank computed, and why it did not: by the rules of [`Timeline::bubble`], but each wait is laid to the very
+/// How long a world rank computed, and why it did not: by the rules of [`Timeline::bubble`], but each wait is charged to the very
 /// message that was waited for, which is known here.
 ///
 /// [`Timeline::bubble`]: pipezero_schedule::simulate::Timeline::bubble
-fn measured(program: &CheckedProgram, recorded: &Recorded, rank: usize) -> (u64, Bubble) {
-    let row = recorded.row(rank);
-    let first = Site::new(recorded.grid(), rank, 0);
-    let is_work = |index: usize| first.at(index).instruction(program).is_micro_batch_compute();
-    let last_work = row.iter().enumerate().rev().find(|&(index, _)| is_work(index));
-    let work_ends_ns = last_work.map_or(0, |(_, moments)| moments.ended_ns());
+fn measured(recording: &Recording<'_>, rank: usize) -> (u64, Bubble) {
+    let last_work = recording.row(rank).iter().rposition(|of| of.is_micro_batch_compute());
+    let work_ends_ns = last_work.map_or(0, |index| recording.row_times(rank)[index].ended_ns);
     let (mut busy_ns, mut bubble, mut noted_ns) = (0, Bubble::default(), 0);
-    for (index, moments) in row.iter().enumerate() {
-        match moments {
-            Moments::Compute { started_ns, ended_ns } => {
-                busy_ns += ended_ns - started_ns;
-                noted_ns += if *ended_ns <= work_ends_ns { ended_ns - started_ns } else { 0 };
+    for place in recording.places_of(rank) {
+        let times = recording.times(place);
+        let is_of_work = times.ended_ns <= work_ends_ns;
+        match recording.shape(place) {
+            Shape::Compute => {
+                busy_ns += times.duration_ns();
+                noted_ns += if is_of_work { times.duration_ns() } else { 0 };
             }
-            Moments::Message(message) if message.ended_ns <= work_ends_ns => {
-                noted_ns += message.exposed_ns();
-                add_wait(program, recorded, first.at(index), *message, &mut bubble);
+            Shape::Message if is_of_work => {
+                noted_ns += times.exposed_ns();
+                add_wait(recording, place, &mut bubble);
             }
-            // Met or taken in after the last micro-batch.
-            Moments::Meeting { .. } | Moments::Message(_) => {}
+            // Joined or completed after the last micro-batch.
+            Shape::Joint | Shape::Message => {}
         }
     }
-    // Whatever else the rank did between its computes: issue messages, take them in, go from one thing to the next.
+    // Whatever else the rank did between its computes: issue messages, complete them, go from one thing to the next.
     bubble.handling = work_ends_ns - noted_ns;
     let known_ns = busy_ns + bubble.total();
-    bubble.tail = recorded.makespan_ns() - known_ns;
+    bubble.tail = recording.makespan_ns() - known_ns;
     (busy_ns, bubble)
 }
 
-/// Lays a wait to its cause: for a stage's message, its maker or its way.
-fn add_wait(
-    program: &CheckedProgram,
-    recorded: &Recorded,
-    site: Site,
-    message: MessageMoments,
-    bubble: &mut Bubble,
-) {
-    let waited_ns = message.exposed_ns();
-    let instruction = site.instruction(program);
-    match instruction.lane() {
+/// Charges a wait to its cause: for a stage's message, its maker or its way.
+fn add_wait(recording: &Recording<'_>, place: Place, bubble: &mut Bubble) {
+    let times = recording.times(place);
+    let waited_ns = times.exposed_ns();
+    match place.instruction.lane() {
         Lane::Gather => bubble.gather += waited_ns,
         Lane::Reduce => bubble.reduce += waited_ns,
         Lane::Edge(_) => {
-            let sets_out_ns = match instruction.kind() {
-                InstructionKind::Receive => made_ns(program, recorded, site),
-                _ => recorded.sets_out(program, site).1,
-            };
-            let on_its_way_ns = message.arrived_ns.saturating_sub(sets_out_ns).min(waited_ns);
+            let sets_out_ns =
+                if place.is_send() { recording.ready_ns(place) } else { made_ns(recording, place) };
+            let on_its_way_ns = times.arrived_ns.saturating_sub(sets_out_ns).min(waited_ns);
             bubble.dependency += waited_ns - on_its_way_ns;
             bubble.transfer += on_its_way_ns;
         }
@@ -153,12 +181,10 @@ fn add_wait(
 }
 
 /// When the message of a receive was made.
-fn made_ns(program: &CheckedProgram, recorded: &Recorded, receive: Site) -> u64 {
-    let grid = recorded.grid();
-    let send = program.peer(receive.pipeline_rank.at(receive.index)).expect("a checked receive has its send");
-    let rank = grid.rank(send.rank.index(), grid.data_rank(receive.rank));
-    let waits = program.waits(send).iter();
-    waits.map(|&wait| recorded.row(rank)[wait].ended_ns()).max().unwrap_or(0)
+fn made_ns(recording: &Recording<'_>, receive: Place) -> u64 {
+    let send = recording.members(receive)[1];
+    let waits = recording.program().waits(recording.pipeline_rank(send.rank).at(send.index)).iter();
+    waits.map(|&wait| recording.row_times(send.rank)[wait].ended_ns).max().unwrap_or(0)
 }
 
 #[cfg(test)]

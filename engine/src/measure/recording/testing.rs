@@ -1,40 +1,73 @@
-//! A perfect machine: goes through a program exactly as a prediction says, and leaves the events of it.
+//! A perfect machine: runs a program exactly as a prediction says, and leaves the events of it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use pipezero_schedule::simulate::{Costs, MessageCost, Timeline, UnitCosts, simulate};
 use pipezero_schedule::{Instruction, Lane, PipelineRank};
 
-use crate::measure::trace::Recorded;
-use crate::measure::trace::columns::Columns;
-use crate::measure::trace::members::Site;
-use crate::measure::trace::moments::Form;
+use super::events::times_of_events;
+use super::recorded::Recording;
+use super::times::{Shape, Times};
+use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 use crate::run::executor::{Event, EventKind};
 
-/// The step that a machine with these costs goes through.
-pub(super) fn step(plan: &Plan, costs: &Costs) -> Recorded {
-    let timeline = simulate(plan.training(), costs).unwrap();
-    Recorded::of_columns(
-        plan.training(),
-        plan.grid(),
-        (2, timeline.makespan()),
-        &columns(plan, costs, &timeline),
-    )
-    .unwrap()
+/// A run of timed layers whose grid, schedule and ZeRO are those of `changes`.
+pub(in crate::measure) fn planned(changes: &[&str]) -> Plan {
+    let text = r#"{
+        "model": {"family": "timed", "num_layers": 8, "seq_length": 4, "parameters_per_layer": 16,
+            "activation_elements": 16, "forward_ms": 1},
+        "parallel": {"pipeline": 2, "data": 2, "partition": "uniform"},
+        "zero_optimization": {"stage": 3},
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 4,
+        "steps": 3
+    }"#;
+    let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
+    let file = RunFile::parse("run.json", text).and_then(|file| file.set(&changes)).unwrap();
+    let (run, _) = file.resolve(Launch { cores: 1, ranks: None }).unwrap();
+    Plan::new(run).unwrap()
 }
 
-/// The same as columns, by world rank.
-pub(super) fn columns(plan: &Plan, costs: &Costs, timeline: &Timeline) -> Vec<Columns> {
-    let grid = plan.grid();
-    let ranks = 0..grid.world_size();
-    ranks
-        .map(|rank| {
-            let rank = Site::new(grid, rank, 0);
-            let events = events(plan, costs, timeline, rank.pipeline_rank);
-            Columns::of_events(plan.training(), rank, &events, 0).unwrap()
-        })
-        .collect()
+/// Grids, schedules and levels that together have every instruction but those of tied weights.
+pub(in crate::measure) fn plans() -> Vec<Plan> {
+    [
+        &["parallel.pipeline=1"][..],
+        &[],
+        &["parallel.pipeline=4", "parallel.schedule=gpipe"],
+        &["parallel.pipeline=4", "zero_optimization.prefetch_units=0", "zero_optimization.resident_units=1"],
+        &["parallel.schedule=interleaved", "parallel.virtual_stages=2"],
+        &["parallel.schedule=zb-h1", "gradient_accumulation_steps=5"],
+        &["activation_checkpointing.enabled=true", "zero_optimization.reduce=last"],
+        &["zero_optimization.stage=1", "parallel.pipeline=4"],
+        &["zero_optimization.stage=0"],
+    ]
+    .into_iter()
+    .map(planned)
+    .collect()
+}
+
+/// A recorded step with any times: no rule is held against it.
+pub(in crate::measure) fn unchecked(plan: &Plan, step_ns: u64, times: Vec<Vec<Times>>) -> Recording<'_> {
+    Recording { plan, step: 1, step_ns, times }
+}
+
+/// The step that a machine with these costs goes through.
+pub(in crate::measure) fn step<'a>(plan: &'a Plan, costs: &Costs) -> Recording<'a> {
+    let timeline = simulate(plan.training(), costs).unwrap();
+    let times = times(plan, costs, &timeline);
+    Recording::of_rows(plan, (2, timeline.makespan()), |_, rank| Ok(times[rank].clone())).unwrap()
+}
+
+/// The same as times by world rank.
+pub(in crate::measure) fn times(plan: &Plan, costs: &Costs, timeline: &Timeline) -> Vec<Vec<Times>> {
+    let empty = unchecked(plan, 0, Vec::new());
+    let row = |rank: usize| {
+        let events = events(plan, costs, timeline, empty.pipeline_rank(rank));
+        let place = |index| (empty.place(rank, index), empty.shape(empty.place(rank, index)));
+        times_of_events(&events, 0, empty.row(rank).len(), place).unwrap()
+    };
+    empty.ranks().map(row).collect()
 }
 
 /// The row of a rank, one instruction after the other, as the executor goes through it.
@@ -45,12 +78,15 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
         Machine { costs, timeline, row, rank, now_ns: 0, events: Vec::new(), lanes: BTreeMap::new() };
     for (index, &instruction) in row.iter().enumerate() {
         for &wait in program.waits(rank.at(index)) {
-            machine.take_in(row[wait].lane(), wait);
+            machine.complete(row[wait].lane(), wait);
         }
         machine.note(index, EventKind::Started);
-        match Form::of(program, instruction) {
-            Form::Compute => machine.now_ns = spans[index].end,
-            Form::Meeting => {
+        match Shape::of(program, instruction) {
+            Shape::Compute => {
+                assert_eq!(spans[index].start, machine.now_ns, "{instruction}");
+                machine.now_ns = spans[index].end;
+            }
+            Shape::Joint => {
                 let parts =
                     program.chain().units_on(rank).map(|unit| costs.units[unit.index()].gradient_norm);
                 machine.now_ns +=
@@ -58,7 +94,7 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
                 machine.note(index, EventKind::Awaited);
                 machine.now_ns = spans[index].end;
             }
-            Form::Message => {
+            Shape::Message => {
                 machine.now_ns += costs.message(instruction).issue;
                 machine.note(index, EventKind::Issued);
                 machine.lanes.entry(instruction.lane()).or_default().push_back(index);
@@ -68,7 +104,7 @@ fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -
         machine.note(index, EventKind::Ended);
     }
     let lanes: Vec<Lane> = machine.lanes.keys().copied().collect();
-    lanes.into_iter().for_each(|lane| machine.take_in(lane, usize::MAX));
+    lanes.into_iter().for_each(|lane| machine.complete(lane, usize::MAX));
     assert_eq!(machine.now_ns, timeline.end(rank));
     machine.events
 }
@@ -88,7 +124,7 @@ impl Machine<'_> {
         self.events.push(Event { index, kind, at_ns: self.now_ns });
     }
 
-    fn take_in(&mut self, lane: Lane, until: usize) {
+    fn complete(&mut self, lane: Lane, until: usize) {
         while let Some(index) =
             self.lanes.get_mut(&lane).and_then(|lane| lane.pop_front_if(|&mut first| first <= until))
         {
@@ -103,7 +139,7 @@ impl Machine<'_> {
 
 /// Costs of a plan's program in which every unit and edge has prices of its own, drawn from a seed; messages take up to
 /// `message_ns`, and waits for them are far longer than a look.
-pub(super) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Costs {
+pub(in crate::measure) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Costs {
     let mut state = seed;
     let mut up_to = |most: u64| {
         // SplitMix64's increments, well mixed.

@@ -3,24 +3,25 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::replay::{costs, step};
-use super::{planned, plans};
-use crate::measure::trace::Recorded;
-use crate::measure::trace::fingerprint::fingerprint;
+use super::fingerprint::fingerprint;
+use crate::measure::recording::Recording;
+use crate::measure::recording::testing::{costs, planned, plans, step};
 use crate::plan::Plan;
 
 #[test]
 fn what_is_written_is_read() {
     for (seed, plan) in (0..).zip(plans()) {
-        let recorded = step(&plan, &costs(&plan, seed, 1_000_000));
-        assert_eq!(Recorded::from_json(&plan, &recorded.to_json(&plan)).unwrap(), recorded);
+        let recording = step(&plan, &costs(&plan, seed, 1_000_000));
+        let again = Recording::from_json(&plan, &recording.to_json()).unwrap();
+        assert_eq!((again.step(), again.step_ns()), (recording.step(), recording.step_ns()));
+        assert!(recording.ranks().all(|rank| again.row_times(rank) == recording.row_times(rank)));
     }
 }
 
 /// Why a text is no step of a plan.
 #[track_caller]
 fn refusal(plan: &Plan, text: &str) -> String {
-    match Recorded::from_json(plan, text) {
+    match Recording::from_json(plan, text) {
         // Not `unwrap_err`, which prints the whole step.
         Ok(_) => panic!("what is no step of the run was read"),
         Err(error) => error.to_string(),
@@ -31,7 +32,7 @@ fn refusal(plan: &Plan, text: &str) -> String {
 #[track_caller]
 fn refused(change: impl FnOnce(&str) -> String, expected: Expect) {
     let plan = planned(&[]);
-    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json(&plan);
+    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json();
     let refusal = refusal(&plan, &change(&text)).replace(&fingerprint(plan.training().program()), "HASH");
     // Where in the text depends on the digits of its times.
     let what = match refusal.split_once("line ") {
@@ -122,7 +123,7 @@ fn what_is_no_trace_of_the_run_is_refused() {
 #[test]
 fn a_trace_of_another_run_is_refused() {
     let plan = planned(&[]);
-    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json(&plan);
+    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json();
     for change in
         ["parallel.schedule=gpipe", "model.parameters_per_layer=256", "gradient_accumulation_steps=5"]
     {

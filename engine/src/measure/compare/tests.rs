@@ -3,16 +3,16 @@
 use pipezero_schedule::simulate::{Costs, simulate};
 use proptest::prelude::*;
 
-use super::replay::{costs, step};
-use super::{planned, plans};
-use crate::measure::trace::comparison::{Comparison, Part, Prediction, critical};
-use crate::measure::trace::{Recorded, observed_costs};
+use super::path::critical;
+use super::{Comparison, Part, Prediction, observed_costs};
+use crate::measure::recording::Recording;
+use crate::measure::recording::testing::{costs, planned, plans, step};
 use crate::plan::Plan;
 
-fn compared(plan: &Plan, recorded: Recorded, costs: Costs) -> Comparison {
+fn compared(plan: &Plan, recorded: Recording<'_>, costs: Costs) -> Comparison {
     let peaks: Vec<u64> = plan.forecast().iter().map(|rank| rank.memory.peak).collect();
     let prediction = Prediction::new(plan, costs, 0).unwrap();
-    Comparison::new(plan, &[recorded], &prediction, &peaks)
+    Comparison::new(&[recorded], &prediction, &peaks)
 }
 
 /// The spans of a step are those of its prediction, but for messages that lay there until they were awaited.
@@ -23,7 +23,7 @@ fn a_measured_timeline_has_the_spans_of_the_prediction() {
         let predicted = simulate(plan.training(), &costs).unwrap();
         let recorded = step(&plan, &costs);
         assert_eq!(recorded.makespan_ns(), predicted.makespan());
-        for timeline in recorded.timelines(plan.training()) {
+        for timeline in recorded.timelines() {
             for rank in plan.training().ranks() {
                 let pairs = timeline.row(rank).iter().zip(predicted.row(rank)).zip(plan.training().row(rank));
                 for ((measured, predicted), instruction) in pairs {
@@ -38,7 +38,7 @@ fn a_measured_timeline_has_the_spans_of_the_prediction() {
     }
 }
 
-/// Two programs of accounting, one over predicted spans and one over recorded moments, agree to the nanosecond.
+/// Two ways of accounting, one over predicted spans and one over recorded times, agree to the nanosecond.
 #[test]
 fn what_went_as_predicted_has_no_error_anywhere() {
     let mut num_waits = 0;
@@ -102,7 +102,7 @@ proptest! {
         let [predicted, real] = [0, 1].map(|of| costs(&plan, seeds[of], message_ns[of]));
         let recorded = step(&plan, &real);
         let predicted = simulate(plan.training(), &predicted).unwrap();
-        let path = critical(plan.training(), &recorded, &predicted);
+        let path = critical(&recorded, &predicted);
         let last = path.last().expect("a step has a last instruction");
         prop_assert_eq!(last.measured_end_ns, recorded.makespan_ns());
         let sum: i64 = path.iter().map(|parting| parting.later_ns).sum();

@@ -1,34 +1,34 @@
-//! Moments that no rank can have gone through: each rule, broken on purpose.
+//! Times that no rank can have: each rule, broken on purpose.
 
-use pipezero_schedule::simulate::simulate;
 use pipezero_schedule::{Instruction, PipelineRank};
 use serde_json::{Value, json};
 
-use super::planned;
-use super::replay::{columns, costs};
-use crate::measure::trace::columns::Columns;
-use crate::measure::trace::fault::Fault;
-use crate::measure::trace::members::Site;
-use crate::measure::trace::recorded::Recorded;
+use super::events::times_of_events;
+use super::fault::Fault;
+use super::place::Place;
+use super::recorded::Recording;
+use super::testing::{costs, planned, step};
+use super::times::Shape;
+use crate::measure::trace::ParseError;
 use crate::plan::Plan;
 use crate::run::executor::{Event, EventKind};
 
-/// What is found wrong with a step of which `break_it` changes the columns, given as JSON by world rank.
+/// What is found wrong with a trace of which `break_it` changes the columns, given as JSON by world rank.
 fn fault(plan: &Plan, break_it: impl FnOnce(&mut Value)) -> Fault {
     fault_of_step(plan, |ranks, _| break_it(ranks))
 }
 
 /// The same, of which it changes how long the step took too, at first what its longest rank took.
 fn fault_of_step(plan: &Plan, break_it: impl FnOnce(&mut Value, &mut u64)) -> Fault {
-    let costs = costs(plan, 7, 2_000_000);
-    let timeline = simulate(plan.training(), &costs).unwrap();
-    let (mut ranks, mut step_ns) = (json!(columns(plan, &costs, &timeline)), timeline.makespan());
-    break_it(&mut ranks, &mut step_ns);
-    let columns: Vec<Columns> = serde_json::from_value(ranks).unwrap();
-    match Recorded::of_columns(plan.training(), plan.grid(), (1, step_ns), &columns) {
+    let step = step(plan, &costs(plan, 7, 2_000_000));
+    let mut file: Value = serde_json::from_str(&step.to_json()).unwrap();
+    let mut step_ns = step.step_ns();
+    break_it(&mut file["ranks"], &mut step_ns);
+    file["step_ns"] = json!(step_ns);
+    match Recording::from_json(plan, &file.to_string()) {
+        Err(ParseError::Fault(fault)) => fault,
         // Not `expect_err`, which prints the whole step.
-        Ok(_) => panic!("nothing is found wrong with a step that was broken on purpose"),
-        Err(fault) => fault,
+        _ => panic!("nothing is found wrong with a step that was broken on purpose"),
     }
 }
 
@@ -70,34 +70,34 @@ fn find(plan: &Plan, which: impl Fn(&Instruction) -> bool) -> usize {
     plan.training().row(PipelineRank(0)).iter().position(which).unwrap()
 }
 
-fn at(ranks: &Value, rank: usize, moment: &str, index: usize) -> u64 {
-    ranks[rank][moment][index].as_u64().unwrap()
+fn at(ranks: &Value, rank: usize, event: &str, index: usize) -> u64 {
+    ranks[rank][event][index].as_u64().unwrap()
 }
 
 #[test]
-fn missing_superfluous_and_uncounted_moments() {
+fn missing_superfluous_and_uncounted_times() {
     let plan = planned(&[]);
     let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
     let found = fault(&plan, |ranks| ranks[1]["ended"][compute] = Value::Null);
     assert!(
-        matches!(found, Fault::Missing { place, moment: "ended" } if (place.rank, place.index) == (1, compute))
+        matches!(found, Fault::Missing { place, event: "ended" } if (place.rank, place.index) == (1, compute))
     );
     let found = fault(&plan, |ranks| ranks[0]["issued"][compute] = json!(5));
-    assert!(matches!(found, Fault::Unexpected { moment: "issued", .. }));
+    assert!(matches!(found, Fault::Unexpected { event: "issued", .. }));
     let found = fault(&plan, |ranks| drop(ranks[3]["arrived"].as_array_mut().unwrap().pop()));
-    assert!(matches!(found, Fault::NumInstructions { rank: 3, moment: "arrived", .. }));
+    assert!(matches!(found, Fault::NumInstructions { rank: 3, event: "arrived", .. }));
     let found = fault(&plan, |ranks| drop(ranks.as_array_mut().unwrap().pop()));
     assert_eq!(found, Fault::NumRanks { found: 3, expected: 4 });
 }
 
 #[test]
-fn moments_out_of_order() {
+fn times_out_of_order() {
     let plan = planned(&[]);
     let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
     let found = fault(&plan, |ranks| {
         ranks[0]["started"][compute] = json!(at(ranks, 0, "ended", compute) + 1);
     });
-    assert!(matches!(found, Fault::Backwards { moments: ["started", "ended"], .. }));
+    assert!(matches!(found, Fault::Backwards { events: ["started", "ended"], .. }));
     // The instruction behind begins before this one ends.
     let found = fault(&plan, |ranks| {
         ranks[0]["ended"][compute] = json!(at(ranks, 0, "started", compute + 1) + 1);
@@ -105,7 +105,7 @@ fn moments_out_of_order() {
     assert!(
         matches!(found, Fault::Overlap { earlier, later, .. } if (earlier.index, later.index) == (compute, compute + 1))
     );
-    // A message is taken in while the rank computes.
+    // A message is completed while the rank computes.
     let gather = find(&plan, |instruction| matches!(instruction, Instruction::Unshard { .. }));
     let found = fault(&plan, |ranks| {
         ranks[0]["ended"][gather] = json!(at(ranks, 0, "started", compute) + 1);
@@ -121,8 +121,8 @@ fn what_is_not_waited_for() {
     let gathers: Vec<usize> = (0..row.len()).filter(|&index| is_gather(&row[index])).collect();
     // All that is awaited of the first gather happens at the end of the step, after its reader and the later gathers.
     let found = fault(&plan, |ranks| {
-        for moment in ["awaited", "arrived", "ended"] {
-            ranks[0][moment][gathers[0]] = json!(1_u64 << 60);
+        for event in ["awaited", "arrived", "ended"] {
+            ranks[0][event][gathers[0]] = json!(1_u64 << 60);
         }
     });
     assert!(
@@ -130,8 +130,8 @@ fn what_is_not_waited_for() {
     );
     let last = gathers[gathers.len() - 1];
     let found = fault(&plan, |ranks| {
-        for moment in ["awaited", "arrived", "ended"] {
-            ranks[0][moment][last] = json!(1_u64 << 60);
+        for event in ["awaited", "arrived", "ended"] {
+            ranks[0][event][last] = json!(1_u64 << 60);
         }
     });
     assert!(matches!(found, Fault::Dependency { waits_for, .. } if waits_for.index == last), "{found}");
@@ -150,10 +150,9 @@ fn what_needs_others_before_they_came() {
 }
 
 #[test]
-fn an_event_twice_and_no_events_at_all() {
-    let plan = planned(&[]);
+fn an_event_twice() {
+    let place = Place { rank: 0, index: 3, instruction: Instruction::GradientNorm };
     let event = Event { index: 3, kind: EventKind::Started, at_ns: 5 };
-    let rank = Site::new(plan.grid(), 0, 0);
-    let found = Columns::of_events(plan.training(), rank, &[event, event], 0).unwrap_err();
-    assert!(matches!(found, Fault::Twice { place, moment: "started" } if place.index == 3));
+    let found = times_of_events(&[event, event], 0, 4, |_| (place, Shape::Joint)).unwrap_err();
+    assert_eq!(found, Fault::Twice { place, event: "started" });
 }

@@ -7,32 +7,29 @@
 //! A price is the mean over all its instructions of a step, so that the sum over the step is right even where members of an
 //! exchange take turns in carrying it out; of several steps, the one in the middle.
 
-mod carrier;
-mod prices;
-mod ways;
-
 use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
-use pipezero_schedule::{InstructionKind, Unit};
+use pipezero_schedule::{Edge, InstructionKind, Unit};
 
-pub(super) use self::carrier::Carrier;
-use self::prices::{Item, Prices};
-use self::ways::Ways;
-pub(super) use self::ways::was_waited_for;
-use super::recorded::Recorded;
+use super::prices::{Item, Prices};
+use super::route::Route;
+use super::ways::Ways;
+use crate::measure::recording::Recording;
 use crate::plan::Plan;
+use crate::plan::costs::MessageKind;
 
 /// The costs of the program of a plan in the steps that were recorded of it.
-pub fn observed_costs(plan: &Plan, steps: &[Recorded]) -> Costs {
-    let (mut prices, mut ways) = (Prices::default(), Ways::default());
+pub fn observed_costs(plan: &Plan, steps: &[Recording<'_>]) -> Costs {
+    let mut observed = Observed { plan, prices: Prices::default(), ways: Ways::new(plan) };
     for step in steps {
-        prices.add(plan.training(), step);
-        ways.add(plan, step);
+        observed.prices.add(step);
+        observed.ways.add(step);
     }
-    let observed = Observed { plan, prices, ways };
     let chain = plan.training().chain();
+    let edge =
+        |edge: Edge| observed.message_cost(&[MessageKind::Activation, MessageKind::Gradient], edge.index());
     Costs {
         units: (0..chain.num_units() as u32).map(|unit| observed.unit(Unit(unit))).collect(),
-        edges: chain.edges().map(|edge| observed.passage(Carrier::Edge(edge))).collect(),
+        edges: chain.edges().map(edge).collect(),
         add_tied: observed.prices.median_ns(Item::AddTied),
         gradient_norm: observed.prices.median_ns(Item::Norm),
         links: plan.links().unwrap_or(Links::Own),
@@ -42,12 +39,13 @@ pub fn observed_costs(plan: &Plan, steps: &[Recorded]) -> Costs {
 struct Observed<'a> {
     plan: &'a Plan,
     prices: Prices,
-    ways: Ways,
+    ways: Ways<'a>,
 }
 
 impl Observed<'_> {
     fn unit(&self, unit: Unit) -> UnitCosts {
         let compute = |kind| self.prices.median_ns(Item::Compute(kind, unit));
+        let message = |kinds: &[MessageKind]| self.message_cost(kinds, unit.index());
         let chain = self.plan.training().chain();
         let rank = chain.rank(unit);
         // Only the sum over a rank counts, so its first unit stands for all.
@@ -60,27 +58,24 @@ impl Observed<'_> {
             recompute: compute(InstructionKind::Recompute),
             optimizer_step: compute(InstructionKind::OptimizerStep),
             gradient_norm: if is_first { self.prices.median_ns(Item::OwnNorm(rank)) } else { 0 },
-            gather: self.passage(Carrier::Gather(unit)),
-            reduce: self.passage(Carrier::Reduce(unit)),
-            gather_after_step: self.passage(Carrier::GatherAfterStep(unit)),
+            gather: message(&[MessageKind::Unshard]),
+            reduce: message(&[MessageKind::Reduce, MessageKind::ReduceLast, MessageKind::AllReduce]),
+            gather_after_step: message(&[MessageKind::GatherAfterStep]),
         }
     }
 
-    fn passage(&self, carrier: Carrier) -> MessageCost {
-        let way_ns = self.ways.median_ns(carrier);
-        let latency = carrier.latency_ns(self.plan).min(way_ns);
-        MessageCost {
-            issue: self.prices.median_ns(Item::Issue(carrier)),
-            occupied: way_ns - latency,
-            latency,
-            landing: self.prices.median_ns(Item::Landing(carrier)),
-        }
+    /// What a message of a unit or over an edge costs: of the one of these kinds that it has.
+    fn message_cost(&self, kinds: &[MessageKind], index: usize) -> MessageCost {
+        let mut costs = kinds.iter().map(|&kind| {
+            let route = Route { kind, index };
+            let [occupied, latency] = self.ways.occupied_and_latency_ns(route);
+            MessageCost {
+                issue: self.prices.median_ns(Item::Issue(route)),
+                occupied,
+                latency,
+                landing: self.prices.median_ns(Item::Completion(route)),
+            }
+        });
+        costs.find(|cost| *cost != MessageCost::default()).unwrap_or_default()
     }
-}
-
-/// The one in the middle; of an even number the upper one of the two.
-pub(super) fn median(times: &[u64]) -> u64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }

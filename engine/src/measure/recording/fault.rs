@@ -1,31 +1,11 @@
-//! What can be wrong with moments: they are none of this program, or none that a rank can have gone through.
+//! What can be wrong with a recorded step: its times are of another program, or no rank can have run like that.
 
-use std::fmt;
+use super::place::Place;
 
-use pipezero_schedule::Instruction;
-
-/// The longest step: a day. Whatever is longer was not measured.
+/// The longest step: a day. A longer one was not measured.
 pub(super) const STEP_NS_MAX: u64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// An instruction on a world rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The world rank.
-    pub rank: usize,
-    /// The position in its row.
-    pub index: usize,
-    /// What stands there.
-    pub instruction: Instruction,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rank, index, instruction } = self;
-        write!(f, "rank {rank}, instruction {index} (`{instruction}`)")
-    }
-}
-
-/// Why moments are not those of a step.
+/// Why no step of the program can have these times.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -35,59 +15,59 @@ pub enum Fault {
         /// The step.
         step: u64,
     },
-    /// It is of another number of ranks.
+    /// It has another number of ranks.
     #[error("it has {found} ranks, the run has {expected}")]
     NumRanks {
-        /// Ranks with moments.
+        /// Ranks with times.
         found: usize,
         /// Ranks of the grid.
         expected: usize,
     },
-    /// A rank has moments for another number of instructions.
-    #[error("rank {rank} has {found} times `{moment}`, and {expected} instructions")]
+    /// A rank has times for another number of instructions.
+    #[error("rank {rank} has {found} times `{event}`, and {expected} instructions")]
     NumInstructions {
         /// The world rank.
         rank: usize,
-        /// Which moments.
-        moment: &'static str,
+        /// Which of an instruction's times.
+        event: &'static str,
         /// How many there are.
         found: usize,
         /// Instructions of its row.
         expected: usize,
     },
-    /// An instruction lacks a moment.
-    #[error("{place} has no time `{moment}`, and every such instruction has one")]
+    /// An instruction lacks a time.
+    #[error("{place} has no time `{event}`, and every such instruction has one")]
     Missing {
         /// The instruction.
         place: Place,
-        /// The moment.
-        moment: &'static str,
+        /// Which of its times.
+        event: &'static str,
     },
-    /// An instruction has a moment that such an instruction never has.
-    #[error("{place} has a time `{moment}`, and no such instruction has one")]
+    /// An instruction has a time that such an instruction never has.
+    #[error("{place} has a time `{event}`, and no such instruction has one")]
     Unexpected {
         /// The instruction.
         place: Place,
-        /// The moment.
-        moment: &'static str,
+        /// Which of its times.
+        event: &'static str,
     },
-    /// An instruction went through a moment twice.
-    #[error("{place} has two times `{moment}`, and every instruction runs once")]
+    /// An instruction was recorded twice.
+    #[error("{place} has two times `{event}`, and every instruction runs once")]
     Twice {
         /// The instruction.
         place: Place,
-        /// The moment.
-        moment: &'static str,
+        /// Which of its times.
+        event: &'static str,
     },
-    /// A later moment comes first.
+    /// A later time comes first.
     #[error(
-        "{place} was `{}` at {} ns, before it was `{}` at {} ns", moments[1], at_ns[1], moments[0], at_ns[0]
+        "{place} was `{}` at {} ns, before it was `{}` at {} ns", events[1], at_ns[1], events[0], at_ns[0]
     )]
     Backwards {
         /// The instruction.
         place: Place,
-        /// The two moments as they should follow each other.
-        moments: [&'static str; 2],
+        /// The two events as they should follow each other.
+        events: [&'static str; 2],
         /// When they were.
         at_ns: [u64; 2],
     },
@@ -101,12 +81,12 @@ pub enum Fault {
         /// When it began.
         at_ns: u64,
     },
-    /// Messages of a lane were taken in out of order.
-    #[error("{later} was taken in before {earlier}, and a lane keeps its order")]
+    /// Messages of a lane were completed out of order.
+    #[error("{later} was completed before {earlier}, and a lane keeps its order")]
     LaneOrder {
         /// What was issued first.
         earlier: Place,
-        /// What was taken in first.
+        /// What was completed first.
         later: Place,
     },
     /// Something started before what it waits for had ended.
@@ -119,7 +99,7 @@ pub enum Fault {
         /// When it started.
         at_ns: u64,
     },
-    /// Something that several ranks do together was done before one of them had come.
+    /// Something that several ranks do together was done before one of them had started it.
     #[error("{place} was done at {at_ns} ns, before {member} had started, which it needs")]
     Early {
         /// What was done too early.
@@ -149,7 +129,7 @@ pub enum Fault {
         /// How long its row took.
         rank_ns: u64,
     },
-    /// It lasts longer than anybody would have waited.
+    /// It lasts longer than any step.
     #[error("it lasts {found_ns} ns, and no step is longer than a day, {STEP_NS_MAX} ns")]
     Long {
         /// How long it lasts.

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_schedule::{CheckedProgram, Instruction, InstructionKind};
+use pipezero_schedule::{Instruction, InstructionKind};
 use serde::Serialize;
 
-use super::super::members::Site;
-use super::super::moments::Moments;
-use super::super::observed::was_waited_for;
-use super::super::recorded::Recorded;
-use super::{Compared, Prediction};
+use super::compared::Compared;
+use super::prediction::Prediction;
+use super::waits::was_waited_for;
+use crate::measure::recording::{Place, Recording, Shape};
 
 /// Which part of an instruction is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// All of it: computes, and meetings with the wait for the other ranks.
+    /// All of it: computes, and what ranks do together with the wait for the others.
     Whole,
-    /// Of a message, what its ranks are busy with themselves: to issue it and to take it in.
+    /// Of a message, what its ranks are busy with themselves: to issue it and to complete it.
     Own,
     /// Of a message, from when it set out to when it was there; only of those that a rank stood still for, since of the others
-    /// nobody saw the arrival; no sends, which are done when their buffer is free again.
+    /// nobody knows the arrival; no sends, which are done when their buffer is free again.
     Way,
 }
 
@@ -47,19 +46,14 @@ struct Sum {
     measured_ns: u64,
 }
 
-pub(super) fn compare(
-    program: &CheckedProgram,
-    recorded: &Recorded,
-    prediction: &Prediction,
-) -> Vec<ComparedKind> {
+pub(super) fn compare(recording: &Recording<'_>, prediction: &Prediction) -> Vec<ComparedKind> {
     let mut sums: BTreeMap<(InstructionKind, Part), Sum> = BTreeMap::new();
-    for site in recorded.sites() {
-        for (part, predicted_ns, measured_ns) in parts(program, recorded, prediction, site) {
-            let instruction = site.instruction(program);
-            let kind = row(instruction.kind(), part);
+    for place in recording.places() {
+        for (part, predicted_ns, measured_ns) in parts(recording, prediction, place) {
+            let kind = row(place.instruction.kind(), part);
             let sum = sums.entry((kind, part)).or_default();
             if sum.count == 0 {
-                sum.word = word(instruction, part);
+                sum.word = word(place.instruction, part);
             }
             sum.count += 1;
             sum.predicted_ns = sum.predicted_ns.saturating_add(predicted_ns);
@@ -98,27 +92,18 @@ fn word(instruction: Instruction, part: Part) -> String {
 }
 
 /// The parts of an instruction that were measured, each with its predicted and its measured time.
-fn parts(
-    program: &CheckedProgram,
-    recorded: &Recorded,
-    prediction: &Prediction,
-    site: Site,
-) -> Vec<(Part, u64, u64)> {
-    let span = prediction.timeline.row(site.pipeline_rank)[site.index];
-    let predicted_ns = span.end - span.start;
-    match recorded.moments(site) {
-        Moments::Compute { started_ns, ended_ns } | Moments::Meeting { started_ns, ended_ns, .. } => {
-            vec![(Part::Whole, predicted_ns, ended_ns - started_ns)]
-        }
-        Moments::Message(message) => {
-            let passage = prediction.costs.message(site.instruction(program));
-            let mut parts = vec![(Part::Own, passage.issue + passage.landing, message.own_ns())];
-            let (_, sets_out_ns) = recorded.sets_out(program, site);
-            let is_send = matches!(site.instruction(program), Instruction::Send { .. });
-            if !is_send && was_waited_for(message, sets_out_ns) {
-                parts.push((Part::Way, predicted_ns, message.arrived_ns.saturating_sub(sets_out_ns)));
-            }
-            parts
-        }
+fn parts(recording: &Recording<'_>, prediction: &Prediction, place: Place) -> Vec<(Part, u64, u64)> {
+    let span = prediction.timeline.row(recording.pipeline_rank(place.rank))[place.index];
+    let (predicted_ns, times) = (span.end - span.start, recording.times(place));
+    if recording.shape(place) != Shape::Message {
+        return vec![(Part::Whole, predicted_ns, times.duration_ns())];
     }
+    let cost = prediction.costs.message(place.instruction);
+    let own_ns = times.issue_ns() + times.completion_ns();
+    let mut parts = vec![(Part::Own, cost.issue + cost.landing, own_ns)];
+    if !place.is_send() && was_waited_for(recording, place) {
+        let way_ns = times.arrived_ns.saturating_sub(recording.ready_ns(place));
+        parts.push((Part::Way, predicted_ns, way_ns));
+    }
+    parts
 }

@@ -1,0 +1,121 @@
+//! How long messages were on their way.
+//!
+//! The arrival of a message is known only where a rank stood still for it, and its way begins when its link was free: when the
+//! message before it on the link was there, but for the latency. So only messages whose arrival is known count, and of these
+//! such whose predecessor's is known too or was there before they set out; of a link without any, the shortest way bounds it from
+//! above.
+
+use std::collections::BTreeMap;
+
+use pipezero_schedule::{Instruction, Lane};
+
+use super::median::median;
+use super::route::Route;
+use super::waits::was_waited_for;
+use crate::measure::recording::Recording;
+use crate::plan::Plan;
+use crate::plan::costs::Messages;
+
+/// The ways of messages in several steps.
+#[derive(Debug)]
+pub(super) struct Ways<'a> {
+    plan: &'a Plan,
+    messages: Messages,
+    ways: BTreeMap<Route, Way>,
+}
+
+/// The ways of the messages of a route.
+#[derive(Debug, Default)]
+struct Way {
+    latency_ns: u64,
+    alone_ns: Vec<u64>,
+    /// The shortest of those that may have waited for their link.
+    queued_ns: Option<u64>,
+}
+
+/// A message that one rank received.
+struct Received {
+    route: Route,
+    latency_ns: u64,
+    ready_ns: u64,
+    arrived_ns: u64,
+    was_waited_for: bool,
+}
+
+impl<'a> Ways<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Self {
+        Self { plan, messages: Messages::of(plan), ways: BTreeMap::new() }
+    }
+
+    /// How long a message occupies its link, and how much later it is there: by the middle one of the ways that are known. 0 of
+    /// what nobody ever stood still for, which may as well take no time.
+    pub(super) fn occupied_and_latency_ns(&self, route: Route) -> [u64; 2] {
+        let Some(way) = self.ways.get(&route) else { return [0, 0] };
+        let way_ns = match way.alone_ns.as_slice() {
+            [] => way.queued_ns.unwrap_or(0),
+            ways => median(ways),
+        };
+        let latency_ns = way.latency_ns.min(way_ns);
+        [way_ns - latency_ns, latency_ns]
+    }
+
+    /// Adds those of a step.
+    pub(super) fn add(&mut self, recording: &Recording<'_>) {
+        for rank in recording.ranks() {
+            for link in self.received_by_link(recording, rank).into_values() {
+                self.add_link(&link);
+            }
+        }
+    }
+
+    /// Adds the messages of a link in the order in which they set out.
+    fn add_link(&mut self, link: &[Received]) {
+        let mut before: Option<&Received> = None;
+        for received in link {
+            let (begins_ns, is_known) = match before {
+                Some(before) if before.arrived_ns > received.ready_ns => {
+                    let free_ns = before.arrived_ns.saturating_sub(received.latency_ns);
+                    let begins_ns = if before.was_waited_for { free_ns } else { 0 };
+                    (begins_ns.max(received.ready_ns), before.was_waited_for)
+                }
+                _ => (received.ready_ns, true),
+            };
+            let way_ns = received.arrived_ns.saturating_sub(begins_ns);
+            let way = self.ways.entry(received.route).or_default();
+            way.latency_ns = received.latency_ns;
+            if received.was_waited_for && is_known {
+                way.alone_ns.push(way_ns);
+            } else if received.was_waited_for {
+                way.queued_ns = Some(way.queued_ns.map_or(way_ns, |shortest| shortest.min(way_ns)));
+            }
+            before = Some(received);
+        }
+    }
+
+    /// What a rank received, by link and in the order in which it set out.
+    fn received_by_link(&self, recording: &Recording<'_>, rank: usize) -> BTreeMap<Lane, Vec<Received>> {
+        let mut links: BTreeMap<Lane, Vec<Received>> = BTreeMap::new();
+        for place in recording.places_of(rank).filter(|place| !place.is_send()) {
+            let Some(route) = Route::of(place.instruction) else { continue };
+            links.entry(recording.link(place)).or_default().push(Received {
+                route,
+                latency_ns: self.latency_ns(place.instruction),
+                ready_ns: recording.ready_ns(place),
+                arrived_ns: recording.times(place).arrived_ns,
+                was_waited_for: was_waited_for(recording, place),
+            });
+        }
+        links.values_mut().for_each(|link| link.sort_by_key(|received| received.ready_ns));
+        links
+    }
+
+    /// The part of a message's way that does not occupy its link, where the run imitates links: the longest of all data ranks,
+    /// since a prediction has one for all. Elsewhere nobody can tell the two apart, and all of the way counts as occupied.
+    fn latency_ns(&self, instruction: Instruction) -> u64 {
+        let shaped = self.plan.run().comm.links.zip(self.messages.get(instruction));
+        let longest = shaped.and_then(|(links, message)| {
+            message.groups.iter().map(|ranks| links.between(ranks).latency_ns()).max()
+        });
+        longest.unwrap_or(0)
+    }
+}
