@@ -102,7 +102,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
 /// What the run trains on.
 fn batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
     let run = plan.run();
-    if run.model.gpt().is_none() {
+    if !run.model.learns() {
         return Ok(Arc::new(Zeros));
     }
     let corpus = Corpus::load(&run.data, plan.micro_batch_shape().seq_length)?;

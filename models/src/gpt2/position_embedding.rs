@@ -1,6 +1,5 @@
 //! The position embedding as a layer of its own, for models whose token table is tied to the head.
 
-use crate::config::GptConfig;
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
@@ -8,6 +7,7 @@ use crate::layer::{
     RecomputeArgs,
 };
 use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
 
 /// `y[b, t] = dropout(x[b, t] + wpe[t])`.
 ///

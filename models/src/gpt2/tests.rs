@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::build;
-use crate::config::{Ablation, GptConfig};
 use crate::error::ModelError;
 use crate::init;
 use crate::layer::{LossSum, MaskKey, MicroBatchShape};
 use crate::model::{LayerRole, Tying};
+use crate::shared::{Ablation, GptConfig};
 use crate::testing::{
     Backward, Batch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
     same_on_all_threads,

@@ -8,12 +8,12 @@ use candle_core::{Result, Tensor};
 
 use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
-use crate::config::{Ablation, GptConfig};
 use crate::element::ElementType;
 use crate::init;
 use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
+use crate::shared::{Ablation, GptConfig};
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 /// A small untied model; tests change what they are about.

@@ -11,18 +11,19 @@ mod tests;
 
 pub use block::TimedBlock;
 
-use std::time::Duration;
+use serde::Serialize;
 
-use crate::error::ModelError;
+use crate::error::{ModelError, require};
+use crate::facts::{Activations, Facts, PassTimes};
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
 
 /// Tokens are below this number. No layer reads them, so it is that of bytes, as text is read.
 const VOCAB_SIZE: usize = 256;
 
-/// The shape of a timed model: equal blocks and nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What timed layers hold and how long they take: equal blocks of one layer each, and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimedConfig {
-    /// Blocks, one layer each.
+    /// Blocks.
     pub num_layers: usize,
     /// T, which decides nothing but how many tokens a step reads and counts.
     pub seq_length: usize,
@@ -31,15 +32,24 @@ pub struct TimedConfig {
     /// Elements of the activation between two layers for one micro-batch, whatever its shape. A layer saves as many
     /// again beside its input.
     pub activation_elements: usize,
-    /// What one layer's forward takes.
-    pub forward: Duration,
-    /// What one layer's input gradient takes; a full backward takes both halves.
-    pub backward_input: Duration,
-    /// What one layer's weight gradient takes.
-    pub backward_weight: Duration,
-    /// What recomputing one layer's saved values takes, where it is the last of its segment; before that it runs its
-    /// forward.
-    pub recompute: Duration,
+    /// What each pass over one layer takes.
+    #[serde(flatten)]
+    pub times: PassTimes,
+}
+
+/// What is known of a model of these sizes before it is built.
+pub(crate) fn facts(config: &TimedConfig) -> Facts {
+    Facts {
+        family: "timed",
+        num_layers: config.num_layers,
+        seq_length: config.seq_length,
+        width: None,
+        num_parameters: config.parameters_per_layer as u128 * config.num_layers as u128,
+        activations: Activations::Given { elements: config.activation_elements },
+        has_halves: false,
+        learns: false,
+        given_times: Some(config.times),
+    }
 }
 
 /// Builds the chain of layers. The first takes tokens, the last returns a loss of one nat per target.
@@ -53,10 +63,7 @@ pub fn build(config: &TimedConfig) -> Result<Model, ModelError> {
         ("parameters_per_layer", config.parameters_per_layer),
         ("activation_elements", config.activation_elements),
     ] {
-        if value == 0 {
-            let (value, rule) = (format!("{name} = {value}"), "must be at least 1".into());
-            return Err(ModelError::Shape { value, rule });
-        }
+        require(value > 0, || format!("{name} = {value}"), || "must be at least 1".into())?;
     }
     let layer =
         |index| ModelLayer::new(TimedBlock::new(config, index), LayerRole::Block { index }, Tying::Untied);

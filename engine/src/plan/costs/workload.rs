@@ -49,10 +49,10 @@ impl ModelSizes {
             ModelConfig::Timed(timed) => Self::Timed(TimedSizes {
                 parameters_per_layer: timed.parameters_per_layer as u64,
                 activation_elements: timed.activation_elements as u64,
-                forward_ns: ns(timed.forward),
-                backward_input_ns: ns(timed.backward_input),
-                backward_weight_ns: ns(timed.backward_weight),
-                recompute_ns: ns(timed.recompute),
+                forward_ns: ns(timed.times.forward),
+                backward_input_ns: ns(timed.times.backward_input),
+                backward_weight_ns: ns(timed.times.backward_weight),
+                recompute_ns: ns(timed.times.recompute),
             }),
         }
     }
