@@ -3,13 +3,15 @@
 //! A family is a folder with its sizes, its layers, a function that builds them and one that says what follows from the
 //! sizes ([`Facts`]). This is the only file that names every family.
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::facts::Facts;
 use crate::model::Model;
-use crate::shared::GptConfig;
-use crate::timed::TimedConfig;
+use crate::shared::{GptConfig, GptSizes};
+use crate::timed::{TimedConfig, TimedSizes};
 use crate::{gpt2, mlp, timed};
 
 /// A model's family and sizes.
@@ -72,6 +74,28 @@ impl ModelConfig {
     /// Whether training changes the parameters.
     pub fn learns(&self) -> bool {
         self.facts().learns
+    }
+}
+
+/// A family with the sizes that decide how long a layer takes, as costs files have it; `Ns` is how these write a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelSizes<Ns> {
+    /// `gpt2`
+    Gpt2(GptSizes),
+    /// `mlp`
+    Mlp(GptSizes),
+    /// `timed`
+    Timed(TimedSizes<Ns>),
+}
+
+impl<Ns: From<Duration>> From<&ModelConfig> for ModelSizes<Ns> {
+    fn from(config: &ModelConfig) -> Self {
+        match config {
+            ModelConfig::Gpt2(sizes) => Self::Gpt2(sizes.into()),
+            ModelConfig::Mlp(sizes) => Self::Mlp(sizes.into()),
+            ModelConfig::Timed(sizes) => Self::Timed(sizes.into()),
+        }
     }
 }
 

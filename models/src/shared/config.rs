@@ -1,6 +1,6 @@
 //! The sizes of a model that reads tokens, and the rules that they must keep.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ModelError, require};
 use crate::layer::IGNORED_TARGET;
@@ -87,5 +87,30 @@ impl GptConfig {
     /// root of their number.
     pub(crate) fn residual_std(&self) -> f32 {
         (self.init_std / (2.0 * self.num_layers as f64).sqrt()) as f32
+    }
+}
+
+/// The sizes that decide how long a layer takes, as costs files have them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GptSizes {
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Attention heads.
+    pub num_attention_heads: u64,
+    /// Token numbers are below this.
+    pub vocab_size: u64,
+    /// Whether elements are dropped; how many of them does not decide the time.
+    pub dropout: bool,
+}
+
+impl From<&GptConfig> for GptSizes {
+    fn from(config: &GptConfig) -> Self {
+        Self {
+            hidden_size: config.hidden_size as u64,
+            num_attention_heads: config.num_attention_heads as u64,
+            vocab_size: config.vocab_size as u64,
+            dropout: config.dropout > 0.0,
+        }
     }
 }

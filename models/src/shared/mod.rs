@@ -4,6 +4,6 @@ mod config;
 mod head;
 mod token_embedding;
 
-pub use config::{Ablation, GptConfig};
+pub use config::{Ablation, GptConfig, GptSizes};
 pub use head::Head;
 pub use token_embedding::TokenEmbedding;

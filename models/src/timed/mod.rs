@@ -11,7 +11,9 @@ mod tests;
 
 pub use block::TimedBlock;
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ModelError, require};
 use crate::facts::{Activations, Facts, PassTimes};
@@ -35,6 +37,37 @@ pub struct TimedConfig {
     /// What each pass over one layer takes.
     #[serde(flatten)]
     pub times: PassTimes,
+}
+
+/// The sizes and times that decide how long a layer takes, as costs files have them; `Ns` is how these write a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimedSizes<Ns> {
+    /// Parameters of a layer.
+    pub parameters_per_layer: u64,
+    /// Elements of the activation between two layers.
+    pub activation_elements: u64,
+    /// A layer's forward.
+    pub forward_ns: Ns,
+    /// A layer's input gradient.
+    pub backward_input_ns: Ns,
+    /// A layer's weight gradient.
+    pub backward_weight_ns: Ns,
+    /// A layer's recomputation.
+    pub recompute_ns: Ns,
+}
+
+impl<Ns: From<Duration>> From<&TimedConfig> for TimedSizes<Ns> {
+    fn from(config: &TimedConfig) -> Self {
+        Self {
+            parameters_per_layer: config.parameters_per_layer as u64,
+            activation_elements: config.activation_elements as u64,
+            forward_ns: config.times.forward.into(),
+            backward_input_ns: config.times.backward_input.into(),
+            backward_weight_ns: config.times.backward_weight.into(),
+            recompute_ns: config.times.recompute.into(),
+        }
+    }
 }
 
 /// What is known of a model of these sizes before it is built.

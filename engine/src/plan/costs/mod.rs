@@ -54,12 +54,12 @@ pub use device::{Device, Network, NetworkLink};
 pub use error::{Difference, PredictError};
 pub(crate) use file::{COSTS_BYTES_MAX, COSTS_VERSION};
 pub use file::{
-    CostsFile, GptSizes, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes,
-    UnitTimes, Workload,
+    CostsFile, Host, MessageKind, MessageTimes, ModelSizes, PerElement, SizedTimes, UnitTimes, Workload,
 };
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use memory::memory_costs;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
+pub use ns::Nanoseconds;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
 pub use slowness::RankSlowness;

@@ -1,11 +1,31 @@
 //! Times of a costs file: whole nanoseconds within bounds, refused at their place otherwise.
 
 use std::fmt;
+use std::time::Duration;
 
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 /// The longest time of a costs file, eleven and a half days: whatever is longer was not measured.
 pub(super) const TIME_NS_MAX: u64 = 1_000_000_000_000_000;
+
+/// A time of a costs file that may be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Nanoseconds(pub u64);
+
+impl From<Duration> for Nanoseconds {
+    /// Times of a run file end long before a `u64` does.
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanoseconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        any(deserializer).map(Self)
+    }
+}
 
 /// Reads a time that may be 0: a message's part, an overhead.
 pub(super) fn any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -29,7 +49,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The value itself is told by whoever has the text.
+    /// The value itself is added where the text is at hand.
     fn refuse<T, E: Error>(self) -> Result<T, E> {
         Err(E::invalid_value(Unexpected::Other("another number"), &self))
     }
