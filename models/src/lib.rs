@@ -79,6 +79,7 @@ pub mod kernels;
 pub mod layer;
 pub mod layout;
 pub mod loss;
+pub mod micro_batch;
 pub mod mlp;
 pub mod model;
 pub mod parameter;

@@ -1,4 +1,4 @@
-//! Token and position embedding in one layer, for models whose head has a weight of its own.
+//! Token and position embedding in one layer, for models whose head has its own weight.
 
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;

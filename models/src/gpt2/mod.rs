@@ -1,8 +1,8 @@
 //! GPT-2 (Radford et al., 2019, "Language Models are Unsupervised Multitask Learners"): learned positions, norms
 //! before each branch, tanh GELU, biases, tied or untied head.
 //!
-//! A transformer block is two layers, [`Attention`] and [`Mlp`], each with its norm and its residual, so that whoever
-//! groups layers may cut there too. Linear weights are stored `[out, in]`, as PyTorch's `nn.Linear` stores them
+//! A transformer block is two layers, [`Attention`] and [`Mlp`], each with its norm and its residual, so that a
+//! unit may end there too. Linear weights are stored `[out, in]`, as PyTorch's `nn.Linear` stores them
 //! (the published GPT-2 files hold the transpose).
 
 mod attention;

@@ -1,4 +1,4 @@
-//! The token embedding as a layer of its own: where its table is tied to the head, and in models without positions.
+//! The token embedding as a separate layer: where its table is tied to the head, and in models without positions.
 
 use super::GptConfig;
 use crate::kernels::embedding;
