@@ -156,10 +156,12 @@ fn engine(prefetch_units: usize, links: Option<Links>) -> Result<Engine, Box<dyn
         seq_length: 1,
         parameters_per_layer: PARAMETERS_PER_UNIT,
         activation_elements: 64,
-        forward: FORWARD,
-        backward_input: FORWARD,
-        backward_weight: FORWARD,
-        recompute: FORWARD,
+        times: PassTimes {
+            forward: FORWARD,
+            backward_input: FORWARD,
+            backward_weight: FORWARD,
+            recompute: FORWARD,
+        },
     });
     run.parallel.pipeline = PIPELINE;
     run.parallel.data = DATA;

@@ -6,7 +6,6 @@ use pipezero::Plan;
 use pipezero::config::{OptimizerConfig, Run};
 use pipezero::models::layer::LossSum;
 use pipezero::models::{CrossEntropy, Loss, gpt2};
-use pipezero::plan::gpt_config;
 use tests::{Case, Mask, small_run, train, train_plan};
 
 /// Cross-entropy times two.
@@ -40,7 +39,7 @@ fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
         ..small_run(Case { pipeline: 2, ..Case::ONE_RANK })
     };
     let doubled = run(0.25);
-    let model = gpt2::build_with_loss(&gpt_config(doubled.model.gpt().unwrap()), Arc::new(Doubled));
+    let model = gpt2::build_with_loss(doubled.model.gpt().unwrap(), Arc::new(Doubled));
     let plan = Plan::with_model(doubled.clone(), model.expect("valid sizes")).expect("a valid run");
     let doubled = train_plan(plan, Mask::Uneven);
     let plain = train(run(0.5), Mask::Uneven);

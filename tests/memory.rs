@@ -150,7 +150,7 @@ fn unit_bytes(plan: &Plan, unit: Unit) -> u64 {
 mod process {
     use std::process::Command;
 
-    use pipezero::config::{GptConfig, ModelConfig, Run};
+    use pipezero::config::{Ablation, GptConfig, ModelConfig, Run};
     use tests::{Case, small_run, zero};
 
     use super::*;
@@ -204,6 +204,7 @@ mod process {
             tie_embeddings: false,
             init_std: 0.02,
             dropout: 0.0,
+            ablation: Ablation::None,
         });
         Run { model, ..small_run(case) }
     }

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 use pipezero::Plan;
 use pipezero::config::{Launch, Run, RunFile};
 use pipezero::models::{Ablation, GptConfig, gpt2};
-use pipezero::plan::gpt_config;
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 
 /// By how much the validation loss must be below the bigram's cross-entropy, nats per byte.
@@ -48,7 +47,7 @@ fn the_quickstart_beats_counting_pairs_and_without_attention_it_does_not() {
     if !tests::in_full() {
         return;
     }
-    let sizes = GptConfig { ablation: Ablation::AttentionOutput, ..gpt_config(run.model.gpt().unwrap()) };
+    let sizes = GptConfig { ablation: Ablation::AttentionOutput, ..run.model.gpt().unwrap().clone() };
     let without_attention = gpt2::build(&sizes).expect("the quickstart's sizes");
     let ablated = train(Plan::with_model(run, without_attention).expect("a valid run"));
     assert!(gain(&ablated) < MARGIN, "{} nats below the bigram without attention", gain(&ablated));

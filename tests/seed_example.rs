@@ -6,7 +6,7 @@
 //! `docs/zero.md` derives 39, 37, 35 and 33.
 
 use pipezero::config::{
-    GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
+    Ablation, GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero::run::memory::Category;
@@ -33,6 +33,7 @@ fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
         tie_embeddings: false,
         init_std: 0.02,
         dropout: 0.0,
+        ablation: Ablation::None,
     });
     Run { model, ..small_run(case) }
 }

@@ -160,6 +160,7 @@ fn gpt2() -> ModelConfig {
         tie_embeddings: false,
         init_std: 0.02,
         dropout: 0.0,
+        ablation: Ablation::None,
     })
 }
 
@@ -169,10 +170,12 @@ fn timed() -> ModelConfig {
         seq_length: 16,
         parameters_per_layer: PARAMETERS_PER_LAYER,
         activation_elements: 2048,
-        forward: FORWARD,
-        backward_input: FORWARD,
-        backward_weight: FORWARD,
-        recompute: FORWARD,
+        times: PassTimes {
+            forward: FORWARD,
+            backward_input: FORWARD,
+            backward_weight: FORWARD,
+            recompute: FORWARD,
+        },
     })
 }
 

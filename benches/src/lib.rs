@@ -27,6 +27,7 @@ pub fn run() -> Run {
             tie_embeddings: false,
             init_std: 0.02,
             dropout: 0.0,
+            ablation: Ablation::None,
         }),
         data: DataConfig { text: Vec::new(), validation: 0.0 },
         evaluation: EvaluationConfig { every: 0, batches: 1 },

@@ -35,6 +35,7 @@ fn run_with(precision: Precision, checkpointing: Checkpointing, grid: &Grid) -> 
         tie_embeddings: false,
         init_std: 0.02,
         dropout: 0.0,
+        ablation: Ablation::None,
     });
     run.batch = BatchConfig { train_batch_size: 4, micro_batch_size: 1, num_micro_batches: 4 };
     (run.precision, run.checkpointing) = (precision, checkpointing);

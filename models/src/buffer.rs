@@ -1,8 +1,8 @@
 //! A flat run of elements on one device: what parameters, gradients and activations live in.
 //!
 //! A buffer is the only owner of its storage, a one-dimensional candle tensor. Kernels and layers never allocate:
-//! they are handed slices of buffers. Writing goes through a candle in-place operation, so a device with kernels
-//! of its own is reached by the same door.
+//! they are handed slices of buffers. Writing goes through a candle in-place operation, so a device with its
+//! own kernels can be added without changing callers.
 
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Storage, Tensor};
 use half::{bf16, f16};

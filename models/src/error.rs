@@ -16,3 +16,15 @@ pub enum ModelError {
         rule: String,
     },
 }
+
+/// Refuses `value` by `rule` unless that holds.
+///
+/// # Errors
+/// [`ModelError::Shape`].
+pub(crate) fn require(
+    holds: bool,
+    value: impl Fn() -> String,
+    rule: impl Fn() -> String,
+) -> Result<(), ModelError> {
+    if holds { Ok(()) } else { Err(ModelError::Shape { value: value(), rule: rule() }) }
+}

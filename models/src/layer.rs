@@ -1,4 +1,4 @@
-//! The smallest piece of a model that has a forward and a backward of its own.
+//! The smallest piece of a model that has its own forward and backward.
 //!
 //! Models are chains of layers. A layer knows its parameters and its calculus and nothing of ranks, stages,
 //! shards or threads: it is handed slices and writes into slices.
@@ -6,8 +6,8 @@
 //! Legend for shapes: B sequences of a micro-batch, T tokens of a sequence, N = B * T, C width, V vocabulary.
 //!
 //! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
-//! gradient reads weights and leaves what the *weight* gradient needs in a `stash`; the weight gradient reads
-//! saved activations and the stash, never a weight, and adds into the flat gradient. A full backward is one after the
+//! gradient reads weights and leaves what the *weight* gradient needs beside saved activations, its inputs, in `stash`; the
+//! weight gradient reads these two, never a weight, and adds into the flat gradient. A full backward is one after the
 //! other, so a fused and a split backward give the same bits.
 
 use std::fmt::Debug;
@@ -15,35 +15,7 @@ use std::fmt::Debug;
 use crate::kernels::dropout::{Dropout, Masks};
 use crate::parameter::ParameterSpec;
 
-/// The target of a position that carries no loss.
-pub const IGNORED_TARGET: u32 = u32::MAX;
-
-/// The shape of every micro-batch of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MicroBatchShape {
-    /// B: sequences.
-    pub num_sequences: usize,
-    /// T: tokens of each sequence.
-    pub seq_length: usize,
-}
-
-impl MicroBatchShape {
-    /// N = B * T.
-    pub fn num_tokens(self) -> usize {
-        self.num_sequences * self.seq_length
-    }
-}
-
-/// Which random masks a micro-batch gets: the same wherever and however often they are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaskKey {
-    /// The run's seed.
-    pub seed: u64,
-    /// The step, so that every step has masks of its own.
-    pub step: u64,
-    /// The place of the micro-batch's first sequence in the step's global batch; the others follow.
-    pub first_sequence: u64,
-}
+pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
 
 /// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from. Where
 /// neither is at hand there may be none.
@@ -62,15 +34,6 @@ impl Tokens<'_> {
     pub fn masks_of(self, dropout: Option<Dropout>, shape: MicroBatchShape) -> Option<Masks> {
         Some(dropout?.masks(self.masks?, shape))
     }
-}
-
-/// The loss of one micro-batch: a sum, so that the mean can be taken once over a whole step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LossSum {
-    /// Sum of the negative log-likelihoods in nats, added in row order in f64.
-    pub sum: f64,
-    /// Number of targets that carry loss.
-    pub num_targets: u64,
 }
 
 /// How many elements a layer needs for one micro-batch.

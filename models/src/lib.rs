@@ -1,7 +1,7 @@
 //! Layers with explicit forward and backward passes, their kernels, and the model families.
 //!
-//! A [`Model`] is a chain of [`Layer`]s. Whoever runs it groups consecutive layers into [`Unit`]s, each with one flat
-//! parameter [`Buffer`], and calls forward and backward on them. Nothing here knows of ranks, stages or shards.
+//! A [`Model`] is a chain of [`Layer`]s. The engine groups consecutive layers into [`Unit`]s, each with one
+//! flat parameter [`Buffer`], and calls forward and backward on them. Nothing here knows of ranks, stages or shards.
 //!
 //! A unit may store 16-bit values ([`Unit::with_precision`]) and keep only the input of some of its layers
 //! ([`Unit::with_checkpoints`]); what it computes does not change with how layers are grouped.
@@ -69,15 +69,17 @@
 //! ```
 
 pub mod buffer;
-pub mod config;
 pub mod element;
 pub mod error;
+pub mod facts;
+pub mod family;
 pub mod gpt2;
 pub mod init;
 pub mod kernels;
 pub mod layer;
 pub mod layout;
 pub mod loss;
+pub mod micro_batch;
 pub mod mlp;
 pub mod model;
 pub mod parameter;
@@ -88,10 +90,13 @@ pub mod timed;
 pub mod unit;
 
 pub use buffer::Buffer;
-pub use config::{Ablation, GptConfig};
 pub use element::{Element, ElementType};
 pub use error::ModelError;
+pub use facts::Facts;
+pub use family::ModelConfig;
 pub use layer::Layer;
 pub use loss::{CrossEntropy, Loss};
 pub use model::Model;
+pub use shared::{Ablation, GptConfig};
+pub use timed::TimedConfig;
 pub use unit::Unit;

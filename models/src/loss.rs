@@ -1,9 +1,9 @@
-//! What a model is judged by: a trait, so that users can bring a loss of their own.
+//! What a model is judged by: a trait, so that users can bring their own.
 
 use std::fmt::Debug;
 
 use crate::kernels::cross_entropy;
-use crate::layer::LossSum;
+use crate::micro_batch::LossSum;
 
 /// A loss over rows of logits. N rows, V columns; a row whose target is [`crate::layer::IGNORED_TARGET`] counts in
 /// nothing. Its results must depend on its arguments alone, not on the number of threads.

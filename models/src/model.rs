@@ -18,7 +18,7 @@ pub enum LayerRole {
     Head,
 }
 
-/// Whether a layer's parameters are shared with another layer. A tied layer is a unit of its own.
+/// Whether a layer's parameters are shared with another layer. A tied layer is always a separate unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tying {
     /// Its parameters are its own.

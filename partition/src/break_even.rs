@@ -66,7 +66,7 @@ mod tests {
         let case = stage_of_twelve(4, 2, 2);
         assert!(!case.pays());
         assert_eq!((case.gathered_size(), case.shard_size(), case.limit_size()), (8, 6.0, 6.0));
-        // More data ranks make room: at d = 4 nine layers may be gathered, and 4 + 4 fit.
+        // With more data ranks more fits: at d = 4 nine layers may be gathered, and 4 + 4 fit.
         assert!(stage_of_twelve(4, 2, 4).pays());
         // Residency spends it: three units of 4 are the stage itself.
         assert!(!stage_of_twelve(4, 3, 4).pays());

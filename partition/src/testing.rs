@@ -1,5 +1,7 @@
 //! Small models and brute-force enumeration that several tests of this crate compare against.
 
+use std::ops::Range;
+
 use crate::graph::{LayerGraph, LayerNode};
 use crate::role::{LayerRole, Tying};
 use crate::split::Split;
@@ -40,19 +42,21 @@ pub(crate) fn gpt(num_blocks: usize, layers_per_block: usize) -> LayerGraph {
     chain(gpt_layers(num_blocks, layers_per_block))
 }
 
+/// Blocks that have a layer in the range, counted from the layers' roles.
+pub(crate) fn num_blocks(graph: &LayerGraph, layers: Range<usize>) -> usize {
+    let mut indices: Vec<_> = layers
+        .filter_map(|position| match graph.layer(position).role {
+            LayerRole::Block { index } => Some(index),
+            LayerRole::Embedding | LayerRole::Head => None,
+        })
+        .collect();
+    indices.dedup();
+    indices.len()
+}
+
 /// How many blocks each stage of the split has, counted layer by layer.
 pub(crate) fn blocks_of(graph: &LayerGraph, split: &Split) -> Vec<usize> {
-    let count = |layers: std::ops::Range<usize>| {
-        let mut indices: Vec<_> = layers
-            .filter_map(|position| match graph.layer(position).role {
-                LayerRole::Block { index } => Some(index),
-                LayerRole::Embedding | LayerRole::Head => None,
-            })
-            .collect();
-        indices.dedup();
-        indices.len()
-    };
-    split.stages().map(count).collect()
+    split.stages().map(|layers| num_blocks(graph, layers)).collect()
 }
 
 /// Every list of `num_stages` positive numbers that add up to `num_blocks`.

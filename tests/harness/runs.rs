@@ -110,6 +110,7 @@ pub fn small_gpt(tied: bool) -> GptConfig {
         tie_embeddings: tied,
         init_std: 0.2,
         dropout: 0.0,
+        ablation: Ablation::None,
     }
 }
 

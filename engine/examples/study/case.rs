@@ -66,6 +66,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
             tie_embeddings: false,
             init_std: 0.02,
             dropout: 0.0,
+            ablation: Ablation::None,
         }),
         data: DataConfig { text: Vec::new(), validation: 0.0 },
         evaluation: EvaluationConfig { every: 0, batches: 1 },

@@ -45,7 +45,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
     let (run, _) = file.resolve(Launch::this_host())?;
-    if run.model.gpt().is_none() {
+    if !run.model.learns() {
         return Err(NothingLearnt("score").into());
     }
     let plan = Plan::new(run)?;

@@ -93,7 +93,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let directory = RunDir::open(&args.directory)?;
     let file = on_one_data_rank(RunFile::load(&directory.file(RunDir::RUN_FILE))?)?;
     let (run, _) = file.resolve(Launch::this_host())?;
-    if run.model.gpt().is_none() {
+    if !run.model.learns() {
         return Err(NothingLearnt("generate").into());
     }
     let run = of_one_sequence(run);

@@ -72,7 +72,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     record(&directory, &file, training.plan().run())?;
     let interrupted = stop_after_the_step_on_ctrl_c();
     let num_steps = training.plan().run().steps;
-    let learns = training.plan().run().model.gpt().is_some();
+    let learns = training.plan().run().model.learns();
     let mut progress = Progress::new(num_steps, learns);
     let start = Instant::now();
     let summary = training.run(&directory, &interrupted, &mut progress)?;

@@ -9,7 +9,7 @@ use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
 use super::unit::PlannedUnit;
-use super::{PlanError, model, programs};
+use super::{PlanError, programs};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
 
 impl Plan {
@@ -19,7 +19,7 @@ impl Plan {
     /// When the model cannot be built or cut as the run says, or a rule is broken that depends on the cut; the run
     /// file's own rules have been checked before.
     pub fn new(run: Run) -> Result<Self, PlanError> {
-        let model = model::build(&run.model)?;
+        let model = run.model.build()?;
         Self::with_model(run, model)
     }
 
@@ -41,7 +41,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
     pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
-        let model = model::build(&run.model)?;
+        let model = run.model.build()?;
         Self::of_model(run, model)?.fitting()
     }
 

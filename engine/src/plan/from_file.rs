@@ -7,7 +7,7 @@ use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, Needs, changes_that_fit};
 use super::refusal::costs_of_zero_2;
-use super::{Plan, PlanError, model};
+use super::{Plan, PlanError};
 use crate::config::{ConfigErrors, Launch, Notice, Problem, Run, RunFile};
 
 /// Why a run file has no plan.
@@ -103,7 +103,7 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
         ),
         PlanError::StageMemory { limit_bytes, .. } | PlanError::RankMemory { limit_bytes, .. } => {
             let fits = |needs: Needs| needs.rank_bytes <= *limit_bytes;
-            let changes = match model::build(&run.model) {
+            let changes = match run.model.build() {
                 Ok(model) => changes_that_fit(run, &model, Purpose::Training, &fits),
                 Err(_) => Vec::new(),
             };

@@ -54,7 +54,7 @@ impl Training {
     /// When the text cannot be read or is too short, or the ranks not be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
         let run = plan.run();
-        if run.model.gpt().is_none() {
+        if !run.model.learns() {
             let training: Arc<dyn BatchSource> = Arc::new(Zeros);
             let engine = Engine::new(plan, Arc::clone(&training))?;
             return Ok(Self { engine, training, validation: None, baselines: None, traced: None });
@@ -204,7 +204,7 @@ pub fn evaluate(
 /// When its texts cannot be read, are too short, or have bytes beyond its vocabulary.
 pub fn training_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
     let run = plan.run();
-    if run.model.gpt().is_none() {
+    if !run.model.learns() {
         return Ok(Arc::new(Zeros));
     }
     let corpus = Corpus::load(&run.data, plan.micro_batch_shape().seq_length)?;

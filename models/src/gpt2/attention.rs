@@ -1,6 +1,5 @@
 //! The attention half of a transformer block.
 
-use crate::config::{Ablation, GptConfig};
 use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::bias;
 use crate::kernels::dropout::{self, Dropout, Place};
@@ -13,6 +12,7 @@ use crate::layer::{
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::shared::{Ablation, GptConfig};
 
 /// `y = x + dropout(proj(attend(qkv(ln_1(x)))))`, with dropout of the attention weights in `attend`.
 ///

@@ -1,6 +1,5 @@
-//! Token and position embedding in one layer, for models whose head has a weight of its own.
+//! Token and position embedding in one layer, for models whose head has its own weight.
 
-use crate::config::GptConfig;
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
@@ -9,6 +8,7 @@ use crate::layer::{
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
 
 /// `y[b, t] = dropout(wte[tokens[b, t]] + wpe[t])`.
 ///

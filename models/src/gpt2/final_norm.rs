@@ -1,6 +1,5 @@
 //! The norm before the head.
 
-use crate::config::GptConfig;
 use crate::kernels::bias;
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::matmul::Store;
@@ -10,6 +9,7 @@ use crate::layer::{
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
 
 /// `y = ln_f(x)`.
 ///

@@ -1,6 +1,5 @@
 //! The feed-forward half of a transformer block.
 
-use crate::config::GptConfig;
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::linear::{self, LinearShape};
@@ -12,6 +11,7 @@ use crate::layer::{
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
 
 /// `y = x + dropout(down(gelu(up(ln_2(x)))))`.
 ///

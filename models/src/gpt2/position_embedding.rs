@@ -1,6 +1,5 @@
-//! The position embedding as a layer of its own, for models whose token table is tied to the head.
+//! The position embedding as a separate layer, for models whose token table is tied to the head.
 
-use crate::config::GptConfig;
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
 use crate::layer::{
@@ -8,6 +7,7 @@ use crate::layer::{
     RecomputeArgs,
 };
 use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
 
 /// `y[b, t] = dropout(x[b, t] + wpe[t])`.
 ///
@@ -71,8 +71,8 @@ impl Layer for PositionEmbedding {
     /// Nothing is saved.
     fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
-    /// The gradient passes through as it is, but for what was dropped; what each position gets is summed already here, which makes the stash
-    /// smaller by the number of sequences.
+    /// The gradient passes through as it is, but for what was dropped. What each position gets is summed here already: the
+    /// stash is then as small as one sequence.
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             dropout::apply(masks, args.gradient, self.width);

@@ -3,7 +3,7 @@
 //! Legend: N rows, V columns; `logits: [N, V]`, `targets, log_sum_exp: [N]`. A row whose target is
 //! [`IGNORED_TARGET`] has no loss and no gradient.
 
-use crate::layer::{IGNORED_TARGET, LossSum};
+use crate::micro_batch::{IGNORED_TARGET, LossSum};
 
 use super::exp::exp;
 use super::parallel::{PerRow, for_blocks, read, write};

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::layer::{MaskKey, MicroBatchShape};
+use crate::micro_batch::{MaskKey, MicroBatchShape};
 
 use super::parallel::{for_blocks, read, write};
 use super::philox;

@@ -1,6 +1,5 @@
 //! A dense layer with GELU, each token for itself.
 
-use crate::config::GptConfig;
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::kernels::{bias, gelu};
@@ -10,6 +9,7 @@ use crate::layer::{
 };
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
 
 /// `y = gelu(x Wᵀ + b)`.
 ///

@@ -10,11 +10,34 @@ pub use dense::Dense;
 
 use std::sync::Arc;
 
-use crate::config::GptConfig;
-use crate::error::ModelError;
+use crate::error::{ModelError, require};
+use crate::facts::{Activations, Facts};
 use crate::loss::{CrossEntropy, Loss};
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::shared::{Head, TokenEmbedding};
+use crate::shared::{GptConfig, Head, TokenEmbedding};
+
+/// What is known of a model of these sizes before it is built.
+pub(crate) fn facts(config: &GptConfig) -> Facts {
+    let [width, vocab] = [config.hidden_size, config.vocab_size].map(|size| size as u128);
+    let block = width * (width + 1);
+    let num_tables = if config.tie_embeddings { 1 } else { 2 };
+    Facts {
+        family: "mlp",
+        num_layers: config.num_layers,
+        seq_length: config.seq_length,
+        width: Some(config.hidden_size),
+        num_parameters: block
+            .saturating_mul(config.num_layers as u128)
+            .saturating_add((num_tables * vocab).saturating_mul(width)),
+        activations: Activations::PerToken {
+            widest: config.vocab_size.max(config.hidden_size.saturating_mul(4)),
+            saved_by_block: 32.0 * config.hidden_size as f64,
+        },
+        has_halves: false,
+        learns: true,
+        given_times: None,
+    }
+}
 
 /// Builds the chain of layers: [`TokenEmbedding`], a [`Dense`] per block, [`Head`].
 ///
@@ -26,13 +49,17 @@ pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
     build_with_loss(config, Arc::new(CrossEntropy))
 }
 
-/// As [`build`], judged by a loss of one's own.
+/// As [`build`], with a loss that the caller brings.
 ///
 /// # Errors
 /// As [`build`].
 pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
-    config.check()?;
-    config.check_no_dropout("the mlp family")?;
+    config.check(facts(config).num_parameters)?;
+    require(
+        config.dropout == 0.0,
+        || format!("dropout = {}", config.dropout),
+        || "the mlp family has no dropout; use 0, or the gpt2 family".into(),
+    )?;
     let (first, last) = match config.tie_embeddings {
         true => (Tying::Embedding, Tying::Head),
         false => (Tying::Untied, Tying::Untied),

@@ -1,8 +1,8 @@
 //! The MLP family against candle's autograd.
 
 use super::build;
-use crate::config::GptConfig;
 use crate::model::{LayerRole, Tying};
+use crate::shared::GptConfig;
 use crate::testing::{
     Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, segments,
 };

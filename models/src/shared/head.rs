@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::GptConfig;
+use super::GptConfig;
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::layer::{

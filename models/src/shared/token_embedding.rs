@@ -1,6 +1,6 @@
-//! The token embedding as a layer of its own: where its table is tied to the head, and in models without positions.
+//! The token embedding as a separate layer: where its table is tied to the head, and in models without positions.
 
-use crate::config::GptConfig;
+use super::GptConfig;
 use crate::kernels::embedding;
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,

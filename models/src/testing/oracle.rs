@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::run::{Batch, Run};
-use crate::config::{Ablation, GptConfig};
 use crate::kernels::philox;
 use crate::layer::IGNORED_TARGET;
+use crate::shared::{Ablation, GptConfig};
 
 /// A model's parameters as candle variables.
 pub(crate) struct Oracle {

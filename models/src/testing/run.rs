@@ -8,12 +8,12 @@ use candle_core::{Result, Tensor};
 
 use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
-use crate::config::{Ablation, GptConfig};
 use crate::element::ElementType;
 use crate::init;
 use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
+use crate::shared::{Ablation, GptConfig};
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 /// A small untied model; tests change what they are about.
@@ -96,7 +96,7 @@ pub(crate) struct Run {
     element: ElementType,
 }
 
-/// NaN, which shows whoever reads what was never written.
+/// NaN, which shows any read of what was never written.
 fn filled(len: usize, element: ElementType) -> Buffer {
     let nan = Buffer::from_vec(vec![f32::NAN; len + PADDING]).unwrap();
     converted(&nan, element)
@@ -161,7 +161,7 @@ impl Run {
         let stored = |len: usize| filled(len, self.element);
         let wide = |len: usize| filled(len, ElementType::F32);
         let mut workspace = wide(sizes.iter().map(|sizes| sizes.workspace).max().unwrap_or(0));
-        // One room for all units, as large as the largest needs it.
+        // One buffer for all units, as large as the largest needs it.
         let mut recomputed = stored(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
         let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
         let (tokens, shape) = (batch.tokens(), batch.shape);

@@ -59,7 +59,7 @@ impl Layer for TimedBlock {
     }
 
     fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        sleep_for(self.config.forward);
+        sleep_for(self.config.times.forward);
         let is_counted = |&&target: &&u32| target != IGNORED_TARGET;
         self.is_last.then(|| {
             let num_targets = args.tokens.targets.iter().filter(is_counted).count() as u64;
@@ -68,15 +68,15 @@ impl Layer for TimedBlock {
     }
 
     fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {
-        sleep_for(self.config.recompute);
+        sleep_for(self.config.times.recompute);
     }
 
     fn backward_input(&self, _: MicroBatchShape, _: BackwardInputArgs<'_>) {
-        sleep_for(self.config.backward_input);
+        sleep_for(self.config.times.backward_input);
     }
 
     fn backward_weight(&self, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {
-        sleep_for(self.config.backward_weight);
+        sleep_for(self.config.times.backward_weight);
     }
 }
 

@@ -13,16 +13,19 @@ pub use block::TimedBlock;
 
 use std::time::Duration;
 
-use crate::error::ModelError;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ModelError, require};
+use crate::facts::{Activations, Facts, PassTimes};
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
 
 /// Tokens are below this number. No layer reads them, so it is that of bytes, as text is read.
 const VOCAB_SIZE: usize = 256;
 
-/// The shape of a timed model: equal blocks and nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What timed layers hold and how long they take: equal blocks of one layer each, and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimedConfig {
-    /// Blocks, one layer each.
+    /// Blocks.
     pub num_layers: usize,
     /// T, which decides nothing but how many tokens a step reads and counts.
     pub seq_length: usize,
@@ -31,15 +34,55 @@ pub struct TimedConfig {
     /// Elements of the activation between two layers for one micro-batch, whatever its shape. A layer saves as many
     /// again beside its input.
     pub activation_elements: usize,
-    /// What one layer's forward takes.
-    pub forward: Duration,
-    /// What one layer's input gradient takes; a full backward takes both halves.
-    pub backward_input: Duration,
-    /// What one layer's weight gradient takes.
-    pub backward_weight: Duration,
-    /// What recomputing one layer's saved values takes, where it is the last of its segment; before that it runs its
-    /// forward.
-    pub recompute: Duration,
+    /// What each pass over one layer takes.
+    #[serde(flatten)]
+    pub times: PassTimes,
+}
+
+/// The sizes and times that decide how long a layer takes, as costs files have them; `Ns` is how these write a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimedSizes<Ns> {
+    /// Parameters of a layer.
+    pub parameters_per_layer: u64,
+    /// Elements of the activation between two layers.
+    pub activation_elements: u64,
+    /// A layer's forward.
+    pub forward_ns: Ns,
+    /// A layer's input gradient.
+    pub backward_input_ns: Ns,
+    /// A layer's weight gradient.
+    pub backward_weight_ns: Ns,
+    /// A layer's recomputation.
+    pub recompute_ns: Ns,
+}
+
+impl<Ns: From<Duration>> From<&TimedConfig> for TimedSizes<Ns> {
+    fn from(config: &TimedConfig) -> Self {
+        Self {
+            parameters_per_layer: config.parameters_per_layer as u64,
+            activation_elements: config.activation_elements as u64,
+            forward_ns: config.times.forward.into(),
+            backward_input_ns: config.times.backward_input.into(),
+            backward_weight_ns: config.times.backward_weight.into(),
+            recompute_ns: config.times.recompute.into(),
+        }
+    }
+}
+
+/// What is known of a model of these sizes before it is built.
+pub(crate) fn facts(config: &TimedConfig) -> Facts {
+    Facts {
+        family: "timed",
+        num_layers: config.num_layers,
+        seq_length: config.seq_length,
+        width: None,
+        num_parameters: config.parameters_per_layer as u128 * config.num_layers as u128,
+        activations: Activations::Given { elements: config.activation_elements },
+        has_halves: false,
+        learns: false,
+        given_times: Some(config.times),
+    }
 }
 
 /// Builds the chain of layers. The first takes tokens, the last returns a loss of one nat per target.
@@ -53,10 +96,7 @@ pub fn build(config: &TimedConfig) -> Result<Model, ModelError> {
         ("parameters_per_layer", config.parameters_per_layer),
         ("activation_elements", config.activation_elements),
     ] {
-        if value == 0 {
-            let (value, rule) = (format!("{name} = {value}"), "must be at least 1".into());
-            return Err(ModelError::Shape { value, rule });
-        }
+        require(value > 0, || format!("{name} = {value}"), || "must be at least 1".into())?;
     }
     let layer =
         |index| ModelLayer::new(TimedBlock::new(config, index), LayerRole::Block { index }, Tying::Untied);

@@ -1,9 +1,8 @@
 //! What a timed model is made of. That it takes its time is seen where time is measured, in `benches/`.
 
-use std::time::Duration;
-
 use super::{TimedConfig, build};
 use crate::error::ModelError;
+use crate::facts::PassTimes;
 use crate::layer::{LossSum, MicroBatchShape};
 use crate::model::{LayerRole, Tying};
 use crate::testing::{Backward, Batch, Run, assert_same_bits, segments};
@@ -15,10 +14,7 @@ fn config() -> TimedConfig {
         seq_length: 8,
         parameters_per_layer: 100,
         activation_elements: 40,
-        forward: Duration::ZERO,
-        backward_input: Duration::ZERO,
-        backward_weight: Duration::ZERO,
-        recompute: Duration::ZERO,
+        times: PassTimes::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The two halves of a unit's backward, for schedules that run them apart.
 
 use super::places::Arenas;
-use super::{Unit, UnitBackwardInput, UnitBackwardWeight, rooms, write_both};
+use super::{Unit, UnitBackwardInput, UnitBackwardWeight, conversion, write_both};
 use crate::element::Element;
 use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape};
 use crate::layout;
@@ -10,7 +10,7 @@ impl Unit {
     /// The input gradient.
     ///
     /// # Panics
-    /// If the unit has segments: their values would have to outlive the room until the weight gradient.
+    /// If the unit has segments: their values would have to be kept until the weight gradient.
     pub fn backward_input(&self, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
         self.assert_keeps_all();
         with_element!(self.backward_input_as(shape, args))
@@ -31,30 +31,30 @@ impl Unit {
         let parameters = parameters.as_deref().unwrap_or_default();
         write_both(gradient, saved, |gradient: &mut [f32], kept: &mut [E]| {
             write_both(stash, workspace, |stash: &mut [E], workspace| {
-                let mut arenas = Arenas { kept, room: &mut [], output: &mut [] };
+                let mut arenas = Arenas { kept, recomputed: &mut [], output: &mut [] };
                 for share in self.shares(shape).iter().rev() {
                     let sizes = share.sizes;
                     let [input, saved] = arenas.lend([&share.input, &share.saved]);
                     let stash = &mut stash[share.stash.clone()];
-                    let [parameter_room, input_room, saved_room, workspace, stash_room] =
-                        layout::split_mut(workspace, share.backward_rooms());
+                    let [parameter_copy, input_copy, saved_copy, workspace, stash_copy] =
+                        layout::split_mut(workspace, share.backward_workspace_lens());
                     let parameters = share.parameters_for_backward(parameters);
                     share.layer.backward_input(
                         shape,
                         BackwardInputArgs {
                             tokens,
-                            parameters: rooms::widened(parameters, parameter_room),
-                            input: rooms::widened(input, input_room),
-                            saved: rooms::widened_saved_mut(saved, sizes, saved_room),
+                            parameters: conversion::widened(parameters, parameter_copy),
+                            input: conversion::widened(input, input_copy),
+                            saved: conversion::widened_saved_mut(saved, sizes, saved_copy),
                             gradient: &mut gradient[..sizes.input.max(sizes.output)],
-                            stash: rooms::unwritten(stash, stash_room),
+                            stash: conversion::unwritten(stash, stash_copy),
                             workspace,
                             loss_seed,
                         },
                     );
-                    rooms::round::<E>(&mut gradient[..sizes.input]);
-                    rooms::narrow_saved(saved_room, sizes, saved);
-                    rooms::narrow(stash_room, stash);
+                    conversion::round::<E>(&mut gradient[..sizes.input]);
+                    conversion::narrow_saved(saved_copy, sizes, saved);
+                    conversion::narrow(stash_copy, stash);
                 }
             })
         });
@@ -65,15 +65,15 @@ impl Unit {
         let (kept, stash) = (&*saved.read_as::<E>(), &*stash.read_as::<E>());
         write_both(parameter_gradients, workspace, |parameter_gradients: &mut [f32], workspace| {
             for share in self.shares(shape).iter().rev() {
-                let [_, input_room, saved_room, workspace, stash_room] =
-                    layout::split_mut(workspace, share.backward_rooms());
+                let [_, input_copy, saved_copy, workspace, stash_copy] =
+                    layout::split_mut(workspace, share.backward_workspace_lens());
                 share.layer.backward_weight(
                     shape,
                     BackwardWeightArgs {
                         tokens,
-                        input: rooms::widened(share.input.read(kept), input_room),
-                        saved: rooms::widened_saved(share.saved.read(kept), share.sizes, saved_room),
-                        stash: rooms::widened(&stash[share.stash.clone()], stash_room),
+                        input: conversion::widened(share.input.read(kept), input_copy),
+                        saved: conversion::widened_saved(share.saved.read(kept), share.sizes, saved_copy),
+                        stash: conversion::widened(&stash[share.stash.clone()], stash_copy),
                         parameter_gradients: &mut parameter_gradients[share.parameters.clone()],
                         workspace,
                     },

@@ -4,7 +4,7 @@
 //! input, so nothing is copied between layers; only the first input is copied in. The gradient runs in place.
 //!
 //! Layers may be checkpointed (arXiv:1604.06174) in *segments*: of a segment only the input is kept, and the backward
-//! runs its forward once more, into a room that all segments share. See [`Unit::with_checkpoints`].
+//! runs its forward once more, into a buffer that all segments share. See [`Unit::with_checkpoints`].
 
 /// Calls a method of a unit with the type that it stores, as its type argument.
 macro_rules! with_element {
@@ -19,11 +19,11 @@ macro_rules! with_element {
 
 mod args;
 mod backward;
+mod conversion;
 mod forward;
 mod halves;
 mod places;
 mod regions;
-mod rooms;
 #[cfg(test)]
 mod tests;
 
@@ -56,9 +56,9 @@ pub struct UnitSizes {
     pub output: usize,
     /// Elements kept from forward to backward: every layer's input and saved values, or of a segment only the input.
     pub saved: usize,
-    /// Elements of the room for what one segment does not keep; 0 without segments.
+    /// Elements of the buffer for what one segment does not keep; 0 without segments.
     pub recompute: usize,
-    /// Elements from input gradient to weight gradient when the two are apart: the sum over the layers.
+    /// Weight-gradient inputs: elements kept from input gradient to weight gradient when the two are apart: the sum over the layers.
     pub stash: usize,
     /// Scratch of all passes in `f32`; holds one layer's stash for the full backward, and where the unit's type is
     /// another, one layer's parameters and activations.
@@ -114,7 +114,7 @@ impl Unit {
         self.element
     }
 
-    /// The same unit, keeping of each segment of layers only the input: what they save goes to a room of
+    /// The same unit, keeping of each segment of layers only the input: what they save goes to a buffer of
     /// [`UnitSizes::recompute`] elements in the forward already, and is computed again for the backward. All results
     /// are the same to the bit.
     ///

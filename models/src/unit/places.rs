@@ -1,14 +1,14 @@
-//! Where what a unit's layers read and write lies: in the buffer that is kept from forward to backward, or in the room
-//! of the segment that is being recomputed.
+//! Where what a unit's layers read and write lies: in the buffer that is kept from forward to backward, or in the one
+//! for the segment that is being recomputed.
 //!
-//! The kept buffer holds `[input | saved]` of each layer outside segments and the `[input]` of each segment; the room
-//! holds the rest of one segment. A layer writes its output where the next one reads its input, so nothing is copied
+//! The kept buffer holds `[input | saved]` of each layer outside segments and the `[input]` of each segment; the
+//! buffer for recomputation holds the rest of one segment. A layer writes its output where the next one reads its input, so nothing is copied
 //! between layers.
 
 use std::array;
 use std::ops::Range;
 
-use super::{Unit, UnitSizes, rooms};
+use super::{Unit, UnitSizes, conversion};
 use crate::element::ElementType;
 use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
@@ -17,7 +17,7 @@ use crate::layout::{self, aligned};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arena {
     Kept,
-    Room,
+    Recomputed,
     Output,
 }
 
@@ -48,7 +48,7 @@ impl Place {
     /// The elements, in the kept buffer.
     ///
     /// # Panics
-    /// If they are in a segment's room.
+    /// If they are in the buffer for recomputation.
     pub(super) fn read<'a, E>(&self, kept: &'a [E]) -> &'a [E] {
         assert!(self.arena == Arena::Kept, "a segment keeps nothing but its input");
         &kept[self.range.clone()]
@@ -61,16 +61,16 @@ impl Share<'_> {
         if self.layer.backward_reads_weights() { &parameters[self.parameters.clone()] } else { &[] }
     }
 
-    /// Elements of the rooms that a forward works in.
-    pub(super) fn forward_rooms(&self) -> [usize; 5] {
-        rooms::forward_rooms(self.element, self.parameters.len(), self.sizes)
+    /// Elements of the pieces of the workspace that a forward works in.
+    pub(super) fn forward_workspace_lens(&self) -> [usize; 5] {
+        conversion::forward_workspace_lens(self.element, self.parameters.len(), self.sizes)
     }
 
-    /// Elements of the rooms that a backward works in.
-    pub(super) fn backward_rooms(&self) -> [usize; 5] {
+    /// Elements of the pieces of the workspace that a backward works in.
+    pub(super) fn backward_workspace_lens(&self) -> [usize; 5] {
         let reads_weights = self.layer.backward_reads_weights();
         let num_parameters = if reads_weights { self.parameters.len() } else { 0 };
-        rooms::backward_rooms(self.element, num_parameters, self.sizes)
+        conversion::backward_workspace_lens(self.element, num_parameters, self.sizes)
     }
 }
 
@@ -88,13 +88,14 @@ impl Unit {
                 let end = aligned(place.range.end);
                 match place.arena {
                     Arena::Kept => total.saved = total.saved.max(end),
-                    Arena::Room => total.recompute = total.recompute.max(end),
-                    Arena::Output => unreachable!("an input lies in a buffer of the unit's own"),
+                    Arena::Recomputed => total.recompute = total.recompute.max(end),
+                    Arena::Output => unreachable!("an input lies in one of the unit's own buffers"),
                 }
             }
             total.stash = aligned(share.stash.end);
-            let rooms = [share.forward_rooms(), share.backward_rooms()].map(layout::extent);
-            total.workspace = total.workspace.max(rooms[0]).max(rooms[1]);
+            let workspaces =
+                [share.forward_workspace_lens(), share.backward_workspace_lens()].map(layout::extent);
+            total.workspace = total.workspace.max(workspaces[0]).max(workspaces[1]);
             total.gradient = total.gradient.max(sizes.input).max(sizes.output);
         }
         total
@@ -102,21 +103,21 @@ impl Unit {
 
     /// Every layer's share of the unit's buffers, from the first layer on.
     pub(super) fn shares(&self, shape: MicroBatchShape) -> Vec<Share<'_>> {
-        let (mut kept, mut room, mut stash) = (Taken(0), Taken(0), Taken(0));
+        let (mut kept, mut recomputed, mut stash) = (Taken(0), Taken(0), Taken(0));
         let mut shares: Vec<Share<'_>> = Vec::with_capacity(self.layers.len());
         for (index, (layer, parameters)) in self.layers.iter().zip(&self.ranges).enumerate() {
             let sizes = layer.sizes(shape);
             let segment = self.segments.iter().position(|segment| segment.contains(&index));
             let begins_segment = segment.is_some_and(|segment| self.segments[segment].start == index);
             if begins_segment {
-                room = Taken(0);
+                recomputed = Taken(0);
             }
             let mut place = |is_kept: bool, len: usize| match is_kept {
                 true => Place { arena: Arena::Kept, range: kept.take(len) },
-                false => Place { arena: Arena::Room, range: room.take(len) },
+                false => Place { arena: Arena::Recomputed, range: recomputed.take(len) },
             };
             let input = place(segment.is_none() || begins_segment, sizes.input);
-            let saved = place(segment.is_none(), rooms::num_stored(self.element, sizes));
+            let saved = place(segment.is_none(), conversion::num_stored(self.element, sizes));
             if let Some(before) = shares.last_mut() {
                 before.output = Place { arena: input.arena, range: input.range.clone() };
             }
@@ -150,7 +151,7 @@ impl Taken {
 /// The buffers of a pass, which places are looked up in.
 pub(super) struct Arenas<'a, E> {
     pub(super) kept: &'a mut [E],
-    pub(super) room: &'a mut [E],
+    pub(super) recomputed: &'a mut [E],
     pub(super) output: &'a mut [E],
 }
 
@@ -160,13 +161,14 @@ impl<E> Arenas<'_, E> {
         let inside = |arena: Arena| places.map(|p| if p.arena == arena { p.range.clone() } else { 0..0 });
         let why = "a layer's places lie inside its unit's buffers and apart from each other";
         let mut kept = self.kept.get_disjoint_mut(inside(Arena::Kept)).expect(why).into_iter();
-        let mut room = self.room.get_disjoint_mut(inside(Arena::Room)).expect(why).into_iter();
+        let mut recomputed =
+            self.recomputed.get_disjoint_mut(inside(Arena::Recomputed)).expect(why).into_iter();
         let mut output = self.output.get_disjoint_mut(inside(Arena::Output)).expect(why).into_iter();
         array::from_fn(|index| {
-            let here = (kept.next(), room.next(), output.next());
+            let here = (kept.next(), recomputed.next(), output.next());
             let elements = match places[index].arena {
                 Arena::Kept => here.0,
-                Arena::Room => here.1,
+                Arena::Recomputed => here.1,
                 Arena::Output => here.2,
             };
             elements.expect("each arena has as many elements to lend as there are places")

@@ -1,8 +1,8 @@
-//! What a unit's last layer saved, for whoever wants more than its loss.
+//! What a unit's last layer saved: a head's logits, for generation.
 
 use std::ops::Range;
 
-use super::{Unit, rooms};
+use super::{Unit, conversion};
 use crate::buffer::Buffer;
 use crate::element::Element;
 use crate::layer::MicroBatchShape;
@@ -23,6 +23,6 @@ impl Unit {
         range: Range<usize>,
     ) -> Vec<f32> {
         let last = self.shares(shape).pop().expect("a unit has at least one layer");
-        rooms::read_saved(last.saved.read(&saved.read_as::<E>()), last.sizes, range)
+        conversion::read_saved(last.saved.read(&saved.read_as::<E>()), last.sizes, range)
     }
 }

@@ -25,8 +25,8 @@
 //! A split that is returned never breaks the bound. The slowest *stage* is minimised here too, not the busiest rank:
 //! under interleaved schedules all stages take turns, and `v` stages of at most `T` make a rank of at most `v * T`.
 //!
-//! 1F1B with unequal stages is not exactly as slow as its slowest stage suggests; whoever has a simulator scores the
-//! result again.
+//! 1F1B with unequal stages is not exactly as slow as its slowest stage suggests; the engine simulates the result
+//! to know how fast it is.
 
 mod error;
 mod search;

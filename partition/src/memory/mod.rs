@@ -15,8 +15,8 @@
 //! | | `4 * states * sum S` | ZeRO-1, 2, 3 |
 //! | | `+ 4 * sum P` or `+ 4 * sum S` likewise | the f32 master copy, where `b_p < 4` |
 //! | activations | `b_a * sum over stages of slots * (sum saved + output)` | kept from forward to backward, and the output until it is read |
-//! | | `+ b_a * max recompute` | room for what one checkpointed segment recomputes |
-//! | | `+ b_a * sum over stages of stashes * sum stash` | kept from input to weight gradient, where a schedule runs them apart |
+//! | | `+ b_a * max recompute` | what one checkpointed segment recomputes |
+//! | | `+ b_a * sum over stages of stashes * sum stash` | weight-gradient inputs: kept from input to weight gradient, where a schedule runs them apart |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |

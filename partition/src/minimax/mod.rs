@@ -104,15 +104,15 @@ pub(crate) fn windows(
     let mut last = vec![0; num_stages + 1];
     for stage in 0..num_stages {
         let start = last[stage];
-        let room = partition_point(start..num_blocks, |end| may_have(stage, start..end + 1));
+        let limit = partition_point(start..num_blocks, |end| may_have(stage, start..end + 1));
         // Every stage has a block, those before the cut and those behind it.
-        last[stage + 1] = room.min(num_blocks + stage + 1 - num_stages);
+        last[stage + 1] = limit.min(num_blocks + stage + 1 - num_stages);
     }
     let mut first = vec![num_blocks; num_stages + 1];
     for stage in (0..num_stages).rev() {
         let end = first[stage + 1];
-        let room = partition_point(0..end, |start| !may_have(stage, start..end));
-        first[stage] = room.max(stage);
+        let limit = partition_point(0..end, |start| !may_have(stage, start..end));
+        first[stage] = limit.max(stage);
     }
     first.into_iter().zip(last).map(|(first, last)| first..=last).collect()
 }

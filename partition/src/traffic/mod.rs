@@ -10,7 +10,7 @@
 //! | reduce-scatter | `m` or 1 per unit | `4 * (d - 1) * S(u)` each | ZeRO-1, 2, 3; `m` if reduced after every micro-batch |
 //! | all-reduce | `m` or 1 per unit | `4 * 2 * (d - 1) * S(u)` each | ZeRO-0 |
 //! | | 1 | `4 * S` (ZeRO-0: `4 * P`) of the tied weight | the sum of its two gradients, where the other use is on another rank |
-//! | | 1 | `2 * (W - 1) * 8 * ceil(24 / W)` | the gradient norm over the world of `W` ranks |
+//! | | 1 | `2 * (W - 1) * 8 * ceil(24 / W)` | the gradient norm over all `W` ranks |
 //! | send | `m` per stage | `b_a *` output cut each | activations, where the next stage lies on another rank |
 //! | | `m` per stage | `b_a *` input cut each | gradients, where the stage before lies on another rank |
 //!

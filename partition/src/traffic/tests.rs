@@ -172,7 +172,7 @@ fn the_stages_of_a_rank_send_apart() {
 }
 
 #[test]
-fn the_record_of_the_norm_is_padded_to_the_world() {
+fn the_record_of_the_norm_is_padded_to_the_number_of_ranks() {
     for (world_size, words) in [(2, 12), (3, 8), (5, 5), (23, 2), (24, 1), (25, 1), (1000, 1)] {
         let rank = TrafficFacts { world_size, ..middle_rank(Zero3, Every) };
         assert_eq!(Traffic::of(&rank).all_reduce, volume(1, 2 * (world_size - 1) * 8 * words));

@@ -2,7 +2,7 @@
 //!
 //! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer blocks; what
 //! is no block joins its neighbour: untied embeddings the stage's first unit, untied heads its last. A tied layer is a
-//! unit of its own, because the same weight must have the same flat layout where the embedding and where the head
+//! separate unit, because the same weight must have the same flat layout where the embedding and where the head
 //! uses it.
 //!
 //! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A

@@ -3,7 +3,7 @@
 use super::*;
 use crate::graph::LayerNode;
 use crate::manual::manual;
-use crate::testing::{chain, gpt, gpt_layers, layer, lists_of_blocks};
+use crate::testing::{chain, gpt, gpt_layers, layer, lists_of_blocks, num_blocks};
 use crate::uniform::uniform;
 use proptest::prelude::*;
 
@@ -191,16 +191,4 @@ proptest! {
             prop_assert_eq!(units.iter().filter(holds).count(), 1);
         }
     }
-}
-
-/// Blocks that have a layer in the range, counted from the layers' roles.
-fn num_blocks(graph: &LayerGraph, layers: Range<usize>) -> usize {
-    let mut indices: Vec<_> = layers
-        .filter_map(|position| match graph.layer(position).role {
-            LayerRole::Block { index } => Some(index),
-            LayerRole::Embedding | LayerRole::Head => None,
-        })
-        .collect();
-    indices.dedup();
-    indices.len()
 }

@@ -22,7 +22,6 @@ use crate::cli::output::note;
 use crate::cli::run_args::RunArgs;
 use crate::cli::table::Table;
 use crate::cli::units::{bytes, nanoseconds, percent};
-use crate::config::ModelConfig;
 use crate::plan::Plan;
 use crate::plan::costs::{CostsFile, Device, Predicted, Source, Step, for_plan};
 
@@ -70,7 +69,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
         (Err(source), Some(path)) => return Err(OfCostsFile { path: path.to_owned(), source }.into()),
         (predicted, _) => predicted?,
     };
-    let is_timed = matches!(plan.run().model, ModelConfig::Timed(_));
+    let is_timed = plan.run().model.facts().given_times.is_some();
     if is_gpu {
         warn_of_device(&plan, &device);
     }
@@ -104,7 +103,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
 
 /// What somebody who asked for a GPU may not have meant.
 fn warn_of_device(plan: &Plan, device: &Device) {
-    if plan.element_type() == ElementType::F32 && plan.run().model.gpt().is_some() {
+    if plan.element_type() == ElementType::F32 && plan.run().model.learns() {
         note(
             "warning: the run computes in f32, which is what \"auto\" means on this host; --set bf16.enabled=true predicts \
              what a GPU would do",

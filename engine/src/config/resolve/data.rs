@@ -8,8 +8,9 @@ use crate::config::notice::Notice;
 use crate::config::raw::{RawData, RawEvaluation, RawRun};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
 use crate::config::section::Head;
-use crate::config::words::FamilyWord;
 use crate::files::json::shorten;
+
+use super::model;
 
 /// `data`. Whether the files exist is for the reader of the text to say ([`check_texts`]): a plan needs none of them.
 /// A model that `reads_text` needs it.
@@ -60,7 +61,7 @@ pub(crate) fn check_texts(
     fault: &dyn Fn(&Path) -> Option<String>,
     findings: &mut Findings,
 ) {
-    if raw.model.family.given() == Some(FamilyWord::Timed) {
+    if !model::may_read_text(&raw.model) {
         return;
     }
     let entries = match raw.data.text.given() {

@@ -3,6 +3,8 @@
 //! Whether a run fits the memory of this host is asked when it starts; here is refused what would make the plan's own
 //! arithmetic overflow or its program fill the memory.
 
+use pipezero_models::facts::Activations;
+
 use crate::config::findings::Findings;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig};
@@ -51,7 +53,7 @@ pub(super) fn check(
         );
         findings.broken(&raw.model.num_layers.place, num_layers, rule, "use fewer of either");
     } else if micro_batch_fits(raw, batch, model, findings)
-        && forwards * layer_elements(model, batch) > MAX_COUNT
+        && forwards * saved_by_block(model, batch) > MAX_COUNT
     {
         refuse_activations(raw, batch, model, findings);
     }
@@ -61,10 +63,10 @@ pub(super) fn check(
 fn refuse_activations(raw: &RawRun, batch: &BatchConfig, model: &ModelConfig, findings: &mut Findings) {
     let num_layers = model.num_layers();
     let micro_batches = counted(batch.num_micro_batches, "micro-batch");
-    if let ModelConfig::Timed(timed) = model {
+    if let Activations::Given { elements } = model.facts().activations {
         let rule = format!("what {num_layers} layers save of {micro_batches} is more than 2^53 elements");
         let place = &raw.model.activation_elements.place;
-        return findings.broken(place, timed.activation_elements, rule, "use a smaller one");
+        return findings.broken(place, elements, rule, "use a smaller one");
     }
     let rule = format!(
         "what {num_layers} layers save of {micro_batches} x {} of that length is more than 2^53 elements",
@@ -74,19 +76,9 @@ fn refuse_activations(raw: &RawRun, batch: &BatchConfig, model: &ModelConfig, fi
     findings.broken(place, model.seq_length(), rule, "use shorter or fewer sequences");
 }
 
-/// Elements that one layer may save of a micro-batch, rounded up generously: 32 values of the layer's width for each
-/// token, and the attention of each head between all pairs of tokens.
-fn layer_elements(model: &ModelConfig, batch: &BatchConfig) -> f64 {
-    let tokens = model.seq_length() as f64;
-    let per_token = match model {
-        ModelConfig::Gpt2(sizes) => {
-            32.0 * sizes.hidden_size as f64 + tokens * sizes.num_attention_heads as f64
-        }
-        ModelConfig::Mlp(sizes) => 32.0 * sizes.hidden_size as f64,
-        // Its activations are given for a micro-batch of any shape.
-        ModelConfig::Timed(timed) => return 2.0 * timed.activation_elements as f64,
-    };
-    batch.micro_batch_size as f64 * tokens * per_token
+/// A bound for the elements that one block saves of a micro-batch.
+fn saved_by_block(model: &ModelConfig, batch: &BatchConfig) -> f64 {
+    model.facts().activations.saved_by_block(batch.micro_batch_size, model.seq_length())
 }
 
 /// Refuses more threads than any host has cores for.

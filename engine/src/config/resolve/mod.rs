@@ -19,7 +19,6 @@ mod rules;
 mod schedule;
 mod schedule_file;
 mod scheduler;
-mod timed;
 mod zero;
 
 pub(crate) mod precision;
@@ -32,7 +31,6 @@ use super::findings::Findings;
 use super::launch::Launch;
 use super::raw::RawRun;
 use super::resolved::Run;
-use super::words::FamilyWord;
 
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch, findings: &mut Findings) -> Option<Run> {
@@ -40,7 +38,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch, findings: &mu
     let precision = precision::resolve(&raw.bf16, &raw.fp16, findings);
     let memory_bytes = rules::memory(&raw.memory, findings);
     let model = model::resolve(&raw.model, findings);
-    let reads_text = raw.model.family.given() != Some(FamilyWord::Timed);
+    let reads_text = model::may_read_text(&raw.model);
     let data = data::resolve(&raw.data, reads_text, folder, findings);
     let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text, findings);
     let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, launch, findings);

@@ -119,13 +119,7 @@ pub(super) fn micro_batch_fits(
     model: &ModelConfig,
     findings: &mut Findings,
 ) -> bool {
-    let width = match model {
-        ModelConfig::Gpt2(sizes) | ModelConfig::Mlp(sizes) => {
-            sizes.vocab_size.max(sizes.hidden_size.saturating_mul(4))
-        }
-        // Its activations are given for a micro-batch of any shape; only tokens have this one.
-        ModelConfig::Timed(_) => 1,
-    };
+    let width = model.facts().activations.widest_per_token();
     let (num_sequences, seq_length) = (batch.micro_batch_size, model.seq_length());
     let elements = num_sequences as f64 * seq_length as f64 * width as f64;
     if elements > MAX_COUNT {

@@ -82,7 +82,7 @@ fn unit_layers(
         }
     };
     if layers == 0.5 {
-        if let Some(ModelConfig::Mlp(_) | ModelConfig::Timed(_)) = model {
+        if model.is_some_and(|model| !model.facts().has_halves) {
             let rule = "only the blocks of family \"gpt2\" have halves: attention and MLP";
             findings.broken(place, layers, rule, "use 1 or more");
             return None;
@@ -155,14 +155,15 @@ fn param_persistence(raw: &RawZero, model: Option<&ModelConfig>, findings: &mut 
     let field = &raw.stage3_param_persistence_threshold;
     match field.or(Auto::Value(0))? {
         Auto::Value(elements) => Some(elements),
-        Auto::Auto => match model?.gpt() {
-            Some(sizes) => Some(10 * sizes.hidden_size as u64),
-            None => {
-                let rule = "it is 10 x `model.hidden_size`, which family \"timed\" does not have";
+        Auto::Auto => {
+            let facts = model?.facts();
+            if facts.width.is_none() {
+                let family = facts.family;
+                let rule = format!("it is 10 x `model.hidden_size`, which family \"{family}\" does not have");
                 findings.broken(&field.place, "\"auto\"", rule, "use a number of elements");
-                None
             }
-        },
+            Some(10 * facts.width? as u64)
+        }
     }
 }
 

@@ -6,13 +6,14 @@ mod learning;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pipezero_schedule::ComputeOrder;
 use serde::Serialize;
 
 pub use comm::{BackendName, CommConfig, Link, Links};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
+pub use pipezero_models::facts::PassTimes;
+pub use pipezero_models::{Ablation, GptConfig, ModelConfig, TimedConfig};
 pub use pipezero_partition::{ReductionPolicy, ZeroLevel};
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
@@ -53,104 +54,6 @@ pub struct Run {
     pub steps: u64,
     /// Seed of initial values and data order.
     pub seed: u64,
-}
-
-/// The model's family and sizes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelConfig {
-    /// GPT-2: learned positions, pre-LN, tanh GELU, biases.
-    Gpt2(GptConfig),
-    /// Token embedding, one linear layer and GELU per layer and token, head: the smallest model, for tests and studies.
-    Mlp(GptConfig),
-    /// Layers that hold memory and take a given time, and learn nothing: for studies of grids larger than this host.
-    Timed(TimedConfig),
-}
-
-impl ModelConfig {
-    /// L: transformer blocks, or what stands in for them.
-    pub fn num_layers(&self) -> usize {
-        match self {
-            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.num_layers,
-            Self::Timed(timed) => timed.num_layers,
-        }
-    }
-
-    /// T: tokens of a sequence.
-    pub fn seq_length(&self) -> usize {
-        match self {
-            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.seq_length,
-            Self::Timed(timed) => timed.seq_length,
-        }
-    }
-
-    /// Parameters of the whole model, a tied weight counted once; `u128::MAX` where they are more.
-    pub(crate) fn num_parameters(&self) -> u128 {
-        let (sizes, per_block, outside) = match self {
-            // Attention 4h^2 + 4h, MLP 8h^2 + 5h, a norm of 2h before each; positions Th, final norm 2h.
-            Self::Gpt2(sizes) => (sizes, [12, 13], sizes.seq_length as u128 + 2),
-            Self::Mlp(sizes) => (sizes, [1, 1], 0),
-            Self::Timed(timed) => {
-                return (timed.parameters_per_layer as u128).saturating_mul(timed.num_layers as u128);
-            }
-        };
-        let hidden = sizes.hidden_size as u128;
-        let block =
-            hidden.saturating_mul(hidden).saturating_mul(per_block[0]).saturating_add(per_block[1] * hidden);
-        let num_tables = if sizes.tie_embeddings { 1 } else { 2 };
-        let rows = num_tables * sizes.vocab_size as u128 + outside;
-        block.saturating_mul(sizes.num_layers as u128).saturating_add(rows.saturating_mul(hidden))
-    }
-
-    /// The sizes of a model that reads tokens; `None` for the timed family, which has other ones.
-    pub fn gpt(&self) -> Option<&GptConfig> {
-        match self {
-            Self::Gpt2(sizes) | Self::Mlp(sizes) => Some(sizes),
-            Self::Timed(_) => None,
-        }
-    }
-}
-
-/// What the layers of the timed family hold and how long they take; all layers are alike.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TimedConfig {
-    /// Layers.
-    pub num_layers: usize,
-    /// Tokens of a sequence.
-    pub seq_length: usize,
-    /// Parameters of each layer.
-    pub parameters_per_layer: usize,
-    /// Elements of the activation between two layers for one micro-batch, whatever its shape; a layer saves as many again.
-    pub activation_elements: usize,
-    /// Time of a layer's forward of one micro-batch.
-    pub forward: Duration,
-    /// Time of a layer's input gradient of one micro-batch.
-    pub backward_input: Duration,
-    /// Time of a layer's weight gradient of one micro-batch.
-    pub backward_weight: Duration,
-    /// Time in which a layer's saved values of one micro-batch are recomputed.
-    pub recompute: Duration,
-}
-
-/// Sizes, under Megatron's names.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GptConfig {
-    /// Transformer blocks.
-    pub num_layers: usize,
-    /// Width of the residual stream.
-    pub hidden_size: usize,
-    /// Attention heads; divides `hidden_size`.
-    pub num_attention_heads: usize,
-    /// Tokens of a sequence.
-    pub seq_length: usize,
-    /// Token numbers are below this.
-    pub vocab_size: usize,
-    /// Whether the head uses the embedding's weight.
-    pub tie_embeddings: bool,
-    /// Standard deviation of the initial weights.
-    pub init_std: f64,
-    /// Share of embeddings, attention weights and residual branches that training drops; 0 drops none.
-    pub dropout: f64,
 }
 
 /// The text and its split.

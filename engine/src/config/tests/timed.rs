@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 
 use super::{check, run};
-use crate::config::resolved::{ModelConfig, TimedConfig};
+use crate::config::resolved::{ModelConfig, PassTimes, TimedConfig};
 
 const TIMED: &str = r#"{"family": "timed", "num_layers": 48, "seq_length": 128, "parameters_per_layer": 1e6,
     "activation_elements": 512, "forward_ms": 2.5}"#;
@@ -19,14 +19,16 @@ fn its_layers_hold_memory_and_take_time_and_need_no_text() {
         seq_length: 128,
         parameters_per_layer: 1_000_000,
         activation_elements: 512,
-        forward: tenths(25),
-        backward_input: tenths(25),
-        backward_weight: tenths(25),
-        recompute: tenths(25),
+        times: PassTimes {
+            forward: tenths(25),
+            backward_input: tenths(25),
+            backward_weight: tenths(25),
+            recompute: tenths(25),
+        },
     };
     assert_eq!(run.model, ModelConfig::Timed(expected));
     assert_eq!((run.model.num_layers(), run.model.seq_length()), (48, 128));
-    assert!(run.model.gpt().is_none() && run.data.text.is_empty());
+    assert!(!run.model.learns() && run.data.text.is_empty());
 }
 
 #[test]
@@ -34,6 +36,7 @@ fn each_time_may_be_given() {
     let times = TIMED
         .replace("2.5", "2, \"backward_input_ms\": 0, \"backward_weight_ms\": 0.25, \"recompute_ms\": 3");
     let ModelConfig::Timed(timed) = run(&[("model", &times)]).model else { panic!("the family is timed") };
+    let timed = timed.times;
     let found = [timed.forward, timed.backward_input, timed.backward_weight, timed.recompute];
     assert_eq!(found, [2000, 0, 250, 3000].map(Duration::from_micros));
 }

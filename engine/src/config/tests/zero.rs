@@ -208,15 +208,3 @@ fn keys_of_a_higher_level_are_named_in_one_warning() {
         "#]],
     );
 }
-
-/// OpenAI's small and medium models, whose sizes are known: 124,439,808 and 354,823,168 parameters.
-#[test]
-fn gpt_2_has_as_many_parameters_as_is_known() {
-    for (layers, hidden, heads, expected) in [(12, 768, 12, 124_439_808), (24, 1024, 16, 354_823_168)] {
-        let model = format!(
-            r#"{{"family": "gpt2", "num_layers": {layers}, "hidden_size": {hidden}, "num_attention_heads": {heads},
-                "seq_length": 1024, "vocab_size": 50257}}"#
-        );
-        assert_eq!(run(&[("model", &model)]).model.num_parameters(), expected);
-    }
-}

@@ -7,7 +7,7 @@
 //! - What the executor does around a message is bytes too: a shard is copied before it is gathered, a reduced shard added.
 //! - A message occupies its link for the bytes that a rank sends. Links are those of the run file (`comm.links`) where it has
 //!   any, the device's otherwise.
-//! - Timed layers take the times of the run file: they would on any device.
+//! - Layers of given times take these: they would on any device.
 //! - Left out: launches, fusion, and what shapes a kernel runs well at. That is what the achieved share stands for.
 
 use std::ops::Range;
@@ -23,7 +23,7 @@ use super::message_kind::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
 use super::prices::Prices;
-use crate::config::{ModelConfig, ReductionPolicy, TimedConfig};
+use crate::config::{PassTimes, ReductionPolicy};
 use crate::plan::{Plan, PlannedUnit};
 
 /// Bytes of an f32, which gradients, master weights and optimizer state are.
@@ -71,8 +71,8 @@ impl<'a> Analytic<'a> {
     }
 
     fn layer(&self, layer: &dyn Layer) -> LayerTimes {
-        if let ModelConfig::Timed(timed) = &self.plan.run().model {
-            return LayerTimes::of_timed(timed);
+        if let Some(times) = self.plan.run().model.facts().given_times {
+            return LayerTimes::given(times);
         }
         let shape = self.plan.micro_batch_shape();
         let sizes = layer.sizes(shape);
@@ -149,13 +149,13 @@ impl<'a> Analytic<'a> {
 }
 
 impl LayerTimes {
-    fn of_timed(timed: &TimedConfig) -> Self {
+    fn given(times: PassTimes) -> Self {
         let ns = |time: Duration| time.as_nanos() as f64;
         Self {
-            forward: ns(timed.forward),
-            backward_input: ns(timed.backward_input),
-            backward_weight: ns(timed.backward_weight),
-            recompute: ns(timed.recompute),
+            forward: ns(times.forward),
+            backward_input: ns(times.backward_input),
+            backward_weight: ns(times.backward_weight),
+            recompute: ns(times.recompute),
         }
     }
 }

@@ -37,6 +37,7 @@ mod measured;
 mod memory;
 mod message_kind;
 mod messages;
+mod nanoseconds;
 mod needs;
 mod predicted;
 mod prices;
@@ -55,14 +56,12 @@ pub use assumption::Assumption;
 pub use device::{Device, Network, NetworkLink};
 pub use error::{Difference, PredictError};
 pub(crate) use file::{COSTS_BYTES_MAX, COSTS_VERSION};
-pub use file::{
-    CostsFile, GptSizes, Host, MessageTimes, ModelSizes, PerElement, SizedTimes, TimedSizes, UnitTimes,
-    Workload,
-};
+pub use file::{CostsFile, Host, MessageTimes, ModelSizes, PerElement, SizedTimes, UnitTimes, Workload};
 pub use file_error::{CostsFileError, CostsFileRule};
 pub use memory::memory_costs;
 pub use message_kind::MessageKind;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
+pub use nanoseconds::Nanoseconds;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
 pub use slowness::RankSlowness;

@@ -12,7 +12,6 @@ use super::file::CostsFile;
 use super::measured::Measured;
 use super::prices::{self, EdgeCosts};
 use super::slowness::RankSlowness;
-use crate::config::ModelConfig;
 use crate::plan::Plan;
 
 /// Where costs come from.
@@ -97,13 +96,13 @@ fn ranks_per_node(plan: &Plan, device: Option<&Device>) -> Option<NonZeroU32> {
     NonZeroU32::new(u32::try_from(ranks_per_node?).ok()?)
 }
 
-/// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Timed layers
-/// leave them to whoever has something to compute.
+/// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Layers
+/// of given times use no core.
 fn rates_of_rank(plan: &Plan, device: &Device) -> f64 {
     let Some(cores) = device.cores else { return 1.0 };
-    let num_busy = match plan.run().model {
-        ModelConfig::Timed(_) => 1,
-        ModelConfig::Gpt2(_) | ModelConfig::Mlp(_) => plan.grid().world_size(),
+    let num_busy = match plan.run().model.facts().given_times {
+        Some(_) => 1,
+        None => plan.grid().world_size(),
     };
     (plan.run().threads as f64).min(cores as f64 / num_busy as f64)
 }

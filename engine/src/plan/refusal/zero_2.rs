@@ -3,10 +3,8 @@
 use pipezero_models::Model;
 
 use super::price::{as_zero_1, row, without_pipeline};
-use crate::config::{
-    CombinationTable, ModelConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel,
-};
-use crate::plan::{Plan, model};
+use crate::config::{CombinationTable, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
+use crate::plan::Plan;
 
 /// What makes a run another combination.
 type Change = fn(&mut Run);
@@ -14,7 +12,7 @@ type Change = fn(&mut Run);
 /// ZeRO-2 both ways, reduced once and after every micro-batch, beside what is allowed. `None` where the model cannot be
 /// built; a row is missing where its combination cannot be planned.
 pub(in crate::plan) fn costs_of_zero_2(run: &Run) -> Option<CombinationTable> {
-    let model = model::build(&run.model).ok()?;
+    let model = run.model.build().ok()?;
     let (pipeline, data) = (run.parallel.pipeline, run.parallel.data);
     let grid = format!("pipeline {pipeline} x data {data}");
     let combinations: [(String, Change); 5] = [
@@ -55,7 +53,7 @@ fn several_units(run: &Run) -> UnitLayersConfig {
         UnitLayersConfig::Half => UnitLayersConfig::Half,
         UnitLayersConfig::Layers(layers) if layers < stage_layers => UnitLayersConfig::Layers(layers),
         _ if stage_layers > 1 => UnitLayersConfig::Layers(1),
-        own if !matches!(run.model, ModelConfig::Gpt2(_)) => own,
+        own if !run.model.facts().has_halves => own,
         _ => UnitLayersConfig::Half,
     }
 }

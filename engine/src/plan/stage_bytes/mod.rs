@@ -19,7 +19,7 @@ use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
-    Combination, LayerGraph, LayerNode, LayerRole, Purpose, RankFacts, RankMemory, Sharding, StageFacts,
+    LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, Sharding, StageFacts,
     Tying, Unit, UnitLayers, units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
@@ -114,18 +114,15 @@ impl<'a> StageBytes<'a> {
     /// and nothing gathered, because both depend on where units begin.
     pub(super) fn least(&self, stage: usize, layers: Range<usize>) -> u64 {
         let (before, all) = (self.least[layers.start], self.least[layers.end]);
-        let states = Combination {
+        let states = ModelStates {
             sharding: self.sharding(),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.run.optimizer.num_states() as u64,
-            stage_parameters: all.parameters - before.parameters,
-            unit_parameters: 0,
-            gathered_units: 0,
-            num_micro_batches: 0,
         };
+        let states = states.bytes(all.parameters - before.parameters);
         let saved = u128::from(element_bytes(&self.run.precision).activation) * (all.saved - before.saved);
         let bytes = saved.saturating_mul(self.in_flight[stage].into());
-        u64::try_from(bytes.saturating_add(states.bytes().total())).unwrap_or(u64::MAX)
+        u64::try_from(bytes.saturating_add(states)).unwrap_or(u64::MAX)
     }
 
     /// The first range that needs the same: among equal blocks only how many they are counts. With the first layer or

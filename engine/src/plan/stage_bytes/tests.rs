@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Launch, RunFile};
-use crate::plan::{cut, model};
+use crate::plan::cut;
 
 const RUN_FILE: &str = r#"{
   "model": {
@@ -39,7 +39,7 @@ fn for_every_run(judge: impl Fn(&StageBytes<'_>)) {
         }
         let file = RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(&changes));
         let (run, _) = file.and_then(|file| file.resolve(Launch::this_host())).expect("a valid run file");
-        let model = model::build(&run.model).expect("a valid model");
+        let model = run.model.build().expect("a valid model");
         let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
         let graph = cut::graph(&model, shape).expect("a chain");
         let order = programs::order(&run).expect("a valid schedule");

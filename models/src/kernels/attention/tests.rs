@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernels::dropout::{Dropout, Place};
 use crate::kernels::philox;
-use crate::layer::{MaskKey, MicroBatchShape};
+use crate::micro_batch::{MaskKey, MicroBatchShape};
 use crate::testing::{assert_close, random, same_on_all_threads};
 
 struct Reference {

@@ -7,13 +7,13 @@ use half::{bf16, f16};
 
 use super::super::{Unit, UnitBackwardInput, UnitBackwardWeight, UnitForward};
 use crate::buffer::Buffer;
-use crate::config::GptConfig;
 use crate::element::ElementType;
 use crate::gpt2;
 use crate::layer::{LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::layout::aligned;
 use crate::mlp;
 use crate::model::Model;
+use crate::shared::GptConfig;
 use crate::testing::{Backward, Batch, Oracle, Run, assert_close, assert_same_bits, config, segments};
 
 type Gradients = BTreeMap<String, Vec<f32>>;

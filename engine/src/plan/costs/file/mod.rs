@@ -10,6 +10,7 @@ mod load;
 use serde::{Deserialize, Serialize};
 
 use super::message_kind::MessageKind;
+use super::nanoseconds::Nanoseconds;
 use super::slowness::RankSlowness;
 use super::whole::{any_ns, measured_ns, positive_ns};
 
@@ -76,53 +77,8 @@ pub struct Workload {
     pub threads: u64,
 }
 
-/// A family with the sizes that decide a layer's time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelSizes {
-    /// `gpt2`
-    Gpt2(GptSizes),
-    /// `mlp`
-    Mlp(GptSizes),
-    /// `timed`
-    Timed(TimedSizes),
-}
-
-/// Sizes of a model that computes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GptSizes {
-    /// Width of the residual stream.
-    pub hidden_size: u64,
-    /// Attention heads.
-    pub num_attention_heads: u64,
-    /// Token numbers are below this.
-    pub vocab_size: u64,
-    /// Whether elements are dropped; how many of them does not decide the time.
-    pub dropout: bool,
-}
-
-/// Sizes and times of timed layers, as the run file gives them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TimedSizes {
-    /// Parameters of a layer.
-    pub parameters_per_layer: u64,
-    /// Elements of the activation between two layers.
-    pub activation_elements: u64,
-    /// A layer's forward.
-    #[serde(deserialize_with = "any_ns")]
-    pub forward_ns: u64,
-    /// A layer's input gradient.
-    #[serde(deserialize_with = "any_ns")]
-    pub backward_input_ns: u64,
-    /// A layer's weight gradient.
-    #[serde(deserialize_with = "any_ns")]
-    pub backward_weight_ns: u64,
-    /// A layer's recomputation.
-    #[serde(deserialize_with = "any_ns")]
-    pub recompute_ns: u64,
-}
+/// The family with the sizes that decide a layer's time.
+pub type ModelSizes = pipezero_models::family::ModelSizes<Nanoseconds>;
 
 /// What the computes of a unit take, each for one micro-batch. What the measured run did not do is not there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,8 @@
 
 mod forms; // Lists for objects, and kinds that are not named.
 
+use pipezero_models::shared::GptSizes;
+
 use super::*;
 use crate::config::{Launch, RunFile};
 use crate::plan::costs::CostsFileError;
@@ -319,8 +321,6 @@ fn the_times_of_timed_layers_are_part_of_the_workload() {
             "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "threads": 1, "steps": 1}"#,
     );
     let ModelSizes::Timed(sizes) = timed.model else { panic!("another family: {timed:?}") };
-    assert_eq!(
-        (sizes.forward_ns, sizes.backward_input_ns, sizes.backward_weight_ns),
-        (1_500_000, 2_000_000, 250_000)
-    );
+    let times = [sizes.forward_ns, sizes.backward_input_ns, sizes.backward_weight_ns];
+    assert_eq!(times, [1_500_000, 2_000_000, 250_000].map(Nanoseconds));
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::config::findings::Findings;
 use crate::config::raw::RawModel;
-use crate::config::resolved::TimedConfig;
+use crate::config::resolved::{PassTimes, TimedConfig};
 use crate::config::section::Field;
 
-use super::model::{not_of_family, size};
+use super::sizes::{not_of_family, size};
 
 /// The longest time of a layer: an hour is no study.
 const MAX_MS: f64 = 3_600_000.0;
@@ -43,10 +43,12 @@ pub(super) fn resolve(
         seq_length: seq_length?,
         parameters_per_layer: parameters_per_layer?,
         activation_elements: activation_elements?,
-        forward: forward?,
-        backward_input: backward_input?,
-        backward_weight: backward_weight?,
-        recompute: recompute?,
+        times: PassTimes {
+            forward: forward?,
+            backward_input: backward_input?,
+            backward_weight: backward_weight?,
+            recompute: recompute?,
+        },
     })
 }
 

@@ -1,41 +1,15 @@
-//! `model`: the family and its sizes.
+//! `model` of a family that reads tokens: GPT-2 and the MLP.
 
 use crate::config::findings::Findings;
 use crate::config::raw::RawModel;
-use crate::config::resolved::{GptConfig, ModelConfig};
-use crate::config::section::Field;
-use crate::config::words::{FamilyWord, Unoffered, one_of, refuse};
+use crate::config::resolved::{Ablation, GptConfig, ModelConfig};
+use crate::config::words::FamilyWord;
 
-use super::rules::{MAX_COUNT, at_least_one, below_one};
-use super::timed;
-
-const UNOFFERED: Unoffered = Unoffered { later: &["llama"], never: &[] };
-
-pub(super) fn resolve(raw: &RawModel, findings: &mut Findings) -> Option<ModelConfig> {
-    if !raw.head.is_written {
-        findings.missing(
-            &raw.head.place,
-            "there is nothing to train",
-            "add a `model` with its `family` and sizes",
-        );
-        return None;
-    }
-    let family =
-        raw.family.required(findings, "it decides what the sizes mean", "add \"gpt2\", \"mlp\" or \"timed\"");
-    let family = family.and_then(|family| offered(family, raw, findings));
-    let num_layers = size(&raw.num_layers, findings);
-    let seq_length = size(&raw.seq_length, findings);
-    let model = match family {
-        Some(FamilyWord::Timed) => {
-            timed::resolve(raw, num_layers, seq_length, findings).map(ModelConfig::Timed)
-        }
-        family => gpt(raw, family, num_layers, seq_length, findings),
-    };
-    countable(model?, raw, findings)
-}
+use super::super::rules::below_one;
+use super::sizes::{not_of_family, size};
 
 /// A family that reads tokens; where the family is not known, only its sizes are checked.
-fn gpt(
+pub(super) fn resolve(
     raw: &RawModel,
     family: Option<FamilyWord>,
     num_layers: Option<usize>,
@@ -69,22 +43,9 @@ fn gpt(
         tie_embeddings: raw.tie_embeddings.or(family == FamilyWord::Gpt2)?,
         init_std: init_std?,
         dropout: dropout?,
+        ablation: Ablation::None,
     };
     Some(if family == FamilyWord::Mlp { ModelConfig::Mlp(config) } else { ModelConfig::Gpt2(config) })
-}
-
-fn offered(family: FamilyWord, raw: &RawModel, findings: &mut Findings) -> Option<FamilyWord> {
-    if let FamilyWord::Other(word) = &family {
-        refuse(findings, &raw.family.place, word, FamilyWord::OFFERED, &UNOFFERED);
-        return None;
-    }
-    Some(family)
-}
-
-/// A size that the user chooses: needed, and at least 1.
-pub(super) fn size(field: &Field<usize>, findings: &mut Findings) -> Option<usize> {
-    let value = field.required(findings, "the model's size is yours to choose", "add it");
-    at_least_one(field, value, findings)
 }
 
 fn vocab_size(raw: &RawModel, findings: &mut Findings) -> Option<usize> {
@@ -148,34 +109,4 @@ fn dropout(raw: &RawModel, family: Option<&FamilyWord>, findings: &mut Findings)
         return None;
     }
     Some(value)
-}
-
-/// Reports a key that says nothing to the family of this model, whatever its value.
-pub(super) fn not_of_family<T: Clone>(
-    field: &Field<T>,
-    family: &str,
-    owners: &'static [&'static str],
-    findings: &mut Findings,
-) -> Option<()> {
-    if field.given().is_some() {
-        let rule = format!("it belongs to family {}, not to \"{family}\"", one_of(owners));
-        findings.broken(&field.place, field.place.written(), rule, "remove it");
-    }
-    (!field.is_written()).then_some(())
-}
-
-/// Refuses models whose parameters could not be counted, so that no later product of sizes overflows.
-fn countable(model: ModelConfig, raw: &RawModel, findings: &mut Findings) -> Option<ModelConfig> {
-    let parameters = model.num_parameters() as f64;
-    if parameters > MAX_COUNT {
-        let rule = "a model may have at most 2^53 parameters";
-        findings.broken(
-            &raw.head.place,
-            format!("{parameters:.1e} parameters large"),
-            rule,
-            "use smaller sizes",
-        );
-        return None;
-    }
-    Some(model)
 }

@@ -1,10 +1,12 @@
-//! The shape of a GPT-style model, and the rules that it must keep.
+//! The sizes of a model that reads tokens, and the rules that they must keep.
 
-use crate::error::ModelError;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ModelError, require};
 use crate::layer::IGNORED_TARGET;
 
-/// The shape of a model. Names are Megatron's.
-#[derive(Clone, Debug, PartialEq)]
+/// The sizes of a model that reads tokens. Names are Megatron's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GptConfig {
     /// Transformer blocks.
     pub num_layers: usize,
@@ -23,7 +25,8 @@ pub struct GptConfig {
     /// Share of elements that dropout drops, at least 0 and below 1: behind the embeddings, of the attention weights,
     /// and of what each branch adds to the residual stream.
     pub dropout: f64,
-    /// A part taken out, to show what it is worth.
+    /// A part taken out, to show what it is worth. No run file can ask for it, and no output shows it.
+    #[serde(skip)]
     pub ablation: Ablation,
 }
 
@@ -38,11 +41,11 @@ pub enum Ablation {
 }
 
 impl GptConfig {
-    /// Checks what every family needs.
+    /// Checks what every family of these sizes needs; the model would have `num_parameters`.
     ///
     /// # Errors
     /// [`ModelError::Shape`] with the first value that breaks a rule.
-    pub fn check(&self) -> Result<(), ModelError> {
+    pub(crate) fn check(&self, num_parameters: u128) -> Result<(), ModelError> {
         let Self { num_layers, hidden_size, seq_length, vocab_size, init_std, dropout, .. } = *self;
         for (name, value) in [
             ("num_layers", num_layers),
@@ -67,15 +70,9 @@ impl GptConfig {
             || format!("dropout = {dropout}"),
             || "must be at least 0 and below 1; 0 drops nothing, GPT-2 has 0.1".into(),
         )?;
-        // Twelve C x C weights per block, two tables of V rows and one of T, in f32; ten times that covers gradients,
-        // optimizer state and activations.
-        let rows_per_block = 12_u128 * hidden_size as u128;
-        let rows = rows_per_block
-            .saturating_mul(num_layers as u128)
-            .saturating_add(2 * vocab_size as u128 + seq_length as u128);
-        let num_bytes = rows.saturating_mul(4 * 10 * hidden_size as u128);
+        // Ten f32 for each parameter cover gradients, optimizer state and activations.
         require(
-            num_bytes < isize::MAX as u128,
+            num_parameters.saturating_mul(4 * 10) < isize::MAX as u128,
             || format!("hidden_size = {hidden_size}"),
             || {
                 format!(
@@ -86,32 +83,6 @@ impl GptConfig {
         )
     }
 
-    /// Checks what attention needs.
-    ///
-    /// # Errors
-    /// As [`GptConfig::check`].
-    pub fn check_heads(&self) -> Result<(), ModelError> {
-        let Self { hidden_size, num_attention_heads: num_heads, .. } = *self;
-        let value = || format!("num_attention_heads = {num_heads}");
-        require(num_heads > 0, value, || "must be at least 1".into())?;
-        require(hidden_size.is_multiple_of(num_heads), value, || {
-            let repair = nearest_divisor(hidden_size, num_heads);
-            format!("must divide hidden_size = {hidden_size}; {repair} does")
-        })
-    }
-
-    /// Checks that nothing is to be dropped, for a `family` that has no place for it.
-    ///
-    /// # Errors
-    /// As [`GptConfig::check`].
-    pub fn check_no_dropout(&self, family: &str) -> Result<(), ModelError> {
-        require(
-            self.dropout == 0.0,
-            || format!("dropout = {}", self.dropout),
-            || format!("{family} has no dropout; use 0, or the gpt2 family"),
-        )
-    }
-
     /// Standard deviation of the weights that write into the residual stream, two per block: GPT-2 divides by the
     /// root of their number.
     pub(crate) fn residual_std(&self) -> f32 {
@@ -119,12 +90,27 @@ impl GptConfig {
     }
 }
 
-/// The divisor of `number` nearest to `wanted`, the smaller of two.
-fn nearest_divisor(number: usize, wanted: usize) -> usize {
-    let distance = |divisor: &usize| divisor.abs_diff(wanted);
-    (1..=number).filter(|divisor| number.is_multiple_of(*divisor)).min_by_key(distance).unwrap_or(1)
+/// The sizes that decide how long a layer takes, as costs files have them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GptSizes {
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Attention heads.
+    pub num_attention_heads: u64,
+    /// Token numbers are below this.
+    pub vocab_size: u64,
+    /// Whether elements are dropped; how many of them does not decide the time.
+    pub dropout: bool,
 }
 
-fn require(holds: bool, value: impl Fn() -> String, rule: impl Fn() -> String) -> Result<(), ModelError> {
-    if holds { Ok(()) } else { Err(ModelError::Shape { value: value(), rule: rule() }) }
+impl From<&GptConfig> for GptSizes {
+    fn from(config: &GptConfig) -> Self {
+        Self {
+            hidden_size: config.hidden_size as u64,
+            num_attention_heads: config.num_attention_heads as u64,
+            vocab_size: config.vocab_size as u64,
+            dropout: config.dropout > 0.0,
+        }
+    }
 }

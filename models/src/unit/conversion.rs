@@ -1,9 +1,9 @@
 //! How a layer, which computes in f32, works on what its unit stores in another type.
 //!
-//! What the layer reads is widened into rooms of the workspace, what it writes goes to rooms and is narrowed from
-//! there. So every value is rounded when it is handed on or kept, and at no other time: results do not depend on where
-//! units or stages are cut, and a recomputation reads the bits that the forward read. In f32 rooms have no elements,
-//! and layers work on the stored elements themselves.
+//! What the layer reads is widened into f32 copies in the workspace; what it writes goes to f32 copies too and is
+//! narrowed from there. So every value is rounded when it is handed on or kept, and at no other time: results do not
+//! depend on where units or stages are cut, and a recomputation reads the bits that the forward read. In an f32 unit the
+//! copies have no elements, and layers work on the stored elements themselves.
 //!
 //! Of what is saved, statistics of norms and softmaxes stay f32 in every type
 //! ([`LayerSizes::saved_exact`]): they go into exponentials and into every element of a row.
@@ -14,18 +14,28 @@ use crate::element::{Element, ElementType};
 use crate::kernels::convert;
 use crate::layer::LayerSizes;
 
-/// Elements of the rooms of a forward: parameters, input, saved values, output, and the layer's workspace.
-pub(super) fn forward_rooms(element: ElementType, num_parameters: usize, sizes: LayerSizes) -> [usize; 5] {
+/// Elements of the workspace of a forward: copies of parameters, input, saved values and output, and the layer's own
+/// workspace.
+pub(super) fn forward_workspace_lens(
+    element: ElementType,
+    num_parameters: usize,
+    sizes: LayerSizes,
+) -> [usize; 5] {
     let LayerSizes { input, saved, output, forward_workspace, .. } = sizes;
     let [parameters, input, saved, output] =
-        [num_parameters, input, saved, output].map(|len| room(element, len));
+        [num_parameters, input, saved, output].map(|len| copy_len(element, len));
     [parameters, input, saved, output, forward_workspace]
 }
 
-/// Elements of the rooms of a backward: parameters, input, saved values, and the layer's workspace and stash.
-pub(super) fn backward_rooms(element: ElementType, num_parameters: usize, sizes: LayerSizes) -> [usize; 5] {
+/// Elements of the workspace of a backward: copies of parameters, input and saved values, and the layer's own workspace
+/// and stash.
+pub(super) fn backward_workspace_lens(
+    element: ElementType,
+    num_parameters: usize,
+    sizes: LayerSizes,
+) -> [usize; 5] {
     let LayerSizes { input, saved, backward_workspace, stash, .. } = sizes;
-    let [parameters, input, saved] = [num_parameters, input, saved].map(|len| room(element, len));
+    let [parameters, input, saved] = [num_parameters, input, saved].map(|len| copy_len(element, len));
     [parameters, input, saved, backward_workspace, stash]
 }
 
@@ -34,8 +44,8 @@ pub(super) fn num_stored(element: ElementType, sizes: LayerSizes) -> usize {
     num_rounded(sizes) + element.num_packed() * sizes.saved_exact
 }
 
-/// Elements of the room for `len` stored ones.
-fn room(element: ElementType, len: usize) -> usize {
+/// Elements of the f32 copy of `len` stored ones.
+fn copy_len(element: ElementType, len: usize) -> usize {
     if element == ElementType::F32 { 0 } else { len }
 }
 
@@ -45,11 +55,11 @@ fn num_rounded(sizes: LayerSizes) -> usize {
 }
 
 /// Stored elements as f32, for reading.
-pub(super) fn widened<'a, E: Element>(stored: &'a [E], room: &'a mut [f32]) -> &'a [f32] {
+pub(super) fn widened<'a, E: Element>(stored: &'a [E], copy: &'a mut [f32]) -> &'a [f32] {
     E::as_f32(stored).unwrap_or_else(|| {
-        let room = &mut room[..stored.len()];
-        convert::convert(stored, room);
-        room
+        let copy = &mut copy[..stored.len()];
+        convert::convert(stored, copy);
+        copy
     })
 }
 
@@ -57,11 +67,11 @@ pub(super) fn widened<'a, E: Element>(stored: &'a [E], room: &'a mut [f32]) -> &
 pub(super) fn widened_saved<'a, E: Element>(
     stored: &'a [E],
     sizes: LayerSizes,
-    room: &'a mut [f32],
+    copy: &'a mut [f32],
 ) -> &'a [f32] {
     E::as_f32(stored).unwrap_or_else(|| {
-        widen_saved(stored, sizes, room);
-        room
+        widen_saved(stored, sizes, copy);
+        copy
     })
 }
 
@@ -69,40 +79,41 @@ pub(super) fn widened_saved<'a, E: Element>(
 pub(super) fn widened_saved_mut<'a, E: Element>(
     stored: &'a mut [E],
     sizes: LayerSizes,
-    room: &'a mut [f32],
+    copy: &'a mut [f32],
 ) -> &'a mut [f32] {
     if E::TYPE != ElementType::F32 {
-        widen_saved(stored, sizes, room);
+        widen_saved(stored, sizes, copy);
     }
-    unwritten(stored, room)
+    unwritten(stored, copy)
 }
 
-fn widen_saved<E: Element>(stored: &[E], sizes: LayerSizes, room: &mut [f32]) {
+fn widen_saved<E: Element>(stored: &[E], sizes: LayerSizes, copy: &mut [f32]) {
     let (rounded, exact) = stored.split_at(num_rounded(sizes));
-    let (room_rounded, room_exact) = room.split_at_mut(rounded.len());
-    convert::convert(rounded, room_rounded);
-    convert::unpack(exact, room_exact);
+    let (copy_rounded, copy_exact) = copy.split_at_mut(rounded.len());
+    convert::convert(rounded, copy_rounded);
+    convert::unpack(exact, copy_exact);
 }
 
-/// Where the layer is to write: the stored elements, or the room that [`narrow`] or [`narrow_saved`] follows on.
-pub(super) fn unwritten<'a, E: Element>(stored: &'a mut [E], room: &'a mut [f32]) -> &'a mut [f32] {
-    E::as_f32_mut(stored).unwrap_or(room)
+/// Where the layer is to write: the stored elements, or the copy that [`narrow`] or [`narrow_saved`]
+/// then stores.
+pub(super) fn unwritten<'a, E: Element>(stored: &'a mut [E], copy: &'a mut [f32]) -> &'a mut [f32] {
+    E::as_f32_mut(stored).unwrap_or(copy)
 }
 
-/// Stores what was written to a room, if it was.
-pub(super) fn narrow<E: Element>(room: &[f32], stored: &mut [E]) {
+/// Stores what was written to a copy; in an f32 unit nothing was.
+pub(super) fn narrow<E: Element>(copy: &[f32], stored: &mut [E]) {
     if E::TYPE != ElementType::F32 {
-        convert::convert(room, stored);
+        convert::convert(copy, stored);
     }
 }
 
 /// As [`narrow`], for what a layer saved.
-pub(super) fn narrow_saved<E: Element>(room: &[f32], sizes: LayerSizes, stored: &mut [E]) {
+pub(super) fn narrow_saved<E: Element>(copy: &[f32], sizes: LayerSizes, stored: &mut [E]) {
     if E::TYPE != ElementType::F32 {
         let (rounded, exact) = stored.split_at_mut(num_rounded(sizes));
-        let (room_rounded, room_exact) = room.split_at(rounded.len());
-        convert::convert(room_rounded, rounded);
-        convert::pack(room_exact, exact);
+        let (copy_rounded, copy_exact) = copy.split_at(rounded.len());
+        convert::convert(copy_rounded, rounded);
+        convert::pack(copy_exact, exact);
     }
 }
 
