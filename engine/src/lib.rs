@@ -1,19 +1,16 @@
 //! pipezero trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 //!
-//! [`config::RunFile`] reads and checks the file, [`plan::Plan`] says what every rank will do, hold and send, and
-//! [`Engine`] does it. [`train::Training`] is the loop around an engine that the command line runs.
+//! [`RunFile`] reads and checks the file and resolves it to a [`Run`]. [`Plan`] says what every rank will do, hold and
+//! send; [`Simulation`] says how long that takes; [`Engine`] does it, one step after the other:
 //!
 //! ```no_run
-//! use std::sync::Arc;
-//! use pipezero::config::{Launch, RunFile};
-//! use pipezero::{Engine, plan::Plan, run::data::Corpus, train::batch_layout};
+//! use pipezero::{Engine, Launch, Plan, RunFile, train::training_batches};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (run, _notices) = RunFile::load("engine/configs/quickstart.json".as_ref())?.resolve(Launch::this_host())?;
 //! let plan = Plan::new(run)?;
-//! let corpus = Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length)?;
-//! let batches = corpus.training_batches(batch_layout(&plan), plan.run().seed)?;
-//! let mut engine = Engine::new(plan, Arc::new(batches))?;
+//! let batches = training_batches(&plan)?;
+//! let mut engine = Engine::new(plan, batches)?;
 //! for _ in 0..10 {
 //!     let report = engine.train_batch()?;
 //!     println!("{}: {:?}", report.step, report.loss);
@@ -22,6 +19,29 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`Training`] is the loop around an engine that writes a [`RunDir`], and [`TrainedRun`] reads it back:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let score = pipezero::TrainedRun::open("runs/quickstart".as_ref())?.score(&[], None)?;
+//! println!("{} bits per byte", score.bits_per_byte());
+//! # Ok(())
+//! # }
+//! ```
+
+pub use config::{Launch, Run, RunFile};
+pub use plan::Plan;
+pub use plan::grid::Grid;
+pub use plan::what_if::{LoneSchedule, Simulation, WhatIf};
+pub use run::Engine;
+pub use run::executor::{Cause, Event, EventKind, Position, RankFailure};
+pub use train::{RunDir, TrainedRun, Training};
+
+/// Layers, units and the model families, to build a model of your own.
+pub use pipezero_models as models;
+/// Programs and their instructions.
+pub use pipezero_schedule as schedule;
 
 #[doc(hidden)]
 pub mod cli;
@@ -31,12 +51,3 @@ pub mod measure;
 pub mod plan;
 pub mod run;
 pub mod train;
-
-/// Layers, units and the model families; for models of one's own.
-pub use pipezero_models as models;
-/// Programs and what they are made of.
-pub use pipezero_schedule as schedule;
-pub use plan::Plan;
-pub use plan::grid::Grid;
-pub use run::Engine;
-pub use run::executor::{Cause, Event, EventKind, Position, RankFailure};

@@ -18,9 +18,9 @@ Examples:
   pipezero check run.json --set zero_optimization.stage=2
   pipezero check run.json --set memory=80GiB      # does every rank fit?
 
-What is printed is the run as the engine sees it, every default filled in, under the engine's own names: to be read, not to be given to `train`. Texts are looked for, and not read.
+It prints the run as the engine sees it, every default filled in, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist; they are not read.
 
-Exit status: 0 for a valid file, 2 for one with mistakes, all of them printed, each at line and column; 1 for a valid file that cannot be planned, as when a rank does not fit `memory`.";
+Exit status: 0 for a valid file; 2 for a file with mistakes, which are all printed with line and column; 1 for a valid file that cannot be planned, for example if a rank does not fit `memory`.";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]

@@ -1,9 +1,9 @@
-//! Times as they are typed: decimals, read digit by digit, so that `0.1` is a tenth and sums are exact.
+//! Decimals on the command line, read digit by digit, so that `0.1` is exactly a tenth and sums are exact.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Digits behind the point at most, and in front of it.
+/// Digits before the point at most, and behind it.
 const DIGITS_MAX: usize = 9;
 
 /// A decimal that is not negative.
@@ -11,33 +11,28 @@ const DIGITS_MAX: usize = 9;
 pub(super) struct Decimal {
     /// The digits as a whole number.
     digits: u64,
-    /// How many of them stand behind the point.
+    /// How many of them are behind the point.
     num_behind: u32,
 }
 
 impl Decimal {
-    /// How many digits stand behind the point.
+    /// How many digits are behind the point, trailing zeros not counted.
     pub(super) fn num_behind(self) -> u32 {
         self.num_behind
     }
 
-    /// Whether nothing but zeros was typed.
-    pub(super) fn is_zero(self) -> bool {
-        self.digits == 0
-    }
-
-    /// In parts of which `10^num_behind` make one; no fewer than the decimal needs.
+    /// The decimal in parts, `10^num_behind` of which make 1; `num_behind` is at least [`Decimal::num_behind`].
     pub(super) fn in_parts(self, num_behind: u32) -> u64 {
         // At most 18 digits, which a u64 holds.
         self.digits * 10u64.pow(num_behind - self.num_behind)
     }
 }
 
-/// Why a text is no time.
+/// A text is not a decimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NoTime;
+pub(super) struct NotADecimal;
 
-impl fmt::Display for NoTime {
+impl fmt::Display for NotADecimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -47,21 +42,21 @@ impl fmt::Display for NoTime {
     }
 }
 
-impl std::error::Error for NoTime {}
+impl std::error::Error for NotADecimal {}
 
 impl FromStr for Decimal {
-    type Err = NoTime;
+    type Err = NotADecimal;
 
-    fn from_str(text: &str) -> Result<Self, NoTime> {
+    fn from_str(text: &str) -> Result<Self, NotADecimal> {
         let (before, behind) = text.split_once('.').unwrap_or((text, "0"));
         let is_number = |digits: &str| {
             (1..=DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
         };
         if !is_number(before) || !is_number(behind) {
-            return Err(NoTime);
+            return Err(NotADecimal);
         }
         let behind = behind.trim_end_matches('0');
-        let digits = format!("{before}{behind}").parse().map_err(|_| NoTime)?;
+        let digits = format!("{before}{behind}").parse().map_err(|_| NotADecimal)?;
         Ok(Self { digits, num_behind: behind.len() as u32 })
     }
 }
@@ -79,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn texts_that_are_not_decimals_are_refused() {
         for text in [
             "",
             ".",
@@ -97,7 +92,7 @@ mod tests {
             "1.2.3",
             "٣",
         ] {
-            assert_eq!(text.parse::<Decimal>(), Err(NoTime), "{text}");
+            assert_eq!(text.parse::<Decimal>(), Err(NotADecimal), "{text}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A plan in words, as several commands say it.
+//! A plan in words, for several commands.
 
 use crate::config::{Checkpointing, Precision, ScheduleConfig};
 use crate::plan::Plan;
 
-/// The schedule, and how many stages it runs on a rank where that is more than one.
+/// The schedule, and the number of stages on a rank if that is more than one.
 pub(super) fn schedule(plan: &Plan) -> String {
     let parallel = &plan.run().parallel;
     let name = match &parallel.schedule {
@@ -39,7 +39,7 @@ pub(super) fn precision(plan: &Plan) -> &'static str {
     }
 }
 
-/// What is recomputed, if anything is.
+/// What is recomputed, if anything.
 pub(super) fn checkpointing(plan: &Plan) -> Option<String> {
     match plan.run().checkpointing {
         Checkpointing::Off => None,

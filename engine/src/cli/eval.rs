@@ -1,18 +1,13 @@
 //! `pipezero eval`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 
-use super::failure::{Failure, NothingLearnt};
+use super::failure::Failure;
 use super::output::print;
 use super::table::Table;
-use crate::config::{Launch, RunFile};
-use crate::plan::Plan;
-use crate::run::data::{BatchSource, Corpus, DataError};
-use crate::run::engine::Engine;
-use crate::train::{RunDir, TrainingError, batch_layout, evaluate};
+use crate::train::TrainedRun;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -42,37 +37,13 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
-    let directory = RunDir::open(&args.directory)?;
-    let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    let (run, _) = file.resolve(Launch::this_host())?;
-    if !run.model.learns() {
-        return Err(NothingLearnt("score").into());
-    }
-    let plan = Plan::new(run)?;
-    let run = plan.run();
-    let seq_length = plan.micro_batch_shape().seq_length;
-    let source: Arc<dyn BatchSource> = if args.data.is_empty() {
-        let corpus = Corpus::load(&run.data, seq_length).map_err(TrainingError::Data)?;
-        corpus.check_vocabulary(plan.vocab_size())?;
-        let batches = corpus.validation_batches(batch_layout(&plan), run.seed)?;
-        Arc::new(batches.ok_or(DataError::NoValidation)?)
-    } else {
-        let corpus = Corpus::unsplit(&args.data, seq_length)?;
-        corpus.check_vocabulary(plan.vocab_size())?;
-        Arc::new(corpus.training_batches(batch_layout(&plan), run.seed)?)
-    };
-    let num_batches = args.batches.unwrap_or(run.evaluation.batches);
-    let mut engine = Engine::for_inference(plan, Arc::clone(&source))?;
-    engine.load(&directory.file(RunDir::WEIGHTS))?;
-    let report = evaluate(&mut engine, &source, num_batches)?;
-    let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
+    let score = TrainedRun::open(&args.directory)?.score(&args.data, args.batches)?;
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     table.row([
-        report.num_targets.to_string(),
-        format!("{loss:.4}"),
-        format!("{:.3}", loss.exp()),
-        // A token is a byte.
-        format!("{:.4}", loss / std::f64::consts::LN_2),
+        score.num_tokens.to_string(),
+        format!("{:.4}", score.loss),
+        format!("{:.3}", score.perplexity()),
+        format!("{:.4}", score.bits_per_byte()),
     ]);
     print(table)?;
     Ok(())

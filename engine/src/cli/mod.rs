@@ -5,6 +5,7 @@ mod compare;
 mod decimal;
 mod describe;
 mod eval;
+mod exit_status;
 mod failure;
 mod generate;
 mod out_file;
@@ -29,11 +30,10 @@ use clap::{Parser, Subcommand};
 
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
-/// What a run will do, hold and send is planned and checked before anything starts: `check` reads the file, `plan`
-/// prints memory and traffic per rank and what other residencies would cost, `show` prints the program, `train` runs
-/// exactly that.
+/// Everything that a run will do is planned and checked before it starts: `check` reads the file, `plan` prints the memory
+/// and traffic of each rank and compares residencies, `show` prints the program, and `train` runs exactly that program.
 #[derive(Debug, Parser)]
-#[command(name = "pipezero", version, arg_required_else_help = true, after_help = failure::STATUSES)]
+#[command(name = "pipezero", version, arg_required_else_help = true, after_help = exit_status::STATUSES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,7 +41,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Train the model of a run file and leave a run directory.
+    /// Train the model of a run file, and write a run directory.
     #[command(after_help = train::EXAMPLES)]
     Train(train::TrainArgs),
     /// Loss, perplexity and bits per byte of a trained model.
@@ -50,22 +50,22 @@ enum Command {
     /// Write text with a trained model.
     #[command(after_help = generate::EXAMPLES)]
     Generate(generate::GenerateArgs),
-    /// Check a run file: print what it resolves to (no run file itself), or every error in it.
+    /// Check a run file: print the resolved run, or every mistake.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
-    /// Stages, units, memory and traffic of each rank, and the trade of gathers for memory, before anything runs.
+    /// Stages, units, memory and traffic of each rank, and how fewer gathers cost memory, before anything runs.
     #[command(after_help = plan::EXAMPLES)]
     Plan(plan::PlanArgs),
-    /// Print the program: who does what, in which order.
+    /// Print the program: what each rank does, in which order.
     #[command(after_help = show::EXAMPLES)]
     Show(show::ShowArgs),
-    /// How long a step takes, of a run or of a schedule by itself, and what its ranks wait for.
+    /// How long a step takes, of a run or of a schedule without a model, and what its ranks wait for.
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(Box<simulate::SimulateArgs>),
-    /// Measure what the parts of a run take on this machine, for `simulate` to predict runs from.
+    /// Measure the costs of a run on this machine, from which `simulate` predicts runs.
     #[command(after_help = profile::EXAMPLES)]
     Profile(profile::ProfileArgs),
-    /// A traced run beside its prediction: step, ranks, instructions, and where the two part.
+    /// Compare a traced run with its prediction: step, ranks, instructions, and where they differ.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareArgs),
 }

@@ -1,40 +1,41 @@
-//! What `--out` names: a file that a command writes when all of it is there, and never over what it did not write itself.
+//! The file of `--out`: written when all of it is known, and never over a file that the command did not write itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::exit_status::InputMistake;
 use crate::files::partial::{Existing, PartialFile};
 
-/// What a command writes.
+/// A kind of file that a command writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
-    /// What such a file is called.
+    /// What such a file is called, in error messages.
     pub(super) name: &'static str,
-    /// The command.
+    /// The command that writes it.
     pub(super) writer: &'static str,
-    /// What a user might name one.
+    /// A name that a user might choose.
     pub(super) example: &'static str,
-    /// Whether a file that is there is one.
+    /// Whether an existing file is of this kind.
     pub(super) is_such: fn(&Path) -> bool,
 }
 
 /// Whether `--overwrite` was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overwrite {
-    /// A file that is there is an error.
+    /// An existing file is an error.
     No,
-    /// One that the same command has written is replaced.
+    /// An existing file that the same command wrote is replaced.
     Yes,
 }
 
 impl Overwrite {
-    /// Of the argument.
+    /// From the argument.
     pub(super) fn of(is_given: bool) -> Self {
         if is_given { Self::Yes } else { Self::No }
     }
 }
 
-/// A file that can be written, as far as that was to be seen; nothing of it is there yet.
+/// A file that can be written, as far as could be checked; it does not exist yet.
 #[derive(Debug)]
 pub(super) struct OutFile {
     path: PathBuf,
@@ -44,13 +45,13 @@ pub(super) struct OutFile {
 /// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OutError {
-    /// There is a file already.
+    /// The file exists already.
     #[error("{} already exists: name another file with --out, or replace it with --overwrite", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// There is something that is no file.
+    /// The name is that of a folder.
     #[error("{} is a folder: name a file with --out, such as {}", path.display(), path.join(example).display())]
     Folder {
         /// The folder.
@@ -58,9 +59,9 @@ pub(super) enum OutError {
         /// A file in it.
         example: &'static str,
     },
-    /// What `--overwrite` would replace is something else.
+    /// `--overwrite` would replace a file of another kind.
     #[error(
-        "{} is no {}: --overwrite replaces what `pipezero {}` has written as one, and nothing else; name another file with --out, or remove this one yourself",
+        "{} is not a {}: --overwrite only replaces one that `pipezero {}` wrote; name another file with --out, or remove this one yourself",
         path.display(),
         written.name,
         written.writer
@@ -81,11 +82,17 @@ pub(super) enum OutError {
     },
 }
 
+impl InputMistake for OutError {
+    fn is_input_mistake(&self) -> bool {
+        false
+    }
+}
+
 impl OutFile {
-    /// Sees whether the file can be written, before minutes are spent on what would go into it.
+    /// Checks that the file can be written, before minutes are spent on its contents.
     ///
     /// # Errors
-    /// [`OutError`] where it cannot.
+    /// [`OutError`] if it cannot.
     pub(super) fn new(path: &Path, overwrite: Overwrite, written: Written) -> Result<Self, OutError> {
         if path.is_dir() {
             return Err(OutError::Folder { path: path.to_owned(), example: written.example });
@@ -98,7 +105,7 @@ impl OutFile {
             Overwrite::Yes => Existing::Replaced,
         };
         let file = Self { path: path.to_owned(), existing };
-        // Begun and dropped, it leaves nothing behind, however the command ends.
+        // Dropped before it is finished, the partial file leaves nothing behind, however the command ends.
         drop(file.begin()?);
         Ok(file)
     }
@@ -106,7 +113,7 @@ impl OutFile {
     /// Writes the file.
     ///
     /// # Errors
-    /// [`OutError`] where it cannot be written any more.
+    /// [`OutError`] if it can no longer be written.
     pub(super) fn write(self, text: &str) -> Result<(), OutError> {
         let partial = self.begin()?;
         partial.finish_with(text).map_err(|source| OutError::Io { path: self.path, source })
@@ -136,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_there_before_all_of_it_is() {
+    fn the_file_appears_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         let out = file(&path, Overwrite::No).unwrap();
@@ -147,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_here_is_replaced_and_only_if_asked() {
+    fn only_files_of_the_same_kind_are_replaced_and_only_if_asked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         fs::write(&path, "ours, old").unwrap();
@@ -161,9 +168,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "a thesis");
     }
 
-    /// Somebody else's file that came in the meantime stays.
+    /// A file that somebody else created meanwhile stays.
     #[test]
-    fn what_came_in_between_is_kept() {
+    fn a_file_that_appeared_meanwhile_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         let out = file(&path, Overwrite::No).unwrap();

@@ -1,19 +1,19 @@
-//! Standard output and standard error, written so that a reader who has gone (`| head`) is no panic.
+//! Standard output and standard error, without a panic if the reader closes them (`| head`).
 
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 
-/// Writes to stdout: what a command is asked for.
+/// Writes the result of a command to stdout.
 ///
 /// # Errors
-/// What the system says; a closed pipe becomes a quiet end in [`super::failure`].
+/// The error of the system; [`super::failure`] ends quietly if the pipe is closed.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
     let mut out = stdout().lock();
     write!(out, "{text}")?;
     out.flush()
 }
 
-/// Writes a line to stderr: progress, hints and warnings. Nothing can be done if nobody listens.
+/// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
 pub(super) fn note(text: impl Display) {
     let _ = writeln!(stderr(), "{text}");
 }

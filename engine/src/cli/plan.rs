@@ -20,29 +20,29 @@ Examples:
   pipezero plan run.json --set zero_optimization.resident_units=all
   pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
 
-With ZeRO-3 the last table says what every `resident_units` would cost: more units that stay gathered are fewer gathers and more memory.";
+With ZeRO-3 the last table compares the values of `resident_units`: more units that stay gathered need fewer gathers and more memory.";
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`, whose figures are each of the rank that has most of it.
+    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`, each figure that of the rank with the largest.
     #[arg(long)]
     json: bool,
 }
 
-/// Instructions of a step beyond which residencies are not compared: up to 15 are planned in full, each in about a second
-/// for a million instructions.
-const MOST_COMPARED_INSTRUCTIONS: usize = 500_000;
+/// Instructions of a step beyond which residencies are not compared: each of up to 15 is planned in full, a million
+/// instructions in about a second.
+const COMPARED_INSTRUCTIONS_MAX: usize = 500_000;
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let plan = args.run.plan()?;
-    let is_compared = plan.num_instructions() <= MOST_COMPARED_INSTRUCTIONS;
+    let is_compared = plan.num_instructions() <= COMPARED_INSTRUCTIONS_MAX;
     let residencies = is_compared.then(|| plan.residencies()).transpose()?;
     if residencies.is_none() {
         note(format_args!(
-            "residencies are not compared: the program has {} instructions, more than {MOST_COMPARED_INSTRUCTIONS}",
+            "residencies are not compared: the program has {} instructions, more than {COMPARED_INSTRUCTIONS_MAX}",
             plan.num_instructions()
         ));
     }
@@ -66,7 +66,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
 fn text(plan: &Plan) -> String {
     let forecast = plan.forecast();
     let grid = plan.grid();
-    // All data ranks of a pipeline rank are alike.
+    // All data ranks of a pipeline rank have the same figures.
     let by_pipeline_rank: Vec<&RankForecast> = forecast.iter().step_by(grid.data_degree).collect();
     format!(
         "{}\n\n{}\n{}\n{}",
@@ -156,7 +156,7 @@ fn traffic(ranks: &[&RankForecast]) -> Table {
     table
 }
 
-/// The trade of gathers for memory, and whose figures these are.
+/// Gathers and memory of every residency, and which ranks the figures belong to.
 fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
     let mut table =
         Table::new(["resident_units", "most all-gathers", "most bytes sent in them", "most memory", ""]);
@@ -186,7 +186,7 @@ mod tests {
     use super::{residency_table, text};
 
     #[test]
-    fn the_front_page_shows_what_is_printed() {
+    fn readme_shows_the_real_output() {
         let (plan, excerpt) = readme::example("pipezero plan engine/configs/seed-48-layers.json");
         let costs = plan.residencies().expect("the example is planned with every residency");
         assert_eq!(format!("{}\n{}", text(&plan), residency_table(&plan, &costs)), excerpt);

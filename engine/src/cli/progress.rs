@@ -8,12 +8,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output::note;
 use crate::train::{EvalLine, Observer, StepLine};
 
-/// What a person watches.
+/// Shows the progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
     form: Form,
     num_steps: u64,
-    /// Whether there is a loss to tell of; else what is told is how long a step takes.
+    /// Whether the run has a loss to show; else the time of a step is shown.
     learns: bool,
 }
 
@@ -21,34 +21,34 @@ pub(super) struct Progress {
 enum Form {
     /// A bar that redraws itself.
     Bar(ProgressBar),
-    /// A line now and then.
+    /// A line every few seconds.
     Lines { next: Instant },
 }
 
-/// Plain lines come no more often, so that a log stays readable.
+/// Time between plain lines, so that a log stays readable.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Progress {
-    /// Of a run of so many steps that `learns` something, or nothing.
+    /// The progress of a run of so many steps; `learns`: whether it has a loss.
     pub(super) fn new(num_steps: u64, learns: bool) -> Self {
         Self { form: Form::new(num_steps), num_steps, learns }
     }
 
     /// A line of its own, above the bar.
-    fn say(&self, text: String) {
+    fn print_line(&self, text: String) {
         match &self.form {
             Form::Bar(bar) => bar.println(text),
             Form::Lines { .. } => note(text),
         }
     }
 
-    /// A step of which nothing but its time is told.
+    /// Shows a step by its time alone.
     pub(super) fn timed_step(&mut self, step: u64, step_s: f64) {
-        self.tell(step, step_s, |_| milliseconds(step_s));
+        self.show(step, step_s, |_| milliseconds(step_s));
     }
 
-    /// Tells of a step by its figures, which are short beside a bar.
-    fn tell(&mut self, step: u64, step_s: f64, figures: impl Fn(bool) -> String) {
+    /// Shows a step by its figures, which are shorter beside a bar.
+    fn show(&mut self, step: u64, step_s: f64, figures: impl Fn(bool) -> String) {
         let num_steps = self.num_steps;
         match &mut self.form {
             Form::Bar(bar) => {
@@ -86,22 +86,22 @@ impl Form {
 impl Observer for Progress {
     fn step(&mut self, line: &StepLine) {
         if line.skipped {
-            self.say(skipped(line));
+            self.print_line(skipped(line));
         }
         let norm = line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}"));
         let learns = self.learns;
-        self.tell(line.step, line.step_s, |is_short| {
+        self.show(line.step, line.step_s, |is_short| {
             let norm = if is_short { String::new() } else { format!("  grad norm {norm}") };
             figures(line, learns, &norm)
         });
     }
 
     fn evaluation(&mut self, line: &EvalLine) {
-        self.say(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
+        self.print_line(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
 }
 
-/// What a step came to: its loss, what is to stand beside it, and its speed; where nothing is learned, its time alone.
+/// The figures of a step: its loss, `beside_loss`, and its speed; its time alone if nothing is learned.
 fn figures(line: &StepLine, learns: bool, beside_loss: &str) -> String {
     if !learns {
         return milliseconds(line.step_s);
@@ -114,7 +114,7 @@ fn milliseconds(step_s: f64) -> String {
     format!("{:.1} ms", 1000.0 * step_s)
 }
 
-/// Why a step has left the weights as they were.
+/// Why a step did not change the weights.
 fn skipped(line: &StepLine) -> String {
     let step = line.step;
     let Some(scale) = line.loss_scale.filter(|_| line.tokens > 0) else {
@@ -137,7 +137,7 @@ fn loss(loss: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    /// A text always carries loss, but a source of one's own may mask all of a step.
+    /// A text always carries loss, but a user's own source of batches may mask all tokens of a step.
     #[test]
     fn a_skipped_step_says_whether_it_overflowed_or_had_nothing_to_learn() {
         let line = |loss_scale: Option<f64>, next: f64, tokens| StepLine {

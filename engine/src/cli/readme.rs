@@ -1,15 +1,15 @@
-//! What the front page says that a command prints, for tests to hold against what it does print.
+//! The output that README.md shows for a command, which tests compare with its real output.
 
 use std::path::Path;
 
 use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
-/// The plan of the run file that `command` ends with, and what stands below the command on the front page.
+/// The plan of the run file that `command` ends with, and the output that README.md shows for it.
 pub(super) fn example(command: &str) -> (Plan, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("README.md")).expect("the front page is there");
-    let (_, below) = page.split_once(&format!("$ {command}\n")).expect("the front page shows the command");
+    let page = std::fs::read_to_string(root.join("README.md")).expect("README.md exists");
+    let (_, below) = page.split_once(&format!("$ {command}\n")).expect("README.md shows the command");
     let (excerpt, _) = below.split_once("```").expect("the block ends");
     let (_, path) = command.rsplit_once(' ').expect("the command names a run file");
     let file = RunFile::load(&root.join(path)).expect("the example is well-formed");

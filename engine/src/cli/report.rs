@@ -1,14 +1,14 @@
-//! What `train` prints at its end: what was learned, how fast, and what every rank held and sent.
+//! The tables that `train` prints at its end: losses, speed, and the memory and traffic of every rank.
 //!
-//! Ranks that did the same are one row, as the data ranks of a stage are: 64 ranks are read at a glance, and a rank that
-//! differs is seen.
+//! Neighbouring ranks with the same figures are one row, as the data ranks of a stage usually are: so the table of 64 ranks is
+//! short, and a rank that differs is visible.
 
 use super::table::Table;
 use super::units::bytes;
 use crate::train::{Baselines, Summary};
 use pipezero_partition::RankMemory;
 
-/// The final tables. What learns nothing has step times where others have losses.
+/// The final tables. A run that learns nothing has step times instead of losses.
 pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64) -> String {
     format!(
         "\n{}\n{}\n{}{}\n{}",
@@ -34,7 +34,7 @@ fn loss_table(summary: &Summary) -> Table {
     table
 }
 
-/// The first step is among them: it is the longest where something is done once.
+/// The times of all steps; the first is included, and often the longest.
 fn step_table(summary: &Summary) -> Table {
     let mut table = Table::new(["milliseconds per step", "median", "shortest", "longest"]);
     let times = summary.step_s.as_ref().map(|times| [times.median, times.shortest, times.longest]);
@@ -43,7 +43,7 @@ fn step_table(summary: &Summary) -> Table {
     table
 }
 
-/// Steps alone decide the tokens per second; the seconds are those of evaluations and of saving too.
+/// Tokens per second are those of the steps alone; the seconds include evaluations and saving.
 fn speed_table(summary: &Summary, learns: bool, elapsed_s: f64) -> Table {
     let share = |share: f64| format!("{:.1}%", 100.0 * share);
     let header = ["", "steps", "seconds in all"]
@@ -59,7 +59,7 @@ fn speed_table(summary: &Summary, learns: bool, elapsed_s: f64) -> Table {
     table
 }
 
-/// What fp16's loss scaling came to.
+/// The result of fp16's loss scaling.
 fn scale_table(summary: &Summary, scale: f64) -> Table {
     let mut table = Table::new(["fp16", "skipped steps", "last loss scale"]);
     table.row(["run".to_owned(), summary.skipped_steps.to_string(), scale.to_string()]);
@@ -99,7 +99,7 @@ fn traffic_table(summary: &Summary) -> Table {
     table
 }
 
-/// Neighbouring ranks with the same figures, by name, and the first of them.
+/// Groups of neighbouring ranks with the same figures: the name of each, and its first rank.
 fn alike<T, F: PartialEq>(of_ranks: &[T], figures: impl Fn(&T) -> F) -> Vec<(String, &T)> {
     let mut first = 0;
     let groups = of_ranks.chunk_by(|one, next| figures(one) == figures(next)).map(|group| {
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A run of as many ranks as there are peaks, measured and planned.
+    /// The summary of a run with one rank for each pair of peaks, measured and planned.
     fn summary(peaks: &[(u64, u64)]) -> Summary {
         let measured = |(rank, &(peak, _)): (usize, &(u64, u64))| {
             let mut measured = MeasuredRank { rank, memory: memory(peak), traffic: Default::default() };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_did_the_same_are_one_row_and_others_are_not() {
+    fn neighbouring_ranks_with_the_same_figures_are_one_row() {
         let summary = summary(&[(15, 15), (15, 15), (15, 15), (16, 15), (16, 15), (15, 15)]);
         expect![[r#"
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_learns_nothing_has_step_times_for_losses() {
+    fn a_run_that_learns_nothing_has_step_times_instead_of_losses() {
         expect![[r#"
 
             milliseconds per step  median  shortest  longest

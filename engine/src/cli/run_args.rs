@@ -1,4 +1,4 @@
-//! What every command that reads a run file has in common.
+//! The arguments of every command that reads a run file.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use super::output::note;
 use crate::config::{Launch, Notice, RunFile};
 use crate::plan::Plan;
 
-/// A run file and what is changed in it.
+/// A run file and its overrides.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     /// The run file, JSON.
     #[arg(value_name = "RUN.json")]
     pub(super) run: PathBuf,
-    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` takes the key away.
+    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` removes the key.
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     pub(super) set: Vec<String>,
 }
@@ -26,7 +26,7 @@ impl RunArgs {
         Ok(RunFile::load(&self.run)?.set(&self.set)?)
     }
 
-    /// The plan; prints what its reader should know.
+    /// The plan; prints the notices on the file and the plan.
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let (plan, notices) = Plan::from_file(&self.load()?, Launch::this_host())?;
         print_notices(&notices);

@@ -19,7 +19,7 @@ Examples:
   pipezero train run.json --set 'parallel.schedule={\"file\": \"order.csv\"}'
   pipezero show run.json --format program > run.program
 
-In the grid, a number before F or B is the stage where a rank has several, the number after it the micro-batch. Words of a program: F and B are forward and backward of (unit, micro-batch), R recomputes the activations of one that did not keep them; UNSHARD, RESHARD and REDUCE are ZeRO-3's; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
+In the grid, the number before F or B is the stage, if a rank has several, and the number after it is the micro-batch. In the program, F and B are the forward and backward of a unit and a micro-batch; R recomputes activations that were not kept; UNSHARD, RESHARD and REDUCE belong to ZeRO-3; SEND and RECV go over stage edges, s0>s1 up with activations, s1>s0 down with gradients.";
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn the_front_page_shows_what_is_printed() {
+    fn readme_shows_the_real_output() {
         let (plan, excerpt) = readme::example("pipezero show engine/configs/quickstart.json");
         let (beginning, rest) =
             excerpt.split_once("...\n").expect("the excerpt ends before the program does");

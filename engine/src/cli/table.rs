@@ -1,4 +1,4 @@
-//! Tables that line up: text to the left, figures to the right.
+//! Tables with aligned columns: the first to the left, figures to the right.
 
 use std::fmt;
 

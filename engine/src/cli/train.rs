@@ -1,6 +1,6 @@
 //! `pipezero train`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,10 +14,10 @@ use super::progress::Progress;
 use super::report::report;
 use super::run_args::{RunArgs, print_notices};
 use super::units::{count, counted};
-use crate::config::{Launch, Run, RunFile, ScheduleConfig};
+use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
-use crate::train::{RunDir, RunDirError, Summary, Training};
+use crate::train::{RunDir, Summary, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -30,14 +30,14 @@ Examples:
   pipezero train run.json --set bf16.enabled=true \\
     --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the file as it ran; schedule.csv beside it, where the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. Ctrl-C ends after the step and saves all of them.";
+The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. Ctrl-C ends the run after the current step and saves all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
 pub(super) struct TrainArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Where the run directory goes [default: runs/NAME, NAME.json being the run file]
+    /// The run directory [default: runs/NAME for a run file NAME.json]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace the run directory if it exists.
@@ -46,7 +46,7 @@ pub(super) struct TrainArgs {
     /// Record when each instruction ran, for `pipezero compare`.
     #[arg(long)]
     trace: bool,
-    /// The steps to record, first and last [default: 2..4, as far as the run has them; its only step, if it has one]
+    /// The first and last step to record [default: 2..4, as far as the run has them; or its only step]
     #[arg(long, value_name = "A..B", requires = "trace")]
     trace_steps: Option<TracedSteps>,
 }
@@ -56,7 +56,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let (plan, notices) = Plan::from_file(&file, Launch::this_host())?;
     print_notices(&notices);
     let traced = args.traced(plan.run().steps)?;
-    let out = args.out.clone().unwrap_or_else(|| default_directory(&args.run.run));
+    let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
     RunDir::check(&out, args.overwrite)?;
     note(headline(&plan));
     for units in plan.persistent_units() {
@@ -67,9 +67,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         Some(steps) => training.traced(steps),
         None => training,
     };
-    // Only now that everything else is known to work is a directory made or replaced.
+    // A directory is made or replaced only after everything else worked.
     let directory = RunDir::create(&out, args.overwrite)?;
-    record(&directory, &file, training.plan().run())?;
+    directory.record(&file, training.plan().run())?;
     let interrupted = stop_after_the_step_on_ctrl_c();
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.learns();
@@ -81,7 +81,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(format_args!("ended after step {} of {num_steps}", summary.steps));
     }
     print(report(&summary, learns, start.elapsed().as_secs_f64()))?;
-    if let Some(warning) = mostly_skipped(&summary) {
+    if let Some(warning) = skipped_too_many(&summary) {
         note(warning);
     }
     let path = directory.path().display();
@@ -96,7 +96,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
 }
 
 impl TrainArgs {
-    /// The steps to record, if any.
+    /// The steps to record, if --trace is given.
     fn traced(&self, num_steps: u64) -> Result<Option<TracedSteps>, TracedStepsError> {
         let Some(steps) = &self.trace_steps else {
             return Ok(self.trace.then(|| TracedSteps::of_run(num_steps)));
@@ -104,19 +104,6 @@ impl TrainArgs {
         steps.check(num_steps)?;
         Ok(Some(steps.clone()))
     }
-}
-
-/// Writes what runs. The schedule comes first, so that a run file never names one that is not there.
-fn record(directory: &RunDir, file: &RunFile, run: &Run) -> Result<(), RunDirError> {
-    if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
-        directory.write(RunDir::SCHEDULE, &order.to_csv())?;
-    }
-    directory.write(RunDir::RUN_FILE, &file.effective_json(RunDir::SCHEDULE))
-}
-
-fn default_directory(run_file: &Path) -> PathBuf {
-    let name = run_file.file_stem().unwrap_or(run_file.as_os_str());
-    Path::new("runs").join(name)
 }
 
 fn headline(plan: &Plan) -> String {
@@ -152,20 +139,15 @@ fn stop_after_the_step_on_ctrl_c() -> Arc<AtomicBool> {
     interrupted
 }
 
-/// That fp16 left out so much that the run has learnt little, or stopped learning: each step said so, and a log is long.
-fn mostly_skipped(summary: &Summary) -> Option<String> {
-    /// Steps left out in a row that are no search for a scale any more.
-    const LAST: u64 = 10;
-    let scale = summary.loss_scale?;
-    let (skipped, steps) = (summary.skipped_steps, summary.steps);
-    let at_end = summary.skipped_steps_at_end;
-    if 2 * skipped <= steps && at_end < LAST {
-        return None;
-    }
-    let trailing = if at_end >= LAST { format!(", the last {at_end} in a row") } else { String::new() };
+/// The warning that fp16 skipped too many steps: each was reported, but a log is long.
+fn skipped_too_many(summary: &Summary) -> Option<String> {
+    let scale = summary.loss_scale.filter(|_| summary.skipped_too_many())?;
+    let Summary { skipped_steps: skipped, skipped_steps_at_end: at_end, steps, .. } = summary;
+    let trailing =
+        if summary.skips_at_end() { format!(", the last {at_end} in a row") } else { String::new() };
     Some(format!(
-        "\nwarning: fp16 left out {skipped} of {steps} steps{trailing}; the loss scale ended at {scale}: lower \
-         `fp16.initial_scale_power`, or `fp16.loss_scale` where that is set, or use bf16"
+        "\nwarning: fp16 skipped {skipped} of {steps} steps{trailing}; the loss scale ended at {scale}: lower \
+         `fp16.initial_scale_power`, or `fp16.loss_scale` if that is set, or use bf16"
     ))
 }
 
@@ -199,16 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_left_out_most_or_its_last_ten_steps_ends_with_advice() {
+    fn a_run_that_skipped_most_or_its_last_ten_steps_ends_with_advice() {
         let warned =
-            |steps, skipped, at_end| mostly_skipped(&summary(steps, skipped, at_end, Some(8.0))).is_some();
+            |steps, skipped, at_end| skipped_too_many(&summary(steps, skipped, at_end, Some(8.0))).is_some();
         assert!(!warned(100, 50, 9) && !warned(100, 0, 0));
         assert!(warned(100, 51, 0) && warned(100, 10, 10) && warned(1, 1, 1));
-        // No token carried loss: no scale is to blame.
-        assert_eq!(mostly_skipped(&summary(4, 4, 4, None)), None);
-        let text = mostly_skipped(&summary(20, 12, 11, Some(8.0))).expect("a warning");
-        let expected = "\nwarning: fp16 left out 12 of 20 steps, the last 11 in a row; the loss scale ended at 8: lower \
-                        `fp16.initial_scale_power`, or `fp16.loss_scale` where that is set, or use bf16";
+        // Without fp16 no token carried loss, and no scale would help.
+        assert_eq!(skipped_too_many(&summary(4, 4, 4, None)), None);
+        let text = skipped_too_many(&summary(20, 12, 11, Some(8.0))).expect("a warning");
+        let expected = "\nwarning: fp16 skipped 12 of 20 steps, the last 11 in a row; the loss scale ended at 8: lower \
+                        `fp16.initial_scale_power`, or `fp16.loss_scale` if that is set, or use bf16";
         assert_eq!(text, expected);
     }
 }

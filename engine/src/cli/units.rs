@@ -19,7 +19,7 @@ pub(super) fn count(count: u64) -> String {
     if unit == 0 { count.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
-/// A time in the largest unit that keeps it above one: `18.52 ms`, `0` where it is none.
+/// A time in the largest unit that keeps it above one: `18.52 ms`, `0` for no time.
 pub(super) fn nanoseconds(ns: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)];
     let value = ns as f64;
@@ -28,6 +28,11 @@ pub(super) fn nanoseconds(ns: u64) -> String {
         Some(("ns", _)) => format!("{ns} ns"),
         Some((name, unit)) => format!("{:.2} {name}", value / unit),
     }
+}
+
+/// Nanoseconds as seconds.
+pub(super) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// A share: `12.34 %`.
@@ -49,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_unit_that_fits() {
+    fn times_are_written_in_the_largest_unit_that_fits() {
         for (ns, expected) in [
             (0, "0"),
             (999, "999 ns"),

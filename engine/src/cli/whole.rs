@@ -1,11 +1,11 @@
-//! Counts as they are typed, so that a wrong one is told what a count is rather than what it was to be stored in.
+//! Whole numbers on the command line: an error says which numbers are accepted, and not how they are stored.
 
 use std::fmt;
 
-/// Why a text is no count.
+/// A text is not a whole number in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotWhole {
-    /// The largest that is.
+    /// The largest number of the range.
     max: u64,
 }
 
@@ -19,7 +19,7 @@ impl std::error::Error for NotWhole {}
 
 /// Reads a whole number.
 pub(super) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, NotWhole> {
-    // Not `parse` alone, which takes a sign.
+    // `parse` alone accepts a sign.
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
     let found = text.parse().ok().filter(|_: &u64| is_number);
     let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());

@@ -1,20 +1,19 @@
-//! Files that users name, read whole: regular ones, and no more of them than a bound.
+//! Reading files that users name: only regular files, whole, up to a size limit.
 //!
-//! A device may never end, and a pipe may never begin: whoever reads one waits, or fills the memory with what is no costs file
-//! anyway. So what a path leads to is looked at before it is opened, and what is read is counted: files grow, and the size of
-//! some is told as 0.
+//! A device may never end, and a pipe may never begin: reading one would wait, or fill the memory. So the kind of file is
+//! checked before it is opened, and bytes are counted while they are read: files grow, and some report a size of 0.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Why a file was not read. Its path and the repair are added by whoever knows what it was to be.
+/// Why a file was not read. The caller adds its path and the repair.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It may never end.
+    /// It is a folder, a device or a pipe.
     #[error("it is {what}, and only regular files of at most {max_bytes} bytes are read")]
     NotRegular {
         /// What it is, with its article.
@@ -22,34 +21,34 @@ pub(crate) enum InputError {
         /// Bytes that are read at most.
         max_bytes: u64,
     },
-    /// It is no such file, whatever it holds.
+    /// It is larger than any file of its kind.
     #[error("it has {num_bytes} bytes or more, and at most {max_bytes} are read")]
     TooLarge {
-        /// Bytes that there are.
+        /// Bytes that it has, as far as they were counted.
         num_bytes: u64,
         /// Bytes that are read at most.
         max_bytes: u64,
     },
-    /// It is no text.
+    /// It is not text.
     #[error("it is not UTF-8 from byte {offset} on")]
     NotUtf8 {
-        /// The first byte that is part of no character, counted from 0.
+        /// The first byte that is not part of a character, counted from 0.
         offset: usize,
     },
 }
 
 impl InputError {
-    /// Whether there is nothing under the name.
+    /// Whether there is no file of that name.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Reads the text of a regular file of at most so many bytes.
+/// Reads the text of a regular file of at most `max_bytes`.
 pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputError> {
     let found = fs::metadata(path)?;
     if !found.is_file() {
-        return Err(InputError::NotRegular { what: what_is(found.file_type()), max_bytes });
+        return Err(InputError::NotRegular { what: kind_of(found.file_type()), max_bytes });
     }
     let mut bytes = Vec::new();
     let too_large = |num_bytes| Err(InputError::TooLarge { num_bytes, max_bytes });
@@ -63,9 +62,9 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputErro
     String::from_utf8(bytes).map_err(|error| InputError::NotUtf8 { offset: error.utf8_error().valid_up_to() })
 }
 
-/// What is no regular file, in words.
+/// The kind of a file that is not regular, in words.
 #[cfg(unix)]
-fn what_is(found: FileType) -> &'static str {
+fn kind_of(found: FileType) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     if found.is_dir() {
         "a folder"
@@ -78,9 +77,9 @@ fn what_is(found: FileType) -> &'static str {
     }
 }
 
-/// What is no regular file, in words.
+/// The kind of a file that is not regular, in words.
 #[cfg(not(unix))]
-fn what_is(found: FileType) -> &'static str {
+fn kind_of(found: FileType) -> &'static str {
     if found.is_dir() { "a folder" } else { "a device" }
 }
 
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_read_up_to_its_bound() {
+    fn a_text_is_read_up_to_its_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "four").unwrap();
@@ -104,10 +103,10 @@ mod tests {
         assert!(matches!(error, InputError::NotRegular { what: "a folder", .. }), "{error:?}");
     }
 
-    /// The size of such a file is told as 0, and it has bytes all the same.
+    /// The system reports a size of 0 for such a file, although it has bytes.
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_read_is_counted() {
+    fn bytes_are_counted_while_they_are_read() {
         let path = Path::new("/proc/self/status");
         assert_eq!(fs::metadata(path).unwrap().len(), 0);
         assert!(read_text(path, 1 << 20).unwrap().len() > 16);
@@ -118,7 +117,7 @@ mod tests {
     /// Opening the pipe would wait for a writer, reading the device for its end.
     #[cfg(unix)]
     #[test]
-    fn what_may_never_end_is_not_opened() {
+    fn devices_and_pipes_are_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Files that users name: read up to a bound, written whole or not at all, and JSON with the places of mistakes.
+//! Files that users name: read up to a size limit, written completely or not at all, and JSON with the places of mistakes.
 
 pub(crate) mod input;
 pub(crate) mod json;

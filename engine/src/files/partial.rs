@@ -1,22 +1,22 @@
-//! A file that appears under its name only when it is whole.
+//! Writing a file so that it appears under its name only when it is complete.
 //!
-//! It is written beside that name and moved there at the end, so that whoever finds the name finds all of it, and a failure
-//! leaves what was there before.
+//! It is written under another name and renamed at the end: a reader never sees a part of it, and a failure leaves an earlier
+//! file as it was.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What becomes of a file that has the name already.
+/// What happens to an existing file of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// It stays, and nothing is written.
+    /// It is kept, and nothing is written.
     Kept,
-    /// It is replaced when the new one is whole.
+    /// It is replaced when the new one is complete.
     Replaced,
 }
 
-/// A file that is being written; dropped before it is whole, it leaves nothing behind.
+/// A file that is being written; if it is dropped before it is complete, nothing is left of it.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
     path: PathBuf,
@@ -25,23 +25,23 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// What its name ends with while it is being written.
+    /// The ending of its name while it is being written.
     pub(crate) const ENDING: &str = ".partial";
 
-    /// Begins a file of this name.
+    /// Starts a file of this name.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] if there is one that is to be kept, [`io::ErrorKind::InvalidInput`] if what is to be
-    /// replaced is a device or a pipe, [`io::ErrorKind::ResourceBusy`] if something has the name beside it already; else what
-    /// the system says. Behind a link it is the link's target that is replaced.
+    /// [`io::ErrorKind::AlreadyExists`] if there is one that is to be kept, [`io::ErrorKind::InvalidInput`] if a device or a pipe
+    /// would be replaced, [`io::ErrorKind::ResourceBusy`] if the other name is taken; else the error of the system. If the name
+    /// is a link, its target is replaced.
     pub(crate) fn create(path: &Path, existing: Existing) -> io::Result<Self> {
-        // Not `exists`, which calls a link free whose target is gone.
+        // Not `exists`, which is false for a link whose target is gone.
         if existing == Existing::Kept && fs::symlink_metadata(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file already"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file exists already"));
         }
         let path = if path.is_symlink() { fs::canonicalize(path)? } else { path.to_owned() };
         if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-            let error = "it is no regular file, and only such can be replaced";
+            let error = "it is not a regular file, and only a regular file can be replaced";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let mut partial = path.clone().into_os_string();
@@ -54,40 +54,40 @@ impl PartialFile {
         Ok(Self { path, file, partial })
     }
 
-    /// Where it is written.
+    /// The file to write to.
     pub(crate) fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Gives it its name.
+    /// Renames the complete file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn finish(self) -> io::Result<()> {
         fs::rename(&self.partial, &self.path)
     }
 
-    /// Writes a text, and gives the file its name.
+    /// Writes a text, and renames the complete file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn finish_with(mut self, text: &str) -> io::Result<()> {
         self.file.write_all(text.as_bytes())?;
         self.finish()
     }
 }
 
-/// It may be anybody's: another process may be writing, or one was ended while it did.
+/// The error if the other name is taken: another process may be writing, or one was ended while it wrote.
 fn taken(partial: &Path) -> io::Error {
     let error = format!(
-        "{} is there, which it is written as first: wait if another process is at it, else remove it",
+        "it is written as {} first, which exists: wait if another process is writing it, else remove it",
         partial.display()
     );
     io::Error::new(io::ErrorKind::ResourceBusy, error)
 }
 
 impl Drop for PartialFile {
-    /// What was moved to its place is not here any more.
+    /// Nothing is left to remove after the file was renamed.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.partial);
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_that_of_a_whole_file_or_of_none() {
+    fn a_file_has_its_name_only_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let mut file = PartialFile::create(&path, Existing::Kept).unwrap();
@@ -116,7 +116,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_no_file_is_not_replaced_and_a_link_stays_one() {
+    fn devices_are_not_replaced_and_links_stay_links() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let device = PartialFile::create(Path::new("/dev/null"), Existing::Replaced).unwrap_err();
@@ -135,9 +135,8 @@ mod tests {
         );
     }
 
-    /// Whether it is another writer's or a person's, nothing of it is lost.
     #[test]
-    fn a_partial_file_that_is_there_stays_as_it_is() {
+    fn an_existing_partial_file_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, partial) = (folder.path().join("a.json"), folder.path().join("a.json.partial"));
         fs::write(&partial, "mine").unwrap();
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finished_leaves_what_was_there() {
+    fn a_file_that_is_not_finished_leaves_the_earlier_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "old").unwrap();

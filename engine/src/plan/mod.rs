@@ -24,6 +24,7 @@ mod stage_bytes;
 mod stages;
 mod unit;
 mod units_too_large;
+pub mod what_if;
 
 pub(crate) use alternatives::Changes;
 pub use alternatives::{Change, Needs, changes_that_fit};

@@ -1,4 +1,4 @@
-//! What a model has to beat: cross-entropies that need no model, on the same split.
+//! Baselines: cross-entropies that need no model, on the same split.
 
 use serde::Serialize;
 

@@ -27,17 +27,17 @@ pub struct StepLine {
     pub tflops: f64,
     /// Share of the device's peak; null on a CPU, whose peak is not known.
     pub mfu: Option<f64>,
-    /// Mean seconds that a rank waited for gathers and reductions of the step that nothing hid.
+    /// Mean seconds that a rank waited for gathers and reductions of the step.
     pub exposed_comm_s: f64,
-    /// Mean seconds that a rank waited for others in all: those, the pipeline's bubble, exposed transfers between stages
-    /// and the end of the step.
+    /// Mean seconds that a rank waited for others: for gathers and reductions, in the pipeline's bubble, for transfers between
+    /// stages and at the end of the step.
     pub idle_s: f64,
-    /// Loss scale; null in f32, which needs none.
+    /// Loss scale; null unless in fp16.
     pub loss_scale: Option<f64>,
-    /// Loss scale of the next step, whose line has it too; null in f32.
+    /// Loss scale of the next step, whose line has it too; `None` unless in fp16.
     #[serde(skip)]
     pub next_loss_scale: Option<f64>,
-    /// Whether the update was left out.
+    /// Whether the update was skipped.
     pub skipped: bool,
 }
 

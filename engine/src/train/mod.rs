@@ -1,14 +1,23 @@
-//! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary.
+//! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary; and back.
 
 mod baseline;
+mod batches;
+mod error;
+mod evaluate;
 mod metrics;
-mod run;
+mod progress;
 mod run_dir;
 mod summary;
 mod tracer;
+mod trained;
+mod training;
 
 pub use baseline::Baselines;
+pub use batches::{batch_layout, training_batches};
+pub use error::TrainingError;
+pub use evaluate::evaluate;
 pub use metrics::{EvalLine, StepLine};
-pub use run::{Observer, Training, TrainingError, batch_layout, evaluate, training_batches};
 pub use run_dir::{Place, RunDir, RunDirError};
 pub use summary::{StepSeconds, Summary};
+pub use trained::{Score, TrainedRun, TrainedRunError};
+pub use training::{Observer, Training};

@@ -1,4 +1,4 @@
-//! The folder that a run leaves: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
+//! The folder that a run writes: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::summary;
+use crate::config::{Run, RunFile, ScheduleConfig};
 use crate::files::input::read_text;
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
@@ -28,14 +29,14 @@ pub enum RunDirError {
         path: PathBuf,
     },
     /// It holds no run.
-    #[error("{} is no run directory: it has no {file}; give the folder that `pipezero train` wrote", path.display())]
+    #[error("{} is not a run directory: it has no {file}; name the folder that `pipezero train` wrote", path.display())]
     NoRun {
         /// The folder.
         path: PathBuf,
         /// What is missing.
         file: &'static str,
     },
-    /// Its run has not come to an end.
+    /// Its run has not ended.
     #[error("{}: the run has not ended: it has no summary.json; wait for its end, or run it again", path.display())]
     Unfinished {
         /// The folder.
@@ -67,19 +68,19 @@ pub enum RunDirError {
     },
 }
 
-/// What is where a run directory is to be made.
+/// What is at the path of a new run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Nothing, or an empty folder.
     Free,
-    /// An earlier run, to be replaced.
+    /// An earlier run, which is to be replaced.
     EarlierRun,
 }
 
 impl RunDir {
     /// The run file as it ran, with its overrides; it names texts by absolute paths.
     pub const RUN_FILE: &str = "run.json";
-    /// The order of a run whose schedule is a file, which the run file names: the original may go.
+    /// A copy of the schedule file, if there is one; the run file names the copy, so that the original may be deleted.
     pub const SCHEDULE: &str = "schedule.csv";
     /// A line per step and evaluation.
     pub const METRICS: &str = "metrics.jsonl";
@@ -87,11 +88,11 @@ impl RunDir {
     pub const WEIGHTS: &str = "weights.safetensors";
     /// Measured figures beside the planned ones.
     pub const SUMMARY: &str = "summary.json";
-    /// A traced step for `ui.perfetto.dev`, where steps were traced; all of them lie in a folder of their own.
+    /// A traced step for `ui.perfetto.dev`, if steps were traced; all of them are in a folder of their own.
     pub const TRACE: &str = "trace.json";
-    /// The same, beside what was predicted of it.
+    /// The same, beside its prediction.
     pub const COMPARISON: &str = "compare.json";
-    /// Bytes of a summary that is read, at most: it has some figures of each rank, and the names of its layers.
+    /// Bytes of a summary that is read, at most: it has a few figures of each rank, and the names of its layers.
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
     /// Everything that a run writes.
     const FILES: [&str; 7] = [
@@ -107,14 +108,14 @@ impl RunDir {
     /// Makes a new folder; with `overwrite` an earlier run's folder is replaced.
     ///
     /// # Errors
-    /// When it exists and is not to be replaced, or is no run's, or the system refuses.
+    /// When it exists and is not to be replaced, or was not written by a run, or the system refuses.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
         if Self::check(path, overwrite)? == Place::EarlierRun {
-            // The folder itself stays: it may be the current one, or a link to a larger disk.
+            // The folder itself stays: it may be the current folder, or a link to a larger disk.
             for entry in fs::read_dir(path).map_err(io)? {
                 let entry = entry.map_err(io)?.path();
-                // Of folders there is only that of traced steps, and only they are in it.
+                // The only folder in it is that of the traced steps, and it holds nothing else.
                 if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
                     .map_err(io)?;
             }
@@ -129,7 +130,7 @@ impl RunDir {
     /// As [`RunDir::create`].
     pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
-        // Not `exists`, which calls a link free whose target is gone.
+        // Not `exists`, which is false for a link whose target is gone.
         if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Ok(Place::Free);
         }
@@ -177,7 +178,7 @@ impl RunDir {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Opens the folder of a run that may not have ended well.
+    /// Opens the folder of a run that may have failed.
     ///
     /// # Errors
     /// When its run file is missing.
@@ -189,7 +190,7 @@ impl RunDir {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// The most bytes that each world rank held, by the summary.
+    /// The peak memory of each world rank, from the summary.
     ///
     /// # Errors
     /// When the run has not ended, or its summary is damaged.
@@ -219,11 +220,28 @@ impl RunDir {
     /// Writes a file whole, in place of one that is there.
     ///
     /// # Errors
-    /// When the system refuses, or what is there is no file.
+    /// When the system refuses, or something other than a file has the name.
     pub fn write(&self, name: &str, contents: &str) -> Result<(), RunDirError> {
         let path = self.file(name);
         let written = PartialFile::create(&path, Existing::Replaced);
         written.and_then(|file| file.finish_with(contents)).map_err(|source| RunDirError::Io { path, source })
+    }
+
+    /// The directory of a run file unless the user chooses another: `runs/NAME` for `NAME.json`.
+    pub fn default_path(run_file: &Path) -> PathBuf {
+        Path::new("runs").join(run_file.file_stem().unwrap_or(run_file.as_os_str()))
+    }
+
+    /// Writes the run that is about to start: its run file, and its schedule if that is a file.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn record(&self, file: &RunFile, run: &Run) -> Result<(), RunDirError> {
+        // The schedule comes first, so that a run file never names one that is missing.
+        if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
+            self.write(Self::SCHEDULE, &order.to_csv())?;
+        }
+        self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
     }
 
     /// Opens the metrics file for lines to be added.
@@ -268,7 +286,7 @@ mod tests {
         let run = RunDir::create(&path, false).unwrap();
         run.write(RunDir::RUN_FILE, "{}").unwrap();
         assert!(matches!(RunDir::create(&path, false), Err(RunDirError::Exists { .. })));
-        // A file of that name alone may be anybody's.
+        // A file of that name may also be somebody else's.
         assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
         drop(run.metrics().unwrap());
         RunDir::create(&path, true).unwrap();
@@ -283,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_weights_is_no_run() {
+    fn a_folder_without_weights_is_not_a_finished_run() {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join(RunDir::RUN_FILE), "{}").unwrap();
         let error = RunDir::open(home.path()).unwrap_err();

@@ -1,8 +1,8 @@
-//! `summary.json`: what the run came to, measured beside planned.
+//! `summary.json`: the results of a run, measured beside planned.
 
 use serde::{Deserialize, Serialize};
 
-use super::Baselines;
+use super::baseline::Baselines;
 use crate::files::json::{JsonError, Source};
 use crate::plan::RankForecast;
 use crate::run::engine::MeasuredRank;
@@ -10,7 +10,7 @@ use crate::run::engine::MeasuredRank;
 /// How long steps took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepSeconds {
-    /// As many steps were shorter as were longer: the upper one of the two in the middle.
+    /// Of an even number of steps the longer of the two in the middle.
     pub median: f64,
     /// The shortest step.
     pub shortest: f64,
@@ -19,7 +19,7 @@ pub struct StepSeconds {
 }
 
 impl StepSeconds {
-    /// Of the steps that took so long each, if there are any.
+    /// The median and extremes of these times, if there are any.
     pub fn of(seconds: &[f64]) -> Option<Self> {
         let mut sorted = seconds.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -28,14 +28,14 @@ impl StepSeconds {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Steps done.
     pub steps: u64,
-    /// Those of them that left the weights as they were: a gradient overflowed in fp16, or no token carried loss.
+    /// Steps that did not change the weights: a gradient overflowed in fp16, or no token carried loss.
     pub skipped_steps: u64,
-    /// How many steps at the end of the run were left out so, in a row.
+    /// How many of the last steps were skipped in a row.
     pub skipped_steps_at_end: u64,
     /// Whether the run was ended before its last step.
     pub interrupted: bool,
@@ -43,7 +43,7 @@ pub struct Summary {
     pub training_loss: Option<f64>,
     /// Loss on the validation text after the last step.
     pub validation_loss: Option<f64>,
-    /// What needs no model.
+    /// Losses that need no model.
     pub baselines: Option<Baselines>,
     /// Tokens per second, median over the steps.
     pub tokens_per_s: f64,
@@ -53,9 +53,9 @@ pub struct Summary {
     pub bubble_share: f64,
     /// Share of a step that ranks waited for others, mean over ranks and steps: bubble and exposed transfers.
     pub idle_share: f64,
-    /// Share of a step that ranks waited for gathers and reductions that nothing hid, mean over ranks and steps.
+    /// Share of a step that ranks waited for gathers and reductions, mean over ranks and steps.
     pub exposed_comm_share: f64,
-    /// Loss scale of the last step; null but in fp16.
+    /// Loss scale of the last step; null unless in fp16.
     pub loss_scale: Option<f64>,
     /// Measured memory and traffic of each rank.
     pub ranks: Vec<MeasuredRank>,
@@ -63,7 +63,20 @@ pub struct Summary {
     pub planned: Vec<RankForecast>,
 }
 
-/// What is read back of a summary.
+impl Summary {
+    /// Whether fp16 skipped more than half of the steps, or at least the last 10: beyond a search for the loss scale.
+    pub fn skipped_too_many(&self) -> bool {
+        let is_most = 2 * self.skipped_steps > self.steps;
+        self.loss_scale.is_some() && (is_most || self.skips_at_end())
+    }
+
+    /// Whether the last 10 steps or more were skipped.
+    pub fn skips_at_end(&self) -> bool {
+        self.skipped_steps_at_end >= 10
+    }
+}
+
+/// The part of a summary that is read back.
 #[derive(Deserialize)]
 struct Measured {
     ranks: Vec<MeasuredPeak>,
@@ -79,7 +92,7 @@ struct Peak {
     peak: u64,
 }
 
-/// The peak of every world rank, out of a summary's text.
+/// The peak of every world rank, from the text of a summary.
 pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, JsonError> {
     let measured: Measured = Source::file("summary.json", text).read()?;
     Ok(measured.ranks.iter().map(|rank| rank.memory.peak).collect())
@@ -90,7 +103,7 @@ mod tests {
     use super::StepSeconds;
 
     #[test]
-    fn step_times_have_a_middle_and_two_ends_in_any_order() {
+    fn the_median_and_extremes_do_not_depend_on_the_order() {
         let of = |seconds: &[f64]| StepSeconds::of(seconds).map(|of| (of.median, of.shortest, of.longest));
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[2.0]), Some((2.0, 2.0, 2.0)));

@@ -1,19 +1,19 @@
-//! Writes the traced steps of a run, each as soon as it has ended, so that no more than one is held at a time; and at the end
-//! one of them to be looked at.
+//! Writes the traced steps of a run, each as soon as it has ended, so that only one is held at a time; and at the end one of
+//! them for a viewer.
 
-use super::run::TrainingError;
+use super::error::TrainingError;
 use super::run_dir::RunDir;
 use crate::measure::recording::Recording;
 use crate::measure::trace::{TraceError, TraceFolder, TracedSteps, picture};
 use crate::plan::Plan;
 use crate::run::engine::StepReport;
 
-/// Of a run whose steps are traced.
+/// The traced steps of a run.
 #[derive(Debug)]
 pub(super) struct Tracer {
     steps: TracedSteps,
     folder: TraceFolder,
-    /// Of each step that was written, how long it took and which it was.
+    /// The length and the number of each step that was written.
     written: Vec<(u64, u64)>,
 }
 
@@ -36,7 +36,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Writes the step of middle length for viewers of traces; nothing where the run ended before any was traced.
+    /// Writes the step of median length for viewers of traces, unless the run ended before any was traced.
     pub(super) fn finish(&mut self, plan: &Plan, directory: &RunDir) -> Result<(), TrainingError> {
         self.written.sort_unstable();
         let Some(&(_, step)) = self.written.get(self.written.len() / 2) else { return Ok(()) };

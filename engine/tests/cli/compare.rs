@@ -221,8 +221,8 @@ fn what_was_not_traced_or_has_not_ended() {
     refused(
         &Home::new(),
         expect![[r#"
-        error: out is no run directory: it has no run.json; give the folder that `pipezero train` wrote
-    "#]],
+            error: out is not a run directory: it has no run.json; name the folder that `pipezero train` wrote
+        "#]],
     );
 }
 

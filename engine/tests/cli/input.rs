@@ -1,4 +1,4 @@
-//! What is given to a command: files that never end are told and not read, and whatever is wrong with any is one status.
+//! The input of commands: files that never end are not read, and every mistake has the same exit status.
 
 use std::fs::File;
 use std::process::Command;
@@ -14,57 +14,40 @@ fn refused(home: &Home, arguments: &[&str], expected: Expect) {
     expected.assert_eq(stderr.lines().last().unwrap_or_default());
 }
 
-/// A pipe into which nobody writes: whoever opens it waits.
+/// A pipe into which nobody writes: opening it would wait.
 fn pipe(home: &Home, name: &str) {
     assert!(Command::new("mkfifo").arg(home.path(name)).status().unwrap().success());
 }
 
-/// A file of so many bytes, which takes no room on the disk.
+/// A sparse file of this size.
 fn large(home: &Home, name: &str, num_bytes: u64) {
     File::create(home.path(name)).unwrap().set_len(num_bytes).unwrap();
 }
 
 #[test]
-fn costs_files_end() {
+fn costs_files_that_never_end_are_not_read() {
     let home = Home::new();
     pipe(&home, "pipe");
     large(&home, "large", (64 << 20) + 1);
-    let simulate = |costs| ["simulate", "run.json", "--costs", costs];
-    refused(
-        &home,
-        &simulate("/dev/zero"),
-        expect![
-            "error: /dev/zero: cannot read the costs file: it is a device, and only regular files of at most 67108864 bytes are read; name one that `pipezero profile` has written"
-        ],
-    );
-    refused(
-        &home,
-        &simulate("pipe"),
-        expect![
-            "error: pipe: cannot read the costs file: it is a pipe, and only regular files of at most 67108864 bytes are read; name one that `pipezero profile` has written"
-        ],
-    );
-    refused(
-        &home,
-        &simulate("."),
-        expect![
-            "error: .: cannot read the costs file: it is a folder, and only regular files of at most 67108864 bytes are read; name one that `pipezero profile` has written"
-        ],
-    );
-    refused(
-        &home,
-        &simulate("large"),
-        expect![
-            "error: large: cannot read the costs file: it has 67108865 bytes or more, and at most 67108864 are read; name one that `pipezero profile` has written"
-        ],
-    );
+    for (name, rule) in [
+        ("/dev/zero", "it is a device, and only regular files of at most 67108864 bytes are read"),
+        ("pipe", "it is a pipe, and only regular files of at most 67108864 bytes are read"),
+        (".", "it is a folder, and only regular files of at most 67108864 bytes are read"),
+        ("large", "it has 67108865 bytes or more, and at most 67108864 are read"),
+    ] {
+        let error = home.run(&["simulate", "run.json", "--costs", name]).failure(2);
+        let expected = format!(
+            "error: {name}: cannot read the costs file: {rule}; name one that `pipezero profile` has written"
+        );
+        assert_eq!(error.lines().last(), Some(expected.as_str()));
+    }
     // Nor are they taken for costs files that could be replaced.
     let profile = home.run(&["profile", "run.json", "--out", "large", "--overwrite"]).failure(1);
-    assert!(profile.contains("error: large is no costs file"), "{profile}");
+    assert!(profile.contains("error: large is not a costs file"), "{profile}");
 }
 
 #[test]
-fn traces_end() {
+fn traces_that_never_end_are_not_read() {
     let home = Home::new();
     home.run(&["train", "run.json", "--out", "out", "--trace"]).success();
     let name = "out/trace/step-000002.json";
@@ -93,7 +76,7 @@ fn traces_end() {
 }
 
 #[test]
-fn run_files_and_schedules_end() {
+fn run_files_and_schedules_that_never_end_are_not_read() {
     let home = Home::new();
     pipe(&home, "pipe");
     large(&home, "large", (16 << 20) + 1);
@@ -110,9 +93,9 @@ fn run_files_and_schedules_end() {
     }
 }
 
-/// A status says whose turn it is: 2 that something given has to be mended, 1 that all of it is sound.
+/// 2: the input has to be corrected; 1: the input is valid.
 #[test]
-fn whatever_is_wrong_with_what_is_given_is_one_status() {
+fn every_mistake_in_the_input_has_the_same_status() {
     let home = Home::trained();
     home.write("bad.json", "{");
     home.write("short.txt", "abc");
@@ -147,8 +130,5 @@ fn whatever_is_wrong_with_what_is_given_is_one_status() {
         home.run(sound).failure(1);
     }
     let help = home.run(&["--help"]).success();
-    assert!(
-        help.contains("Exit status: 0 where it was done; 2 where something that was given is wrong"),
-        "{help}"
-    );
+    assert!(help.contains("Exit status: 0 for success; 2 for a mistake in the input"), "{help}");
 }

@@ -66,7 +66,8 @@ fn a_costs_file_is_not_overwritten_unasked() {
         let before = home.read(file);
         let printed = home.run(&["profile", "run.json", "--out", file, "--overwrite"]);
         assert!(
-            error(printed, 1).starts_with(&format!("error: {file} is no costs file: --overwrite replaces"))
+            error(printed, 1)
+                .starts_with(&format!("error: {file} is not a costs file: --overwrite only replaces"))
         );
         assert_eq!(home.read(file), before);
     }

@@ -1,11 +1,14 @@
 //! `simulate --schedule`.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use serde_json::Value;
 
 use crate::command::Home;
 
-/// The arguments of a schedule with these times, as one would type them.
+/// The times of a schedule: every part of a micro-batch takes 1.
+pub(crate) const TIMES: [&str; 6] = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
+
+/// The JSON of a schedule with these sizes and times.
 fn simulate(schedule: &str, sizes: [&str; 2], times: [&str; 4], more: &[&str]) -> Value {
     let [forward, input, weight, latency] = times;
     let arguments = [
@@ -88,247 +91,126 @@ fn text_shows_both_measures_and_the_order() {
     .assert_eq(&home.run(&[&arguments[..], &times].concat()).success());
 }
 
+/// Arguments after `--schedule`, the number of ranks, the status and the first line of the error.
 #[test]
 fn arguments_that_make_no_schedule_are_errors() {
-    let refuses = |schedule: &[&str], ranks: &str, time: &str, expected: Expect| {
-        let sizes = ["--ranks", ranks, "--micro-batches", "2", "--backward-input", "1"];
-        let times = ["--backward-weight", "1", "--forward", time];
-        let arguments = [&["simulate", "--schedule"], schedule, &sizes, &times].concat();
-        // What makes a schedule, only one too large to be played, is no mistake.
-        let status = if expected.data().contains("are played") { 1 } else { 2 };
-        expected.assert_eq(Home::new().run(&arguments).failure(status).lines().next().unwrap());
-    };
-    refuses(
-        &["interleaved"],
-        "2",
-        "1",
-        expect![
-            "error: --virtual-stages is missing: this schedule runs several stages on each rank; add 2 or more"
-        ],
-    );
-    refuses(
-        &["1f1b", "--virtual-stages", "2"],
-        "2",
-        "1",
-        expect!["error: --virtual-stages 2: this schedule runs 1 on each rank; leave it out"],
-    );
-    refuses(
-        &["1f1b", "--group-size", "2"],
-        "2",
-        "1",
-        expect!["error: --group-size 2: only `interleaved` runs micro-batches in groups; leave it out"],
-    );
-    refuses(&["1f1b"], "0", "1", expect!["error: a pipeline of 0 ranks: it needs at least 1"]);
-    refuses(
-        &["1f1b"],
-        "4000000000",
-        "1",
-        expect![
-            "error: --ranks 4000000000 of 1 stages make a pipeline of 4000000000: at most 4096 are played; use fewer ranks or --virtual-stages"
-        ],
-    );
-    refuses(
-        &["zb-v"],
-        "10000000",
-        "1",
-        expect![
-            "error: --ranks 10000000 of 2 stages make a pipeline of 20000000: at most 4096 are played; use fewer ranks or --virtual-stages"
-        ],
-    );
-    refuses(
-        &["interleaved", "--virtual-stages", "4000000000"],
-        "1",
-        "1",
-        expect![
-            "error: --ranks 1 of 4000000000 stages make a pipeline of 4000000000: at most 4096 are played; use fewer ranks or --virtual-stages"
-        ],
-    );
+    for (schedule, ranks, status, expected) in [
+        (
+            &["interleaved"][..],
+            "2",
+            2,
+            "`virtual_stages` is missing: this schedule runs several stages on each rank; add 2 or more",
+        ),
+        (
+            &["1f1b", "--virtual-stages", "2"],
+            "2",
+            2,
+            "`virtual_stages` is 2: this schedule runs 1 on each rank; leave it out",
+        ),
+        (
+            &["1f1b", "--group-size", "2"],
+            "2",
+            2,
+            "`group_size` is 2: only `interleaved` runs micro-batches in groups; leave it out",
+        ),
+        (&["1f1b"], "0", 2, "a pipeline of 0 ranks: it needs at least 1"),
+        // A schedule that is only too large is not a mistake.
+        (
+            &["1f1b"],
+            "4000000000",
+            1,
+            "4000000000 ranks of 1 stages make a pipeline of 4000000000: at most 4096 are simulated; use fewer ranks or virtual stages",
+        ),
+        (
+            &["zb-v"],
+            "10000000",
+            1,
+            "10000000 ranks of 2 stages make a pipeline of 20000000: at most 4096 are simulated; use fewer ranks or virtual stages",
+        ),
+        (
+            &["interleaved", "--virtual-stages", "4000000000"],
+            "1",
+            1,
+            "1 ranks of 4000000000 stages make a pipeline of 4000000000: at most 4096 are simulated; use fewer ranks or virtual stages",
+        ),
+    ] {
+        let sizes = ["--ranks", ranks, "--micro-batches", "2"];
+        let arguments = [&["simulate", "--schedule"], schedule, &sizes, &TIMES].concat();
+        let error = Home::new().run(&arguments).failure(status);
+        assert_eq!(error.lines().next(), Some(format!("error: {expected}").as_str()), "{arguments:?}");
+    }
 }
 
-/// A step that would fill the memory is refused by its size; a longer one with a steady state is not.
+/// A step that would fill the memory is refused; a longer one with a steady state is not.
 #[test]
-fn how_much_is_played_is_bounded() {
+fn the_size_of_a_simulated_step_is_limited() {
     let arguments = |ranks, micro_batches| {
-        let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
         let sizes = ["--ranks", ranks, "--micro-batches", micro_batches];
-        [&["simulate", "--schedule", "1f1b"], &sizes[..], &times].concat()
+        [&["simulate", "--schedule", "1f1b"], &sizes[..], &TIMES].concat()
     };
     Home::new().refuses(&arguments("4000", "800"), 1, expect![[r#"
-        error: --micro-batches 800: the step has 19208800 instructions over all ranks, and at most 16777216 are played, in two gigabytes of memory; with so many ranks and stages, use 698 or fewer
+        error: 800 micro-batches: the step has 19208800 instructions over all ranks, and at most 16777216 are simulated, in two gigabytes of memory; with so many ranks and stages, use 698 or fewer
     "#]]);
     let text = Home::new().run(&arguments("2", "4000000000")).success();
     assert!(text.contains("12000000003"), "{text}");
 }
 
-/// Every value that is none, as the first line of what is said to it.
-#[test]
-fn values_that_are_none_are_errors() {
-    let refuses = |schedule: &str, flag: &str, value: &str, expected: Expect| {
-        let mut arguments = vec!["simulate", "--schedule", schedule];
-        let given = [
-            ("--ranks", "2"),
-            ("--micro-batches", "2"),
-            ("--forward", "1"),
-            ("--backward-input", "1"),
-            ("--backward-weight", "1"),
-        ];
-        arguments
-            .extend(given.iter().filter(|(name, _)| *name != flag).flat_map(|&(name, value)| [name, value]));
-        arguments.extend([flag, value]);
-        expected.assert_eq(Home::new().run(&arguments).failure(2).lines().next().unwrap());
-    };
-    // Work takes time.
-    refuses(
-        "1f1b",
-        "--forward",
-        "0",
-        expect![
-            "error: --forward 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
-        ],
-    );
-    refuses(
-        "gpipe",
-        "--forward",
-        "0.000",
-        expect![
-            "error: --forward 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
-        ],
-    );
-    refuses(
-        "zb-h1",
-        "--backward-input",
-        "0",
-        expect![
-            "error: --backward-input 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
-        ],
-    );
-    refuses(
-        "zb-v",
-        "--backward-weight",
-        "0.0",
-        expect![
-            "error: --backward-weight 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)"
-        ],
-    );
-    // A sign, as an argument of its own.
-    refuses(
-        "1f1b",
-        "--forward",
-        "-1",
-        expect![
-            "error: invalid value '-1' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--latency",
-        "-0.5",
-        expect![
-            "error: invalid value '-0.5' for '--latency <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--backward-weight",
-        "NaN",
-        expect![
-            "error: invalid value 'NaN' for '--backward-weight <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--backward-input",
-        "inf",
-        expect![
-            "error: invalid value 'inf' for '--backward-input <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--forward",
-        "1e300",
-        expect![
-            "error: invalid value '1e300' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--forward",
-        "1e-400",
-        expect![
-            "error: invalid value '1e-400' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--forward",
-        "10000000000",
-        expect![
-            "error: invalid value '10000000000' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--forward",
-        "0.0000000001",
-        expect![
-            "error: invalid value '0.0000000001' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--forward",
-        "",
-        expect![
-            "error: invalid value '' for '--forward <T>': a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    // Counts.
-    refuses(
-        "1f1b",
-        "--ranks",
-        "-1",
-        expect![
-            "error: invalid value '-1' for '--ranks <P>': write a whole number from 0 to 4294967295, in digits alone"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--micro-batches",
-        "99999999999999999999",
-        expect![
-            "error: invalid value '99999999999999999999' for '--micro-batches <M>': write a whole number from 0 to 4294967295, in digits alone"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--ranks",
-        "2.5",
-        expect![
-            "error: invalid value '2.5' for '--ranks <P>': write a whole number from 0 to 4294967295, in digits alone"
-        ],
-    );
-    refuses(
-        "interleaved",
-        "--virtual-stages",
-        "5000000000",
-        expect![
-            "error: invalid value '5000000000' for '--virtual-stages <V>': write a whole number from 0 to 4294967295, in digits alone"
-        ],
-    );
-    refuses(
-        "1f1b",
-        "--width",
-        "-3",
-        expect![
-            "error: invalid value '-3' for '--width <COLUMNS>': write a whole number from 0 to 18446744073709551615, in digits alone"
-        ],
-    );
+/// The first line of the error for a schedule with one argument replaced.
+fn refused(schedule: &str, flag: &str, value: &str) -> String {
+    let sizes = ["--ranks", "2", "--micro-batches", "2"];
+    let given = [&sizes[..], &TIMES].concat();
+    let others = given.chunks(2).filter(|pair| pair[0] != flag).flatten().copied();
+    let arguments = ["simulate", "--schedule", schedule].into_iter().chain(others).chain([flag, value]);
+    let error = Home::new().run(&arguments.collect::<Vec<_>>()).failure(2);
+    error.lines().next().unwrap().to_owned()
 }
 
-/// A message may take no time, and so may one half of a backward that is one: only the sum counts.
 #[test]
-fn what_may_take_no_time() {
+fn work_that_takes_no_time_is_an_error() {
+    for (schedule, flag, value, work) in [
+        ("1f1b", "--forward", "0", "forward"),
+        ("gpipe", "--forward", "0.000", "forward"),
+        ("zb-h1", "--backward-input", "0", "backward input"),
+        ("zb-v", "--backward-weight", "0.0", "backward weight"),
+    ] {
+        let expected = format!(
+            "error: the time of {work} is 0: a rank's work takes time; use more than 0 (only a latency may be 0, or one half \
+             of a backward that the schedule runs whole)"
+        );
+        assert_eq!(refused(schedule, flag, value), expected, "{schedule}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_parsed_are_errors() {
+    let time = "a time is a decimal such as `18.522`, not negative, with at most 9 digits before the point and 9 behind it";
+    let count = "write a whole number from 0 to 4294967295, in digits alone";
+    let columns = "write a whole number from 0 to 18446744073709551615, in digits alone";
+    for (schedule, flag, name, value, rule) in [
+        // A sign is not taken for an argument.
+        ("1f1b", "--forward", "T", "-1", time),
+        ("1f1b", "--latency", "T", "-0.5", time),
+        ("1f1b", "--backward-weight", "T", "NaN", time),
+        ("1f1b", "--backward-input", "T", "inf", time),
+        ("1f1b", "--forward", "T", "1e300", time),
+        ("1f1b", "--forward", "T", "1e-400", time),
+        ("1f1b", "--forward", "T", "10000000000", time),
+        ("1f1b", "--forward", "T", "0.0000000001", time),
+        ("1f1b", "--forward", "T", "", time),
+        ("1f1b", "--ranks", "P", "-1", count),
+        ("1f1b", "--ranks", "P", "2.5", count),
+        ("1f1b", "--micro-batches", "M", "99999999999999999999", count),
+        ("interleaved", "--virtual-stages", "V", "5000000000", count),
+        ("1f1b", "--width", "COLUMNS", "-3", columns),
+    ] {
+        let expected = format!("error: invalid value '{value}' for '{flag} <{name}>': {rule}");
+        assert_eq!(refused(schedule, flag, value), expected);
+    }
+}
+
+/// A message may take no time, and so may one half of a backward that runs whole: only the sum counts.
+#[test]
+fn one_half_of_a_whole_backward_may_take_no_time() {
     let makespan = |schedule, times| simulate(schedule, ["4", "8"], times, &[])["makespan"].as_f64().unwrap();
     for schedule in ["gpipe", "1f1b", "eager-1f1b"] {
         let whole = makespan(schedule, ["1", "2", "0", "0"]);
@@ -338,6 +220,6 @@ fn what_may_take_no_time() {
         ["simulate", "--schedule", "1f1b", "--ranks", "4", "--micro-batches", "8", "--forward", "1"];
     let times = ["--backward-input", "0", "--backward-weight", "0"];
     Home::new().refuses(&[&arguments[..], &times].concat(), 2, expect![[r#"
-        error: --backward-input 0 and --backward-weight 0: a backward takes the time of both, which is above 0; give it to either
+        error: the times of backward input and backward weight are both 0: a backward takes time; make one of them more than 0
     "#]]);
 }

@@ -1,10 +1,9 @@
-//! `simulate --out`: a file that is written when all of it is there, and never over somebody else's.
-
-use expect_test::{Expect, expect};
+//! `simulate --out`: a file that is written when it is complete, and never over a file of another program.
 
 use crate::command::Home;
 
-const TIMES: [&str; 11] = [
+/// A schedule without a model.
+const SCHEDULE: [&str; 11] = [
     "simulate",
     "--schedule",
     "1f1b",
@@ -24,7 +23,7 @@ fn marked() -> Vec<Vec<&'static str>> {
     let what_if = ["simulate", "run.json", "--device", "h100", "--jitter=0.1", "--format"];
     let of_run = ["json", "svg", "chrome"].map(|format| [&run[..], &[format]].concat());
     let of_world = ["json", "svg", "chrome"].map(|format| [&what_if[..], &[format]].concat());
-    let of_schedule = ["--json", "--format=svg"].map(|format| [&TIMES[..], &[format]].concat());
+    let of_schedule = ["--json", "--format=svg"].map(|format| [&SCHEDULE[..], &[format]].concat());
     of_run.into_iter().chain(of_world).chain(of_schedule).collect()
 }
 
@@ -47,13 +46,12 @@ fn a_result_is_replaced_if_asked() {
 #[test]
 fn tables_are_written_and_not_replaced() {
     let home = Home::new();
-    for command in [&["simulate", "run.json", "--device", "h100"][..], &TIMES] {
+    for command in [&["simulate", "run.json", "--device", "h100"][..], &SCHEDULE] {
         let written = [command, &["--out", "step.txt"]].concat();
         assert_eq!(home.run(&written).success(), "");
         assert_eq!(home.read("step.txt"), home.run(command).success());
-        home.refuses(&[&written[..], &["--overwrite"]].concat(), 1, expect![[r#"
-            error: step.txt is no JSON, picture or trace of a simulation: --overwrite replaces what `pipezero simulate` has written as one, and nothing else; name another file with --out, or remove this one yourself
-        "#]]);
+        let error = home.run(&[&written[..], &["--overwrite"]].concat()).failure(1);
+        assert_eq!(error, format!("error: {}\n", stranger("step.txt")));
         std::fs::remove_file(home.path("step.txt")).unwrap();
     }
 }
@@ -78,77 +76,72 @@ fn results_say_what_wrote_them() {
 #[test]
 fn names_that_say_another_format_are_refused() {
     let home = Home::new();
-    let refuses = |arguments: &[&str], expected: Expect| {
-        home.refuses(&[&TIMES[..], arguments].concat(), 2, expected);
-    };
-    refuses(
-        &["--out", "step.svg"],
-        expect![[r#"
-        error: --out step.svg: a file of this name holds a picture, and tables would be in it; use --format svg, or name another file
-    "#]],
-    );
-    refuses(
-        &["--out", "step.SVG", "--json"],
-        expect![[r#"
-        error: --out step.SVG: a file of this name holds a picture, and JSON would be in it; use --format svg, or name another file
-    "#]],
-    );
-    refuses(
-        &["--out", "step.json"],
-        expect![[r#"
-        error: --out step.json: a file of this name holds JSON, and tables would be in it; use --format json or, for a trace of a run, --format chrome, or name another file
-    "#]],
-    );
-    refuses(
-        &["--out", "step.json", "--format", "svg"],
-        expect![[r#"
-        error: --out step.json: a file of this name holds JSON, and a picture would be in it; use --format json or, for a trace of a run, --format chrome, or name another file
-    "#]],
-    );
     let trace = ["simulate", "run.json", "--device", "h100", "--format", "chrome", "--out"];
-    home.refuses(&[&trace[..], &["step.svg"]].concat(), 2, expect![[r#"
-        error: --out step.svg: a file of this name holds a picture, and a trace would be in it; use --format svg, or name another file
-    "#]]);
+    let json = "use --format json or, for a trace of a run, --format chrome";
+    for (command, name, more, expected) in [
+        (&SCHEDULE[..], "step.svg", &[][..], "a picture, but tables would be in it; use --format svg"),
+        (&SCHEDULE, "step.SVG", &["--json"], "a picture, but JSON would be in it; use --format svg"),
+        (&SCHEDULE, "step.json", &[], &format!("JSON, but tables would be in it; {json}")),
+        (
+            &SCHEDULE,
+            "step.json",
+            &["--format", "svg"],
+            &format!("JSON, but a picture would be in it; {json}"),
+        ),
+        (&trace, "step.svg", &[], "a picture, but a trace would be in it; use --format svg"),
+    ] {
+        let command = command.strip_suffix(&["--out"]).unwrap_or(command);
+        let error = home.run(&[command, &["--out", name], more].concat()).failure(2);
+        let expected =
+            format!("error: --out {name}: a file of this name holds {expected}, or name another file\n");
+        assert_eq!(error, expected);
+    }
     home.run(&[&trace[..], &["step.json"]].concat()).success();
-    home.run(&[&TIMES[..], &["--json", "--out", "figures.json"]].concat()).success();
-    home.run(&[&TIMES[..], &["--format", "svg", "--out", "step.svg"]].concat()).success();
+    home.run(&[&SCHEDULE[..], &["--json", "--out", "figures.json"]].concat()).success();
+    home.run(&[&SCHEDULE[..], &["--format", "svg", "--out", "step.svg"]].concat()).success();
     assert_eq!(home.names(), ["figures.json", "run.json", "step.json", "step.svg", "text.txt"]);
 }
 
-#[track_caller]
-fn refused(home: &Home, arguments: &[&str], expected: Expect) {
-    home.refuses(&[&TIMES[..], &["--json"], arguments].concat(), 1, expected);
-}
-
+/// The arguments, and the error.
 #[test]
 fn nothing_else_is_replaced() {
     let home = Home::new();
-    let exists = expect![[r#"
-        error: run.json already exists: name another file with --out, or replace it with --overwrite
-    "#]];
-    refused(&home, &["--out", "run.json"], exists);
-    let stranger = expect![[r#"
-        error: run.json is no JSON, picture or trace of a simulation: --overwrite replaces what `pipezero simulate` has written as one, and nothing else; name another file with --out, or remove this one yourself
-    "#]];
     let before = home.read("run.json");
-    refused(&home, &["--out", "run.json", "--overwrite"], stranger);
-    assert_eq!(home.read("run.json"), before);
     std::fs::create_dir(home.path("folder")).unwrap();
-    let folder = expect![[r#"
-        error: folder is a folder: name a file with --out, such as folder/step.json
-    "#]];
-    refused(&home, &["--out", "folder", "--overwrite"], folder);
-    let nowhere = expect![[r#"
-        error: cannot write none/step.json: No such file or directory (os error 2); name a file with --out in a folder that can be written to
-    "#]];
-    refused(&home, &["--out", "none/step.json"], nowhere);
-    let device = expect![[r#"
-        error: cannot write /dev/null: it is no regular file, and only such can be replaced; name a file with --out in a folder that can be written to
-    "#]];
-    refused(&home, &["--out", "/dev/null", "--overwrite"], device);
-    let alone = home.run(&[&TIMES[..], &["--overwrite"]].concat()).failure(2);
+    for (arguments, expected) in [
+        (
+            &["--out", "run.json"][..],
+            "run.json already exists: name another file with --out, or replace it with --overwrite",
+        ),
+        (&["--out", "run.json", "--overwrite"], &stranger("run.json")),
+        (
+            &["--out", "folder", "--overwrite"],
+            "folder is a folder: name a file with --out, such as folder/step.json",
+        ),
+        (
+            &["--out", "none/step.json"],
+            "cannot write none/step.json: No such file or directory (os error 2); name a file with --out in a folder that can be written to",
+        ),
+        (
+            &["--out", "/dev/null", "--overwrite"],
+            "cannot write /dev/null: it is not a regular file, and only a regular file can be replaced; name a file with --out in a folder that can be written to",
+        ),
+    ] {
+        let error = home.run(&[&SCHEDULE[..], &["--json"], arguments].concat()).failure(1);
+        assert_eq!(error, format!("error: {expected}\n"));
+    }
+    assert_eq!(home.read("run.json"), before);
+    let alone = home.run(&[&SCHEDULE[..], &["--overwrite"]].concat()).failure(2);
     assert!(alone.contains("--out <FILE>"), "{alone}");
     assert_eq!(home.names(), ["folder", "run.json", "text.txt"]);
+}
+
+/// The error for a file that no simulation wrote.
+fn stranger(name: &str) -> String {
+    format!(
+        "{name} is not a JSON result, picture or trace of a simulation: --overwrite only replaces one that `pipezero \
+         simulate` wrote; name another file with --out, or remove this one yourself"
+    )
 }
 
 /// Pictures of other programs, traces and figures of other commands, costs, notes and lists look alike, and are somebody's
@@ -156,7 +149,7 @@ fn nothing_else_is_replaced() {
 #[test]
 fn what_only_looks_alike_is_kept() {
     let home = Home::new();
-    let table = home.run(&TIMES).success();
+    let table = home.run(&SCHEDULE).success();
     let compared = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"writer\":\"pipezero\"},\"traceEvents\":[\n\
                     {\"name\":\"predicted rank 0\"}]}";
     for text in [
@@ -174,8 +167,8 @@ fn what_only_looks_alike_is_kept() {
         &format!("{table}\nwhat I make of it: a bubble too large"),
     ] {
         home.write("mine", text);
-        let printed = home.run(&[&TIMES[..], &["--out", "mine", "--overwrite"]].concat()).failure(1);
-        assert!(printed.starts_with("error: mine is no JSON, picture or trace of a simulation"), "{printed}");
+        let error = home.run(&[&SCHEDULE[..], &["--out", "mine", "--overwrite"]].concat()).failure(1);
+        assert_eq!(error, format!("error: {}\n", stranger("mine")));
         assert_eq!(home.read("mine"), text);
     }
 }
@@ -189,9 +182,8 @@ fn the_trace_of_a_comparison_is_kept() {
     let run = ["simulate", "run.json", "--device", "h100", "--format", "chrome", "--overwrite", "--out"];
     for name in ["traced/compare.json", "traced/trace.json", "traced/summary.json", "traced/run.json"] {
         let before = home.read(name);
-        let printed = home.run(&[&run[..], &[name]].concat()).failure(1);
-        let expected = format!("error: {name} is no JSON, picture or trace of a simulation");
-        assert!(printed.starts_with(&expected), "{printed}");
+        let error = home.run(&[&run[..], &[name]].concat()).failure(1);
+        assert!(error.ends_with(&format!("error: {}\n", stranger(name))), "{error}");
         assert_eq!(home.read(name), before);
     }
 }

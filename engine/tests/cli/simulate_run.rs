@@ -1,9 +1,10 @@
 //! `simulate RUN.json`.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use serde_json::Value;
 
 use crate::command::Home;
+use crate::simulate::TIMES;
 
 /// What changes the run of every [`Home`] into one of timed layers: 2 x 2 ranks, four layers of 2 + 2 + 2 ms.
 pub(crate) const TIMED: [&str; 14] = [
@@ -140,9 +141,9 @@ fn text_names_where_the_times_come_from() {
     assert_eq!(home.run(&["simulate", "run.json", "--device", "CPU"]).success(), cpu);
 }
 
-/// What stands in for what was not measured is said, on stderr and in the JSON.
+/// What is assumed because it was not measured is printed, on stderr and in the JSON.
 #[test]
-fn assumptions_are_told() {
+fn assumptions_are_printed() {
     let home = Home::new();
     home.write("costs.json", COSTS);
     let arguments =
@@ -177,14 +178,14 @@ fn a_step_becomes_a_trace() {
     assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
 }
 
-/// What nothing waited for is taken in when a row has ended: a part of the path without an instruction.
+/// Messages that nothing waited for complete after the last instruction of a row: a part of the path without one.
 #[test]
-fn landings_at_the_end_of_a_row_are_explained() {
+fn completions_at_the_end_of_a_row_are_explained() {
     let home = Home::new();
-    let landing = r#"{ "bytes": 4096, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 0, "landing_ns": 0 }"#;
+    let sizes = r#"{ "bytes": 4096, "issue_ns": 0, "occupied_ns": 0, "latency_ns": 0, "landing_ns": 0 }"#;
     let zero_1 = r#""kind": "gather_after_step", "ranks": 2,"#;
     let (before, after) = COSTS.split_once(zero_1).unwrap();
-    let after = after.replacen(landing, &landing.replace("\"landing_ns\": 0", "\"landing_ns\": 7000"), 1);
+    let after = after.replacen(sizes, &sizes.replace("\"landing_ns\": 0", "\"landing_ns\": 7000"), 1);
     home.write("costs.json", format!("{before}{zero_1}{after}"));
     let arguments = with(&["simulate", "run.json", "--costs", "costs.json", "--explain"], &TIMED);
     let arguments = with(&arguments, &["--set", "zero_optimization.stage=1"]);
@@ -244,179 +245,104 @@ fn a_step_becomes_a_picture() {
             && picture.contains("activations"),
         "{picture}"
     );
-    refuses(
-        &home,
-        &["run.json", "--format", "svg", "--explain"],
-        2,
-        expect![[r#"
-        error: --explain is told in text and JSON: leave it out, or use --format text or json
-    "#]],
-    );
 }
 
-#[track_caller]
-fn refuses(home: &Home, arguments: &[&str], status: i32, expected: Expect) {
-    home.refuses(&with(&["simulate"], arguments), status, expected);
-}
-
+/// The arguments, and the error.
 #[test]
 fn arguments_that_do_not_go_together_are_errors() {
     let home = Home::new();
-    refuses(
-        &home,
-        &[],
-        2,
-        expect![[r#"
-            error: nothing to simulate: name a run file, or a schedule by --schedule, --forward, --backward-input and --backward-weight, and where it is no file also by --ranks and --micro-batches
-        "#]],
-    );
-    refuses(
-        &home,
-        &["run.json", "--schedule", "1f1b"],
-        2,
-        expect![[r#"
-        error: --schedule is of a schedule by itself, and RUN.json is a whole run: leave one of them out (a key is changed with --set)
-    "#]],
-    );
-    refuses(
-        &home,
-        &["run.json", "--latency", "1"],
-        2,
-        expect![[r#"
-        error: --latency is of a schedule by itself, and RUN.json is a whole run: leave one of them out (a key is changed with --set)
-    "#]],
-    );
-    refuses(
-        &home,
-        &["--schedule", "1f1b", "--device", "h100"],
-        2,
-        expect![[r#"
-        error: --device is of a run, and --schedule is a schedule by itself: name a run file in its place
-    "#]],
-    );
-    refuses(
-        &home,
-        &["--schedule", "1f1b", "--set", "steps=1"],
-        2,
-        expect![[r#"
-        error: --set is of a run, and --schedule is a schedule by itself: name a run file in its place
-    "#]],
-    );
-    refuses(
-        &home,
-        &["--schedule", "1f1b", "--ranks", "2"],
-        2,
-        expect![[r#"
-        error: --micro-batches is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file
-    "#]],
-    );
-    let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
-    let schedule = ["--schedule", "1f1b", "--ranks", "2", "--micro-batches", "2", "--format", "chrome"];
-    refuses(
-        &home,
-        &with(&schedule, &times),
-        2,
-        expect![[r#"
-            error: --format chrome is of a run: times of a schedule by itself have no unit, and a trace's have; use --format svg, or name a run file of timed layers
-        "#]],
-    );
-    refuses(
-        &home,
-        &["--costs", "costs.json"],
-        2,
-        expect![[r#"
-            error: nothing to simulate: name a run file, or a schedule by --schedule, --forward, --backward-input and --backward-weight, and where it is no file also by --ranks and --micro-batches
-        "#]],
-    );
-    refuses(
-        &home,
-        &["run.json", "--device", "b200"],
-        2,
-        expect![[r#"
-        error: --device b200: known are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs
-    "#]],
-    );
+    let nothing = "nothing to simulate: name a run file, or a schedule with --schedule, --forward, --backward-input and --backward-weight and, unless it is a file, --ranks and --micro-batches";
+    let chrome = ["--schedule", "1f1b", "--ranks", "2", "--micro-batches", "2", "--format", "chrome"];
+    for (arguments, expected) in [
+        (&[][..], nothing),
+        (&["--costs", "costs.json"], nothing),
+        (
+            &["run.json", "--schedule", "1f1b"],
+            "--schedule belongs to a schedule without a model, but RUN.json is a whole run: leave one of them out (change a key with --set)",
+        ),
+        (
+            &["run.json", "--latency", "1"],
+            "--latency belongs to a schedule without a model, but RUN.json is a whole run: leave one of them out (change a key with --set)",
+        ),
+        (
+            &["--schedule", "1f1b", "--device", "h100"],
+            "--device belongs to a run, but --schedule is simulated without one: name a run file instead",
+        ),
+        (
+            &["--schedule", "1f1b", "--set", "steps=1"],
+            "--set belongs to a run, but --schedule is simulated without one: name a run file instead",
+        ),
+        (
+            &["--schedule", "1f1b", "--ranks", "2"],
+            "--micro-batches is missing: a schedule needs ranks, micro-batches and times; add it, or name a run file",
+        ),
+        (
+            &with(&chrome, &TIMES),
+            "--format chrome needs a run: a trace is in nanoseconds, and the times of a schedule have no unit; use --format svg, or name a run file of timed layers",
+        ),
+        (
+            &["run.json", "--format", "svg", "--explain"],
+            "--explain is printed as text or JSON: leave it out, or use --format text or json",
+        ),
+        (
+            &["run.json", "--device", "b200"],
+            "--device b200: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs",
+        ),
+    ] {
+        assert_eq!(home.run(&with(&["simulate"], arguments)).failure(2), format!("error: {expected}\n"));
+    }
     let both = home.run(&["simulate", "run.json", "--device", "h100", "--costs", "costs.json"]).failure(2);
     assert!(both.contains("'--device <NAME>' cannot be used with '--costs <COSTS.json>'"), "{both}");
 }
 
+/// A text in the costs file, what replaces it, and the end of the error.
 #[test]
-fn costs_that_say_nothing_of_the_run_are_errors() {
+fn costs_that_do_not_belong_to_the_run_are_errors() {
     let home = Home::new();
-    let costs = |text: &str| home.write("costs.json", text);
-    let arguments = with(&["run.json", "--costs", "costs.json"], &TIMED);
-    refuses(
-        &home,
-        &arguments,
-        2,
-        expect![[r#"
+    let arguments = with(&["simulate", "run.json", "--costs", "costs.json"], &TIMED);
+    home.refuses(&arguments, 2, expect![[r#"
         error: costs.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written
-    "#]],
-    );
-    costs("{");
-    refuses(
-        &home,
-        &arguments,
-        2,
-        expect![[r#"
-            error: costs.json:1:1: this object is never closed: the text ends before its `}`; mend it, or measure again with `pipezero profile`
-        "#]],
-    );
-    costs(&COSTS.replace("\"version\": 1", "\"version\": 7"));
-    refuses(
-        &home,
-        &arguments,
-        2,
-        expect![[r#"
-            error: costs.json:2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
-        "#]],
-    );
+    "#]]);
+    for (from, to, expected) in [
+        (
+            COSTS,
+            "{",
+            ":1:1: this object is never closed: the text ends before its `}`; mend it, or measure again with `pipezero profile`",
+        ),
+        (
+            "\"version\": 1",
+            "\"version\": 7",
+            ":2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`",
+        ),
+        (
+            "\"micro_batch_size\": 2",
+            "\"micro_batch_size\": 1",
+            ": the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out",
+        ),
+        (
+            "\"h.*\"",
+            "\"h.*.attn\"",
+            ": the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn with 1000 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)",
+        ),
+        (
+            "gradient_norm\", \"ranks\": 4",
+            "gradient_norm\", \"ranks\": 1",
+            ": the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`",
+        ),
+    ] {
+        home.write("costs.json", COSTS.replace(from, to));
+        let error = home.run(&arguments).failure(2);
+        assert_eq!(error.lines().last(), Some(format!("error: costs.json{expected}").as_str()));
+    }
     for time in ["-3000000", "0", "NaN", "1e300", "3.5"] {
-        costs(&COSTS.replace("\"forward_ns\": 3000000", &format!("\"forward_ns\": {time}")));
-        let error = home.run(&with(&["simulate"], &arguments)).failure(2);
+        home.write(
+            "costs.json",
+            COSTS.replace("\"forward_ns\": 3000000", &format!("\"forward_ns\": {time}")),
+        );
+        let error = home.run(&arguments).failure(2);
         assert!(error.starts_with("error: costs.json:12:"), "{time}: {error}");
     }
-    costs(&COSTS.replace("\"micro_batch_size\": 2", "\"micro_batch_size\": 1"));
-    refuses(
-        &home,
-        &arguments,
-        2,
-        expect![[r#"
-            run.json:9:3: hint: `data`: no effect here: a timed model reads no text
-            run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-            error: costs.json: the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
-        "#]],
-    );
-    costs(COSTS);
-    refuses(
-        &home,
-        &["run.json", "--costs", "costs.json"],
-        2,
-        expect![[r#"
-            run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
-            error: costs.json: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
-        "#]],
-    );
-    costs(&COSTS.replace("\"h.*\"", "\"h.*.attn\""));
-    refuses(
-        &home,
-        &arguments,
-        2,
-        expect![[r#"
-            run.json:9:3: hint: `data`: no effect here: a timed model reads no text
-            run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-            error: costs.json: the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn with 1000 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
-        "#]],
-    );
-    costs(&COSTS.replace("gradient_norm\", \"ranks\": 4", "gradient_norm\", \"ranks\": 1"));
-    refuses(
-        &home,
-        &arguments,
-        2,
-        expect![[r#"
-            run.json:9:3: hint: `data`: no effect here: a timed model reads no text
-            run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-            error: costs.json: the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`
-        "#]],
-    );
+    home.write("costs.json", COSTS);
+    let error = home.run(&arguments[..4]).failure(2);
+    expect!["error: costs.json: the costs are of another model: `model` is \"timed\" there and \"gpt2\" in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(error.lines().last().unwrap());
 }

@@ -1,11 +1,10 @@
-//! `simulate --schedule` as a picture, explained, and of an order of one's own.
+//! `simulate --schedule` as a picture, explained, and of a schedule file.
 
 use expect_test::{expect, expect_file};
 use serde_json::Value;
 
 use crate::command::Home;
-
-const TIMES: [&str; 6] = ["--forward", "1", "--backward-input", "1", "--backward-weight", "1"];
+use crate::simulate::TIMES;
 
 fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [&["simulate", "--schedule"], arguments, &TIMES, more].concat()
@@ -28,9 +27,9 @@ fn schedules_are_drawn_as_in_the_documentation() {
     expect_file!["../../../docs/pictures/schedule-zb-v.svg"].assert_eq(&picture(&["zb-v"]));
 }
 
-/// What `show` writes of a run is read back, and is the generator's order.
+/// `show --format csv` writes a file that is read back as the order of the generator.
 #[test]
-fn an_order_of_ones_own_is_the_schedule_that_it_was_written_from() {
+fn a_schedule_file_that_show_wrote_is_the_generated_schedule() {
     let home = Home::new();
     let run =
         ["show", "run.json", "--set", "parallel.pipeline=4", "--set", "parallel.data=1", "--format", "csv"];
@@ -52,7 +51,7 @@ fn an_order_of_ones_own_is_the_schedule_that_it_was_written_from() {
 }
 
 #[test]
-fn the_critical_path_of_an_order_is_told() {
+fn the_critical_path_of_an_order_is_printed() {
     let home = Home::new();
     home.write("own.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     expect![[r#"
@@ -87,71 +86,69 @@ fn the_critical_path_of_an_order_is_told() {
     assert_eq!(parts.last().unwrap()["end"], found["makespan"]);
 }
 
+/// The text of the schedule file, and the error after its name.
 #[test]
-fn files_that_are_no_schedule_by_themselves_are_errors() {
+fn files_that_are_not_a_whole_step_are_errors() {
     let home = Home::new();
-    let refuses = |text: &str, expected: expect_test::Expect| {
+    for (text, expected) in [
+        ("0F0,0F1\n1F0,1F1\n", "it has only forwards, and a step has backwards too; add them"),
+        (
+            "0F0,0B0\n1F0,2F0,2B0,1B0\n",
+            "rank 0 has 1 stages and rank 1 has 2, but times are those of a whole rank, the same for all ranks: place as many stages on each rank, or name a run file of timed layers, where each stage has its own times",
+        ),
+        (
+            "0F0,0F1,0B0,0B1,2F0\n1F0,1B0,1F1,1B1\n",
+            "end of row 1: `2B0` is missing: every stage runs every micro-batch, forward and backward; add it",
+        ),
+        (
+            "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n",
+            "row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:\n  `0B0` (row 1, column 2) waits for `1B0` (row 2, column 4), which comes after `1F1` (row 2, column 1)\n  `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)",
+        ),
+    ] {
         home.write("own.csv", text);
-        home.refuses(&with(&["own.csv"], &[]), 2, expected);
-    };
-    refuses(
-        "0F0,0F1\n1F0,1F1\n",
-        expect![[r#"
-        error: --schedule own.csv: it has forwards alone, and times are of whole steps; add the backwards
-    "#]],
-    );
-    refuses(
-        "0F0,0B0\n1F0,2F0,2B0,1B0\n",
-        expect![[r#"
-        error: --schedule own.csv: stages on rank 0: 1, on rank 1: 2; times are of a whole rank, and all ranks are alike: let each have as many, or name a run file of timed layers, where each stage has times of its own
-    "#]],
-    );
-    refuses(
-        "0F0,0F1,0B0,0B1,2F0\n1F0,1B0,1F1,1B1\n",
-        expect![[r#"
-        error: --schedule own.csv: end of row 1: `2B0` is missing: every stage runs every micro-batch, forward and backward; add it
-    "#]],
-    );
-    refuses(
-        "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n",
-        expect![[r#"
-        error: --schedule own.csv: row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:
-          `0B0` (row 1, column 2) waits for `1B0` (row 2, column 4), which comes after `1F1` (row 2, column 1)
-          `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)
-    "#]],
-    );
-    home.refuses(&with(&["none.csv"], &[]), 2, expect![[r#"
-        error: --schedule none.csv: cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
-    "#]]);
-    home.refuses(
-        &with(&["own.csv"], &["--ranks", "2"]),
-        2,
-        expect![[r#"
-        error: --ranks is what an order of one's own says itself: leave it out, or name one of the schedules
-    "#]],
-    );
-    // Of what is missing, a file says the sizes.
-    let forward = ["simulate", "--schedule", "own.csv", "--forward", "1"];
-    home.refuses(&forward, 2, expect![[r#"
-        error: --backward-input is missing: a schedule by itself needs times, which its file does not say; add it, or name a run file
-    "#]]);
-    home.refuses(&["simulate", "--schedule", "1f1b", "--forward", "1"], 2, expect![[r#"
-        error: --ranks is missing: a schedule by itself has ranks, micro-batches and times; add it, or name a run file
-    "#]]);
+        let error = home.run(&with(&["own.csv"], &[])).failure(2);
+        assert_eq!(error, format!("error: schedule file own.csv: {expected}\n"));
+    }
     // Some systems write names in capitals.
     home.write("OWN.CSV", "0F0,0B0\n");
     home.run(&with(&["OWN.CSV"], &[])).success();
-    home.refuses(&with(&["zbv"], &[]), 2, expect![[r#"
-        error: invalid value 'zbv' for '--schedule <NAME|ORDER.csv>': schedules are gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v; an order of one's own is a file, named *.csv
+}
 
-        For more information, try '--help'.
-    "#]]);
-    // Halves that are work of their own take time, in a file as elsewhere.
+/// Arguments after `--schedule`, and the first line of the error.
+#[test]
+fn arguments_that_do_not_fit_a_schedule_file_are_errors() {
+    let home = Home::new();
+    // The halves of its backward run apart.
     home.write("own.csv", "0F0,0I0,0W0\n");
-    let times = ["--forward", "1", "--backward-input", "1", "--backward-weight", "0"];
-    home.refuses(&[&["simulate", "--schedule", "own.csv"], &times[..]].concat(), 2, expect![[r#"
-        error: --backward-weight 0: a rank's work takes time; give it more than 0 (--latency may be 0, and so may one half of a backward that runs whole)
-    "#]]);
+    for (arguments, expected) in [
+        (
+            &with(&["none.csv"], &[])[2..],
+            "schedule file none.csv: cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`",
+        ),
+        (
+            &with(&["own.csv"], &["--ranks", "2"])[2..],
+            "--ranks is determined by the schedule file: leave it out, or name a generated schedule",
+        ),
+        (
+            &["own.csv", "--forward", "1"],
+            "--backward-input is missing: a schedule needs times, which its file does not have; add it, or name a run file",
+        ),
+        (
+            &["1f1b", "--forward", "1"],
+            "--ranks is missing: a schedule needs ranks, micro-batches and times; add it, or name a run file",
+        ),
+        (
+            &with(&["zbv"], &[])[2..],
+            "invalid value 'zbv' for '--schedule <NAME|ORDER.csv>': the schedules are gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v; a file with your own order is named *.csv",
+        ),
+        (
+            &["own.csv", "--forward", "1", "--backward-input", "1", "--backward-weight", "0"],
+            "the time of backward weight is 0: a rank's work takes time; use more than 0 (only a latency may be 0, or one half of a backward that the schedule runs whole)",
+        ),
+    ] {
+        let error = home.run(&[&["simulate", "--schedule"], arguments].concat()).failure(2);
+        assert_eq!(error.lines().next(), Some(format!("error: {expected}").as_str()));
+    }
 }
 
 #[test]
@@ -161,16 +158,16 @@ fn steps_too_long_to_look_at_are_not_drawn() {
     let long = with(&[&["1f1b"], &sizes[..]].concat(), &[]);
     let drawn = home.run(&[&long[..], &["--format", "svg"]].concat()).failure(1);
     expect![[r#"
-        error: the step has 80000 forwards over all stages, and at most 65536 are drawn or explained; use fewer micro-batches, of which a schedule makes the same again and again, or ask for figures alone
+        error: the step has 80000 forwards over all stages, and at most 65536 are drawn or explained; use fewer micro-batches, since a schedule repeats the same pattern, or ask for figures only
     "#]].assert_eq(&drawn);
     assert_eq!(home.run(&[&long[..], &["--explain"]].concat()).failure(1), drawn);
-    // Its figures are told all the same, and that the grid is not there.
+    // Its figures are printed all the same, and a line says that the grid is left out.
     assert!(home.run(&long).success().ends_with("left out, it is too long\n"));
     home.refuses(
         &with(&["1f1b", "--ranks", "4", "--micro-batches", "8"], &["--format", "chrome"]),
         2,
         expect![[r#"
-            error: --format chrome is of a run: times of a schedule by itself have no unit, and a trace's have; use --format svg, or name a run file of timed layers
+            error: --format chrome needs a run: a trace is in nanoseconds, and the times of a schedule have no unit; use --format svg, or name a run file of timed layers
         "#]],
     );
 }

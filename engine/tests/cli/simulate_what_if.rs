@@ -1,6 +1,6 @@
-//! `simulate RUN.json` with ranks that differ, and that share links and cores.
+//! `simulate RUN.json` on a cluster whose ranks differ, or share links and cores.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use serde_json::Value;
 
 use crate::command::Home;
@@ -182,7 +182,7 @@ fn pictures_say_which_data_rank_they_show() {
 
 /// Of many ranks, the table has each pipeline rank once, and says so.
 #[test]
-fn many_ranks_are_told_by_the_slowest() {
+fn of_many_ranks_the_slowest_are_listed() {
     let home = Home::new();
     let many = ["--set", "parallel.data=32", "--set", "train_batch_size=128", "--device", "h100"];
     let arguments = [&["simulate", "run.json", "--speed", "45=0.5"], &TIMED[..], &many].concat();
@@ -196,84 +196,57 @@ fn many_ranks_are_told_by_the_slowest() {
     assert!(text.contains("\ndata rank 13, the slowest of 32:\n"), "{text}");
 }
 
-#[track_caller]
-fn refuses(arguments: &[&str], expected: Expect) {
-    let home = home();
-    let error = home.run(&measured(arguments)).failure(2);
-    expected.assert_eq(error.lines().rfind(|line| line.starts_with("error: ")).unwrap());
-}
-
+/// The arguments, and the error.
 #[test]
-fn what_makes_no_world_is_an_error() {
-    refuses(
-        &["--speed", "9=0.5"],
-        expect![
-            "error: a speed for rank 9 in a cluster of 4 ranks: ranks count from 0, data ranks innermost; name one below 4"
-        ],
-    );
-    refuses(
-        &["--speed", "1=0.5", "--speed", "1=0.6"],
-        expect!["error: --speed is there twice for rank 1: a rank has one speed; leave one of them out"],
-    );
-    refuses(
-        &["--speed", "1=0"],
-        expect![
-            "error: invalid value '1=0' for '--speed <RANK=FACTOR>': a rank of no speed would never end: write a factor above 0"
-        ],
-    );
-    refuses(
-        &["--speed", "0.5"],
-        expect![
-            "error: invalid value '0.5' for '--speed <RANK=FACTOR>': a speed is that of a world rank: write RANK=FACTOR, such as `5=0.8`"
-        ],
-    );
-    refuses(
-        &["--speed", "1=NaN"],
-        expect![
-            "error: invalid value '1=NaN' for '--speed <RANK=FACTOR>': a factor is a decimal such as `0.8`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        &["--jitter", "-0.1"],
-        expect![
-            "error: invalid value '-0.1' for '--jitter <SHARE>': a factor is a decimal such as `0.8`, not negative, with at most 9 digits before the point and 9 behind it"
-        ],
-    );
-    refuses(
-        &["--jitter", "4.294967297"],
-        expect![
-            "error: invalid value '4.294967297' for '--jitter <SHARE>': a factor is kept exactly, as a quotient of numbers below 2^32, which this one's digits exceed: write fewer of them"
-        ],
-    );
-    refuses(
-        &["--slowdown", "0.9"],
-        expect![
-            "error: invalid value '0.9' for '--slowdown <FACTOR>': computes take at least as long beside a message: write 1 or more"
-        ],
-    );
-    refuses(
-        &["--sharing", "node-port"],
-        expect![
-            "error: --sharing node-port: all 4 ranks are on one node, and it is messages to other nodes that share a port; set comm.links.ranks_per_node to fewer, name a device with smaller nodes, or use rank-port"
-        ],
-    );
-    refuses(
-        &["--sharing", "own", "--half-duplex"],
-        expect!["error: --half-duplex is of ports that messages share: add --sharing rank-port or node-port"],
-    );
-    refuses(
-        &["--cores", "0"],
-        expect![
-            "error: hosts of 4 ranks and 0 cores: a host has at least one of each; give both, or leave cores out"
-        ],
-    );
-    // Of a schedule by itself nobody knows which ranks share what.
+fn what_if_arguments_that_cannot_be_applied_are_errors() {
+    let home = home();
+    let decimal = "a factor is a decimal such as `0.8`, not negative, with at most 9 digits before the point and 9 behind it";
+    for (arguments, expected) in [
+        (
+            &["--speed", "9=0.5"][..],
+            "a speed for rank 9 in a cluster of 4 ranks: ranks count from 0, data ranks innermost; name one below 4",
+        ),
+        (
+            &["--speed", "1=0.5", "--speed", "1=0.6"],
+            "--speed is given twice for rank 1: a rank has one speed; leave one of them out",
+        ),
+        (
+            &["--speed", "1=0"],
+            "invalid value '1=0' for '--speed <RANK=FACTOR>': a rank with speed 0 would never finish: write a factor above 0",
+        ),
+        (
+            &["--speed", "0.5"],
+            "invalid value '0.5' for '--speed <RANK=FACTOR>': a speed belongs to a world rank: write RANK=FACTOR, such as `5=0.8`",
+        ),
+        (&["--speed", "1=NaN"], &format!("invalid value '1=NaN' for '--speed <RANK=FACTOR>': {decimal}")),
+        (&["--jitter", "-0.1"], &format!("invalid value '-0.1' for '--jitter <SHARE>': {decimal}")),
+        (
+            &["--jitter", "4.294967297"],
+            "invalid value '4.294967297' for '--jitter <SHARE>': a factor is stored as a quotient of two numbers below 2^32, and this one has too many digits: write fewer",
+        ),
+        (
+            &["--slowdown", "0.9"],
+            "invalid value '0.9' for '--slowdown <FACTOR>': a message does not make computes faster: write 1 or more",
+        ),
+        (
+            &["--sharing", "node-port"],
+            "messages to other nodes share the port of their node, but all 4 ranks are on one node; set comm.links.ranks_per_node to fewer, name a device with smaller nodes, or let ranks share ports instead (rank-port)",
+        ),
+        (
+            &["--sharing", "own", "--half-duplex"],
+            "--half-duplex needs ports that messages share: add --sharing rank-port or node-port",
+        ),
+        (
+            &["--cores", "0"],
+            "hosts of 4 ranks and 0 cores: a host has at least one of each; give both, or leave cores out",
+        ),
+    ] {
+        let error = home.run(&measured(arguments)).failure(2);
+        let line = error.lines().rfind(|line| line.starts_with("error: "));
+        assert_eq!(line, Some(format!("error: {expected}").as_str()));
+    }
+    // A schedule without a model has no ranks that differ.
     let alone = ["simulate", "--schedule", "1f1b", "--speed", "0=0.5"];
-    Home::new().refuses(
-        &alone,
-        2,
-        expect![[r#"
-        error: --speed is of a run, and --schedule is a schedule by itself: name a run file in its place
-    "#]],
-    );
+    let error = home.run(&alone).failure(2);
+    assert!(error.starts_with("error: --speed belongs to a run, "), "{error}");
 }

@@ -1,56 +1,33 @@
 //! Mistakes in the text: the error names `data.text` and the file, and no folder is made.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 
 use crate::command::Home;
 
-/// `train` refuses the text that `prepare` leaves; the error is the last line, after the run's headline.
-#[track_caller]
-fn refused(prepare: impl Fn(&Home), expected: Expect) {
-    let home = Home::new();
-    prepare(&home);
-    let printed = home.run(&["train", "run.json", "--out", "out"]);
-    assert_eq!((printed.status, printed.stdout.as_str()), (Some(2), ""));
-    expected.assert_eq(printed.stderr.lines().last().unwrap());
-    assert!(!home.path("out").exists());
-}
-
+/// The text, `None` if it is missing, and the last line of the error, after the run's headline.
 #[test]
-fn a_missing_text() {
-    refused(
-        |home| std::fs::remove_file(home.path("text.txt")).unwrap(),
-        expect![
-            "error: `data.text`: `~/text.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`"
-        ],
-    );
-}
-
-#[test]
-fn an_empty_text() {
-    refused(
-        |home| home.write("text.txt", ""),
-        expect!["error: `data.text`: the text is empty: all 1 files have 0 bytes; name files with text"],
-    );
-}
-
-#[test]
-fn a_text_that_is_not_utf_8() {
-    refused(
-        |home| home.write("text.txt", b"abc\xff"),
-        expect![
-            "error: `data.text`: `~/text.txt` is not UTF-8 text at byte 3; convert it, or name only the text files, with a glob such as `**/*.txt`"
-        ],
-    );
-}
-
-#[test]
-fn a_text_shorter_than_a_sequence() {
-    refused(
-        |home| home.write("text.txt", "abc"),
-        expect![
-            "error: `data.text`: the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0.2"
-        ],
-    );
+fn train_refuses_texts_that_it_cannot_learn_from() {
+    for (text, expected) in [
+        (None, "`~/text.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`"),
+        (Some(&b""[..]), "the text is empty: all 1 files have 0 bytes; name files with text"),
+        (
+            Some(b"abc\xff"),
+            "`~/text.txt` is not UTF-8 text at byte 3; convert it, or name only the text files, with a glob such as `**/*.txt`",
+        ),
+        (
+            Some(b"abc"),
+            "the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0.2",
+        ),
+    ] {
+        let home = Home::new();
+        match text {
+            None => std::fs::remove_file(home.path("text.txt")).unwrap(),
+            Some(text) => home.write("text.txt", text),
+        }
+        let error = home.run(&["train", "run.json", "--out", "out"]).failure(2);
+        assert_eq!(error.lines().last(), Some(format!("error: `data.text`: {expected}").as_str()));
+        assert!(!home.path("out").exists());
+    }
 }
 
 #[test]
@@ -69,7 +46,7 @@ fn other_text_to_evaluate() {
     "#]]);
 }
 
-/// `check` says it with all other mistakes, at its line; a plan needs no text.
+/// `check` reports it with all other mistakes, at its line; a plan needs no text.
 #[test]
 fn check_looks_for_texts() {
     let home = Home::new();

@@ -163,7 +163,7 @@ fn a_prompt_longer_than_the_sequence_counts_with_its_end() {
 fn arguments_that_make_no_sense_are_refused_as_such() {
     let home = Home::trained();
     home.refuses(&["generate", "out", "--prompt", ""], 2, expect![[r#"
-        error: invalid value '' for '--prompt <TEXT>': there is nothing to go on from; write at least one character
+        error: invalid value '' for '--prompt <TEXT>': there is nothing to continue; write at least one character
 
         For more information, try '--help'.
     "#]]);

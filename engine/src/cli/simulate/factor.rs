@@ -1,4 +1,4 @@
-//! Factors of a "what if", read digit by digit, so that `1.15` is 23/20.
+//! Factors of what-if arguments, read digit by digit, so that `1.15` is exactly 23/20.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,76 +22,76 @@ pub(super) struct SpeedOf {
     pub(super) speed: Ratio,
 }
 
-/// Why a text is none of them.
+/// Why a text is not a factor, slowdown or speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoFactor {
-    /// It is no decimal.
-    Decimal,
-    /// Its digits do not fit.
+pub(super) enum FactorError {
+    /// It is not a decimal.
+    NotADecimal,
+    /// It has more digits than fit.
     TooManyDigits,
     /// Messages would make computes faster.
-    Faster,
+    BelowOne,
     /// It does not name a rank and a speed.
-    NoRank,
-    /// The rank would never get on.
-    NoSpeed,
+    NotASpeed,
+    /// The rank would never finish.
+    SpeedZero,
 }
 
-impl fmt::Display for NoFactor {
+impl fmt::Display for FactorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Decimal => {
+            Self::NotADecimal => {
                 "a factor is a decimal such as `0.8`, not negative, with at most 9 digits before the point and 9 behind it"
             }
             Self::TooManyDigits => {
-                "a factor is kept exactly, as a quotient of numbers below 2^32, which this one's digits exceed: write \
-                 fewer of them"
+                "a factor is stored as a quotient of two numbers below 2^32, and this one has too many digits: write \
+                 fewer"
             }
-            Self::Faster => "computes take at least as long beside a message: write 1 or more",
-            Self::NoRank => "a speed is that of a world rank: write RANK=FACTOR, such as `5=0.8`",
-            Self::NoSpeed => "a rank of no speed would never end: write a factor above 0",
+            Self::BelowOne => "a message does not make computes faster: write 1 or more",
+            Self::NotASpeed => "a speed belongs to a world rank: write RANK=FACTOR, such as `5=0.8`",
+            Self::SpeedZero => "a rank with speed 0 would never finish: write a factor above 0",
         })
     }
 }
 
-impl std::error::Error for NoFactor {}
+impl std::error::Error for FactorError {}
 
 impl FromStr for Factor {
-    type Err = NoFactor;
+    type Err = FactorError;
 
-    fn from_str(text: &str) -> Result<Self, NoFactor> {
-        let decimal: Decimal = text.parse().map_err(|_| NoFactor::Decimal)?;
+    fn from_str(text: &str) -> Result<Self, FactorError> {
+        let decimal: Decimal = text.parse().map_err(|_| FactorError::NotADecimal)?;
         let num_behind = decimal.num_behind();
         let (parts, one) = (decimal.in_parts(num_behind), 10u64.pow(num_behind));
         let divisor = greatest_common_divisor(parts, one);
-        let fitting = |of: u64| u32::try_from(of / divisor).map_err(|_| NoFactor::TooManyDigits);
+        let fitting = |of: u64| u32::try_from(of / divisor).map_err(|_| FactorError::TooManyDigits);
         Ok(Self(Ratio::new(fitting(parts)?, fitting(one)?)))
     }
 }
 
 impl FromStr for Slowdown {
-    type Err = NoFactor;
+    type Err = FactorError;
 
-    fn from_str(text: &str) -> Result<Self, NoFactor> {
+    fn from_str(text: &str) -> Result<Self, FactorError> {
         let Factor(ratio) = text.parse()?;
-        if ratio.numerator < ratio.denominator { Err(NoFactor::Faster) } else { Ok(Self(ratio)) }
+        if ratio.numerator < ratio.denominator { Err(FactorError::BelowOne) } else { Ok(Self(ratio)) }
     }
 }
 
 impl FromStr for SpeedOf {
-    type Err = NoFactor;
+    type Err = FactorError;
 
-    fn from_str(text: &str) -> Result<Self, NoFactor> {
-        let (rank, factor) = text.split_once('=').ok_or(NoFactor::NoRank)?;
-        // A number's own syntax has a sign.
+    fn from_str(text: &str) -> Result<Self, FactorError> {
+        let (rank, factor) = text.split_once('=').ok_or(FactorError::NotASpeed)?;
+        // `parse` alone accepts a sign.
         let is_number = rank.bytes().all(|digit| digit.is_ascii_digit());
-        let rank = rank.parse().ok().filter(|_| is_number).ok_or(NoFactor::NoRank)?;
+        let rank = rank.parse().ok().filter(|_| is_number).ok_or(FactorError::NotASpeed)?;
         let Factor(speed) = factor.parse()?;
-        if speed.numerator == 0 { Err(NoFactor::NoSpeed) } else { Ok(Self { rank, speed }) }
+        if speed.numerator == 0 { Err(FactorError::SpeedZero) } else { Ok(Self { rank, speed }) }
     }
 }
 
-/// Euclid's; that of 0 and a number is the number.
+/// By Euclid's algorithm; that of 0 and a number is the number.
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -120,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_factor_is_refused() {
+    fn texts_that_are_not_factors_are_refused() {
         for text in ["", "-1", "NaN", "inf", "1e3", "1,5", ".5", "1.0000000001", "1/2"] {
-            assert_eq!(text.parse::<Factor>(), Err(NoFactor::Decimal), "{text}");
+            assert_eq!(text.parse::<Factor>(), Err(FactorError::NotADecimal), "{text}");
         }
-        assert_eq!("4.294967297".parse::<Factor>(), Err(NoFactor::TooManyDigits));
-        assert_eq!("0.999999999".parse::<Slowdown>(), Err(NoFactor::Faster));
+        assert_eq!("4.294967297".parse::<Factor>(), Err(FactorError::TooManyDigits));
+        assert_eq!("0.999999999".parse::<Slowdown>(), Err(FactorError::BelowOne));
         for text in ["", "0.8", "=0.8", "x=1", "-1=1", "+1=1", "1.0=1", "4294967296=1"] {
-            assert_eq!(text.parse::<SpeedOf>(), Err(NoFactor::NoRank), "{text}");
+            assert_eq!(text.parse::<SpeedOf>(), Err(FactorError::NotASpeed), "{text}");
         }
-        assert_eq!("3=0.0".parse::<SpeedOf>(), Err(NoFactor::NoSpeed));
-        assert_eq!("3=".parse::<SpeedOf>(), Err(NoFactor::Decimal));
+        assert_eq!("3=0.0".parse::<SpeedOf>(), Err(FactorError::SpeedZero));
+        assert_eq!("3=".parse::<SpeedOf>(), Err(FactorError::NotADecimal));
         assert_eq!("3=2.5".parse(), Ok(SpeedOf { rank: 3, speed: Ratio::new(5, 2) }));
     }
 }

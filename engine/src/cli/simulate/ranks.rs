@@ -1,22 +1,22 @@
-//! What each rank does in a step, as a table and for programs.
+//! What each rank does in a step, as a table and as JSON.
 
 use pipezero_schedule::simulate::{IdleCause, MemoryCurve};
 use serde_json::{Map, Value, json};
 
-use super::step::seconds;
 use crate::cli::table::Table;
-use crate::cli::units::{bytes, nanoseconds};
-use crate::plan::costs::{RankStep, Step, WorldStep};
+use crate::cli::units::{bytes, nanoseconds, seconds};
+use crate::plan::costs::{RankStep, Step};
+use crate::plan::what_if::ClusterStep;
 
-/// World ranks that are listed; of more, one data rank of each pipeline rank is shown.
+/// Cluster ranks that are listed at most; of more ranks, one data rank of each pipeline rank is shown.
 const LISTED_MAX: usize = 32;
 
-/// What is told of each rank.
+/// The columns of each rank.
 fn columns() -> impl Iterator<Item = &'static str> {
     ["computes"].into_iter().chain(IdleCause::ALL.map(IdleCause::name)).chain(["exposed", "peak memory"])
 }
 
-/// A rank for programs.
+/// A rank as JSON.
 pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCurve) -> Value {
     let bubble: Map<String, Value> = IdleCause::ALL
         .into_iter()
@@ -33,8 +33,7 @@ pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCur
     })
 }
 
-/// What each pipeline rank does, of data ranks that are alike: computing and the causes of its bubble add up to the
-/// makespan.
+/// What each pipeline rank does if all data ranks are alike: computing and the causes of its bubble add up to the makespan.
 pub(super) fn pipeline_ranks(step: &Step) -> Table {
     let mut table = Table::new(["pipeline rank"].into_iter().chain(columns()));
     for (index, rank) in step.ranks.iter().enumerate() {
@@ -43,9 +42,9 @@ pub(super) fn pipeline_ranks(step: &Step) -> Table {
     table
 }
 
-/// What each world rank does or, where they are too many, each pipeline rank on its slowest data rank, and a line that
-/// says so.
-pub(super) fn world_ranks(step: &WorldStep) -> String {
+/// What each world rank does or, if they are too many, each pipeline rank on its slowest data rank, with a line that says
+/// so.
+pub(super) fn world_ranks(step: &ClusterStep) -> String {
     if step.is_alike() {
         return pipeline_ranks(step.slowest()).to_string();
     }

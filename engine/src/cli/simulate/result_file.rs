@@ -1,7 +1,7 @@
-//! Files that `simulate --out` has written, told from others by a mark that nothing else bears: only they are replaced.
+//! Files that `simulate --out` wrote, recognised by a mark at their beginning: only they are replaced.
 //!
-//! A mark stands at the very beginning, so that a file which was edited by another program, and begins as that begins its
-//! files, is that program's. Tables bear none: what people paste into their notes would make these ours.
+//! The mark comes first, because another program that edits and saves such a file writes a beginning of its own, and the
+//! file is then not replaced. Tables have no mark: notes into which somebody pasted a table would be replaced.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 
 use crate::cli::out_file::Written;
 
-/// What marked results say that they were written by.
+/// The writer that the mark names.
 const WRITER: &str = "pipezero simulate";
 
-/// What may be replaced.
+/// The files that may be replaced.
 pub(super) const RESULT_FILE: Written = Written {
-    name: "JSON, picture or trace of a simulation",
+    name: "JSON result, picture or trace of a simulation",
     writer: "simulate",
     example: "step.json",
     is_such: begins_with_mark,
@@ -43,7 +43,7 @@ pub(super) fn chrome(tracks: &[Track<'_>]) -> String {
     pipezero_schedule::render::chrome(tracks, WRITER)
 }
 
-/// How what is made above begins.
+/// The beginnings of JSON, pictures and traces with the mark.
 fn beginnings() -> [String; 3] {
     [
         format!("{{\n  \"result\": \"{WRITER}\","),

@@ -45,7 +45,7 @@ impl Prediction {
     /// # Errors
     /// [`PredictError`] if times add up to more than a `u64` holds.
     pub fn from_costs(plan: &Plan, predicted: Predicted) -> Result<Self, PredictError> {
-        let straggling_ns = predicted.straggling_ns(plan, &predicted.world(plan))?;
+        let straggling_ns = predicted.straggling_ns(plan, &predicted.cluster(plan))?;
         let prediction = Self::new(plan, predicted.costs, predicted.step_overhead_ns)?;
         Ok(Self { straggling_ns, ..prediction })
     }

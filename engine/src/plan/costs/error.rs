@@ -57,7 +57,7 @@ pub enum PredictError {
     },
     /// Ranks that differ cannot be played one by one.
     #[error("{0}")]
-    World(#[from] pipezero_schedule::simulate::cluster::ClusterError),
+    Cluster(#[from] pipezero_schedule::simulate::cluster::ClusterError),
     /// The simulator does not take the costs: they add up to more than a step can last.
     #[error("{0} (times are nanoseconds, and give 584 years)")]
     Costs(#[from] pipezero_schedule::simulate::CostsError),

@@ -28,6 +28,7 @@
 
 mod analytic;
 mod assumption;
+mod cluster;
 mod device;
 mod error;
 mod file;
@@ -46,11 +47,10 @@ mod slowness;
 mod step;
 mod straggling;
 #[cfg(test)]
-mod tests;
+pub(in crate::plan) mod tests;
 mod unit_key;
 mod whole;
 mod workload;
-mod world;
 
 pub use assumption::Assumption;
 pub use device::{Device, Network, NetworkLink};
@@ -65,6 +65,6 @@ pub use nanoseconds::Nanoseconds;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
 pub use slowness::RankSlowness;
+pub(in crate::plan) use step::bubble_rate;
 pub use step::{RankStep, Step};
 pub(crate) use unit_key::UnitKey;
-pub use world::WorldStep;

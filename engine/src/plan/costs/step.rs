@@ -11,7 +11,7 @@ use crate::plan::Plan;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// When each instruction starts and ends, for one data rank of every pipeline rank: all data ranks are alike, but in
-    /// a [`super::WorldStep`].
+    /// a [`ClusterStep`](crate::plan::what_if::ClusterStep).
     pub timeline: Timeline,
     /// From the first start to the last end of all ranks, nanoseconds. A step ends with a norm over all ranks, so no rank
     /// is done earlier than the others.
@@ -56,17 +56,17 @@ impl Step {
     /// Plays the plan's training program.
     ///
     /// # Errors
-    /// [`PredictError::Costs`] where times add up to more than a `u64` holds, [`PredictError::World`] where ranks that are not
+    /// [`PredictError::Costs`] where times add up to more than a `u64` holds, [`PredictError::Cluster`] where ranks that are not
     /// alike are more than can be played.
     pub fn new(plan: &Plan, predicted: &Predicted) -> Result<Self, PredictError> {
         let timeline = simulate(plan.training(), &predicted.costs)?;
         let makespan_ns = timeline.makespan();
-        let straggling_ns = predicted.straggling_ns(plan, &predicted.world(plan))?;
+        let straggling_ns = predicted.straggling_ns(plan, &predicted.cluster(plan))?;
         Ok(Self { straggling_ns, ..Self::of_data_rank(plan, predicted, 0, timeline, makespan_ns) })
     }
 
     /// One data rank's part of a step that ends with its slowest rank, at `makespan_ns`.
-    pub(super) fn of_data_rank(
+    pub(in crate::plan) fn of_data_rank(
         plan: &Plan,
         predicted: &Predicted,
         data_rank: usize,
@@ -130,7 +130,10 @@ impl Step {
 }
 
 /// The share of the makespan in which these ranks do not compute.
-pub(super) fn bubble_rate<'a>(ranks: impl IntoIterator<Item = &'a RankStep>, makespan_ns: u64) -> f64 {
+pub(in crate::plan) fn bubble_rate<'a>(
+    ranks: impl IntoIterator<Item = &'a RankStep>,
+    makespan_ns: u64,
+) -> f64 {
     let (mut busy, mut num_ranks) = (0.0, 0.0);
     for rank in ranks {
         busy += rank.busy_ns as f64;

@@ -62,7 +62,7 @@ impl Predicted {
     /// The mean is over the recorded steps, or of large runs over some of them, which [`Assumption::Played`] tells.
     ///
     /// # Errors
-    /// [`ClusterError`] as [`super::WorldStep::new`].
+    /// [`ClusterError`] as [`ClusterStep::new`](crate::plan::what_if::ClusterStep::new).
     pub fn straggling_ns(&self, plan: &Plan, cluster: &Cluster) -> Result<u64, ClusterError> {
         if self.slowness.is_empty() {
             return Ok(0);

@@ -7,7 +7,6 @@ mod measured; // Costs files, applied to other plans than they were measured on.
 mod memory; // What is in use beside what is allocated.
 mod messages; // Bytes beside the plan's traffic.
 mod slowness; // Ranks that are off their mean times.
-mod world; // Data ranks that are alike, and edges that are not.
 
 use std::fmt::Write;
 
@@ -15,7 +14,7 @@ use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
 /// A plan of this run file with keys changed, as `--set` changes them.
-fn plan(file: &str, changes: &[&str]) -> Plan {
+pub(in crate::plan) fn plan(file: &str, changes: &[&str]) -> Plan {
     let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
     let file = RunFile::parse("run.json", file).unwrap().set(&changes).unwrap();
     match file.resolve(Launch { cores: 2, ranks: None }) {
@@ -29,7 +28,7 @@ fn plan(file: &str, changes: &[&str]) -> Plan {
 }
 
 /// Eight layers on two pipeline ranks of two data ranks.
-const GPT2: &str = r#"{
+pub(in crate::plan) const GPT2: &str = r#"{
   "model": { "family": "gpt2", "num_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16,
              "tie_embeddings": false },
   "data": { "text": "x" },
@@ -42,7 +41,7 @@ const GPT2: &str = r#"{
 }"#;
 
 /// Eight timed layers on four pipeline ranks.
-const TIMED: &str = r#"{
+pub(in crate::plan) const TIMED: &str = r#"{
   "model": { "family": "timed", "num_layers": 8, "seq_length": 8, "parameters_per_layer": 1024,
              "activation_elements": 64, "forward_ms": 1, "backward_input_ms": 1.5, "backward_weight_ms": 0.5 },
   "parallel": { "pipeline": 4, "partition": "uniform" },

@@ -5,9 +5,8 @@ use pipezero_schedule::simulate::cluster::{Cluster, Ratio};
 use super::measured::file_of;
 use super::{GPT2, plan};
 use crate::plan::Plan;
-use crate::plan::costs::{
-    Assumption, CostsFile, Device, Predicted, RankSlowness, Source, Step, WorldStep, for_plan,
-};
+use crate::plan::costs::{Assumption, CostsFile, Device, Predicted, RankSlowness, Source, Step, for_plan};
+use crate::plan::what_if::ClusterStep;
 
 /// Costs of an H100 for ranks that are so slow in each step.
 fn predicted(plan: &Plan, steps: &[&[u32]]) -> Predicted {
@@ -20,10 +19,10 @@ fn predicted(plan: &Plan, steps: &[&[u32]]) -> Predicted {
 /// What a step takes if all ranks are so much slower, nanoseconds.
 fn all_slower(plan: &Plan, predicted: &Predicted, ppm: u32) -> u64 {
     let alike = Predicted { slowness: RankSlowness::default(), ..predicted.clone() };
-    let world = alike.world(plan);
+    let world = alike.cluster(plan);
     let speeds = (0..plan.grid().world_size() as u32).map(|rank| (rank, Ratio::new(1_000_000, ppm)));
     let world = Cluster { speeds: speeds.collect(), ..world };
-    WorldStep::new(plan, &alike, &world).unwrap().slowest().makespan_ns
+    ClusterStep::new(plan, &alike, &world).unwrap().slowest().makespan_ns
 }
 
 /// Two data ranks meet at every gather and reduction, and at the end: whichever is the slow one, all go at its speed.
@@ -75,7 +74,7 @@ fn further_ranks_take_further_steps() {
         &[&[1_100_000, 900_000, 700_000, 1_300_000], &[700_000, 1_300_000, 1_100_000, 900_000]],
     );
     let straggling_ns =
-        |predicted: &Predicted| predicted.straggling_ns(&plan, &predicted.world(&plan)).unwrap();
+        |predicted: &Predicted| predicted.straggling_ns(&plan, &predicted.cluster(&plan)).unwrap();
     assert!(straggling_ns(&of_two) > 0);
     assert_eq!(straggling_ns(&of_two), straggling_ns(&of_four));
 }
@@ -112,8 +111,8 @@ fn slowness_comes_on_top_of_a_speed() {
     let plan = plan(GPT2, &["parallel.pipeline=1"]);
     let predicted = predicted(&plan, &[&[1_250_000, 1_000_000]]);
     let half = Ratio::new(1, 2);
-    let world = Cluster { speeds: [(0, half)].into(), ..predicted.world(&plan) };
-    let step = WorldStep::new(&plan, &predicted, &world).unwrap();
+    let world = Cluster { speeds: [(0, half)].into(), ..predicted.cluster(&plan) };
+    let step = ClusterStep::new(&plan, &predicted, &world).unwrap();
     assert_eq!(step.slowest().makespan_ns, all_slower(&plan, &predicted, 2_000_000));
     assert_eq!(step.slowest().step_ns(), all_slower(&plan, &predicted, 2_500_000));
 }

@@ -1,11 +1,11 @@
-//! The critical path for other programs.
+//! The critical path as JSON.
 
 use pipezero_schedule::CheckedProgram;
 use pipezero_schedule::simulate::{CriticalPath, PathStep, Why};
 use serde_json::{Value, json};
 
-/// What a makespan is made of: parts end to end, with times as `time` gives them, under keys that end with their unit.
-pub(super) fn path_json(
+/// The parts of the critical path, end to end, with times converted by `time` under keys that end with their unit.
+pub(super) fn critical_path_json(
     program: &CheckedProgram,
     path: &CriticalPath,
     unit: &str,
@@ -13,7 +13,7 @@ pub(super) fn path_json(
 ) -> Value {
     let [start, end] = ["start", "end"].map(|key| format!("{key}{unit}"));
     let part = |step: &PathStep| {
-        // What is taken in at the end of a row is of no instruction.
+        // Messages that complete at the end of a row belong to no instruction.
         let instruction = program.row(step.rank).get(step.index);
         json!({
             "pipeline_rank": step.rank.index(),
@@ -27,7 +27,7 @@ pub(super) fn path_json(
     path.steps().iter().map(part).collect()
 }
 
-/// What a part of the critical path waited for, in a word.
+/// What a part of the critical path waited for, as JSON names it.
 fn waited_for(why: Why) -> &'static str {
     match why {
         Why::Beginning => "nothing",

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::baseline::Baselines;
+use super::batches::Batches;
+use super::error::TrainingError;
+use super::evaluate::evaluate;
 use super::metrics::{EvalLine, StepLine};
-use super::run_dir::{MetricsFile, RunDir, RunDirError};
+use super::progress::Progress;
+use super::run_dir::{MetricsFile, RunDir};
+use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
-use super::{Baselines, StepSeconds, Summary};
-use crate::measure::trace::{TraceError, TracedSteps};
+use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
-use crate::run::data::{BatchLayout, BatchSource, Corpus, DataError, Zeros};
-use crate::run::engine::{Engine, EngineError, EvalReport, StepReport};
+use crate::run::data::BatchSource;
+use crate::run::engine::{Engine, EngineError, StepReport};
 
-/// Who is told how the run goes on.
+/// Receives every line of the metrics while the run goes on.
 pub trait Observer {
     /// A step has ended.
     fn step(&mut self, line: &StepLine);
@@ -20,25 +25,7 @@ pub trait Observer {
     fn evaluation(&mut self, line: &EvalLine);
 }
 
-/// Why a run failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrainingError {
-    /// The text of the run file.
-    #[error("`data.text`: {0}")]
-    Data(#[from] DataError),
-    /// The ranks.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The run directory.
-    #[error(transparent)]
-    RunDir(#[from] RunDirError),
-    /// A step that was to be traced.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-}
-
-/// A run about to start: ranks allocated, text read.
+/// A training run that is ready to start: ranks allocated, text read.
 pub struct Training {
     engine: Engine,
     training: Arc<dyn BatchSource>,
@@ -51,26 +38,14 @@ impl Training {
     /// Reads the text, if the model reads any, and starts the ranks.
     ///
     /// # Errors
-    /// When the text cannot be read or is too short, or the ranks not be started.
+    /// When the text cannot be read or is too short, or the ranks cannot be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
-        let run = plan.run();
-        if !run.model.learns() {
-            let training: Arc<dyn BatchSource> = Arc::new(Zeros);
-            let engine = Engine::new(plan, Arc::clone(&training))?;
-            return Ok(Self { engine, training, validation: None, baselines: None, traced: None });
-        }
-        let seq_length = plan.micro_batch_shape().seq_length;
-        let corpus = Corpus::load(&run.data, seq_length)?;
-        corpus.check_vocabulary(plan.vocab_size())?;
-        let layout = batch_layout(&plan);
-        let training: Arc<dyn BatchSource> = Arc::new(corpus.training_batches(layout, run.seed)?);
-        let validation = corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _);
-        let baselines = Baselines::of(&corpus);
+        let Batches { training, validation, baselines } = Batches::of(&plan)?;
         let engine = Engine::new(plan, Arc::clone(&training))?;
         Ok(Self { engine, training, validation, baselines, traced: None })
     }
 
-    /// Records these steps and writes what happened in them to the run directory.
+    /// Records these steps and writes them to the run directory.
     pub fn traced(self, steps: TracedSteps) -> Self {
         Self { traced: Some(steps), ..self }
     }
@@ -80,7 +55,7 @@ impl Training {
         self.engine.plan()
     }
 
-    /// What needs no model, if there is validation text.
+    /// Losses that need no model, if there is validation text.
     pub fn baselines(&self) -> Option<Baselines> {
         self.baselines
     }
@@ -104,7 +79,7 @@ impl Training {
                 Err(
                     error @ (TrainingError::Engine(EngineError::LossScale { .. }) | TrainingError::Trace(_)),
                 ) => {
-                    // What was learnt before it is whole.
+                    // The weights of the step before are intact.
                     self.engine.save(&directory.file(RunDir::WEIGHTS))?;
                     return Err(error);
                 }
@@ -120,7 +95,7 @@ impl Training {
                 self.evaluate(step, &mut metrics, observer)?;
             }
         }
-        // First of all, so that nothing that happens later costs the weights.
+        // First, so that no later error loses the weights.
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
         let validation_loss = self.evaluate(progress.num_steps(), &mut metrics, observer)?;
         let summary = self.summary(&progress, validation_loss);
@@ -171,95 +146,11 @@ impl Training {
             tokens_per_s: progress.median_tokens_per_s(),
             step_s: StepSeconds::of(&progress.step_s),
             bubble_share: self.plan().bubble_share(),
-            idle_share: progress.mean(progress.idle_share),
-            exposed_comm_share: progress.mean(progress.exposed_comm_share),
+            idle_share: progress.mean_idle_share(),
+            exposed_comm_share: progress.mean_exposed_comm_share(),
             loss_scale: progress.last.as_ref().and_then(|report| report.loss_scale),
             ranks: progress.last.as_ref().map_or_else(Vec::new, |report| self.engine.measured(report)),
             planned: self.plan().forecast(),
         }
-    }
-}
-
-/// The mean loss over the first `num_batches` batches of a source.
-///
-/// # Errors
-/// When a rank stops.
-pub fn evaluate(
-    engine: &mut Engine,
-    source: &Arc<dyn BatchSource>,
-    num_batches: u64,
-) -> Result<EvalReport, EngineError> {
-    let (mut sum, mut num_targets) = (0.0, 0);
-    for batch in 1..=num_batches {
-        let report = engine.eval_batch(source, batch)?;
-        sum += report.loss.unwrap_or(0.0) * report.num_targets as f64;
-        num_targets += report.num_targets;
-    }
-    Ok(EvalReport { loss: (num_targets > 0).then(|| sum / num_targets as f64), num_targets })
-}
-
-/// What a plan trains on.
-///
-/// # Errors
-/// When its texts cannot be read, are too short, or have bytes beyond its vocabulary.
-pub fn training_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
-    let run = plan.run();
-    if !run.model.learns() {
-        return Ok(Arc::new(Zeros));
-    }
-    let corpus = Corpus::load(&run.data, plan.micro_batch_shape().seq_length)?;
-    corpus.check_vocabulary(plan.vocab_size())?;
-    Ok(Arc::new(corpus.training_batches(batch_layout(plan), run.seed)?))
-}
-
-/// How a plan's batches are dealt out.
-pub fn batch_layout(plan: &Plan) -> BatchLayout {
-    let (batch, shape) = (plan.run().batch, plan.micro_batch_shape());
-    BatchLayout {
-        data_degree: plan.grid().data_degree,
-        num_micro_batches: batch.num_micro_batches,
-        micro_batch_size: shape.num_sequences,
-        seq_length: shape.seq_length,
-    }
-}
-
-/// What is kept of the steps so far.
-#[derive(Debug, Default)]
-struct Progress {
-    tokens_per_s: Vec<f64>,
-    step_s: Vec<f64>,
-    num_skipped: u64,
-    /// Up to the last step.
-    num_skipped_in_a_row: u64,
-    /// Sum over the steps.
-    idle_share: f64,
-    /// Sum over the steps.
-    exposed_comm_share: f64,
-    last: Option<StepReport>,
-}
-
-impl Progress {
-    fn add(&mut self, line: &StepLine, report: StepReport) {
-        self.tokens_per_s.push(line.tokens_per_s);
-        self.step_s.push(line.step_s);
-        self.num_skipped += u64::from(line.skipped);
-        self.num_skipped_in_a_row = if line.skipped { self.num_skipped_in_a_row + 1 } else { 0 };
-        self.idle_share += report.idle_share();
-        self.exposed_comm_share += report.exposed_comm_share();
-        self.last = Some(report);
-    }
-
-    fn num_steps(&self) -> u64 {
-        self.tokens_per_s.len() as u64
-    }
-
-    fn mean(&self, sum: f64) -> f64 {
-        sum / self.num_steps().max(1) as f64
-    }
-
-    fn median_tokens_per_s(&self) -> f64 {
-        let mut sorted = self.tokens_per_s.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
     }
 }

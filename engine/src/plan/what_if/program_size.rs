@@ -1,50 +1,53 @@
-//! How large the program of a schedule by itself is, before any of it is made: memory and time are in proportion.
+//! The size of the program of a schedule without a model, computed before the program is made: memory and time grow with it.
 
 use pipezero_schedule::ComputeOrder;
 
-/// How large a program may be to be played.
+/// Forwards of a step that is drawn or explained, at most: a longer one is not readable.
+pub const MAX_SHOWN_FORWARDS: u128 = 1 << 16;
+
+/// The largest program that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MostPlayed {
-    /// Stages of a pipeline; time grows with their square, even of one micro-batch.
+pub(super) struct SizeLimits {
+    /// Stages of a pipeline; time grows with their square, even for one micro-batch.
     pub(super) num_stages: u128,
-    /// Instructions of all ranks: some 90 bytes each, and a search for a steady state has two programs. Longer steps are
-    /// told by shorter ones.
+    /// Instructions of all ranks: about 90 bytes each, and the search for a steady state holds two programs. Longer steps are
+    /// extrapolated from shorter ones.
     pub(super) num_instructions: u128,
 }
 
-impl MostPlayed {
-    /// What memory and patience have room for.
-    pub(super) const HERE: Self = Self { num_stages: 1 << 12, num_instructions: 1 << 24 };
+impl SizeLimits {
+    /// What is simulated within seconds and two gigabytes of memory.
+    pub(super) const SIMULATED: Self = Self { num_stages: 1 << 12, num_instructions: 1 << 24 };
 }
 
-/// What the number of instructions of a step follows from.
+/// The sizes that determine the number of instructions of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProgramSize {
     pub(super) num_ranks: u128,
     pub(super) num_stages: u128,
-    /// Pairs of neighbouring stages on two ranks; between two of one rank nothing is sent.
+    /// Pairs of neighbouring stages on different ranks; stages on one rank send nothing to each other.
     pub(super) num_edges: u128,
     pub(super) num_micro_batches: u128,
-    /// Forwards and backwards, or halves of these, of all stages and micro-batches.
+    /// Forwards and backwards, or halves of backwards, of all stages and micro-batches.
     pub(super) num_computes: u128,
 }
 
-/// More than is played.
+/// What exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TooMany {
-    /// Stages, of which there are so many.
+    /// The number of stages.
     Stages(u128),
-    /// Instructions.
+    /// The number of instructions.
     Instructions {
-        /// All that there are.
+        /// Instructions of all ranks.
         num_instructions: u128,
-        /// Micro-batches with which they would not be too many, were each as long.
+        /// The largest number of micro-batches that fits, if each has as many instructions.
         fitting: u128,
     },
 }
 
 impl ProgramSize {
-    /// Of an order that is there.
+    /// The size of an order's program.
     pub(super) fn of_order(order: &ComputeOrder) -> Self {
         let ranks = order.placement.ranks_by_stage();
         Self {
@@ -61,17 +64,17 @@ impl ProgramSize {
         self.num_stages * self.num_micro_batches
     }
 
-    /// Whether the step can be played.
-    pub(super) fn check(self, most: MostPlayed) -> Result<(), TooMany> {
-        if self.num_stages > most.num_stages {
+    /// Whether the step can be simulated.
+    pub(super) fn check(self, limits: SizeLimits) -> Result<(), TooMany> {
+        if self.num_stages > limits.num_stages {
             return Err(TooMany::Stages(self.num_stages));
         }
         let num_instructions = self.num_instructions();
-        if num_instructions <= most.num_instructions {
+        if num_instructions <= limits.num_instructions {
             return Ok(());
         }
-        let room = most.num_instructions.saturating_sub(self.at_the_end());
-        let fitting = room * self.num_micro_batches / self.of_micro_batches().max(1);
+        let available = limits.num_instructions.saturating_sub(self.at_the_end());
+        let fitting = available * self.num_micro_batches / self.of_micro_batches().max(1);
         Err(TooMany::Instructions { num_instructions, fitting })
     }
 
@@ -98,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Instructions of the program that is played.
+    /// Instructions of the program that is simulated.
     fn made(order: &ComputeOrder) -> u128 {
         let stages = (0..order.placement.num_stages() as u32).map(Stage);
         let units: Vec<UnitFacts> = stages.map(|stage| UnitFacts::new(stage, 0)).collect();
@@ -106,9 +109,9 @@ mod tests {
         program.rows.iter().map(|row| row.len() as u128).sum()
     }
 
-    /// Stages beside each other on a rank, one after the other and there and back, and backwards of which some are halves.
+    /// Neighbouring stages on one rank, looped and V-shaped placements, and backwards of which some are split.
     #[test]
-    fn the_program_of_a_file_has_as_many_instructions_as_are_counted() {
+    fn the_size_of_an_order_is_that_of_its_program() {
         for text in [
             "0F0,0B0",
             "0F0,1F0,2F0,2B0,1B0,0B0",
@@ -121,10 +124,10 @@ mod tests {
         }
     }
 
-    /// What is said to fit does, and one micro-batch more does not, where all of them are as long.
+    /// The number that is named fits, and one micro-batch more does not, if all have as many instructions.
     #[test]
-    fn what_is_said_to_fit_is_the_most_that_does() {
-        let most = MostPlayed { num_stages: 8, num_instructions: 1000 };
+    fn the_named_number_of_micro_batches_is_the_largest_that_fits() {
+        let limits = SizeLimits { num_stages: 8, num_instructions: 1000 };
         for (num_stages, num_edges, per_micro_batch) in [(1, 0, 2), (4, 3, 12), (8, 6, 24), (8, 0, 16)] {
             let of = |num_micro_batches| ProgramSize {
                 num_ranks: 2,
@@ -133,17 +136,17 @@ mod tests {
                 num_micro_batches,
                 num_computes: per_micro_batch * num_micro_batches,
             };
-            let Err(TooMany::Instructions { num_instructions, fitting }) = of(5000).check(most) else {
+            let Err(TooMany::Instructions { num_instructions, fitting }) = of(5000).check(limits) else {
                 panic!("{num_stages} stages");
             };
             assert_eq!(num_instructions, of(5000).num_instructions());
-            assert_eq!(of(fitting).check(most), Ok(()));
-            assert!(of(fitting + 1).check(most).is_err());
+            assert_eq!(of(fitting).check(limits), Ok(()));
+            assert!(of(fitting + 1).check(limits).is_err());
         }
     }
 
     #[test]
-    fn stages_are_bounded_by_themselves() {
+    fn the_number_of_stages_has_a_limit_of_its_own() {
         let of = |num_stages| ProgramSize {
             num_ranks: 1,
             num_stages,
@@ -151,8 +154,8 @@ mod tests {
             num_micro_batches: 1,
             num_computes: 2 * num_stages,
         };
-        let MostPlayed { num_stages, .. } = MostPlayed::HERE;
-        assert_eq!(of(num_stages).check(MostPlayed::HERE), Ok(()));
-        assert_eq!(of(num_stages + 1).check(MostPlayed::HERE), Err(TooMany::Stages(num_stages + 1)));
+        let SizeLimits { num_stages, .. } = SizeLimits::SIMULATED;
+        assert_eq!(of(num_stages).check(SizeLimits::SIMULATED), Ok(()));
+        assert_eq!(of(num_stages + 1).check(SizeLimits::SIMULATED), Err(TooMany::Stages(num_stages + 1)));
     }
 }

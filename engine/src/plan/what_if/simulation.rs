@@ -1,0 +1,150 @@
+//! A step of a plan, simulated with measured or calculated costs, as the plan is or on a cluster that differs.
+
+use pipezero_schedule::PipelineRank;
+use pipezero_schedule::simulate::cluster::{Cluster, Computes};
+use pipezero_schedule::simulate::{CriticalPath, MemoryCurve, MemoryError, critical_path, memory};
+
+use super::changes::WhatIf;
+use super::cluster_step::ClusterStep;
+use super::simulation_error::SimulationError;
+use crate::plan::Plan;
+use crate::plan::costs::{Device, PredictError, Predicted, Source, Step, for_plan, memory_costs};
+
+/// A simulated step of a plan.
+#[derive(Clone, Debug)]
+pub struct Simulation<'a> {
+    plan: &'a Plan,
+    predicted: Predicted,
+    simulated: Simulated,
+}
+
+#[derive(Clone, Debug)]
+enum Simulated {
+    /// One data rank stands for all.
+    Alike(Step),
+    /// Every data rank by itself.
+    Changed(Box<Changed>),
+}
+
+/// A step on a cluster that differs, beside the step on one that does not.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// The cluster that was simulated.
+    pub cluster: Cluster,
+    /// The step on it.
+    pub step: ClusterStep,
+    /// The slowest data rank's step on a cluster whose ranks are alike and share nothing.
+    pub without: Step,
+}
+
+impl Changed {
+    /// How many times as long the step takes as without the changes.
+    pub fn times(&self) -> f64 {
+        let without_s = self.without.step_s();
+        if without_s > 0.0 { self.step.slowest().step_s() / without_s } else { 1.0 }
+    }
+}
+
+impl<'a> Simulation<'a> {
+    /// Simulates a step; with `what_if` every data rank by itself, and once more without the changes, to compare.
+    ///
+    /// # Errors
+    /// [`SimulationError`].
+    pub fn new(
+        plan: &'a Plan,
+        source: Source<'_>,
+        what_if: Option<&WhatIf>,
+    ) -> Result<Self, SimulationError> {
+        let predicted = predicted(plan, source, what_if)?;
+        let Some(what_if) = what_if else {
+            let step = Step::new(plan, &predicted).map_err(SimulationError::Step)?;
+            return Ok(Self { plan, predicted, simulated: Simulated::Alike(step) });
+        };
+        let alike = predicted.cluster(plan);
+        let cluster = what_if.applied_to(alike.clone(), plan.grid().world_size(), computes(plan, source))?;
+        let simulate = |cluster: &Cluster| {
+            ClusterStep::new(plan, &predicted, cluster)
+                .map_err(|error| SimulationError::Step(PredictError::Cluster(error)))
+        };
+        let (step, without) = (simulate(&cluster)?, simulate(&alike)?.slowest().clone());
+        let changed = Changed { cluster, step, without };
+        Ok(Self { plan, predicted, simulated: Simulated::Changed(Box::new(changed)) })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &'a Plan {
+        self.plan
+    }
+
+    /// What everything costs, and where that comes from.
+    pub fn predicted(&self) -> &Predicted {
+        &self.predicted
+    }
+
+    /// The cluster that differs and the step on it, if there was a "what if".
+    pub fn changed(&self) -> Option<&Changed> {
+        match &self.simulated {
+            Simulated::Alike(_) => None,
+            Simulated::Changed(changed) => Some(changed),
+        }
+    }
+
+    /// The step of one data rank: the slowest, where they differ.
+    pub fn step(&self) -> &Step {
+        match &self.simulated {
+            Simulated::Alike(step) => step,
+            Simulated::Changed(changed) => changed.step.slowest(),
+        }
+    }
+
+    /// The share of the makespan in which ranks do not compute, mean over all world ranks.
+    pub fn bubble_rate(&self) -> f64 {
+        match &self.simulated {
+            Simulated::Alike(step) => step.bubble_rate(),
+            Simulated::Changed(changed) => changed.step.bubble_rate(),
+        }
+    }
+
+    /// `[pipeline rank]`: the most micro-batches in flight until their input gradient, in activations of a whole rank.
+    pub fn peak_in_flight(&self) -> Vec<f64> {
+        let virtual_stages = self.plan.run().parallel.virtual_stages as f64;
+        let in_flight = |rank: u32| self.plan.order().in_flight_until_input(PipelineRank(rank)) as f64;
+        (0..self.plan.grid().pipeline_degree as u32).map(|rank| in_flight(rank) / virtual_stages).collect()
+    }
+
+    /// What the makespan of [`Simulation::step`] consists of.
+    pub fn critical_path(&self) -> CriticalPath {
+        critical_path(self.plan.training(), &self.predicted.costs, &self.step().timeline)
+    }
+}
+
+/// `[pipeline rank]`: the bytes that a rank holds over a step.
+///
+/// # Errors
+/// [`MemoryError`] if the step does not belong to the plan.
+pub fn memory_curves(plan: &Plan, step: &Step) -> Result<Vec<MemoryCurve>, MemoryError> {
+    memory(plan.training(), &step.timeline, &memory_costs(plan))
+}
+
+fn predicted(
+    plan: &Plan,
+    source: Source<'_>,
+    what_if: Option<&WhatIf>,
+) -> Result<Predicted, SimulationError> {
+    let predicted = match source {
+        // The simulator shares the cores out from moment to moment, so the rates are those of a core that nobody shares.
+        Source::Analytic(device) if what_if.is_some_and(|what_if| what_if.cores.is_some()) => {
+            let device = Device { cores: None, ..device.clone() };
+            for_plan(plan, Source::Analytic(&device))
+        }
+        _ => for_plan(plan, source),
+    };
+    predicted.map_err(SimulationError::Costs)
+}
+
+/// What computes need of a host: those of a GPU need none of its cores, nor do layers of given times, which imitate a GPU.
+fn computes(plan: &Plan, source: Source<'_>) -> Computes {
+    let is_gpu = matches!(source, Source::Analytic(device) if device.cores.is_none());
+    let is_timed = plan.run().model.facts().given_times.is_some();
+    if is_gpu || is_timed { Computes::Elsewhere } else { Computes::OccupyCores }
+}

@@ -1,0 +1,63 @@
+//! The batches of a run: its text, cut for its plan.
+
+use std::sync::Arc;
+
+use super::baseline::Baselines;
+use super::error::TrainingError;
+use crate::plan::Plan;
+use crate::run::data::{BatchLayout, BatchSource, Corpus, DataError, Zeros};
+
+/// What a run trains and is evaluated on.
+pub(super) struct Batches {
+    pub(super) training: Arc<dyn BatchSource>,
+    /// `None` without validation text.
+    pub(super) validation: Option<Arc<dyn BatchSource>>,
+    /// `None` without validation text.
+    pub(super) baselines: Option<Baselines>,
+}
+
+impl Batches {
+    /// Reads the text of a plan's run; a model that reads no text trains on zeros.
+    pub(super) fn of(plan: &Plan) -> Result<Self, DataError> {
+        let run = plan.run();
+        if !run.model.learns() {
+            return Ok(Self { training: Arc::new(Zeros), validation: None, baselines: None });
+        }
+        let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
+        Ok(Self {
+            training: Arc::new(corpus.training_batches(layout, run.seed)?),
+            validation: corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _),
+            baselines: Baselines::of(&corpus),
+        })
+    }
+}
+
+/// The batches that a plan's run trains on; zeros for a model that reads no text.
+///
+/// # Errors
+/// [`TrainingError::Data`] if the text cannot be read, is too short, or has bytes beyond the vocabulary.
+pub fn training_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
+    let run = plan.run();
+    if !run.model.learns() {
+        return Ok(Arc::new(Zeros));
+    }
+    Ok(Arc::new(corpus(plan)?.training_batches(batch_layout(plan), run.seed)?))
+}
+
+/// The text of a plan's run.
+pub(super) fn corpus(plan: &Plan) -> Result<Corpus, DataError> {
+    let corpus = Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length)?;
+    corpus.check_vocabulary(plan.vocab_size())?;
+    Ok(corpus)
+}
+
+/// The sizes of a plan's batches, and how data ranks share them.
+pub fn batch_layout(plan: &Plan) -> BatchLayout {
+    let (batch, shape) = (plan.run().batch, plan.micro_batch_shape());
+    BatchLayout {
+        data_degree: plan.grid().data_degree,
+        num_micro_batches: batch.num_micro_batches,
+        micro_batch_size: shape.num_sequences,
+        seq_length: shape.seq_length,
+    }
+}
