@@ -1,4 +1,4 @@
-//! A table as pages have it.
+//! Markdown tables.
 
 /// Rows of cells below a heading.
 #[derive(Clone, Debug)]
@@ -30,18 +30,18 @@ pub(crate) fn gib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / (1u64 << 30) as f64)
 }
 
-/// Bytes that are sent in GB, as link rates are.
+/// Sent bytes in GB, the unit of link rates.
 pub(crate) fn gb(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e9)
 }
 
-/// A share in percent; what is none is empty, so that a reader sees what is there.
+/// A share in percent; 0 is empty, so that the other shares are easier to see.
 pub(crate) fn percent(share: f64) -> String {
     let written = signed_percent(share);
     if written == "0.0" { String::new() } else { written }
 }
 
-/// A difference in percent, without a sign where it is none.
+/// A difference in percent, without a sign if it rounds to 0.
 pub(crate) fn signed_percent(share: f64) -> String {
     let written = format!("{:.1}", 100.0 * share);
     if written == "-0.0" { "0.0".to_owned() } else { written }

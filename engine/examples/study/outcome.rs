@@ -1,4 +1,4 @@
-//! What a way to train the case comes to: its plan, and a step of it as the simulator has it.
+//! The results of a variant: its plan, and a simulated step.
 
 use std::error::Error;
 
@@ -10,12 +10,12 @@ use pipezero::schedule::simulate::IdleCause;
 use crate::case::Placed;
 use crate::variant::Variant;
 
-/// What a rank holds and sends: the same wherever ranks are.
+/// What a rank holds and sends, which does not depend on the placement of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
-    /// Of the fullest rank.
+    /// Memory of the fullest rank.
     pub(crate) memory: RankMemory,
-    /// Of the rank that sends most.
+    /// Traffic of the rank that sends most.
     pub(crate) sent: Sent,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// The share in which ranks wait for what is on its way, before their last micro-batch is done.
+    /// The share in which ranks wait for transfers, gathers and reductions, before the end of the step.
     pub(crate) fn exposed(&self) -> f64 {
         self.transfer + self.gather + self.reduce
     }

@@ -1,15 +1,15 @@
-//! The page that the study is told on: its tables are replaced in place, each below a mark with its title.
+//! The page of the study: its tables are replaced in place, each below a comment with its title.
 
 use std::path::{Path, PathBuf};
 
 use crate::tables::Titled;
 
-/// Where pages are.
+/// The folder of the pages.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-/// What stands above a table.
+/// The comment above a table.
 fn mark(title: &str) -> String {
     format!("<!-- study: {title} -->\n")
 }

@@ -3,9 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use pipezero::plan::costs::memory_costs;
+use pipezero::plan::what_if::memory_curves;
 use pipezero::schedule::render::{Gantt, Shown, TimeScale, svg};
-use pipezero::schedule::simulate::memory;
 
 use crate::case::Placed;
 use crate::page;
@@ -37,7 +36,7 @@ fn picture(name: &str, variant: &Variant) -> Result<Picture, Box<dyn Error>> {
     let plan = outcome::plan(variant, DATA)?;
     let step = outcome::step(&plan, PLACED)?;
     let program = plan.training();
-    let memory = memory(program, &step.timeline, &memory_costs(&plan))?;
+    let memory = memory_curves(&plan, &step)?;
     let title = format!("{}: {}, {}, simulated", variant.name, grid_name(DATA), placed_name(PLACED));
     let gantt = Gantt {
         title: &title,

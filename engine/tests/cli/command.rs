@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// A run of a few milliseconds with everything at work: two stages, two data ranks, ZeRO-3.
+/// A run of a few milliseconds: two stages, two data ranks, ZeRO-3.
 pub(crate) const RUN: &str = r#"{
   "model": {
     "family": "gpt2",
@@ -27,7 +27,7 @@ pub(crate) const RUN: &str = r#"{
 }
 "#;
 
-/// What the binary printed.
+/// The output of the binary.
 #[derive(Debug)]
 pub(crate) struct Printed {
     pub(crate) status: Option<i32>,
@@ -36,7 +36,7 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// Of a process that has ended; the folder's path is replaced by `~`.
+    /// The output of a process that has ended; the path of the folder is replaced by `~`.
     pub(crate) fn new(output: Output, home: &Path) -> Self {
         let text = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes).expect("the binary prints text");
@@ -47,14 +47,14 @@ impl Printed {
         Self { status: output.status.code(), stdout, stderr }
     }
 
-    /// Stdout of a command that has done what it was asked for.
+    /// Stdout of a command that succeeded.
     #[track_caller]
     pub(crate) fn success(self) -> String {
         assert_eq!(self.status, Some(0), "{}", self.stderr);
         self.stdout
     }
 
-    /// Stderr of a command that has failed with `status`, and printed nothing that could be taken for a result.
+    /// Stderr of a command that failed with `status` and printed no result.
     #[track_caller]
     pub(crate) fn failure(self, status: i32) -> String {
         assert_eq!(self.status, Some(status), "{}", self.stderr);

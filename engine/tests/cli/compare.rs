@@ -104,7 +104,7 @@ fn both_can_be_looked_at() {
 }
 
 #[test]
-fn measured_costs_are_held_against_the_run() {
+fn measured_costs_are_compared_with_the_run() {
     let home = Home::new();
     home.write("costs.json", COSTS);
     home.run(&[&["train", "run.json", "--out", "out", "--trace"], &TIMED[..]].concat()).success();
@@ -195,7 +195,7 @@ fn refused(home: &Home, expected: Expect) {
 }
 
 #[test]
-fn what_was_not_traced_or_has_not_ended() {
+fn runs_that_were_not_traced_or_have_not_ended() {
     let home = Home::trained();
     refused(
         &home,

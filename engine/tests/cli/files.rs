@@ -305,7 +305,7 @@ fn truncated_json_is_reported_where_it_ends() {
 }
 
 #[test]
-fn a_key_stands_once() {
+fn a_key_that_is_given_twice_is_an_error() {
     refused(
         &[("\"seed\": 3", "\"seed\": 3,\n  \"steps\": 4")],
         expect![[r#"
@@ -323,7 +323,7 @@ fn a_key_stands_once() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     refused(
         &[
             ("\"pipeline\": 2", "\"pipeline\": 9"),
@@ -394,7 +394,7 @@ fn an_override_is_reported_as_an_argument() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_said_to_be_missing() {
+fn a_missing_run_file_is_an_error() {
     Home::new().refuses(
         &["check", "nowhere.json"],
         2,

@@ -1,23 +1,23 @@
-//! The `pipezero` binary, end to end: tiny runs in temporary folders, and what it says to mistakes.
+//! The `pipezero` binary, end to end: tiny runs in temporary folders, and its errors.
 
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
-mod damaged; // Run directories that are not what `train` wrote.
+mod damaged; // Damaged run directories.
 mod files; // Mistakes in the run file.
-mod input; // Files that never end, and what a command exits with.
+mod input; // Files that never end, and exit statuses.
 mod interrupt; // Ctrl-C.
-mod memory; // What does not fit.
+mod memory; // Runs that do not fit.
 mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod profile; // `profile`.
-mod residency; // What stays gathered.
+mod residency; // Units that stay gathered.
 mod schedules; // Several stages per rank, and schedule files.
 mod simulate; // `simulate --schedule`.
 mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.
-mod simulate_schedule; // `simulate --schedule` drawn, explained, and of a file.
+mod simulate_schedule; // `simulate --schedule` drawn, explained, and from a file.
 mod simulate_what_if; // Ranks that differ, and share links and cores.
 mod text; // Mistakes in the text.
 mod training; // `train`, then `eval` and `generate`.

@@ -17,7 +17,7 @@ fn refused(set: &[&str], expected: Expect) {
 }
 
 #[test]
-fn a_rank_that_does_not_fit_is_told_with_what_would() {
+fn a_rank_that_does_not_fit_is_an_error_with_changes_that_fit() {
     refused(
         &["parallel.partition=uniform", "memory=260000"],
         expect![[r#"
@@ -30,7 +30,7 @@ fn a_rank_that_does_not_fit_is_told_with_what_would() {
 }
 
 #[test]
-fn where_no_single_change_suffices_several_do() {
+fn if_no_single_change_fits_several_are_listed() {
     refused(
         &["parallel.partition=uniform", "memory=190000"],
         expect![[r#"
@@ -48,7 +48,7 @@ fn where_no_single_change_suffices_several_do() {
 }
 
 #[test]
-fn where_nothing_suffices_the_model_is_too_large() {
+fn if_no_change_fits_the_model_is_too_large() {
     refused(
         &["parallel.partition=uniform", "memory=1KiB"],
         expect![[r#"
@@ -74,7 +74,7 @@ fn a_split_that_fits_nowhere_names_the_stage_and_the_nearest_one() {
 }
 
 #[test]
-fn auto_that_cannot_hold_the_units_in_use_is_told_the_same() {
+fn auto_that_cannot_hold_the_units_in_use_is_the_same_error() {
     let auto = "zero_optimization.resident_units=auto";
     refused(
         &[auto, "memory=250000"],

@@ -1,4 +1,4 @@
-//! fp16 in `train`: what is skipped is said, counted and scaled down from.
+//! fp16 in `train`: skipped steps are reported and counted, and lower the loss scale.
 
 use expect_test::expect;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::command::{Home, Printed};
 const FP16: &str = r#"fp16={"enabled": true, "initial_scale_power": 32}"#;
 
 #[test]
-fn skipped_steps_are_said_and_counted() {
+fn skipped_steps_are_reported_and_counted() {
     let home = Home::new();
     let printed = home.run(&["train", "run.json", "--out", "out", "--set", FP16]);
     let warnings: Vec<&str> = printed.stderr.lines().filter(|line| line.contains(" skipped: ")).collect();
@@ -31,17 +31,17 @@ fn skipped_steps_are_said_and_counted() {
     assert_eq!(summary["loss_scale"], 2_147_483_648.0);
 }
 
-/// The log says it for those who ask for details, and does not repeat it as a warning.
+/// The log has it at a detailed level, and does not repeat it as a warning.
 #[test]
-fn a_skipped_step_is_told_once() {
+fn a_skipped_step_is_reported_once() {
     let home = Home::new();
     for level in ["warn", "info"] {
         let args = ["train", "run.json", "--out", "out", "--overwrite", "--set", FP16];
         let output = home.command(&args).env("PIPEZERO_LOG", level).output().unwrap();
         let stderr = Printed::new(output, &home.path("")).stderr;
-        let told: Vec<&str> = stderr.lines().filter(|line| line.contains("overflowed")).collect();
-        assert_eq!(told.len(), 3, "one line for each of three steps at {level}: {stderr}");
-        assert!(told.iter().all(|line| line.starts_with("warning: step ")), "{stderr}");
+        let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("overflowed")).collect();
+        assert_eq!(lines.len(), 3, "one line for each of three steps at {level}: {stderr}");
+        assert!(lines.iter().all(|line| line.starts_with("warning: step ")), "{stderr}");
     }
 }
 

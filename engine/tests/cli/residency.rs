@@ -91,7 +91,7 @@ fn without_gathers_there_is_no_table_of_them() {
 
 /// Each row of the table is a plan of its own, so a program of hundreds of thousands of instructions has none.
 #[test]
-fn a_large_program_has_no_table_and_says_so() {
+fn a_large_program_has_no_table_and_a_line_says_why() {
     let home = Home::new();
     let args = [
         "plan",
@@ -112,7 +112,7 @@ fn a_large_program_has_no_table_and_says_so() {
 
 /// Each rank has three units: a fourth is in no buffer, and a third beside the one in use in none either.
 #[test]
-fn more_than_the_units_there_are_is_remarked_on() {
+fn more_resident_units_than_exist_is_a_remark() {
     let home = Home::new();
     let of = |set: &str| {
         let printed = home.run(&["plan", "run.json", "--set", UNIFORM, "--set", set]);
@@ -138,7 +138,7 @@ fn more_than_the_units_there_are_is_remarked_on() {
 }
 
 #[test]
-fn what_auto_became_is_said_by_every_command() {
+fn every_command_reports_what_auto_resolved_to() {
     let home = Home::with(&[
         ("{ \"stage\": 3 }", "{ \"stage\": 3, \"resident_units\": \"auto\" }"),
         ("\"seed\": 3", "\"seed\": 3, \"memory\": 280000"),
@@ -147,7 +147,7 @@ fn what_auto_became_is_said_by_every_command() {
         let printed = home.run(args);
         let hint = printed.stderr.lines().find(|line| line.contains("\"auto\"")).map(str::to_owned);
         printed.success();
-        hint.expect("it is said")
+        hint.expect("a hint")
     };
     let set = ["--set", UNIFORM];
     let hint = hints(&[&["plan", "run.json"], &set[..]].concat());
@@ -171,7 +171,7 @@ fn what_auto_became_is_said_by_every_command() {
 }
 
 #[test]
-fn what_persists_is_said_by_stage() {
+fn persistent_units_are_reported_by_stage() {
     let home = Home::new();
     let threshold = "zero_optimization.stage3_param_persistence_threshold=2000";
     let train = home.run(&["train", "run.json", "--out", "out", "--set", threshold]);

@@ -1,4 +1,4 @@
-//! Schedules of several stages per rank and of one's own: as text, as CSV and back, and what is refused.
+//! Schedules with several stages per rank and schedule files: as text, as CSV and back, and their errors.
 
 use std::sync::Arc;
 

@@ -160,7 +160,7 @@ fn a_prompt_longer_than_the_sequence_counts_with_its_end() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused_as_such() {
+fn arguments_out_of_range_are_errors() {
     let home = Home::trained();
     home.refuses(&["generate", "out", "--prompt", ""], 2, expect![[r#"
         error: invalid value '' for '--prompt <TEXT>': there is nothing to continue; write at least one character
