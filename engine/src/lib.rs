@@ -1,14 +1,14 @@
 //! pipezero trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 //!
-//! [`RunFile`] reads and checks the file and resolves it to a [`Run`]. [`Plan`] says what every rank will do, hold and
-//! send; [`Simulation`] says how long that takes; [`Engine`] does it, one step after the other:
+//! [`RunFile`] reads the file. [`Plan`] checks it and says what every rank will do, hold and send; [`Simulation`] says how
+//! long that takes; [`Engine`] does it, one step after the other:
 //!
 //! ```no_run
 //! use pipezero::{Engine, Launch, Plan, RunFile, train::training_batches};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (run, _notices) = RunFile::load("engine/configs/quickstart.json".as_ref())?.resolve(Launch::this_host())?;
-//! let plan = Plan::new(run)?;
+//! let file = RunFile::load("engine/configs/quickstart.json".as_ref())?;
+//! let (plan, _notices) = Plan::from_file(&file, Launch::this_host())?;
 //! let batches = training_batches(&plan)?;
 //! let mut engine = Engine::new(plan, batches)?;
 //! for _ in 0..10 {

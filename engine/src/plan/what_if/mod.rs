@@ -10,8 +10,8 @@
 //! use pipezero::plan::what_if::{Ratio, Simulation, WhatIf};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (run, _) = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?.resolve(Launch::this_host())?;
-//! let plan = Plan::new(run)?;
+//! let file = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?;
+//! let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
 //! let device = Device::by_name("h100").ok_or("no such device")?;
 //! let slow_rank = WhatIf { speeds: [(3, Ratio::new(4, 5))].into(), ..WhatIf::default() };
 //! let simulation = Simulation::new(&plan, Source::Analytic(&device), Some(&slow_rank))?;
