@@ -128,11 +128,11 @@ fn zero_2_with_a_pipeline_is_refused_with_its_numbers() {
               help: write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
 
                       per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
-                      refused: ZeRO-2, pipeline 2 x data 2, reduced once per step        42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
-                      refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch    42.6 KiB       0 B   53.3 KiB   42.6 KiB  138.6 KiB       63.9 KiB
-                      ZeRO-1, pipeline 2 x data 2                                        42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
-                      ZeRO-3, pipeline 2 x data 2, units of 1 layer                      21.3 KiB  32.0 KiB   53.3 KiB   42.6 KiB  149.2 KiB      127.9 KiB
-                      ZeRO-2, pipeline 1 x data 4                                        68.4 KiB       0 B   49.1 KiB   34.2 KiB  151.7 KiB      102.6 KiB
+                      refused: ZeRO-2, pipeline 2 x data 2, reduced once per step        55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
+                      refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch    55.6 KiB       0 B   59.8 KiB   55.6 KiB  171.1 KiB       83.4 KiB
+                      ZeRO-1, pipeline 2 x data 2                                        55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
+                      ZeRO-3, pipeline 2 x data 2, units of 1 layer                      27.8 KiB  29.9 KiB   59.8 KiB   55.6 KiB  173.1 KiB      138.0 KiB
+                      ZeRO-2, pipeline 1 x data 4                                        69.0 KiB       0 B   53.2 KiB   34.5 KiB  156.8 KiB      115.5 KiB
         "#]],
     );
 }
@@ -140,24 +140,28 @@ fn zero_2_with_a_pipeline_is_refused_with_its_numbers() {
 #[test]
 fn zero_3_of_whole_stages_is_refused_with_its_numbers() {
     refused(
-        &[("\"stage\": 3", "\"stage\": 3, \"unit_layers\": 2")],
+        &[
+            ("\"stage\": 3", "\"stage\": 3, \"unit_layers\": 2"),
+            ("\"pipeline\": 2", "\"pipeline\": 2, \"partition\": \"uniform\""),
+        ],
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and a unit of 2 layers holds all of the
-              | smallest stage, which has at most 2): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
+              x `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the uniform split leaves pipeline rank 0 a
+              | single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
                 ,-[run.json:12:53]
-             11 |   "parallel": { "pipeline": 2, "data": 2 },
+             11 |   "parallel": { "pipeline": 2, "partition": "uniform", "data": 2 },
              12 |   "zero_optimization": { "stage": 3, "unit_layers": 2 },
                 :                                                     ^
              13 |   "train_batch_size": 8,
                 `----
-              help: write "stage": 1, or use `unit_layers` below 2
+              help: write "stage": 1, or "unit_layers": 1, or "unit_layers": 0.5
 
                       per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
-                      refused: ZeRO-3, pipeline 2 x data 2, one unit per stage    21.3 KiB  42.6 KiB  106.6 KiB   42.6 KiB  213.1 KiB      127.9 KiB
+                      refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    21.3 KiB  42.6 KiB   74.6 KiB   42.6 KiB  181.1 KiB       63.9 KiB
+                      ZeRO-3, pipeline 2 x data 2, units of 1 layer               21.4 KiB  32.0 KiB   53.4 KiB   42.8 KiB  149.5 KiB       85.5 KiB
+                      ZeRO-3, pipeline 2 x data 2, units of half a layer          21.4 KiB  32.0 KiB   53.4 KiB   42.8 KiB  149.5 KiB      105.8 KiB
                       ZeRO-1, pipeline 2 x data 2                                 42.6 KiB       0 B   42.6 KiB   42.6 KiB  127.9 KiB       42.6 KiB
-                      ZeRO-3, pipeline 2 x data 2, units of 1 layer               21.3 KiB  32.0 KiB   53.3 KiB   42.6 KiB  149.2 KiB      127.9 KiB
-                      ZeRO-2, pipeline 1 x data 4                                 68.4 KiB       0 B   70.3 KiB   34.2 KiB  172.9 KiB      102.6 KiB
+                      ZeRO-2, pipeline 1 x data 4                                 68.5 KiB       0 B   74.6 KiB   34.2 KiB  177.4 KiB      114.8 KiB
         "#]],
     );
 }

@@ -273,7 +273,7 @@ fn too_few_micro_batches_for_the_pipeline_are_warned_of() {
     };
     // A step of (m + p - 1) times a micro-batch's, p - 1 of them idle: 1 of 2.
     expect![[r#"
-        warning: `gradient_accumulation_steps`: a step of 1 micro-batch on 2 pipeline ranks never has work for all of them, and the bubble is 50% of it; raise `gradient_accumulation_steps` to 2 or more
+        --set gradient_accumulation_steps=1: warning: `gradient_accumulation_steps`: a step of 1 micro-batch on 2 pipeline ranks never has work for all of them, and the bubble is 50% of it; raise `gradient_accumulation_steps` to 2 or more
     "#]].assert_eq(&warnings("1"));
     assert_eq!(warnings("2"), "");
 }

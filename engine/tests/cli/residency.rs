@@ -125,8 +125,8 @@ fn more_resident_units_than_exist_is_a_remark() {
         printed.success();
         lines.join("\n")
     };
-    expect![[r#"hint: `zero_optimization.resident_units` is 4, but no rank gathers more than 3 units: what is beyond that changes nothing, and "all" says the same"#]].assert_eq(&of("zero_optimization.resident_units=4"));
-    expect!["hint: `zero_optimization.prefetch_units` is 3, but no rank gathers more than 3 units: beside the one in use at most 2 can be gathered ahead"].assert_eq(&of("zero_optimization={\"stage\": 3, \"prefetch_units\": 3}"));
+    expect![[r#"--set zero_optimization.resident_units=4: hint: `zero_optimization.resident_units`: 4 units, but no rank gathers more than 3 units: what is beyond that changes nothing, and "all" says the same"#]].assert_eq(&of("zero_optimization.resident_units=4"));
+    expect![[r#"--set zero_optimization={"stage": 3, "prefetch...: hint: `zero_optimization.prefetch_units`: 3 units ahead, but no rank gathers more than 3 units: beside the one in use at most 2 can be gathered ahead"#]].assert_eq(&of("zero_optimization={\"stage\": 3, \"prefetch_units\": 3}"));
     // As many as there are, and nothing that is gathered, are no remark.
     for within in [
         "zero_optimization.resident_units=3",
@@ -151,7 +151,7 @@ fn every_command_reports_what_auto_resolved_to() {
     };
     let set = ["--set", UNIFORM];
     let hint = hints(&[&["plan", "run.json"], &set[..]].concat());
-    expect![[r#"hint: `zero_optimization.resident_units`: "auto" is 2 here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&hint);
+    expect![[r#"run.json:12:56: hint: `zero_optimization.resident_units`: "auto" is 2 here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&hint);
     assert_eq!(hint, hints(&[&["check", "run.json"], &set[..]].concat()));
     assert_eq!(hint, hints(&[&["show", "run.json"], &set[..]].concat()));
     assert_eq!(hint, hints(&[&["train", "run.json", "--out", "out"], &set[..]].concat()));
@@ -210,7 +210,7 @@ fn a_model_threshold_below_every_unit_is_a_warning_with_the_least_that_is_not() 
         (lines.join("\n"), printed.stdout.contains("stay gathered"))
     };
     let (told, persists) = of(100);
-    expect!["warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: all that persist may have 100 elements together, and the smallest with no parameter larger than 1000000 has 3280 (the unit that begins with h.1.attn); use 3280 or more, or `stage3_param_persistence_threshold` 0"].assert_eq(&told);
+    expect!["--set zero_optimization.stage3_model_persisten...: warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: all that persist may have 100 elements together, and the smallest with no parameter larger than 1000000 has 3280 (the unit that begins with h.1.attn); use 3280 or more, or `stage3_param_persistence_threshold` 0"].assert_eq(&told);
     assert!(!persists);
     let least: u64 = told.rsplit_once("; use ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
     assert!(!of(least - 1).1);
@@ -229,7 +229,7 @@ fn a_threshold_below_every_unit_is_a_warning_with_the_least_that_is_not() {
         (lines.join("\n"), printed.stdout.contains("stay gathered"))
     };
     let (told, persists) = of(10);
-    expect!["warning: `zero_optimization.stage3_param_persistence_threshold`: no unit persists: every one has a parameter larger than 10, at least 1024 (in the unit that begins with wpe); small parameters alone would save nothing, since a unit is gathered in one message; use 1024 or more, or 0"].assert_eq(&told);
+    expect!["--set zero_optimization.stage3_param_persisten...: warning: `zero_optimization.stage3_param_persistence_threshold`: no unit persists: every one has a parameter larger than 10, at least 1024 (in the unit that begins with wpe); small parameters alone would save nothing, since a unit is gathered in one message; use 1024 or more, or 0"].assert_eq(&told);
     assert!(!persists);
     let low = "zero_optimization.stage3_param_persistence_threshold=10";
     let train = home.run(&["train", "run.json", "--out", "out", "--set", low]);
@@ -246,7 +246,7 @@ fn nothing_left_to_shard_is_a_warning_with_the_count() {
     let home = Home::new();
     let threshold = "zero_optimization.stage3_param_persistence_threshold=4096";
     let printed = home.run(&["plan", "run.json", "--set", threshold]);
-    expect!["warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter is larger than 4096, so all 6 units (17504 elements) stay gathered all step and ZeRO-3 has no weights left to shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold"].assert_eq(printed.stderr.lines().last().unwrap());
+    expect!["--set zero_optimization.stage3_param_persisten...: warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter is larger than 4096, so all 6 units (17504 elements) stay gathered all step and ZeRO-3 has no weights left to shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold"].assert_eq(printed.stderr.lines().last().unwrap());
     printed.success();
     // One element fewer, and the embedding is sharded.
     let threshold = "zero_optimization.stage3_param_persistence_threshold=4095";

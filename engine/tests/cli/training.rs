@@ -91,7 +91,7 @@ fn a_run_is_overwritten_only_when_asked() {
     let first = weights();
     let again = ["train", "run.json", "--out", "out", "--set", "seed=4"];
     home.refuses(&again, 1, expect![[r#"
-        run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.0 at rest, no fewer than the 2 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.0
+        run.json:12:35: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.5 at rest, no fewer than the 3 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.5
         error: out already exists: name another folder with --out, or replace it with --overwrite
     "#]]);
     assert_eq!(weights(), first);
