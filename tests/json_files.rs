@@ -29,6 +29,9 @@ fn summary(text: &str) -> String {
     directory.measured_peak_bytes().unwrap_err().to_string()
 }
 
+/// Reads a text as a kind of file, and says what refuses it.
+type Reader = fn(&str) -> String;
+
 #[test]
 fn mistakes_are_refused_at_line_and_column() {
     let word = "a.json:{line}:{column}: ";
@@ -36,7 +39,7 @@ fn mistakes_are_refused_at_line_and_column() {
     let trace_head = r#"{"format": "pipezero-trace", "version": 1"#;
     // How a kind of file is read, how it says a place, how a text of it begins, a key that is a number or list in it, and
     // what it says of an unknown key; of a summary only some keys are read.
-    let kinds: [(fn(&str) -> String, _, _, _, _); 4] = [
+    let kinds: [(Reader, _, _, _, _); 4] = [
         (run_file, word, r#"{"seed": 1"#, "steps", "unknown key `zz`; remove it"),
         (costs_file, word, r#"{"version": 1"#, "step_overhead_ns", "`zz` is an unknown key; remove it"),
         (trace, words, trace_head, "step_ns", "`zz` is an unknown key; remove it"),
