@@ -9,7 +9,7 @@ use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
 use super::unit::PlannedUnit;
-use super::{PlanError, programs};
+use super::{PlanError, programs, units};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
 
 impl Plan {
@@ -124,7 +124,7 @@ impl Plan {
         let order = programs::order(&run)?;
         let ChosenSplit { split, is_proven: is_split_proven } =
             cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
-        let units = cut::units(&run, &model, &graph, shape, &split)?;
+        let units = units::units(&run, &model, &graph, shape, &split)?;
         let training = programs::training(&run, &order, &units)?;
         let evaluation = programs::evaluation(&run, &order.placement, &units)?;
         Ok(Self {

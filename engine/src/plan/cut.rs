@@ -1,24 +1,17 @@
 //! Cuts the model: layers to a graph with costs, the graph to stages and units.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::{self, Model};
-use pipezero_models::{Layer, Unit as ModelUnit};
 use pipezero_partition::{
-    Balanced, LayerGraph, LayerNode, LayerRole, MemoryBound, Split, SplitError, Tying, Unit, UnitLayers,
-    UnitSplit, balanced, by_type, manual, parameters, uniform,
+    Balanced, LayerGraph, LayerNode, LayerRole, MemoryBound, Split, SplitError, Tying, balanced, by_type,
+    manual, parameters, uniform,
 };
-use pipezero_schedule::{ComputeOrder, Stage};
+use pipezero_schedule::ComputeOrder;
 use regex::RegexBuilder;
 
 use super::PlanError;
-use super::planned::element_type;
 use super::stage_bytes::StageBytes;
-use super::unit::PlannedUnit;
-use crate::config::{Checkpointing, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
-use pipezero_partition::ShardLayout;
+use crate::config::{Checkpointing, PartitionConfig, Run};
 
 /// The model's layers with what each costs for one micro-batch.
 pub(super) fn graph(model: &Model, shape: MicroBatchShape) -> Result<LayerGraph, PlanError> {
@@ -129,100 +122,4 @@ fn step_cost(run: &Run, layer: &LayerNode) -> u64 {
     let is_block = matches!(layer.role, LayerRole::Block { .. });
     let passes = if is_block && run.checkpointing != Checkpointing::Off { 4 } else { 3 };
     layer.forward_flops.max(layer.saved_elements).saturating_mul(passes)
-}
-
-/// The units of every stage.
-pub(super) fn units(
-    run: &Run,
-    model: &Model,
-    graph: &LayerGraph,
-    shape: MicroBatchShape,
-    split: &Split,
-) -> Result<Vec<PlannedUnit>, PlanError> {
-    let units = UnitSplit::new(graph, split, unit_layers(run)?)?;
-    let mut planned: Vec<PlannedUnit> =
-        units.iter().map(|unit| planned_unit(run, model, graph, shape, unit)).collect();
-    mark_persistent(run, &mut planned);
-    Ok(planned)
-}
-
-pub(super) fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
-    match run.zero.unit_layers {
-        UnitLayersConfig::Half => Ok(UnitLayers::Half),
-        UnitLayersConfig::Layers(layers) => UnitLayers::of_blocks(layers).ok_or(PlanError::EmptyUnit),
-        UnitLayersConfig::Stage => Ok(UnitLayers::Stage),
-    }
-}
-
-pub(super) fn planned_unit(
-    run: &Run,
-    model: &Model,
-    graph: &LayerGraph,
-    shape: MicroBatchShape,
-    unit: &Unit,
-) -> PlannedUnit {
-    let layers: Vec<Arc<dyn Layer>> =
-        model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
-    let built = ModelUnit::new(layers)
-        .with_precision(element_type(&run.precision))
-        .with_checkpoints(segments(run.checkpointing, graph, unit.layers.clone()));
-    PlannedUnit {
-        stage: Stage(unit.stage as u32),
-        layout: ShardLayout::new(built.num_elements(), run.parallel.data),
-        sizes: built.sizes(shape),
-        forward_flops: built.forward_flops(shape),
-        unit: built,
-        layers: unit.layers.clone(),
-        tying: unit.tying,
-        is_persistent: false,
-    }
-}
-
-/// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings
-/// save next to nothing, and a head would be recomputed only to be differentiated at once.
-fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usize>) -> Vec<Range<usize>> {
-    let blocks_per_segment = match checkpointing {
-        Checkpointing::Off => return Vec::new(),
-        Checkpointing::Unit => usize::MAX,
-        Checkpointing::Layers(blocks) => blocks,
-    };
-    let mut segments: Vec<Range<usize>> = Vec::new();
-    let mut first_block = 0;
-    for position in layers.clone() {
-        let LayerRole::Block { index } = graph.layer(position).role else { continue };
-        let place = position - layers.start;
-        match segments.last_mut() {
-            Some(last) if index - first_block < blocks_per_segment => last.end = place + 1,
-            _ => {
-                first_block = index;
-                segments.push(place..place + 1);
-            }
-        }
-    }
-    segments
-}
-
-/// Marks the units whose every parameter is small enough to stay gathered, in chain order, passing over those that would
-/// exceed the model's threshold: DeepSpeed's rule, by units, because a unit is what is gathered. A tied weight is one parameter: it counts once,
-/// as the embedding, and both its units are alike.
-fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
-    if run.zero.level != ZeroLevel::Zero3 {
-        return;
-    }
-    let mut num_elements = 0;
-    let mut is_table_persistent = false;
-    for unit in units {
-        if unit.tying == Tying::Head {
-            unit.is_persistent = is_table_persistent;
-            continue;
-        }
-        let largest = unit.largest_parameter();
-        let own = unit.unit.num_parameters() as u64;
-        let fits = num_elements + own <= run.zero.model_persistence_threshold;
-        if largest <= run.zero.param_persistence_threshold && fits {
-            unit.is_persistent = true;
-            num_elements += own;
-            is_table_persistent |= unit.tying == Tying::Embedding;
-        }
-    }
 }

@@ -23,6 +23,7 @@ mod sizes;
 mod stage_bytes;
 mod stages;
 mod unit;
+mod units;
 mod units_too_large;
 pub mod what_if;
 

@@ -9,7 +9,7 @@ use crate::config::raw::RawRun;
 use crate::config::refusal::Refusal;
 use crate::config::resolved::{ModelConfig, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
 
-use super::parallel::Grid;
+use super::grid::Grid;
 
 pub(super) fn check(
     raw: &RawRun,

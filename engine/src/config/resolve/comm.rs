@@ -7,8 +7,8 @@ use crate::config::raw::RawComm;
 use crate::config::resolved::{BackendName, CommConfig};
 use crate::config::words::{BackendWord, Unoffered, refuse};
 
+use super::grid::Grid;
 use super::links;
-use super::parallel::Grid;
 
 const UNOFFERED: Unoffered = Unoffered { later: &["mpi", "nccl"], never: &["gloo", "ccl", "hccl"] };
 

@@ -9,7 +9,8 @@ use crate::config::findings::Findings;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig};
 
-use super::parallel::{Grid, counted};
+use super::counted::counted;
+use super::grid::Grid;
 use super::rules::{MAX_COUNT, micro_batch_fits};
 
 /// Forwards of a step on one data rank, layers x micro-batches; each becomes a dozen instructions of the program.

@@ -7,7 +7,7 @@ use crate::config::raw::RawLinks;
 use crate::config::resolved::{Link, Links};
 use crate::config::section::Field;
 
-use super::parallel::Grid;
+use super::grid::Grid;
 use super::rules::at_least_one;
 
 /// Bytes in a second of 1 GB/s.

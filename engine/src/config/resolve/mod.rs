@@ -7,8 +7,10 @@ mod batch;
 mod checkpointing;
 mod combine;
 mod comm;
+mod counted;
 mod data;
 mod foreign;
+mod grid;
 mod limits;
 mod links;
 mod model;
@@ -18,6 +20,7 @@ mod partition;
 mod rules;
 mod schedule;
 mod schedule_file;
+mod scheduled;
 mod scheduler;
 mod zero;
 

@@ -6,42 +6,15 @@ use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::launch::Launch;
 use crate::config::raw::RawParallel;
-use crate::config::resolved::{ParallelConfig, PartitionConfig, ScheduleConfig};
+use crate::config::resolved::ScheduleConfig;
 use crate::config::section::Field;
 
+use super::counted::counted;
+use super::grid::Grid;
 use super::partition;
 use super::rules::at_least_one;
-use super::schedule::{self, Scheduled, file_value};
-
-/// The grid with its schedule and its split, as far as the file alone says them.
-#[derive(Clone, Debug)]
-pub(super) struct Grid {
-    /// p.
-    pub(super) pipeline: usize,
-    /// d.
-    pub(super) data: usize,
-    pub(super) schedule: ScheduleConfig,
-    /// v.
-    pub(super) virtual_stages: usize,
-    pub(super) partition: PartitionConfig,
-}
-
-impl Grid {
-    /// World size, p * d; that it fits is checked when the grid is made.
-    pub(super) fn num_ranks(&self) -> usize {
-        self.pipeline * self.data
-    }
-
-    pub(super) fn into_config(self) -> ParallelConfig {
-        ParallelConfig {
-            pipeline: self.pipeline,
-            data: self.data,
-            schedule: self.schedule,
-            virtual_stages: self.virtual_stages,
-            partition: self.partition,
-        }
-    }
-}
+use super::schedule;
+use super::scheduled::{Scheduled, file_value};
 
 pub(super) fn resolve(
     raw: &RawParallel,
@@ -142,13 +115,4 @@ fn data(
         return None;
     }
     Some(data)
-}
-
-/// `1 layer`, `4 layers`, `2 micro-batches`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
-        _ => format!("{count} {noun}s"),
-    }
 }

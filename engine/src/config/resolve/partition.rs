@@ -9,7 +9,7 @@ use crate::config::resolved::PartitionConfig;
 use crate::config::words::{Unoffered, refuse};
 use crate::files::json::shorten;
 
-use super::parallel::counted;
+use super::counted::counted;
 
 /// DeepSpeed's others, which measure or guess where `"balanced"` computes.
 const NEVER: Unoffered = Unoffered { later: &[], never: &["profile", "best"] };

@@ -8,7 +8,7 @@ use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig};
 use crate::config::section::Field;
 
-use super::parallel::Grid;
+use super::grid::Grid;
 
 /// The largest count that every number of a run stays exact and addressable below.
 pub(super) const MAX_COUNT: f64 = 9_007_199_254_740_992.0;

@@ -12,17 +12,11 @@ use crate::files::json::shorten;
 
 use super::rules::at_least_one;
 use super::schedule_file;
+use super::scheduled::Scheduled;
 
 /// Schedules that the design knows and that are not there yet.
 const LATER: Unoffered =
     Unoffered { later: &["zb-1p", "zb-2p", "v-half", "v-min", "dualpipe-v"], never: &[] };
-
-/// A schedule and v.
-#[derive(Clone, Debug)]
-pub(super) struct Scheduled {
-    pub(super) schedule: ScheduleConfig,
-    pub(super) virtual_stages: usize,
-}
 
 pub(super) fn resolve(
     raw: &RawParallel,
@@ -78,14 +72,6 @@ pub(super) fn resolve(
             }
             schedule_file::read(raw, folder.join(&file.0), pipeline?, findings)
         }
-    }
-}
-
-/// How messages name the file that is to be the schedule.
-pub(super) fn file_value(raw: &RawParallel) -> String {
-    match raw.schedule.given() {
-        Some(Either::Second(file)) => format!("file \"{}\"", shorten(&file.0)),
-        _ => "a file".to_owned(),
     }
 }
 

@@ -11,8 +11,9 @@ use crate::config::raw::{RawParallel, RawRun};
 use crate::config::resolved::{BatchConfig, ScheduleConfig};
 use crate::files::order::{NAME_ONE, order_text};
 
-use super::parallel::{Grid, counted};
-use super::schedule::{Scheduled, file_value};
+use super::counted::counted;
+use super::grid::Grid;
+use super::scheduled::{Scheduled, file_value};
 
 /// Reads the file at `path`, an order for `pipeline` ranks.
 pub(super) fn read(

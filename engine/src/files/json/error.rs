@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::node::{join, shorten};
 use super::source::Span;
+use super::words::{join, shorten};
 
 /// A mistake in a text: its place, the key, the rule and the repair.
 #[derive(Clone, Debug)]

@@ -12,12 +12,14 @@ mod node;
 mod parse;
 mod read;
 mod source;
+mod words;
 
 pub(crate) use error::JsonError;
 pub(crate) use nearest::nearest;
-pub(crate) use node::{Entry, Node, Value, join, shorten};
+pub(crate) use node::{Entry, Node, Value};
 pub(crate) use parse::{parse, parse_first, parse_from};
 pub(crate) use source::{Source, SourceKind, Span};
+pub(crate) use words::{join, shorten};
 
 #[cfg(test)]
 mod tests;

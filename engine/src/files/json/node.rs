@@ -1,6 +1,7 @@
 //! JSON values, each with its place.
 
 use super::source::Span;
+use super::words::shorten;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
@@ -59,17 +60,4 @@ impl Node {
         }
         Some(node)
     }
-}
-
-/// `section.key` or `list[0]`; either part may be empty.
-pub(crate) fn join(section: &str, key: &str) -> String {
-    let dot = if section.is_empty() || key.is_empty() || key.starts_with('[') { "" } else { "." };
-    [section, dot, key].concat()
-}
-
-/// The text on one line and at most 40 characters long: a message must stay readable whatever the file holds.
-pub(crate) fn shorten(text: &str) -> String {
-    let mut characters = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-    let head: String = characters.by_ref().take(40).collect();
-    if characters.next().is_some() { head + "..." } else { head }
 }

@@ -7,8 +7,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::JsonError;
-use super::node::{Entry, Node, Value, shorten};
+use super::node::{Entry, Node, Value};
 use super::source::{Source, Span};
+use super::words::shorten;
+
+impl Source {
+    /// Where the value stands that a path leads to; the beginning where it leads to none.
+    pub(crate) fn place_of(self: &Arc<Self>, path: &str) -> Span {
+        let root = parse_first(self).ok();
+        let found = root.as_ref().and_then(|root| root.find(path));
+        found.map_or_else(|| self.span(0, 0), |node| node.span.clone())
+    }
+}
 
 /// Lists and objects within each other at most: reading goes down by recursion.
 const MAX_DEPTH: usize = 128;

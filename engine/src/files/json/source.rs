@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::node::shorten;
-use super::parse::parse_first;
+use super::words::shorten;
 
 /// A text that keys come from: a file, or one `--set` argument.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,13 +35,6 @@ impl Source {
     /// A `--set` argument.
     pub(crate) fn argument(text: &str) -> Arc<Self> {
         Arc::new(Self { name: "--set".to_owned(), text: text.to_owned(), kind: SourceKind::Argument })
-    }
-
-    /// Where the value stands that a path leads to; the beginning where it leads to none.
-    pub(crate) fn place_of(self: &Arc<Self>, path: &str) -> Span {
-        let root = parse_first(self).ok();
-        let found = root.as_ref().and_then(|root| root.find(path));
-        found.map_or_else(|| self.span(0, 0), |node| node.span.clone())
     }
 
     /// The bytes from `start` to before `end`.

@@ -24,8 +24,8 @@ use pipezero_partition::{
 };
 use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
 
-use super::cut::{planned_unit, unit_layers};
 use super::forecast::{element_bytes, memory_facts_of, num_tokens};
+use super::units::{planned_unit, unit_layers};
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
 
