@@ -18,11 +18,13 @@ mod into_file;
 mod joint;
 mod limit;
 mod mean;
+mod options;
 mod probe;
 mod slowness;
 mod steps;
 mod sums;
 mod totals;
+mod typical;
 
 use std::sync::Arc;
 
@@ -35,22 +37,9 @@ use crate::run::engine::{Engine, StepReport};
 pub use error::ProfileError;
 pub use limit::{TooManySteps, check_steps};
 
+pub use self::options::ProfileOptions;
+
 use self::facts::Facts;
-
-/// How much is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProfileOptions {
-    /// Steps that are not recorded: the first touch memory for the first time.
-    pub num_warm_up_steps: u64,
-    /// Steps that are recorded, of which the middle half by their time counts.
-    pub num_steps: u64,
-}
-
-impl Default for ProfileOptions {
-    fn default() -> Self {
-        Self { num_warm_up_steps: 2, num_steps: 12 }
-    }
-}
 
 /// A step of a profile that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,7 +133,7 @@ impl<'a> Profiler<'a> {
             return Err(ProfileError::NoSteps);
         }
         let facts = Facts::new(self.plan);
-        let steps = steps::typical(self.recorded, Recording::step_ns);
+        let steps = typical::typical(self.recorded, Recording::step_ns);
         let step_s = steps.iter().map(|step| step.step_ns() as f64 / 1e9).sum::<f64>() / steps.len() as f64;
         let costs = into_file::costs_file(&facts, &steps);
         Ok(Profile { costs, step_s, num_steps: steps.len() })

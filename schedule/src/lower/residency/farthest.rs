@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::question::{GatheredCopy, Question};
 use super::uses::next_uses;
-use super::{GatheredCopy, Question};
 
 /// Belady's rule (IBM Systems Journal 5(2), 1966): when a gather needs a buffer, the unit whose next use is farthest
 /// is evicted, among those in a buffer large enough. For equal units no plan that prefetches as far gathers less.

@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::Question;
+use super::question::Question;
 
 /// Uses times units of flow above which no flow is computed: some tens of milliseconds of work for a rank.
 const MAX_WORK: usize = 1 << 17;

@@ -9,7 +9,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{GatheredCopy, Question};
+use super::question::{GatheredCopy, Question};
 
 /// The plan that keeps as many wanted copies as fit, in order of time, and then others that fit.
 ///

@@ -9,51 +9,18 @@ mod cheapest;
 mod farthest;
 mod flow;
 mod keep;
+mod question;
 mod strict;
 mod uses;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use self::question::{GatheredCopy, Question};
 use self::uses::Use;
 use crate::chain::Chain;
-use crate::id::Unit;
 use crate::instruction::Instruction;
 use crate::options::Residency;
-
-/// What a residency plan is made from.
-struct Question<'a> {
-    /// What the row reads, in order.
-    uses: &'a [Use],
-    /// `[unit]`: bytes of the gathered unit.
-    bytes: &'a [u64],
-    /// Bytes of the buffers, descending.
-    buffers: &'a [u64],
-    /// How many uses ahead a gather is issued.
-    prefetch_units: usize,
-}
-
-impl Question<'_> {
-    /// The units of a use and of those that are prefetched while it runs, each once.
-    fn window(&self, position: usize) -> impl Iterator<Item = Unit> {
-        let end = self.uses.len().min(position + self.prefetch_units + 1);
-        let window = &self.uses[position..end];
-        let is_first = |&(at, of): &(usize, &Use)| window[..at].iter().all(|before| before.unit != of.unit);
-        window.iter().enumerate().filter(is_first).map(|(_, of)| of.unit)
-    }
-}
-
-/// A gathered copy of a unit, held from before one use until after another (the same, if strict).
-///
-/// Uses are counted along the row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct GatheredCopy {
-    unit: Unit,
-    /// The use before which the gather is issued: at or before the first use.
-    issued_at: usize,
-    first_use: usize,
-    last_use: usize,
-}
 
 /// The row with `UNSHARD` and `RESHARD`.
 pub(super) fn insert(

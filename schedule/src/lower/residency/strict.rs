@@ -6,7 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{GatheredCopy, Question};
+use super::question::{GatheredCopy, Question};
 
 /// One copy per use, each gathered as soon as the prefetch allows and a buffer is free.
 pub(super) fn plan(question: &Question<'_>) -> Vec<GatheredCopy> {

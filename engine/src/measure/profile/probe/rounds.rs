@@ -4,8 +4,8 @@ use pipezero_schedule::{Instruction, Lane, PipelineRank};
 
 use super::routes::Routes;
 use crate::measure::profile::facts::{Facts, Imitated, MessageKey};
-use crate::measure::profile::steps::typical;
 use crate::measure::profile::sums::MessageTotals;
+use crate::measure::profile::typical::typical;
 use crate::measure::profile::{delays, joint};
 use crate::measure::recording::{Place, Shape, Times, makespan_ns, times_of_events};
 use crate::plan::costs::MessageKind;

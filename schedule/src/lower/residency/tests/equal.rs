@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::closed_form::last_rank_gathers;
+use crate::id::Unit;
 
 fn belady(reads: &[Unit], num_units: usize, budget: usize, prefetch_units: usize) -> Vec<GatheredCopy> {
     let (uses, bytes, buffers) = (uses_of(reads), vec![1; num_units], vec![1; budget]);

@@ -7,6 +7,7 @@ use super::*;
 use crate::gather_buffers::round_up;
 use crate::generate::one_f_one_b;
 use crate::id::PipelineRank;
+use crate::id::Unit;
 use crate::lower::units;
 use crate::placement::Placement;
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::gather_buffers::GatherBuffers;
+use crate::id::Unit;
 use crate::id::{MicroBatch, Stage};
 use crate::unit_facts::UnitFacts;
 
