@@ -6,7 +6,7 @@
 //! Legend for shapes: B sequences of a micro-batch, T tokens of a sequence, N = B * T, C width, V vocabulary.
 //!
 //! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
-//! gradient reads weights and leaves what the *weight* gradient needs beside saved activations, its inputs, in `stash`; the
+//! gradient reads weights and leaves what the *weight* gradient needs beside saved activations, its inputs, in `weight_inputs`; the
 //! weight gradient reads these two, never a weight, and adds into the flat gradient. A full backward is one after the
 //! other, so a fused and a split backward give the same bits.
 
@@ -49,10 +49,10 @@ pub struct LayerSizes {
     /// from.
     pub saved_exact: usize,
     /// Elements handed from the input gradient to the weight gradient.
-    pub stash: usize,
+    pub weight_inputs: usize,
     /// Scratch elements of the forward; contents are not kept between calls.
     pub forward_workspace: usize,
-    /// Scratch elements of either half of the backward. A full backward needs the stash beside it.
+    /// Scratch elements of either half of the backward. A full backward needs the weight-gradient inputs beside it.
     pub backward_workspace: usize,
 }
 
@@ -102,8 +102,8 @@ pub struct BackwardInputArgs<'a> {
     /// `[max(input, output)]`: the output's gradient on entry (first `output` elements), the input's gradient on
     /// return (first `input` elements).
     pub gradient: &'a mut [f32],
-    /// `[stash]`, overwritten.
-    pub stash: &'a mut [f32],
+    /// `[weight_inputs]`, overwritten.
+    pub weight_inputs: &'a mut [f32],
     /// `[backward_workspace]`, contents undefined.
     pub workspace: &'a mut [f32],
     /// What the loss's gradient is seeded with: 1 / targets of the whole step, were none ignored.
@@ -119,8 +119,8 @@ pub struct BackwardWeightArgs<'a> {
     pub input: &'a [f32],
     /// `[saved]` as the input gradient left it.
     pub saved: &'a [f32],
-    /// `[stash]` as the input gradient left it.
-    pub stash: &'a [f32],
+    /// `[weight_inputs]` as the input gradient left it.
+    pub weight_inputs: &'a [f32],
     /// The layer's parameter gradients, added to; same layout as the parameters.
     pub parameter_gradients: &'a mut [f32],
     /// `[backward_workspace]`, contents undefined.

@@ -1,6 +1,6 @@
 //! Where pieces lie in a flat buffer: one after the other, each starting at a multiple of [`ALIGNMENT`] elements.
 //!
-//! Parameters of a unit, saved activations, stashes and workspaces are all cut by this one rule, so no other file does
+//! Parameters of a unit, saved activations, weight-gradient inputs and workspaces are all cut by this one rule, so no other file does
 //! arithmetic with offsets. A piece's place depends only on the lengths before it.
 
 use std::mem;

@@ -55,7 +55,7 @@ mod tests {
             num_tokens: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,
-                num_stashes: 0,
+                num_weight_input_buffers: 0,
                 input_cut_elements: 0,
                 num_gradient_send_buffers: 2,
                 output_cut_elements: 0,
@@ -64,7 +64,7 @@ mod tests {
                     num_elements,
                     saved_elements: 0,
                     recompute_elements: 0,
-                    stash_elements: 0,
+                    weight_input_elements: 0,
                     workspace_elements: 0,
                     widest_activation_elements: 0,
                     tying: Tying::Untied,

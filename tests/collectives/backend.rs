@@ -79,7 +79,7 @@ impl Drop for StopOnPanic<'_> {
 /// Far longer than any operation takes, so that only a hang runs into it.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// Runs `body` on worlds of 1 to 5 ranks.
+/// Runs `body` with 1 to 5 ranks.
 pub(super) fn on_every_world<B: Backend>(body: impl Fn(B::Comm) + Sync) {
     for world_size in 1..=5 {
         B::run(world_size, LONG, |comm, _| body(comm));

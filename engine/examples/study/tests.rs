@@ -101,7 +101,7 @@ fn two_tensor_parts_send_what_four_all_reduces_of_a_layer_do() {
     assert_eq!(sent, (2 * elements) as f64);
 }
 
-/// What the page concludes, held to the figures: whoever changes a model of costs is told which sentence to read again.
+/// What the page concludes, held to the figures: a change of a cost model names the sentences to read again.
 #[test]
 fn the_conclusions_hold() {
     let [two, eight] = DATA_DEGREES.map(|data| GridRows::new(data).unwrap());

@@ -115,7 +115,7 @@ impl Plan {
     fn memory_facts(&self, rank: PipelineRank, purpose: Purpose) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
             num_activation_slots: self.num_slots(stage.stage, purpose) as u64,
-            num_stashes: self.num_stashes(stage.stage, purpose) as u64,
+            num_weight_input_buffers: self.num_weight_input_buffers(stage.stage, purpose) as u64,
             input_cut_elements: stage.input_cut as u64,
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
             output_cut_elements: stage.output_cut as u64,
@@ -170,7 +170,7 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         num_elements: unit.unit.num_elements() as u64,
         saved_elements: unit.sizes.saved as u64,
         recompute_elements: unit.sizes.recompute as u64,
-        stash_elements: unit.sizes.stash as u64,
+        weight_input_elements: unit.sizes.weight_inputs as u64,
         workspace_elements: unit.sizes.workspace as u64,
         widest_activation_elements: unit.sizes.gradient as u64,
         tying: unit.tying,

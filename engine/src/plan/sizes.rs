@@ -45,8 +45,8 @@ pub(crate) struct StageSizes {
     pub(crate) num_slots: usize,
     pub(crate) saved: Vec<(Unit, usize)>,
     /// Micro-batches that wait for their weight gradient at once.
-    pub(crate) num_stashes: usize,
-    pub(crate) stashed: Vec<(Unit, usize)>,
+    pub(crate) num_weight_input_buffers: usize,
+    pub(crate) weight_inputs: Vec<(Unit, usize)>,
     /// Elements that the stage sends; 0 in the last one.
     pub(crate) output_len: usize,
 }
@@ -107,8 +107,8 @@ impl Plan {
         }
     }
 
-    /// Stashes of a stage: inference has no gradients.
-    pub(super) fn num_stashes(&self, stage: Stage, purpose: Purpose) -> usize {
+    /// Buffers of weight-gradient inputs of a stage: inference has no gradients.
+    pub(super) fn num_weight_input_buffers(&self, stage: Stage, purpose: Purpose) -> usize {
         match purpose {
             Purpose::Training => self.training.num_weight_input_buffers(stage),
             Purpose::Inference => 0,
@@ -120,8 +120,8 @@ impl Plan {
             stage: stage.stage,
             num_slots: self.num_slots(stage.stage, purpose),
             saved: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.saved)).collect(),
-            num_stashes: self.num_stashes(stage.stage, purpose),
-            stashed: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.stash)).collect(),
+            num_weight_input_buffers: self.num_weight_input_buffers(stage.stage, purpose),
+            weight_inputs: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.weight_inputs)).collect(),
             output_len: stage.output_cut + stage.local_output,
         };
         self.stages_of(rank).into_iter().map(sizes).collect()

@@ -68,8 +68,8 @@ impl Attention {
         [self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
     }
 
-    /// Elements of the stash: the branch's gradient, the norm's output, the gradients of the norm's parameters.
-    fn stash_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
+    /// Elements of the weight-gradient inputs: the branch's gradient, the norm's output, the gradients of the norm's parameters.
+    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
         let activation = shape.num_tokens() * self.width;
         [activation, activation, self.width, self.width]
     }
@@ -127,7 +127,7 @@ impl Layer for Attention {
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
             saved_exact: layout::extent(self.statistics_lens(shape)),
-            stash: layout::extent(self.stash_lens(shape)),
+            weight_inputs: layout::extent(self.weight_input_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: layout::extent(self.backward_workspace_lens(shape)),
         }
@@ -178,11 +178,14 @@ impl Layer for Attention {
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, .. } = args;
+        let BackwardInputArgs {
+            tokens, parameters, input, saved, gradient, weight_inputs, workspace, ..
+        } = args;
         let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [doutput, normed, dnorm_weight, dnorm_bias] = layout::split_mut(stash, self.stash_lens(shape));
+        let [doutput, normed, dnorm_weight, dnorm_bias] =
+            layout::split_mut(weight_inputs, self.weight_input_lens(shape));
         let [dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
 
         doutput.copy_from_slice(gradient);
@@ -207,9 +210,10 @@ impl Layer for Attention {
     }
 
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, stash, parameter_gradients, .. } = args;
+        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, .. } = args;
         let [dqkv, attended, _, _] = layout::split(saved, self.saved_lens(shape));
-        let [doutput, normed, dnorm_weight, dnorm_bias] = layout::split(stash, self.stash_lens(shape));
+        let [doutput, normed, dnorm_weight, dnorm_bias] =
+            layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 

@@ -54,7 +54,7 @@ impl Layer for Embedding {
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let output = shape.num_tokens() * self.width;
-        LayerSizes { output, stash: output, ..LayerSizes::default() }
+        LayerSizes { output, weight_inputs: output, ..LayerSizes::default() }
     }
 
     fn forward_flops(&self, _: MicroBatchShape) -> u64 {
@@ -79,15 +79,15 @@ impl Layer for Embedding {
     fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        args.stash.copy_from_slice(args.gradient);
+        args.weight_inputs.copy_from_slice(args.gradient);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            dropout::apply(masks, args.stash, self.width);
+            dropout::apply(masks, args.weight_inputs, self.width);
         }
     }
 
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
-        embedding::backward(args.tokens.inputs, args.stash, tokens);
-        embedding::backward_positions(shape.seq_length, args.stash, positions, self.width);
+        embedding::backward(args.tokens.inputs, args.weight_inputs, tokens);
+        embedding::backward_positions(shape.seq_length, args.weight_inputs, positions, self.width);
     }
 }

@@ -45,7 +45,7 @@ impl Layer for FinalNorm {
             output: activation,
             saved: 2 * shape.num_tokens(),
             saved_exact: 2 * shape.num_tokens(),
-            stash: layout::extent([self.width; 2]),
+            weight_inputs: layout::extent([self.width; 2]),
             forward_workspace: 0,
             backward_workspace: activation,
         }
@@ -66,9 +66,17 @@ impl Layer for FinalNorm {
     }
 
     fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { parameters, input, saved: statistics, gradient, stash, workspace, .. } = args;
+        let BackwardInputArgs {
+            parameters,
+            input,
+            saved: statistics,
+            gradient,
+            weight_inputs,
+            workspace,
+            ..
+        } = args;
         let [weight, _] = layout::split(parameters, [self.width; 2]);
-        let [dweight, dbias] = layout::split_mut(stash, [self.width; 2]);
+        let [dweight, dbias] = layout::split_mut(weight_inputs, [self.width; 2]);
         let doutput = workspace;
         doutput.copy_from_slice(gradient);
         layer_norm::backward_input(input, weight, statistics, doutput, gradient, Store::Assign);
@@ -78,7 +86,7 @@ impl Layer for FinalNorm {
     }
 
     fn backward_weight(&self, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let [dweight, dbias] = layout::split(args.stash, [self.width; 2]);
+        let [dweight, dbias] = layout::split(args.weight_inputs, [self.width; 2]);
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
         bias::backward(weight_sum, dweight);
         bias::backward(bias_sum, dbias);

@@ -54,9 +54,9 @@ impl Mlp {
         [4 * shape.num_tokens() * self.width, 2 * shape.num_tokens()]
     }
 
-    /// Elements of the stash: the gradients of the branch and of what GELU was given, the norm's output, the
+    /// Elements of the weight-gradient inputs: the gradients of the branch and of what GELU was given, the norm's output, the
     /// gradients of the norm's parameters.
-    fn stash_lens(&self, shape: MicroBatchShape) -> [usize; 5] {
+    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 5] {
         let activation = shape.num_tokens() * self.width;
         [activation, 4 * activation, activation, self.width, self.width]
     }
@@ -101,7 +101,7 @@ impl Layer for Mlp {
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
             saved_exact: 2 * shape.num_tokens(),
-            stash: layout::extent(self.stash_lens(shape)),
+            weight_inputs: layout::extent(self.weight_input_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: activation,
         }
@@ -148,12 +148,14 @@ impl Layer for Mlp {
     }
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { tokens, parameters, input, saved, gradient, stash, workspace, .. } = args;
+        let BackwardInputArgs {
+            tokens, parameters, input, saved, gradient, weight_inputs, workspace, ..
+        } = args;
         let [norm_weight, norm_bias, up_weight, _, down_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
-            layout::split_mut(stash, self.stash_lens(shape));
+            layout::split_mut(weight_inputs, self.weight_input_lens(shape));
         let dnormed = workspace;
 
         doutput.copy_from_slice(gradient);
@@ -171,10 +173,10 @@ impl Layer for Mlp {
     }
 
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, stash, parameter_gradients, .. } = args;
+        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, .. } = args;
         let [active, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
-            layout::split(stash, self.stash_lens(shape));
+            layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 

@@ -46,7 +46,7 @@ impl Layer for PositionEmbedding {
         LayerSizes {
             input: activation,
             output: activation,
-            stash: shape.seq_length * self.width,
+            weight_inputs: shape.seq_length * self.width,
             ..LayerSizes::default()
         }
     }
@@ -72,16 +72,21 @@ impl Layer for PositionEmbedding {
     fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     /// The gradient passes through as it is, but for what was dropped. What each position gets is summed here already: the
-    /// stash is then as small as one sequence.
+    /// weight-gradient input is then as small as one sequence.
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             dropout::apply(masks, args.gradient, self.width);
         }
-        args.stash.fill(0.0);
-        embedding::backward_positions(shape.seq_length, args.gradient, args.stash, self.width);
+        args.weight_inputs.fill(0.0);
+        embedding::backward_positions(shape.seq_length, args.gradient, args.weight_inputs, self.width);
     }
 
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        embedding::backward_positions(shape.seq_length, args.stash, args.parameter_gradients, self.width);
+        embedding::backward_positions(
+            shape.seq_length,
+            args.weight_inputs,
+            args.parameter_gradients,
+            self.width,
+        );
     }
 }

@@ -56,7 +56,7 @@ impl Layer for Dense {
             input: activation,
             output: activation,
             saved: activation,
-            stash: activation,
+            weight_inputs: activation,
             ..LayerSizes::default()
         }
     }
@@ -82,7 +82,7 @@ impl Layer for Dense {
 
     fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let [weight, _] = layout::split(args.parameters, self.parameter_lens());
-        let dhidden = args.stash;
+        let dhidden = args.weight_inputs;
         dhidden.copy_from_slice(args.gradient);
         gelu::backward(args.saved, dhidden);
         linear::backward_input(self.linear(shape), dhidden, weight, args.gradient);
@@ -90,7 +90,7 @@ impl Layer for Dense {
 
     fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
-        let dhidden = args.stash;
+        let dhidden = args.weight_inputs;
         linear::backward_weight(self.linear(shape), dhidden, args.input, weight_sum);
         bias::backward(bias_sum, dhidden);
     }

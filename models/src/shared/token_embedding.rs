@@ -36,7 +36,7 @@ impl Layer for TokenEmbedding {
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let output = shape.num_tokens() * self.width;
-        LayerSizes { output, stash: output, ..LayerSizes::default() }
+        LayerSizes { output, weight_inputs: output, ..LayerSizes::default() }
     }
 
     fn forward_flops(&self, _: MicroBatchShape) -> u64 {
@@ -56,10 +56,10 @@ impl Layer for TokenEmbedding {
     fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        args.stash.copy_from_slice(args.gradient);
+        args.weight_inputs.copy_from_slice(args.gradient);
     }
 
     fn backward_weight(&self, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        embedding::backward(args.tokens.inputs, args.stash, args.parameter_gradients);
+        embedding::backward(args.tokens.inputs, args.weight_inputs, args.parameter_gradients);
     }
 }

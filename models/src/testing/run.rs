@@ -187,11 +187,13 @@ impl Run {
             *input = output;
         }
         let mut gradient = wide(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
-        let mut stashes: Vec<_> = sizes.iter().map(|sizes| stored(sizes.stash)).collect();
+        let mut weight_input_buffers: Vec<_> =
+            sizes.iter().map(|sizes| stored(sizes.weight_inputs)).collect();
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], &self.parameters[index]);
             let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
-            let (gradient, workspace, stash) = (&mut gradient, &mut workspace, &mut stashes[index]);
+            let (gradient, workspace, weight_inputs) =
+                (&mut gradient, &mut workspace, &mut weight_input_buffers[index]);
             let recomputed = &mut recomputed;
             recomputed.copy_from(0, &wide(recomputed.len()), 0..recomputed.len());
             unit.recompute(shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
@@ -211,17 +213,25 @@ impl Run {
                 ),
                 Backward::Split => unit.backward_input(
                     shape,
-                    UnitBackwardInput { tokens, parameters, gradient, saved, stash, workspace, loss_seed },
+                    UnitBackwardInput {
+                        tokens,
+                        parameters,
+                        gradient,
+                        saved,
+                        weight_inputs,
+                        workspace,
+                        loss_seed,
+                    },
                 ),
             }
         }
         if backward == Backward::Split {
             for (index, unit) in self.units.iter().enumerate() {
-                let (saved, stash) = (&saved[index], &stashes[index]);
+                let (saved, weight_inputs) = (&saved[index], &weight_input_buffers[index]);
                 let (parameter_gradients, workspace) = (&mut self.gradients[index], &mut workspace);
                 unit.backward_weight(
                     shape,
-                    UnitBackwardWeight { tokens, saved, stash, parameter_gradients, workspace },
+                    UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace },
                 );
             }
         }

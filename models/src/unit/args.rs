@@ -72,8 +72,8 @@ pub struct UnitBackwardInput<'a> {
     pub gradient: &'a mut Buffer,
     /// `[UnitSizes::saved]`; the weight gradient reads what is left here.
     pub saved: &'a mut Buffer,
-    /// `[UnitSizes::stash]`, overwritten.
-    pub stash: &'a mut Buffer,
+    /// `[UnitSizes::weight_inputs]`, overwritten.
+    pub weight_inputs: &'a mut Buffer,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
     /// See [`crate::layer::BackwardInputArgs::loss_seed`].
@@ -87,8 +87,8 @@ pub struct UnitBackwardWeight<'a> {
     pub tokens: Tokens<'a>,
     /// `[UnitSizes::saved]` as the input gradient left it.
     pub saved: &'a Buffer,
-    /// `[UnitSizes::stash]` as the input gradient left it.
-    pub stash: &'a Buffer,
+    /// `[UnitSizes::weight_inputs]` as the input gradient left it.
+    pub weight_inputs: &'a Buffer,
     /// The unit's flat parameter gradient, added to; may be longer (padding).
     pub parameter_gradients: &'a mut Buffer,
     /// `[UnitSizes::workspace]` or longer.

@@ -66,7 +66,7 @@ impl<E: Element> Backward<'_, E> {
     fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_, E>, parameter_gradients: &mut [f32]) {
         let (sizes, tokens) = (share.sizes, self.tokens);
         let [input, saved] = arenas.lend([&share.input, &share.saved]);
-        let [parameter_copy, input_copy, saved_copy, workspace, stash] =
+        let [parameter_copy, input_copy, saved_copy, workspace, weight_inputs] =
             layout::split_mut(self.workspace, share.backward_workspace_lens());
         let input = conversion::widened(input, input_copy);
         let saved = conversion::widened_saved_mut(saved, sizes, saved_copy);
@@ -81,17 +81,17 @@ impl<E: Element> Backward<'_, E> {
                 input,
                 saved,
                 gradient: &mut self.gradient[..sizes.input.max(sizes.output)],
-                stash,
+                weight_inputs,
                 workspace,
                 loss_seed: self.loss_seed,
             },
         );
         conversion::round::<E>(&mut self.gradient[..sizes.input]);
         conversion::round_saved::<E>(saved, sizes);
-        conversion::round::<E>(stash);
+        conversion::round::<E>(weight_inputs);
         share.layer.backward_weight(
             self.shape,
-            BackwardWeightArgs { tokens, input, saved, stash, parameter_gradients, workspace },
+            BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, workspace },
         );
     }
 }

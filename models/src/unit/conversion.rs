@@ -28,15 +28,15 @@ pub(super) fn forward_workspace_lens(
 }
 
 /// Elements of the workspace of a backward: copies of parameters, input and saved values, and the layer's own workspace
-/// and stash.
+/// and weight-gradient inputs.
 pub(super) fn backward_workspace_lens(
     element: ElementType,
     num_parameters: usize,
     sizes: LayerSizes,
 ) -> [usize; 5] {
-    let LayerSizes { input, saved, backward_workspace, stash, .. } = sizes;
+    let LayerSizes { input, saved, backward_workspace, weight_inputs, .. } = sizes;
     let [parameters, input, saved] = [num_parameters, input, saved].map(|len| copy_len(element, len));
-    [parameters, input, saved, backward_workspace, stash]
+    [parameters, input, saved, backward_workspace, weight_inputs]
 }
 
 /// Elements of the unit's type that hold what a layer saves.

@@ -26,17 +26,18 @@ impl Unit {
     }
 
     fn backward_input_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
-        let UnitBackwardInput { tokens, parameters, gradient, saved, stash, workspace, loss_seed } = args;
+        let UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed } =
+            args;
         let parameters = self.backward_reads_weights().then(|| parameters.read_as::<E>());
         let parameters = parameters.as_deref().unwrap_or_default();
         write_both(gradient, saved, |gradient: &mut [f32], kept: &mut [E]| {
-            write_both(stash, workspace, |stash: &mut [E], workspace| {
+            write_both(weight_inputs, workspace, |weight_inputs: &mut [E], workspace| {
                 let mut arenas = Arenas { kept, recomputed: &mut [], output: &mut [] };
                 for share in self.shares(shape).iter().rev() {
                     let sizes = share.sizes;
                     let [input, saved] = arenas.lend([&share.input, &share.saved]);
-                    let stash = &mut stash[share.stash.clone()];
-                    let [parameter_copy, input_copy, saved_copy, workspace, stash_copy] =
+                    let weight_inputs = &mut weight_inputs[share.weight_inputs.clone()];
+                    let [parameter_copy, input_copy, saved_copy, workspace, weight_input_copy] =
                         layout::split_mut(workspace, share.backward_workspace_lens());
                     let parameters = share.parameters_for_backward(parameters);
                     share.layer.backward_input(
@@ -47,25 +48,25 @@ impl Unit {
                             input: conversion::widened(input, input_copy),
                             saved: conversion::widened_saved_mut(saved, sizes, saved_copy),
                             gradient: &mut gradient[..sizes.input.max(sizes.output)],
-                            stash: conversion::unwritten(stash, stash_copy),
+                            weight_inputs: conversion::unwritten(weight_inputs, weight_input_copy),
                             workspace,
                             loss_seed,
                         },
                     );
                     conversion::round::<E>(&mut gradient[..sizes.input]);
                     conversion::narrow_saved(saved_copy, sizes, saved);
-                    conversion::narrow(stash_copy, stash);
+                    conversion::narrow(weight_input_copy, weight_inputs);
                 }
             })
         });
     }
 
     fn backward_weight_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
-        let UnitBackwardWeight { tokens, saved, stash, parameter_gradients, workspace } = args;
-        let (kept, stash) = (&*saved.read_as::<E>(), &*stash.read_as::<E>());
+        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace } = args;
+        let (kept, weight_inputs) = (&*saved.read_as::<E>(), &*weight_inputs.read_as::<E>());
         write_both(parameter_gradients, workspace, |parameter_gradients: &mut [f32], workspace| {
             for share in self.shares(shape).iter().rev() {
-                let [_, input_copy, saved_copy, workspace, stash_copy] =
+                let [_, input_copy, saved_copy, workspace, weight_input_copy] =
                     layout::split_mut(workspace, share.backward_workspace_lens());
                 share.layer.backward_weight(
                     shape,
@@ -73,7 +74,10 @@ impl Unit {
                         tokens,
                         input: conversion::widened(share.input.read(kept), input_copy),
                         saved: conversion::widened_saved(share.saved.read(kept), share.sizes, saved_copy),
-                        stash: conversion::widened(&stash[share.stash.clone()], stash_copy),
+                        weight_inputs: conversion::widened(
+                            &weight_inputs[share.weight_inputs.clone()],
+                            weight_input_copy,
+                        ),
                         parameter_gradients: &mut parameter_gradients[share.parameters.clone()],
                         workspace,
                     },

@@ -59,8 +59,8 @@ pub struct UnitSizes {
     /// Elements of the buffer for what one segment does not keep; 0 without segments.
     pub recompute: usize,
     /// Weight-gradient inputs: elements kept from input gradient to weight gradient when the two are apart: the sum over the layers.
-    pub stash: usize,
-    /// Scratch of all passes in `f32`; holds one layer's stash for the full backward, and where the unit's type is
+    pub weight_inputs: usize,
+    /// Scratch of all passes in `f32`; holds one layer's weight-gradient inputs for the full backward, and where the unit's type is
     /// another, one layer's parameters and activations.
     pub workspace: usize,
     /// Elements of the gradient that runs through the unit, in `f32`: the widest activation.

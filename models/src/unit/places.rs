@@ -39,7 +39,7 @@ pub(super) struct Share<'a> {
     pub(super) input: Place,
     pub(super) saved: Place,
     pub(super) output: Place,
-    pub(super) stash: Range<usize>,
+    pub(super) weight_inputs: Range<usize>,
     /// Number of the segment that the layer belongs to, if any.
     pub(super) segment: Option<usize>,
 }
@@ -92,7 +92,7 @@ impl Unit {
                     Arena::Output => unreachable!("an input lies in one of the unit's own buffers"),
                 }
             }
-            total.stash = aligned(share.stash.end);
+            total.weight_inputs = aligned(share.weight_inputs.end);
             let workspaces =
                 [share.forward_workspace_lens(), share.backward_workspace_lens()].map(layout::extent);
             total.workspace = total.workspace.max(workspaces[0]).max(workspaces[1]);
@@ -103,7 +103,7 @@ impl Unit {
 
     /// Every layer's share of the unit's buffers, from the first layer on.
     pub(super) fn shares(&self, shape: MicroBatchShape) -> Vec<Share<'_>> {
-        let (mut kept, mut recomputed, mut stash) = (Taken(0), Taken(0), Taken(0));
+        let (mut kept, mut recomputed, mut weight_inputs) = (Taken(0), Taken(0), Taken(0));
         let mut shares: Vec<Share<'_>> = Vec::with_capacity(self.layers.len());
         for (index, (layer, parameters)) in self.layers.iter().zip(&self.ranges).enumerate() {
             let sizes = layer.sizes(shape);
@@ -129,7 +129,7 @@ impl Unit {
                 input,
                 saved,
                 output: Place { arena: Arena::Output, range: 0..sizes.output },
-                stash: stash.take(sizes.stash),
+                weight_inputs: weight_inputs.take(sizes.weight_inputs),
                 segment,
             });
         }

@@ -16,7 +16,7 @@
 //! | | `+ 4 * sum P` or `+ 4 * sum S` likewise | the f32 master copy, where `b_p < 4` |
 //! | activations | `b_a * sum over stages of slots * (sum saved + output)` | kept from forward to backward, and the output until it is read |
 //! | | `+ b_a * max recompute` | what one checkpointed segment recomputes |
-//! | | `+ b_a * sum over stages of stashes * sum stash` | weight-gradient inputs: kept from input to weight gradient, where a schedule runs them apart |
+//! | | `+ b_a * sum over stages of buffers * sum of weight-gradient inputs` | weight-gradient inputs: kept from input to weight gradient, where a schedule runs them apart |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
@@ -74,7 +74,7 @@ pub struct UnitFacts {
     /// Activation elements that a checkpointed segment recomputes at once; 0 where the unit keeps everything.
     pub recompute_elements: u64,
     /// Elements kept from the input gradient to the weight gradient, where the two are apart.
-    pub stash_elements: u64,
+    pub weight_input_elements: u64,
     /// f32 elements of scratch of forward and backward.
     pub workspace_elements: u64,
     /// Elements of the widest activation that enters or leaves the unit.
@@ -91,7 +91,7 @@ pub struct StageFacts {
     /// Most micro-batches whose activations the stage holds at once.
     pub num_activation_slots: u64,
     /// Most micro-batches between their input gradient and their weight gradient; 0 where the two run as one.
-    pub num_stashes: u64,
+    pub num_weight_input_buffers: u64,
     /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
     /// this rank too.
     pub input_cut_elements: u64,
@@ -217,8 +217,9 @@ impl RankFacts {
         let recomputed = max(self.units().map(|unit| unit.recompute_elements));
         let widest = max(self.units().map(|unit| unit.widest_activation_elements));
         let workspace = max(self.units().map(|unit| unit.workspace_elements));
-        let stashed = self.stages.iter().map(StageFacts::stash_elements).fold(0, u128::saturating_add);
-        let of_activation_type = slots.saturating_add(stashed).saturating_add(recomputed + 2 * widest);
+        let weight_inputs =
+            self.stages.iter().map(StageFacts::weight_input_elements).fold(0, u128::saturating_add);
+        let of_activation_type = slots.saturating_add(weight_inputs).saturating_add(recomputed + 2 * widest);
         let of_f32 = workspace
             + match self.purpose {
                 Purpose::Training => widest,
@@ -270,9 +271,9 @@ impl StageFacts {
         product(self.num_activation_slots, saved + output)
     }
 
-    /// Activation elements in all of the stage's stashes.
-    fn stash_elements(&self) -> u128 {
-        product(self.num_stashes, sum(self.units.iter().map(|unit| unit.stash_elements)))
+    /// Activation elements in all of the stage's buffers of weight-gradient inputs.
+    fn weight_input_elements(&self) -> u128 {
+        product(self.num_weight_input_buffers, sum(self.units.iter().map(|unit| unit.weight_input_elements)))
     }
 }
 

@@ -9,7 +9,7 @@ const UNTIED: UnitFacts = UnitFacts {
     num_elements: 100,
     saved_elements: 7,
     recompute_elements: 0,
-    stash_elements: 0,
+    weight_input_elements: 0,
     workspace_elements: 5,
     widest_activation_elements: 3,
     tying: Tying::Untied,
@@ -28,7 +28,7 @@ const LARGER: UnitFacts = UnitFacts {
 fn middle_stage() -> StageFacts {
     StageFacts {
         num_activation_slots: 3,
-        num_stashes: 0,
+        num_weight_input_buffers: 0,
         input_cut_elements: 11,
         num_gradient_send_buffers: 2,
         output_cut_elements: 13,
@@ -163,7 +163,7 @@ fn absurd_sizes_saturate() {
     rank.stages = vec![
         StageFacts {
             num_activation_slots: u64::MAX,
-            num_stashes: u64::MAX,
+            num_weight_input_buffers: u64::MAX,
             input_cut_elements: u64::MAX,
             num_gradient_send_buffers: 2,
             output_cut_elements: u64::MAX,
@@ -173,7 +173,7 @@ fn absurd_sizes_saturate() {
                     num_elements: u64::MAX,
                     saved_elements: u64::MAX,
                     recompute_elements: u64::MAX,
-                    stash_elements: u64::MAX,
+                    weight_input_elements: u64::MAX,
                     workspace_elements: u64::MAX,
                     widest_activation_elements: u64::MAX,
                     ..UNTIED
@@ -186,15 +186,15 @@ fn absurd_sizes_saturate() {
     assert_eq!(bytes(&rank), [u64::MAX; 7]);
 }
 
-/// Split backwards add their stashes to the activations, and nothing else.
+/// Split backwards add their weight-gradient inputs to the activations, and nothing else.
 #[test]
-fn stashes_are_activations() {
-    let unit = |stash_elements| UnitFacts { stash_elements, ..UNTIED };
-    let stage = StageFacts { num_stashes: 2, units: vec![unit(19), unit(23)], ..middle_stage() };
+fn weight_inputs_are_activations() {
+    let unit = |weight_input_elements| UnitFacts { weight_input_elements, ..UNTIED };
+    let stage = StageFacts { num_weight_input_buffers: 2, units: vec![unit(19), unit(23)], ..middle_stage() };
     let split = with_stage(middle_rank(Zero1, Last), stage.clone());
-    let whole = with_stage(middle_rank(Zero1, Last), StageFacts { num_stashes: 0, ..stage });
+    let whole = with_stage(middle_rank(Zero1, Last), StageFacts { num_weight_input_buffers: 0, ..stage });
     let [mut expected, found] = [bytes(&whole), bytes(&split)];
-    // Two stashes of 42 elements; the last is the peak.
+    // Two buffers of 42 elements; the last is the peak.
     expected[4] += 4 * 2 * 42;
     expected[6] += 4 * 2 * 42;
     assert_eq!(found, expected);
@@ -267,7 +267,7 @@ fn one_room_for_recomputation_serves_the_rank() {
 fn stages_of_one_rank_share_what_only_one_unit_uses_at_a_time() {
     let second = StageFacts {
         num_activation_slots: 2,
-        num_stashes: 0,
+        num_weight_input_buffers: 0,
         input_cut_elements: 19,
         num_gradient_send_buffers: 2,
         output_cut_elements: 0,

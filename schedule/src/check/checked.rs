@@ -28,7 +28,7 @@ pub struct CheckedProgram {
     dependencies: Dependencies,
     /// `[rank]`
     gather_buffers: Vec<GatherBuffers>,
-    stashes: WeightInputBuffers,
+    weight_input_buffers: WeightInputBuffers,
 }
 
 impl CheckedProgram {
@@ -47,8 +47,8 @@ impl CheckedProgram {
         tail::check(&program)?;
         let dependencies = Dependencies::derive(&program, slots, send_buffers);
         liveness::check(&program, &dependencies)?;
-        let stashes = WeightInputBuffers::assign(&program);
-        Ok(Self { program, dependencies, gather_buffers, stashes })
+        let weight_input_buffers = WeightInputBuffers::assign(&program);
+        Ok(Self { program, dependencies, gather_buffers, weight_input_buffers })
     }
 
     /// The program.
@@ -131,12 +131,12 @@ impl CheckedProgram {
 
     /// Buffers of a stage for weight-gradient inputs: the most micro-batches between their `I` and their `W` at once.
     pub fn num_weight_input_buffers(&self, stage: Stage) -> usize {
-        self.stashes.num_weight_input_buffers(stage)
+        self.weight_input_buffers.num_weight_input_buffers(stage)
     }
 
     /// The weight-gradient input buffer of a stage that a micro-batch uses from its `I` to its `W`.
     pub fn weight_input_buffer(&self, stage: Stage, micro_batch: MicroBatch) -> usize {
-        self.stashes.weight_input_buffer(stage, micro_batch)
+        self.weight_input_buffers.weight_input_buffer(stage, micro_batch)
     }
 
     /// Bytes of each gather buffer of a rank, descending: what the program uses of what its residency allows.

@@ -147,17 +147,17 @@ pub(in crate::measure) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Cost
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         if most == 0 { 0 } else { 1 + (mixed >> 20) % most }
     };
-    let mut passage = |occupied: u64| MessageCost {
+    let mut message_cost = |occupied: u64| MessageCost {
         issue: up_to(message_ns / 50),
         occupied: up_to(occupied),
         latency: up_to(message_ns / 10),
         landing: up_to(message_ns / 50),
     };
     let chain = plan.training().chain();
-    let edges = (0..chain.num_edges()).map(|_| passage(message_ns / 4)).collect();
-    let passages: Vec<[MessageCost; 3]> =
-        (0..chain.num_units()).map(|_| [(); 3].map(|()| passage(message_ns))).collect();
-    let units = passages.into_iter().map(|[gather, reduce, gather_after_step]| {
+    let edges = (0..chain.num_edges()).map(|_| message_cost(message_ns / 4)).collect();
+    let messages: Vec<[MessageCost; 3]> =
+        (0..chain.num_units()).map(|_| [(); 3].map(|()| message_cost(message_ns))).collect();
+    let units = messages.into_iter().map(|[gather, reduce, gather_after_step]| {
         let (forward, input, weight) = (up_to(4_000_000), up_to(4_000_000), up_to(4_000_000));
         UnitCosts {
             optimizer_step: up_to(100_000),

@@ -79,11 +79,12 @@ impl<'a> Analytic<'a> {
         let flops = layer.forward_flops(shape) as f64;
         let element_bytes = self.plan.element_type().num_bytes() as f64;
         let parameters: f64 = layer.parameters().iter().map(|spec| spec.num_elements() as f64).sum();
-        let [input, output, saved, stash] =
-            [sizes.input, sizes.output, sizes.saved, sizes.stash].map(|len| len as f64);
+        let [input, output, saved, weight_inputs] =
+            [sizes.input, sizes.output, sizes.saved, sizes.weight_inputs].map(|len| len as f64);
         let forward = element_bytes * (parameters + input + saved + output);
-        let backward_input = element_bytes * (parameters + saved + stash) + F32_BYTES * (output + input);
-        let backward_weight = element_bytes * (input + saved + stash) + 2.0 * F32_BYTES * parameters;
+        let backward_input =
+            element_bytes * (parameters + saved + weight_inputs) + F32_BYTES * (output + input);
+        let backward_weight = element_bytes * (input + saved + weight_inputs) + 2.0 * F32_BYTES * parameters;
         let time = |bytes| self.time(Work { flops, bytes });
         LayerTimes {
             forward: time(forward),

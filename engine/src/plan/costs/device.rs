@@ -1,7 +1,7 @@
 //! Devices by name: their peak rates from data sheets, and what share of them a training step achieves.
 //!
 //! Peaks are dense: data sheets also give twice as much "with sparsity". A share is one figure for a whole kind of work,
-//! which is where an analytic model stops; whoever needs more measures.
+//! which is where an analytic model stops; for more, measure.
 //!
 //! | | bf16 / f32 TFLOP/s | memory | near, each way | far, each way | source |
 //! |---|---|---|---|---|---|

@@ -20,7 +20,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         let output = if is_last { unit.sizes.output } else { 0 };
         UnitMemory {
             saved_bytes: element_bytes * (unit.sizes.saved + output) as u64,
-            weight_input_bytes: element_bytes * unit.sizes.stash as u64,
+            weight_input_bytes: element_bytes * unit.sizes.weight_inputs as u64,
             gradient_bytes: (GRADIENT_BYTES * unit.layout.padded_len()) as u64,
         }
     });
@@ -41,7 +41,7 @@ fn fixed(planned: &RankMemory, sizes: &RankSizes, element_bytes: u64) -> MemoryB
     let sum = |of: &[(Unit, usize)]| of.iter().map(|&(_, len)| len as u64).sum::<u64>();
     let slots = sizes.stages.iter().map(|stage| {
         let slot = sum(&stage.saved) + stage.output_len as u64;
-        stage.num_slots as u64 * slot + stage.num_stashes as u64 * sum(&stage.stashed)
+        stage.num_slots as u64 * slot + stage.num_weight_input_buffers as u64 * sum(&stage.weight_inputs)
     });
     let fresh_gradients = (GRADIENT_BYTES * sizes.num_gradient_buffers * sizes.gradient_buffer_len) as u64;
     let mut fixed = MemoryBytes::default();

@@ -63,7 +63,7 @@ impl Message {
             let link = links.between(ranks);
             [link.occupied_ns(self.sent_bytes), link.latency_ns()]
         };
-        let time = |passage: &[u64; 2]| passage[0].saturating_add(passage[1]);
+        let time = |message_cost: &[u64; 2]| message_cost[0].saturating_add(message_cost[1]);
         self.groups.iter().map(over).max_by_key(time).expect("a message is of some ranks")
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn edges_by_reach<P: Prices>(
 pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, PredictError> {
     let needs = Needs::of(plan.training());
     let messages = Messages::of(plan);
-    let passage = |prices: &mut P, of: Option<Instruction>| match of.and_then(|of| messages.get(of)) {
+    let message_cost = |prices: &mut P, of: Option<Instruction>| match of.and_then(|of| messages.get(of)) {
         Some(message) => Prices::message(prices, message),
         None => Ok(MessageCost::default()),
     };
@@ -66,18 +66,18 @@ pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, Pre
     for (index, &unit) in needs.units.iter().enumerate() {
         let computes = prices.computes(Unit(index as u32), unit)?;
         units.push(UnitCosts {
-            gather: passage(prices, unit.unshard)?,
-            reduce: passage(prices, unit.reduction)?,
-            gather_after_step: passage(prices, unit.gather_after_step)?,
+            gather: message_cost(prices, unit.unshard)?,
+            reduce: message_cost(prices, unit.reduction)?,
+            gather_after_step: message_cost(prices, unit.gather_after_step)?,
             ..computes
         });
     }
-    let edges = needs.edges.iter().map(|&send| passage(prices, send)).collect::<Result<_, _>>()?;
-    // A meeting holds up the row, so nothing of it is told apart.
-    let meeting = |of: MessageCost| {
+    let edges = needs.edges.iter().map(|&send| message_cost(prices, send)).collect::<Result<_, _>>()?;
+    // All ranks wait for it in their rows, so its parts are not kept apart.
+    let joint = |of: MessageCost| {
         [of.occupied, of.latency, of.landing].into_iter().fold(of.issue, u64::saturating_add)
     };
-    let add_tied = meeting(passage(prices, needs.add_tied)?);
-    let gradient_norm = meeting(passage(prices, needs.gradient_norm)?);
+    let add_tied = joint(message_cost(prices, needs.add_tied)?);
+    let gradient_norm = joint(message_cost(prices, needs.gradient_norm)?);
     Ok(Costs { units, edges, add_tied, gradient_norm, links: prices.links() })
 }

@@ -40,7 +40,7 @@ pub(super) struct StageBytes<'a> {
     /// `[stage]`: micro-batches whose activations it holds.
     in_flight: Vec<u64>,
     /// `[stage]`: micro-batches that wait for their weight gradient.
-    num_stashes: Vec<u64>,
+    num_weight_input_buffers: Vec<u64>,
     /// `[block]`: the first of the run of equal blocks that it belongs to.
     first_alike: Vec<usize>,
     /// `[layer]`: of the layers before it, and one entry for all.
@@ -57,7 +57,7 @@ struct Needs {
     /// For each micro-batch in flight.
     slot_bytes: u64,
     /// For each that waits for its weight gradient.
-    stash_bytes: u64,
+    weight_input_bytes: u64,
 }
 
 /// Elements that some layers hold however they are cut into units, prefix sums of which are ranges.
@@ -86,7 +86,7 @@ impl<'a> StageBytes<'a> {
             unit_layers: unit_layers(run)?,
             weights: programs::weights(run)?,
             in_flight: stages.clone().map(|stage| order.in_flight(Stage(stage as u32)) as u64).collect(),
-            num_stashes: stages
+            num_weight_input_buffers: stages
                 .map(|stage| order.num_weight_input_buffers(Stage(stage as u32)) as u64)
                 .collect(),
             first_alike: first_alike(model, graph, shape),
@@ -106,8 +106,9 @@ impl<'a> StageBytes<'a> {
             needs
         });
         let slots = needs.slot_bytes.saturating_mul(self.in_flight[stage]);
-        let stashes = needs.stash_bytes.saturating_mul(self.num_stashes[stage]);
-        needs.fixed_bytes.saturating_add(slots).saturating_add(stashes)
+        let weight_input_buffers =
+            needs.weight_input_bytes.saturating_mul(self.num_weight_input_buffers[stage]);
+        needs.fixed_bytes.saturating_add(slots).saturating_add(weight_input_buffers)
     }
 
     /// A part of the peak that only grows with layers around these: model states and saved activations, nothing padded
@@ -162,7 +163,7 @@ impl<'a> StageBytes<'a> {
             num_tokens: if reads_tokens { num_tokens(self.run, self.shape) } else { 0 },
             stages: vec![StageFacts {
                 num_activation_slots: 0,
-                num_stashes: 0,
+                num_weight_input_buffers: 0,
                 input_cut_elements: input,
                 num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
                 output_cut_elements: output,
@@ -174,8 +175,8 @@ impl<'a> StageBytes<'a> {
         facts.stages[0].num_activation_slots = 1;
         // What is beyond counting stays so: the largest number and anything more is the largest number.
         let slot_bytes = RankMemory::of(&facts).peak - fixed_bytes;
-        (facts.stages[0].num_activation_slots, facts.stages[0].num_stashes) = (0, 1);
-        Needs { fixed_bytes, slot_bytes, stash_bytes: RankMemory::of(&facts).peak - fixed_bytes }
+        (facts.stages[0].num_activation_slots, facts.stages[0].num_weight_input_buffers) = (0, 1);
+        Needs { fixed_bytes, slot_bytes, weight_input_bytes: RankMemory::of(&facts).peak - fixed_bytes }
     }
 
     fn planned(&self, unit: Unit) -> Rc<PlannedUnit> {

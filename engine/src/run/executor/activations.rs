@@ -14,9 +14,9 @@ use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
 pub(crate) struct Activations {
     /// For each stage of the rank its slots; a slot holds one micro-batch in flight.
     slots: BTreeMap<Stage, Vec<Slot>>,
-    /// For each stage of the rank its stashes; a stash holds what the input gradients of one micro-batch save for the weight
+    /// For each stage of the rank its buffers of weight-gradient inputs; one holds what the input gradients of one micro-batch save for the weight
     /// gradients, by unit.
-    stashes: BTreeMap<Stage, Vec<BTreeMap<Unit, TrackedBuffer>>>,
+    weight_input_buffers: BTreeMap<Stage, Vec<BTreeMap<Unit, TrackedBuffer>>>,
     /// Activations between units: one is read, the other written, then they swap.
     stream: [TrackedBuffer; 2],
     /// The gradient that runs down through the units, f32.
@@ -49,7 +49,7 @@ impl Activations {
             let buffers = lens.iter().map(|&(unit, len)| Ok((unit, zeros(len)?)));
             buffers.collect::<Result<BTreeMap<_, _>, ModelError>>()
         };
-        let (mut slots, mut stashes) = (BTreeMap::new(), BTreeMap::new());
+        let (mut slots, mut weight_input_buffers) = (BTreeMap::new(), BTreeMap::new());
         for stage in &sizes.stages {
             let stage_slots = (0..stage.num_slots)
                 .map(|_| {
@@ -60,12 +60,13 @@ impl Activations {
                 })
                 .collect::<Result<_, ModelError>>()?;
             slots.insert(stage.stage, stage_slots);
-            let stage_stashes = (0..stage.num_stashes).map(|_| of_units(&stage.stashed));
-            stashes.insert(stage.stage, stage_stashes.collect::<Result<_, _>>()?);
+            let stage_weight_input_buffers =
+                (0..stage.num_weight_input_buffers).map(|_| of_units(&stage.weight_inputs));
+            weight_input_buffers.insert(stage.stage, stage_weight_input_buffers.collect::<Result<_, _>>()?);
         }
         Ok(Self {
             slots,
-            stashes,
+            weight_input_buffers,
             stream: [zeros(sizes.stream_len)?, zeros(sizes.stream_len)?],
             gradient: wide(sizes.gradient_len)?,
             recomputed: zeros(sizes.recompute_len)?,
@@ -92,12 +93,20 @@ impl Activations {
     }
 
     /// What both halves of a unit's backward work on.
-    pub(super) fn halves(&mut self, stage: Stage, slot: usize, stash: usize, unit: Unit) -> Halves<'_> {
+    pub(super) fn halves(
+        &mut self,
+        stage: Stage,
+        slot: usize,
+        weight_inputs: usize,
+        unit: Unit,
+    ) -> Halves<'_> {
         let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
-        let stash = &mut self.stashes.get_mut(&stage).expect(OWN_STAGES)[stash];
+        let weight_inputs = &mut self.weight_input_buffers.get_mut(&stage).expect(OWN_STAGES)[weight_inputs];
         Halves {
             saved: slot.saved.get_mut(&unit).expect("a slot has a buffer for every unit of its stage"),
-            stash: stash.get_mut(&unit).expect("a stash has a buffer for every unit of its stage"),
+            weight_inputs: weight_inputs
+                .get_mut(&unit)
+                .expect("there is a buffer for every unit of the stage"),
             gradient: &mut self.gradient,
             workspace: &mut self.workspace,
         }
@@ -133,7 +142,7 @@ pub(super) struct Parts<'a> {
 #[derive(Debug)]
 pub(super) struct Halves<'a> {
     pub(super) saved: &'a mut TrackedBuffer,
-    pub(super) stash: &'a mut TrackedBuffer,
+    pub(super) weight_inputs: &'a mut TrackedBuffer,
     pub(super) gradient: &'a mut TrackedBuffer,
     pub(super) workspace: &'a mut TrackedBuffer,
 }

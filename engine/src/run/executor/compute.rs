@@ -30,7 +30,7 @@ impl Compute<'_> {
     }
 
     /// What holds the micro-batch in a stage between the two halves of its backward.
-    pub(super) fn stash(self, stage: Stage) -> usize {
+    pub(super) fn weight_inputs(self, stage: Stage) -> usize {
         self.program.weight_input_buffer(stage, self.micro_batch)
     }
 }

@@ -18,8 +18,9 @@ impl<C: Communicator> Rank<C> {
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, stash) = (compute.slot(stage), compute.stash(stage));
-        let Halves { saved, stash, gradient, workspace } = self.activations.halves(stage, slot, stash, unit);
+        let (slot, weight_inputs) = (compute.slot(stage), compute.weight_inputs(stage));
+        let Halves { saved, weight_inputs, gradient, workspace } =
+            self.activations.halves(stage, slot, weight_inputs, unit);
         planned.unit.backward_input(
             self.plan.micro_batch_shape(),
             UnitBackwardInput {
@@ -27,7 +28,7 @@ impl<C: Communicator> Rank<C> {
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
-                stash,
+                weight_inputs,
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),
             },
@@ -41,8 +42,9 @@ impl<C: Communicator> Rank<C> {
         let mut fresh = self.take_gradient_buffer();
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, stash) = (compute.slot(stage), compute.stash(stage));
-        let Halves { saved, stash, workspace, .. } = self.activations.halves(stage, slot, stash, unit);
+        let (slot, weight_inputs) = (compute.slot(stage), compute.weight_inputs(stage));
+        let Halves { saved, weight_inputs, workspace, .. } =
+            self.activations.halves(stage, slot, weight_inputs, unit);
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let accumulated = store.gradient.get_mut();
         planned.unit.backward_weight(
@@ -50,7 +52,7 @@ impl<C: Communicator> Rank<C> {
             UnitBackwardWeight {
                 tokens: tokens_of(&self.tokens[micro_batch], masks),
                 saved,
-                stash,
+                weight_inputs,
                 parameter_gradients: fresh.as_mut().unwrap_or(accumulated),
                 workspace,
             },

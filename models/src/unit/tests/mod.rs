@@ -28,7 +28,7 @@ fn sizes_add_up_over_layers_or_are_their_largest() {
                 output: part[part.len() - 1].output,
                 saved: part.iter().map(|sizes| sizes.saved).sum(),
                 recompute: 0,
-                stash: part.iter().map(|sizes| sizes.stash).sum(),
+                weight_inputs: part.iter().map(|sizes| sizes.weight_inputs).sum(),
                 workspace: largest(|sizes| sizes.workspace),
                 gradient: largest(|sizes| sizes.gradient),
             };
@@ -85,7 +85,7 @@ fn a_unit_with_segments_refuses_half_a_backward() {
         UnitBackwardWeight {
             tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
             saved: &buffer(),
-            stash: &buffer(),
+            weight_inputs: &buffer(),
             parameter_gradients: &mut buffer(),
             workspace: &mut buffer(),
         },

@@ -70,14 +70,14 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
     let mut gradient = buffer(widest);
     for (unit, (parameters, saved)) in units.iter().zip(&mut kept).rev() {
         let sizes = unit.sizes(shape);
-        let (mut stash, mut workspace) = (buffer(sizes.stash), buffer(sizes.workspace));
-        let (gradient, stash, workspace) = (&mut gradient, &mut stash, &mut workspace);
+        let (mut weight_inputs, mut workspace) = (buffer(sizes.weight_inputs), buffer(sizes.workspace));
+        let (gradient, weight_inputs, workspace) = (&mut gradient, &mut weight_inputs, &mut workspace);
         unit.backward_input(
             shape,
-            UnitBackwardInput { tokens, parameters, gradient, saved, stash, workspace, loss_seed },
+            UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed },
         );
         gradient.write(|gradient| rounded(element, &mut gradient[..sizes.input]));
-        stash.write(|stash| rounded(element, stash));
+        weight_inputs.write(|weight_inputs| rounded(element, weight_inputs));
         round_saved(unit, shape, element, saved);
         let mut parameter_gradients = buffer(unit.num_elements());
         unit.backward_weight(
@@ -85,7 +85,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
             UnitBackwardWeight {
                 tokens,
                 saved,
-                stash,
+                weight_inputs,
                 parameter_gradients: &mut parameter_gradients,
                 workspace,
             },

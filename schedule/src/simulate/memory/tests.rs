@@ -122,13 +122,18 @@ impl Count<'_> {
         });
         let slot = slot.unwrap();
         add(MemoryCategory::Activations, sum(|unit| unit.saved_bytes), slot.start, slot.end);
-        let stash = self.extent(rank, |instruction| match instruction {
+        let weight_inputs = self.extent(rank, |instruction| match instruction {
             Instruction::BackwardInput { unit, micro_batch }
             | Instruction::BackwardWeight { unit, micro_batch } => micro_batch == of && is_here(unit),
             _ => false,
         });
-        if let Some(stash) = stash {
-            add(MemoryCategory::Activations, sum(|unit| unit.weight_input_bytes), stash.start, stash.end);
+        if let Some(weight_inputs) = weight_inputs {
+            add(
+                MemoryCategory::Activations,
+                sum(|unit| unit.weight_input_bytes),
+                weight_inputs.start,
+                weight_inputs.end,
+            );
         }
     }
 
@@ -235,7 +240,7 @@ fn no_peak_exceeds_the_buffers_that_the_checker_proved_enough() {
 }
 
 #[test]
-fn every_edge_and_stash_stays_within_its_buffers() {
+fn every_edge_and_weight_input_buffer_stays_within_its_buffers() {
     for (seed, program) in generated_programs().into_iter().enumerate().step_by(3) {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
         for stage in (0..program.chain().num_stages() as u32).map(Stage) {

@@ -86,7 +86,7 @@ fn messages_of(plan: &Plan) -> Vec<MessageTimes> {
 fn expected(plan: &Plan) -> Costs {
     let all = Messages::of(plan);
     let rows = &plan.training().program().rows;
-    let passage = |wanted: &dyn Fn(Instruction) -> bool| {
+    let message_cost = |wanted: &dyn Fn(Instruction) -> bool| {
         let instruction = rows.iter().flatten().copied().find(|&instruction| wanted(instruction));
         let Some(message) = instruction.and_then(|instruction| all.get(instruction)) else {
             return MessageCost::default();
@@ -96,7 +96,7 @@ fn expected(plan: &Plan) -> Costs {
         let [occupied, latency] = if message.num_ranks() > 1 { [occupied_ns, latency_ns] } else { [0, 0] };
         MessageCost { issue, occupied, latency, landing }
     };
-    let meeting = |of: MessageCost| of.issue + of.occupied + of.latency + of.landing;
+    let joint = |of: MessageCost| of.issue + of.occupied + of.latency + of.landing;
     let units = (0..plan.units().len() as u32).map(Unit).map(|id| {
         let parameters = UnitKey::of(plan.unit(id)).parameters();
         UnitCosts {
@@ -107,24 +107,25 @@ fn expected(plan: &Plan) -> Costs {
             recompute: 0,
             gradient_norm: 3 * counted_elements(plan, id),
             optimizer_step: 5 * owned_elements(plan, id),
-            gather: passage(&|of| of == Instruction::Unshard { unit: id }),
-            reduce: passage(&|of| match of {
+            gather: message_cost(&|of| of == Instruction::Unshard { unit: id }),
+            reduce: message_cost(&|of| match of {
                 Instruction::Reduce { unit, .. }
                 | Instruction::ReduceLast { unit }
                 | Instruction::AllReduce { unit } => unit == id,
                 _ => false,
             }),
-            gather_after_step: passage(&|of| of == Instruction::GatherAfterStep { unit: id }),
+            gather_after_step: message_cost(&|of| of == Instruction::GatherAfterStep { unit: id }),
         }
     });
     let num_edges = plan.training().chain().num_edges();
-    let edge =
-        |index| passage(&move |of| matches!(of, Instruction::Send { edge, .. } if edge.index() == index));
+    let edge = |index| {
+        message_cost(&move |of| matches!(of, Instruction::Send { edge, .. } if edge.index() == index))
+    };
     Costs {
         units: units.collect(),
         edges: (0..num_edges).map(edge).collect(),
-        add_tied: meeting(passage(&|of| matches!(of, Instruction::AddTied { .. }))),
-        gradient_norm: meeting(passage(&|of| of == Instruction::GradientNorm)),
+        add_tied: joint(message_cost(&|of| matches!(of, Instruction::AddTied { .. }))),
+        gradient_norm: joint(message_cost(&|of| of == Instruction::GradientNorm)),
         links: Links::Own,
     }
 }
@@ -226,13 +227,13 @@ fn imitated_links_are_added_to_what_was_measured() {
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     assert_eq!(predicted.costs.links, Links::SharedByCollectives);
     let bytes = 4 * plan.units()[1].layout.padded_len() as u64;
-    let passage = MessageCost {
+    let message_cost = MessageCost {
         issue: 10 + bytes,
         occupied: 2 * bytes + 2 * bytes / 2,
         latency: 9050,
         landing: 3 * bytes,
     };
-    assert_eq!(predicted.costs.units[1].gather, passage);
+    assert_eq!(predicted.costs.units[1].gather, message_cost);
     assert!(predicted.assumptions.is_empty());
 }
 

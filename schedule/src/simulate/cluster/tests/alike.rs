@@ -14,7 +14,7 @@ use crate::simulate::{Costs, simulate};
 use crate::testing::{all_options, all_programs, looped_orders, mixed_units, units};
 use crate::unit_facts::UnitFacts;
 
-/// Worlds in which nothing is shared and all are alike, said in many ways.
+/// Clusters in which nothing is shared and all are alike, said in many ways.
 fn alike(data_degree: u32, program: &CheckedProgram, costs: &Costs) -> Vec<Cluster> {
     let world_size = data_degree * program.num_ranks() as u32;
     let plain = Cluster::alike(data_degree);

@@ -1,4 +1,4 @@
-//! Worlds against the simulator of one data rank, closed forms and a naive simulation tick by tick.
+//! Clusters against the simulator of one data rank, closed forms and a naive simulation tick by tick.
 
 mod against_naive;
 mod alike;
