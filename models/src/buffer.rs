@@ -48,7 +48,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether there is no element at all.
+    /// Whether the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -46,7 +46,7 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A type that a [`Buffer`](crate::Buffer) may hold. The three there are implement it.
+/// A type that a [`Buffer`](crate::Buffer) may hold, implemented by the three types of [`ElementType`].
 pub trait Element: WithDType + private::Sealed {
     /// Its name at run time.
     const TYPE: ElementType;

@@ -1,4 +1,4 @@
-//! A model: a chain of layers, each with its role, before anyone cuts it into stages and units.
+//! A model: a chain of layers, each with its role, before it is cut into stages and units.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::split::{Split, SplitError};
 /// # Errors
 /// [`SplitError::NoStages`]; [`SplitError::MoreStagesThanBlocks`].
 pub fn uniform(graph: &LayerGraph, num_stages: usize) -> Result<Split, SplitError> {
-    // Said before a list of stages is made, which a mistyped number could make larger than memory.
+    // Checked before a list of stages is made, which a mistyped number could make larger than memory.
     Split::check_num_stages(graph, num_stages)?;
     let num_blocks = graph.num_blocks();
     let blocks_per_stage: Vec<usize> = (0..num_stages)

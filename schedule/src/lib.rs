@@ -7,7 +7,7 @@
 //! generate::one_f_one_b(p, m)   which stage computes which micro-batch when;      ComputeOrder
 //!                               or ComputeOrder::from_csv
 //!   -> lower(units, options)    units, messages, gathers, reductions, the tail    Program
-//!   -> CheckedProgram::new      no deadlock, every operand there, memory known    CheckedProgram
+//!   -> CheckedProgram::new      no deadlock, no operand missing, memory known     CheckedProgram
 //! ```
 //!
 //! The same program is then simulated and executed: what is predicted is what runs. The crate is pure: no

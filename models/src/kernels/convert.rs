@@ -17,7 +17,7 @@ pub fn convert<S: Element, D: Element>(x: &[S], y: &mut [D]) {
     );
 }
 
-/// `x` becomes what is left of it after a way through `E`.
+/// `x` is converted to `E` and back.
 pub fn round<E: Element>(x: &mut [f32]) {
     for_blocks(
         write(x, 1),
@@ -44,7 +44,7 @@ pub fn pack<E: Element>(x: &[f32], packed: &mut [E]) {
     );
 }
 
-/// The way back from [`pack`].
+/// The reverse of [`pack`].
 pub fn unpack<E: Element>(packed: &[E], x: &mut [f32]) {
     let num_packed = E::TYPE.num_packed();
     for_blocks(

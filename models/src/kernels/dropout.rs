@@ -1,4 +1,4 @@
-//! Dropout (arXiv:1207.0580): elements become 0 with a given probability, the others are divided by what is left.
+//! Dropout (arXiv:1207.0580): elements become 0 with probability `p`, the others are divided by `1 - p`.
 //!
 //! A mask is a function of the step, the sequence's place in the step's global batch, the place in the model, the head
 //! and the position (Philox 4x32-10), and of nothing else. So it is the same on every grid, for every micro-batch

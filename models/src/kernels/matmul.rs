@@ -1,7 +1,7 @@
-//! Matrix products: the one door to the `gemm` crate.
+//! Matrix products: the only file that calls the `gemm` crate.
 //!
 //! `gemm` shares a product out by tiles of the result and cuts the inner dimension by sizes alone, so an element is
-//! the same whatever the number of threads; the tests of this file hold it to that.
+//! the same whatever the number of threads; the tests of this file check that.
 #![allow(unsafe_code, reason = "gemm takes pointers and strides")]
 
 use gemm::Parallelism;

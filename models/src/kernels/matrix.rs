@@ -93,7 +93,7 @@ impl<'a> Matrix<'a> {
     pub fn row(&self, row: usize) -> &'a [f32] {
         assert!(row < self.num_rows && self.column_stride == 1, "row {row} of {}", self.num_rows);
         // SAFETY: the row lies inside the slice that the view was made of, by the checks of `new`, `rows` and
-        // `columns`, and nobody writes to it during 'a.
+        // `columns`, and nothing writes to it during 'a.
         unsafe { slice::from_raw_parts(self.start.add(row * self.row_stride), self.num_columns) }
     }
 }

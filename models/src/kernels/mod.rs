@@ -1,6 +1,6 @@
 //! The CPU's kernels: pure functions on slices, a forward and a backward side by side.
 //!
-//! Three rules hold for all of them, and the tests hold them to it:
+//! Three rules hold for all of them, and the tests check that:
 //! - no result depends on the number of threads: work is shared out over disjoint outputs only, never inside a sum;
 //! - an elementwise kernel gives an element the same bits wherever it lies, so shards may be cut anywhere;
 //! - sums over rows run in row order, and sums along a row in an order that depends on its length alone.

@@ -81,7 +81,7 @@ pub(super) fn map_and_sum(row: &mut [f32], term: impl Fn(f32) -> f32) -> f32 {
 
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
-    // A running NaN stays, since it is asked for; a new one is taken, since no comparison with it is true.
+    // A running NaN stays, since it is tested for; a new one is taken, since no comparison with it is true.
     if a >= b || a.is_nan() { a } else { b }
 }
 

@@ -133,7 +133,7 @@ impl Unit {
     }
 
     /// The segments that [`Unit::with_checkpoints`] made, as positions of layers, ascending. A recomputation runs the last
-    /// of them, and the backward each of the others when it comes to it.
+    /// of them, and the backward each of the others when it reaches it.
     pub fn segments(&self) -> &[Range<usize>] {
         &self.segments
     }

@@ -6,16 +6,17 @@
 //! have to have fewer layers. Nothing is assumed of it, not even that more layers need more.
 //!
 //! # One stage per rank
-//! Exact: the split is optimal, and an error proves that there is none. Few ranges are asked for where layers are
-//! alike, or where [`MemoryBound::least_bytes`] is near what stages need: then memory says itself where stages can begin.
-//! Without it a proof that no split fits asks for `p * L^2 / 2` ranges a few times over (`L` transformer layers, `p`
-//! stages).
+//! Exact: the split is optimal, and an error proves that no split fits. Few ranges are asked for where layers
+//! are alike, or where [`MemoryBound::least_bytes`] is near what stages need: then memory alone decides where
+//! stages can begin. Without it a proof that no split fits asks for `p * L^2 / 2` ranges a few times over
+//! (`L` transformer layers, `p` stages).
 //!
 //! # Several stages per rank
 //! The memory of a rank is the sum over its stages, which ties cuts together that lie far apart, so a dynamic program
 //! over the chain no longer sees it. In turn:
 //!
-//! 1. the optimum where each stage alone fits. If ranks fit too, nothing is better; if there is none, no split fits.
+//! 1. the optimum where each stage alone fits. If ranks fit too, nothing is better; if even this one does not
+//!    exist, no split fits.
 //! 2. a split to beat: the best one with each stage within its equal share of the limit, which certainly fits; or else
 //!    the best one whose largest share is smallest, if that fits.
 //! 3. a depth-first search over all splits that may beat it. It ends after a fixed number of steps, so that the result

@@ -7,7 +7,7 @@ use crate::role::LayerRole;
 /// Why a graph of layers is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphError {
-    /// There is no layer at all.
+    /// The graph has no layers.
     Empty,
     /// A chain of `n` layers has `n - 1` cuts.
     WrongNumberOfCuts {
@@ -25,14 +25,14 @@ pub enum GraphError {
         /// Edges that lead from it.
         num_outputs: usize,
     },
-    /// The layers fall into several pieces, or bite their own tail.
+    /// The layers form several pieces, or a cycle.
     NotOneChain {
         /// Layers that can be reached from the first one; 0 if every layer has an input.
         num_reached: usize,
         /// All layers.
         num_layers: usize,
     },
-    /// There is no transformer block to distribute.
+    /// The graph has no transformer blocks to distribute.
     NoBlocks {
         /// All layers.
         num_layers: usize,

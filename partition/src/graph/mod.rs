@@ -1,7 +1,7 @@
 //! The layer graph: a model's layers with their sizes, and the activations between them as weighted edges.
 //!
-//! Today every graph is a chain, and a constructor says so; the edges are explicit all the same, because their
-//! weights are what a cut between two stages sends.
+//! Today every graph is a chain, which the constructor checks; the edges are explicit all the same, because
+//! their weights are what a cut between two stages sends.
 
 mod error;
 #[cfg(test)]

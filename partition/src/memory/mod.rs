@@ -37,8 +37,8 @@
 //! for AdamW; in bf16 gradients stay f32: 2 + 4 and K = 12). `slots` is the largest number of micro-batches in flight,
 //! `min(p - s, m)` on stage `s` of 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2). The gather buffers are those
 //! of FSDP's rate limiter (Zhao et al., arXiv:2304.11277, section 3.4), each as large as the largest unit that it ever
-//! holds. One room for recomputation: arXiv:1604.06174 (Chen et al., "Training Deep Nets with Sublinear Memory Cost"),
-//! section 3.
+//! holds. One buffer for recomputation: arXiv:1604.06174 (Chen et al., "Training Deep Nets with Sublinear
+//! Memory Cost"), section 3.
 
 mod category;
 #[cfg(test)]

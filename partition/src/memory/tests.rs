@@ -256,7 +256,7 @@ fn one_room_for_recomputation_serves_the_rank() {
     (units[0].recompute_elements, units[1].recompute_elements) = (40, 30);
     let stage = StageFacts { units, ..middle_stage() };
     let rank = RankFacts { stages: vec![stage.clone(), stage], ..middle_rank(Zero1, Last) };
-    // Two stages of 3 * 37 in slots, one room of 40, three streams of 9, a workspace of 5.
+    // Two stages of 3 * 37 in slots, one recomputation buffer of 40, three streams of 9, a workspace of 5.
     assert_eq!(elements(&rank)[4], 2 * 111 + 40 + 27 + 5);
     let half = RankFacts { element_bytes: ElementBytes::HALF, ..rank };
     assert_eq!(bytes(&half)[4], 2 * (2 * 111 + 40 + 18) + 4 * (9 + 5));

@@ -92,7 +92,7 @@ impl Unevenness {
 }
 
 /// Where a stage may begin: after the first `s` stages lie between so many and so many blocks. One window for each stage
-/// and one for the end; one is empty if there is no such split.
+/// and one for the end; one is empty if no such split exists.
 ///
 /// `may_have` says whether a stage may have these blocks, and with a range it forbids all that contain it. There are at
 /// least as many blocks as stages.
@@ -207,7 +207,7 @@ pub(crate) fn minimax(
 ///
 /// `windows[s]` is where stage `s` may begin, the last window is where the last stage may end. `value` is `None` for
 /// what a stage may not have. `join` puts a stage before those behind it: `V::default()` is the value of none, and
-/// the result is never less than the second, which is how losers are passed over before `value` is asked.
+/// the result is never less than the second, so worse candidates are skipped before `value` is called.
 pub(crate) fn best_split<V: Ord + Copy + Default>(
     windows: &[RangeInclusive<usize>],
     value: impl Fn(usize, Range<usize>) -> Option<V>,

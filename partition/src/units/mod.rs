@@ -1,9 +1,9 @@
 //! FSDP units: which layers of a stage are gathered at once.
 //!
-//! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer blocks; what
-//! is no block joins its neighbour: untied embeddings the stage's first unit, untied heads its last. A tied layer is a
-//! separate unit, because the same weight must have the same flat layout where the embedding and where the head
-//! uses it.
+//! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer
+//! blocks; layers outside blocks join a neighbour: untied embeddings the stage's first unit, untied heads its
+//! last. A tied layer is a separate unit, because the same weight must have the same flat layout where the
+//! embedding and where the head uses it.
 //!
 //! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A
 //! block of `k` layers is cut after the first `ceil(k / 2)` of them.
@@ -110,7 +110,7 @@ impl UnitSplit {
         self.units.iter()
     }
 
-    /// The units of a stage; none if there is no such stage.
+    /// The units of a stage; empty if the stage does not exist.
     pub fn of_stage(&self, stage: usize) -> &[Unit] {
         let start = self.units.partition_point(|unit| unit.stage < stage);
         let end = self.units.partition_point(|unit| unit.stage <= stage);
@@ -127,7 +127,7 @@ impl<'a> IntoIterator for &'a UnitSplit {
     }
 }
 
-/// The units that a stage of these layers would have: what a splitter asks for stages that may yet be.
+/// The units that a stage of these layers would have: what a splitter asks for stages that it considers.
 ///
 /// Blocks that [`UnitLayers::Half`] cannot cut stay whole here; [`UnitSplit::new`] refuses them.
 ///

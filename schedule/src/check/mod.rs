@@ -8,7 +8,7 @@
 //! 4. `residency`: weights are gathered where they are read, within the buffers, and never without a use.
 //! 5. `reduction`: every gradient is reduced as the policy says, after its last contribution.
 //! 6. `transfers`: made before sent, received before read, in the same order at both ends, with a free buffer.
-//! 7. `tail`: the end of the step is complete, in order, and the end.
+//! 7. `tail`: the end of the step is complete, in order, and nothing follows it.
 //! 8. `liveness`: no waits form a cycle, even if a send ends only when its receive has been issued.
 //!
 //! Collectives over the data ranks need no rule: all data ranks of a pipeline rank run the same row.

@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A forward or input gradient is the one that is due; if none is, it begins a stage's.
+    /// A forward or input gradient is the one that is due; if none is due, it is the first of its stage.
     fn take_turn(&mut self, turn: Instruction, instruction: Instruction, begins: bool) -> Result<(), Rule> {
         match self.due.take() {
             Some(due) if due == turn => Ok(()),

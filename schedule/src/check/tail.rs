@@ -1,4 +1,4 @@
-//! The end of the step is complete, in order, and the end.
+//! The end of the step is complete, in order, and nothing follows it.
 
 use alloc::boxed::Box;
 

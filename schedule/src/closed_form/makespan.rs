@@ -2,8 +2,8 @@
 //!
 //! Times are of *one stage* and micro-batch, so that everything is an integer: where a rank takes `T_F` for a forward
 //! of all its `v` stages, a stage takes `T_F / v`. A message takes a hop from the end of the compute that makes it,
-//! delays nobody else, and costs nothing within a rank. Each form says where it holds, and is `None` elsewhere; there
-//! only simulation gives the time.
+//! delays no other message, and costs nothing within a rank. Each form states where it holds, and is `None`
+//! elsewhere; there only simulation gives the time.
 
 /// The times of one stage and one micro-batch, in any unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

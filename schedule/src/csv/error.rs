@@ -87,13 +87,13 @@ pub enum CsvRule {
     Empty,
     /// A row has no action, so its rank would hold no stage.
     IdleRank(PipelineRank),
-    /// The cell is no action: a stage, a letter of `FBIW`, a micro-batch.
+    /// The cell is not an action, which is a stage, a letter of `FBIW`, a micro-batch.
     NotAnAction,
     /// The cell is one of PyTorch's actions, but moves data or computes two things at once.
     NotComputeOnly,
     /// A stage or micro-batch is numbered higher than the file has actions, so lower ones are missing.
     NumberTooLarge {
-        /// The number; the largest there is where it is larger.
+        /// The number, or the largest that can be held if it is larger.
         number: u64,
         /// Actions of the file.
         num_actions: usize,

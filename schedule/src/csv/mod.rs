@@ -2,7 +2,7 @@
 //!
 //! The compute-only form that `_PipelineScheduleRuntime` of `torch.distributed.pipelining` dumps and loads: a row per
 //! rank, a cell per action, `0F0` for the forward of stage 0 and micro-batch 0, then `B` or `I` and `W`; an empty cell
-//! is a step in which the rank idles and says nothing about the order.
+//! is a step in which the rank idles, and does not change the order.
 //!
 //! ```text
 //! 0F0,0F1,,,0B0,,0B1

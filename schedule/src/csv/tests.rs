@@ -48,7 +48,7 @@ fn a_byte_order_mark_and_blank_lines_at_the_end_say_nothing() {
     // Places are those of the text that is seen.
     let marked = "\u{feff}0F0,0X0\r\n";
     assert!(ComputeOrder::from_csv(marked).unwrap_err().to_string().starts_with("row 1, column 2, `0X0`: "));
-    // A mark within the text is no mark.
+    // Within the text it is not a byte order mark.
     assert!(ComputeOrder::from_csv("0F0,\u{feff}0B0\n").is_err());
 }
 

@@ -14,10 +14,10 @@ use crate::order::ComputeOrder;
 ///
 /// * Makespan: `(m + (p - 1) / v) (T_F + T_B)` for `m >= p` without latency ([`crate::closed_form::bfs_makespan`]). For
 ///   `m > p` and a hop of `c <= min(T_F, T_B) / v` that is also at most
-///   `(m - p) min(T_F, T_B) / (p v)`, `+ 2 (p - 1) c`: messages have the time of `m - p` micro-batches to come round.
-///   For `m = p` as interleaved, `+ 2 (p v - 1) c`.
-/// * In flight: `m` on every stage, as in GPipe. What it buys: a rank works on one stage for `m` micro-batches, so a
-///   unit that stays gathered meanwhile is gathered twice a step, not `2 m` times.
+///   `(m - p) min(T_F, T_B) / (p v)`, `+ 2 (p - 1) c`: messages between the last rank and the first have the
+///   time of `m - p` micro-batches. For `m = p` as interleaved, `+ 2 (p v - 1) c`.
+/// * In flight: `m` on every stage, as in GPipe. Its benefit: a rank works on one stage for `m`
+///   micro-batches, so a unit that stays gathered meanwhile is gathered twice a step, not `2 m` times.
 /// * Backwards ascend, where PyTorch's descend: as long, and gradients are summed in the order of every other schedule.
 ///
 /// # Errors

@@ -16,7 +16,8 @@ use crate::order::ComputeOrder;
 /// * Warm-up: stage `s` runs `min(2 (p - 1 - s), m)` forwards before its first backward.
 /// * Makespan: `(m + p - 1) (T_F + T_B) + 2 (p - 1) c` for a hop of `c <= (T_F + T_B) / 2`: as long as 1F1B without
 ///   latency, and with it one way up and one way down the pipeline instead of one per turn of the steady phase.
-/// * In flight: `min(2 (p - s) - 1, m)` on stage `s`. That is its price, and 1F1B's reason where messages are fast.
+/// * In flight: `min(2 (p - s) - 1, m)` on stage `s`. That is its cost, and why 1F1B is better where messages
+///   are fast.
 ///
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.

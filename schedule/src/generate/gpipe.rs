@@ -14,7 +14,7 @@ use crate::order::ComputeOrder;
 ///
 /// * Makespan: `(m + p - 1) (T_F + T_B) + 2 (p - 1) c` for a hop of `c <= min(T_F, T_B)`; bubble rate
 ///   `(p - 1) / (m + p - 1)` at `c = 0`, the same as 1F1B's.
-/// * In flight: `m` on every stage. That is its price, and 1F1B's reason.
+/// * In flight: `m` on every stage. That is its cost, and what 1F1B avoids.
 /// * The paper runs the backwards in descending order; here they ascend, which takes as long, and sums gradients in
 ///   the order of every other schedule.
 ///

@@ -10,7 +10,7 @@ use crate::placement::Placement;
 /// a hundredth of that.
 const FORWARDS_MAX: u64 = 1 << 28;
 
-/// Why there is no schedule of a size.
+/// Why sizes do not make a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -31,7 +31,7 @@ pub enum SizeError {
         schedule: &'static str,
         /// Stages per rank that were asked for.
         num_virtual: u32,
-        /// The schedule with one stage per rank that it comes down to.
+        /// The schedule that it is with one stage per rank.
         instead: &'static str,
     },
     /// A group is shorter than the pipeline.
@@ -76,7 +76,7 @@ pub(super) fn linear(num_ranks: u32, num_micro_batches: u32) -> Result<Placement
     Placement::linear(num_ranks).map_err(|_| SizeError::NoRank)
 }
 
-/// The looped placement of a schedule that comes down to `instead` with one stage per rank.
+/// The looped placement of a schedule that is `instead` with one stage per rank.
 pub(super) fn looped(
     num_ranks: u32,
     num_virtual: u32,

@@ -1,4 +1,4 @@
-//! What a step spends its time on: the kinds of instructions that pictures and summaries tell apart.
+//! What a step spends its time on: the kinds of instructions that pictures and summaries distinguish.
 
 /// What an instruction spends time on.
 ///

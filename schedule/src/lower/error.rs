@@ -25,7 +25,8 @@ pub enum LowerError {
         /// The placement's ranks.
         num_ranks: usize,
     },
-    /// An action stands on a rank that does not hold its stage, or names a stage or micro-batch that is not there.
+    /// An action stands on a rank that does not hold its stage, or names a stage or micro-batch that does not
+    /// exist.
     Misplaced {
         /// The rank.
         rank: PipelineRank,

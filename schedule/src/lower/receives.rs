@@ -9,7 +9,7 @@ use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction};
 use crate::protocol::RECEIVE_BUFFERS;
 
-/// `row` with the receives of the messages that come to its rank; `arrivals[edge]` are an edge's messages in order.
+/// `row` with its rank's receives; `arrivals[edge]` are an edge's messages in order.
 ///
 /// A send stays right behind its compute; a receive whose buffer the compute frees comes after the send.
 pub(super) fn insert(

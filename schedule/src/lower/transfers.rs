@@ -93,7 +93,7 @@ impl<'a> Play<'a> {
         Self { chain, purpose, edges, played: vec![Vec::new(); num_rows] }
     }
 
-    /// The message that this compute awaits and has not got.
+    /// The message that this compute waits for and that has not arrived.
     fn missing_message(&self, compute: Instruction) -> Option<(Edge, MicroBatch)> {
         let (edge, micro_batch) = awaited_message(self.chain, compute)?;
         (!self.edges[edge.index()].received[micro_batch.index()]).then_some((edge, micro_batch))

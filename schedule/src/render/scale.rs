@@ -47,7 +47,7 @@ impl TimeScale {
 
     /// 1, 2 and 5 times the powers of ten of the unit, ascending, from the first that are whole.
     fn round_steps(self) -> impl Iterator<Item = u64> {
-        // Down to the smallest power of ten of the unit that times can tell apart.
+        // Down to the smallest power of ten of the unit that times can show.
         let mut smallest = self.per_unit;
         while smallest.is_multiple_of(10) {
             smallest /= 10;

@@ -63,7 +63,7 @@ pub struct Bubble {
     pub gather: u64,
     /// A gradient buffer was not reduced yet.
     pub reduce: u64,
-    /// Messages were issued and landed: the rank's own time for them.
+    /// Messages were issued and completed: the rank's own time for them.
     pub handling: u64,
     /// After the rank's last micro-batch: its last reductions, the other ranks, the norm, the gathers after the step.
     pub tail: u64,

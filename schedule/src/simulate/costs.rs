@@ -35,7 +35,7 @@ impl MessageCost {
         Self { issue: 0, occupied, latency, landing: 0 }
     }
 
-    /// From the start of its issue to the end of its landing, if its link is free.
+    /// From the start of its issue to the end of its completion, if its link is free.
     pub(in crate::simulate) fn total(self) -> u128 {
         [self.issue, self.occupied, self.latency, self.landing].into_iter().map(u128::from).sum()
     }
@@ -100,8 +100,8 @@ pub enum Links {
 pub struct Costs {
     /// `[unit]`
     pub units: Vec<UnitCosts>,
-    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and landing at both ends. For edges
-    /// within a rank it is ignored: they cost nothing.
+    /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and completion at both ends. For
+    /// edges within a rank it is ignored: they cost nothing.
     pub edges: Vec<MessageCost>,
     /// `ADD_TIED`, from when both ranks have joined.
     pub add_tied: u64,
@@ -227,8 +227,8 @@ impl Costs {
         of_units.chain(self.edges.iter().copied()).any(|cost| cost.issue > 0 || cost.landing > 0)
     }
 
-    /// Whether it matters that the messages of a lane land one after the other: not where that takes no time and they
-    /// arrive in that order.
+    /// Whether it matters that the messages of a lane are completed in turn: not where that takes no time and
+    /// they arrive in that order.
     pub(super) fn land_in_turn(&self) -> bool {
         let same = |latency: fn(&UnitCosts) -> u64| {
             self.units.windows(2).all(|pair| latency(&pair[0]) == latency(&pair[1]))

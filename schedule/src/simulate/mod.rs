@@ -19,10 +19,11 @@
 //! # Words
 //!
 //! - A *lane* says in which order a rank's instructions run; a *link* carries messages, and may serve several lanes.
-//! - A rank *issues* a message and *lands* it (completes it), both in its own time. In between the message is *under
-//!   way*: it *occupies* its link, and then arrives after the latency.
+//! - A rank *issues* a message and *completes* it (`landing`), both in its own time. In between the message
+//!   is *under way*: it *occupies* its link, and then arrives after the latency.
 //! - A *synchronization* is a gradient norm or a tied addition: ranks stop until all have joined.
-//! - An instruction's *index* is its position in the row of its rank. A *slot* holds activations, and nothing else is one.
+//! - An instruction's *index* is its position in the row of its rank. A *slot* is a buffer of activations, of
+//!   nothing else.
 //!
 //! # Example
 //!

@@ -69,7 +69,7 @@ pub struct PlayedOrder {
     pub costs: Costs,
     /// When.
     pub timeline: Timeline,
-    /// What came out.
+    /// The figures that follow.
     pub study: Study,
 }
 
@@ -108,8 +108,8 @@ pub fn study(order: &ComputeOrder, times: RankTimes) -> Result<Study, CostsError
     PlayedOrder::new(order, times).map(|played| played.study)
 }
 
-/// The same for a schedule by its generator, of steps of any length: where a steady state is found, at about the cost of
-/// a step of a few times as many micro-batches as ranks ([`simulate_long`]).
+/// The same for the generator of a schedule and a step of any length: where a steady state is found, at about
+/// the cost of a step of a few times as many micro-batches as ranks ([`simulate_long`]).
 ///
 /// `generate` gives the order of so many micro-batches, on as many ranks and stages whatever their number.
 ///

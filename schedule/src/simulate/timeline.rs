@@ -23,8 +23,8 @@ pub struct Timeline {
     spans: Vec<Vec<Span>>,
     /// `[rank]`
     ends: Vec<u64>,
-    /// `[rank][index]`: what messages took of the rank's own time at an instruction: the landings of what it waited
-    /// for, and its issue. Empty if it was not recorded.
+    /// `[rank][index]`: what messages took of the rank's own time at an instruction: completing those that it
+    /// waited for, and issuing it. Empty if it was not recorded.
     held: Vec<Vec<u64>>,
 }
 
@@ -53,7 +53,7 @@ impl Timeline {
         self.spans[of.rank.index()][of.index]
     }
 
-    /// When a rank had ended its row and landed the messages that were still under way.
+    /// When a rank had ended its row and completed the messages that were still under way.
     pub fn end(&self, rank: PipelineRank) -> u64 {
         self.ends[rank.index()]
     }

@@ -155,7 +155,7 @@ fn gradients_are_those_of_f64_within_the_types_precision() {
         assert!((loss.sum - want_loss).abs() <= unit_in_the_last_place * want_loss, "{element:?}");
         let mut num_exact = 0;
         for (name, gradient) in run.gradients() {
-            // A key's bias moves all scores of a row alike: its gradient is zero, and what is there is rounding.
+            // A key's bias moves all scores of a row alike: its gradient is zero but for rounding.
             let qkv_bias = name.ends_with("attn.qkv.bias");
             let cut = if qkv_bias { 0..24 } else { 0..gradient.len() };
             let want = &want[&name][cut.clone()];

@@ -303,7 +303,7 @@ fn a_recompute_and_its_backward_stand_together() {
     let recompute = |unit| Instruction::Recompute { unit: Unit(unit), micro_batch };
     let backward = |unit| Instruction::Backward { unit: Unit(unit), micro_batch };
     let forward = |unit| Instruction::Forward { unit: Unit(unit), micro_batch };
-    // There is one room for what is recomputed.
+    // There is one buffer for what is recomputed.
     let rule = rule_of(moved(recomputing(), recompute(0), backward(1)));
     assert_eq!(rule, Rule::Interrupted { instruction: recompute(0), expected: backward(1) });
     let rule = rule_of(moved(recomputing(), backward(1), recompute(1)));

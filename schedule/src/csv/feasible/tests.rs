@@ -107,8 +107,8 @@ fn orders_run_exactly_if_playing_them_ends() {
     assert!(num_running.iter().all(|&found| found > 20), "{num_running:?}");
 }
 
-/// With more micro-batches a message may find its buffers taken for ever. One unit in each stage tells it as well as
-/// three with sharded weights do.
+/// With more micro-batches a message may find its buffers taken for ever. One unit in each stage shows it as
+/// well as three with sharded weights do.
 #[test]
 fn units_and_zero_change_no_answer() {
     let grids: [&[&[&str]]; 2] = [

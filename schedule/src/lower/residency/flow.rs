@@ -17,7 +17,7 @@ use super::question::Question;
 /// Uses times units of flow above which no flow is computed: some tens of milliseconds of work for a rank.
 const MAX_WORK: usize = 1 << 17;
 
-/// `[use]`: whether to keep the copy until the unit's next use; `None` if the row is too long to say.
+/// `[use]`: whether to keep the copy until the unit's next use; `None` if the row is too long for that.
 ///
 /// Exact without prefetch, if copies could be moved. Time: units of flow times uses times their logarithm.
 pub(super) fn kept(question: &Question<'_>, next_uses: &[Option<usize>]) -> Option<Vec<bool>> {

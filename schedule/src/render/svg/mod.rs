@@ -2,7 +2,7 @@
 //!
 //! Each rank has a row for its compute lane, thin ones for its gathers, its reductions and the messages it sends and
 //! receives, and below them the memory in use by category. What has no colour is the bubble. Colours are the eight of
-//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can tell apart; every bar has
+//! Okabe and Ito (and Tol's light ones for memory), which people who see fewer colours can distinguish; every bar has
 //! a title, which screen readers read and pointers show.
 //!
 //! Positions are whole hundredths of a pixel, so a timeline gives the same picture everywhere. A bar that is thinner than
@@ -105,7 +105,7 @@ impl Drawing<'_> {
         }
         let mut shape = Shape::new("rect");
         if bar.to - bar.from >= EDGED_MIN {
-            // An edge, so that neighbours of one colour are told apart.
+            // An edge, so that neighbours of one colour can be distinguished.
             shape = shape.with("stroke", "#fff").with("stroke-width", "0.6");
         }
         if bar.paleness > 0 {

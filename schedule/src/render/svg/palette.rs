@@ -1,5 +1,5 @@
 //! Colours: of Okabe and Ito ("Color Universal Design", 2008) for work, of Paul Tol's "light" scheme (SRON/EPS/TN/09-002)
-//! for memory. Both keep apart for people who see fewer colours.
+//! for memory. People who see fewer colours can distinguish the colours of both.
 
 use crate::instruction::Activity;
 use crate::simulate::MemoryCategory;

@@ -284,7 +284,7 @@ fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
     assert_eq!((opacities(&whole), opacities(&alone)), ([4; 3], [4; 3]));
 }
 
-/// Who cannot see the picture is told of what is in it, and of nothing else.
+/// The description for readers who cannot see the picture has all that is drawn, and nothing else.
 #[test]
 fn a_description_is_of_what_is_drawn() {
     let described = |ranks: u32, options: &LowerOptions, shown: Shown, has_memory: bool| {

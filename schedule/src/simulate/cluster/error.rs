@@ -37,14 +37,14 @@ pub enum ClusterError {
         /// Its speed.
         speed: Ratio,
     },
-    /// There is a speed for a rank that is not there.
+    /// There is a speed for a rank that does not exist.
     UnknownRank {
         /// The world rank.
         rank: u32,
         /// Ranks of the cluster.
         world_size: usize,
     },
-    /// The longest delay is no number.
+    /// The longest delay has a denominator of 0.
     JitterShare(Ratio),
     /// A host has no rank or no core.
     EmptyHost {

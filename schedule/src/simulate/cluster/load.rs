@@ -13,7 +13,7 @@ use super::sharing::Ports;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkKind {
     Compute,
-    /// Issuing a message or taking one in.
+    /// Issuing or completing a message.
     Message,
 }
 
@@ -132,7 +132,7 @@ impl Load {
         self.work[rank] = None;
     }
 
-    /// The number of ranks at work has come to `more` or left it: that matters where there are fewer cores.
+    /// The number of ranks at work has risen to `more` or fallen from it: it matters where cores are fewer.
     fn touch_host(&self, host: usize, more: usize, progress: &mut Progress) {
         let Some(cores) = self.cores else { return };
         if more > cores.num_cores as usize {

@@ -13,9 +13,9 @@
 //! - computes are slower while a message of their rank occupies a link, on slower ranks, with jitter, and where more
 //!   ranks are at work on a host than it has cores ([`Cluster`]).
 //!
-//! Everything else is as in `simulate`: rows, waits, issue and landing, lanes in order, latencies that occupy
-//! nothing. In a cluster whose ranks are alike and share nothing, every data rank's timeline is that of `simulate`,
-//! bit for bit.
+//! Everything else is as in `simulate`: rows, waits, issue and completion, lanes in order, latencies that
+//! occupy nothing. In a cluster whose ranks are alike and share nothing, every data rank's timeline is that
+//! of `simulate`, bit for bit.
 //!
 //! # Exactness
 //!

@@ -3,8 +3,8 @@
 //! Every lane occupies some ports while one of its messages is under way. `n` messages at a port proceed at `1/n`
 //! each, and a message proceeds as fast as its slowest port allows. What it cannot use of its share of another port
 //! is left unused: max-min fair division, which gives that to other messages, needs all rates of the cluster for each
-//! of them, and differs only where a message has two crowded ports. Norm and tied additions share nothing: they come
-//! when all else is done.
+//! of them, and differs only where a message has two crowded ports. Norm and tied additions share nothing:
+//! they run when all else is done.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl Ports {
         })
     }
 
-    /// The ports that a rule gives each lane, by anything that tells them apart.
+    /// The ports that a rule gives each lane; any ordered type serves as a port's key.
     pub(super) fn by<P: Ord>(grid: Grid<'_>, ports_of: impl Fn(ClusterLane) -> BTreeSet<P>) -> Self {
         let mut by_port: BTreeMap<P, Vec<u32>> = BTreeMap::new();
         for lane in grid.lanes() {

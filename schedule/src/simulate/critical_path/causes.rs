@@ -1,5 +1,5 @@
-//! What let an instruction start: the row of its rank, which computes, issues messages and lands them one after the
-//! other; the other end of its transfer; or its link.
+//! What let an instruction start: the row of its rank, which computes, issues messages and completes them one
+//! after the other; the other end of its transfer; or its link.
 
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ impl<'a> Causes<'a> {
     }
 
     /// What the row of a rank waited for before an instruction was issued: the compute before it, or a message that
-    /// had to land for it.
+    /// had to be completed for it.
     fn of_row(&self, at: InstructionId) -> Cause {
         let InstructionId { rank, index } = at;
         let facts = &self.rows[rank.index()];

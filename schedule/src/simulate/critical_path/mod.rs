@@ -4,9 +4,9 @@
 //! Each instruction of the chain starts as soon as the one before it lets it: the compute lane is free, what it needs
 //! has ended, its message has arrived, the other end of a transfer is issued, its link is free, the last rank has
 //! joined. So the parts have no gaps, and their times add up to the makespan exactly, for every timeline. Time that
-//! none of these explains is the rank's own time for messages, which it issues and lands one after the other; for a
-//! gather or reduction in a cluster of unlike data ranks it is the wait for another data rank. The path stays on one
-//! data rank; a norm includes its wait for all ranks.
+//! none of these explains is the rank's own time for messages, which it issues and completes one after the
+//! other; for a gather or reduction in a cluster of unlike data ranks it is the wait for another data rank.
+//! The path stays on one data rank; a norm includes its wait for all ranks.
 //!
 //! Where several let an instruction start at the same moment, one chain is followed: the compute lane's before others.
 
@@ -98,8 +98,8 @@ impl CriticalPath {
     }
 }
 
-/// The critical path of a step. The timeline says when what ended; the costs, for how long a message occupies its link and
-/// its ranks.
+/// The critical path of a step. The timeline has the start and end of each instruction; the costs have how
+/// long a message occupies its link and its ranks.
 ///
 /// Time grows with the number of instructions.
 ///

@@ -1,4 +1,4 @@
-//! What stands before each instruction of a row, and which messages land for it.
+//! What stands before each instruction of a row, and which messages are completed for it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -17,7 +17,7 @@ pub(super) struct RowFacts {
     pub(super) link_after: Vec<Option<usize>>,
     /// `[index]`: how long the rank is busy with issuing since then, this message included.
     pub(super) issuing: Vec<u64>,
-    /// The messages that land, in that order; those of `index` from `landings_start[index]` on.
+    /// The messages that are completed, in that order; those of `index` from `landings_start[index]` on.
     landings: Vec<usize>,
     landings_start: Vec<usize>,
 }
@@ -40,7 +40,7 @@ impl RowFacts {
             facts.landings_start.push(facts.landings.len());
             facts.issued_after[index] = last_compute;
             for &wait in program.waits(rank.at(index)) {
-                // The messages of a lane land in the order of their issue.
+                // The messages of a lane are completed in the order of their issue.
                 let lane = under_way.entry(row[wait].lane()).or_default();
                 while let Some(message) = lane.pop_front_if(|message| *message <= wait) {
                     facts.landings.push(message);
@@ -59,7 +59,7 @@ impl RowFacts {
                 }
             }
         }
-        // What nothing waited for lands at the end, lane after lane.
+        // Messages that nothing waited for are completed at the end, lane after lane.
         facts.landings_start.push(facts.landings.len());
         facts.landings.extend(under_way.into_values().flatten());
         facts.landings_start.push(facts.landings.len());
@@ -67,7 +67,7 @@ impl RowFacts {
         facts
     }
 
-    /// The messages that land for an instruction.
+    /// The messages that are completed for an instruction.
     pub(super) fn landings(&self, index: usize) -> &[usize] {
         &self.landings[self.landings_start[index]..self.landings_start[index + 1]]
     }

@@ -1,4 +1,4 @@
-//! The messages under way on each lane of each rank, until they land.
+//! The messages under way on each lane of each rank, until they are completed.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -24,16 +24,16 @@ impl RankLane {
     }
 }
 
-/// A message that a rank has issued and that has not landed.
+/// A message that a rank has issued and not completed.
 #[derive(Clone, Copy)]
 pub(super) struct UnderWay {
     /// Its position in the row.
     pub(super) index: usize,
-    /// What landing it costs the rank.
+    /// How long completing it takes the rank.
     pub(super) landing: u64,
 }
 
-/// For each lane the messages that were issued and have not landed, in the order of their issue.
+/// For each lane the messages that were issued and not completed, in the order of their issue.
 pub(super) struct Lanes {
     num_ranks: usize,
     /// `[lane of a rank]`
@@ -72,12 +72,12 @@ impl Lanes {
         self.used[rank].get(number).map(|&(_, of_rank)| of_rank)
     }
 
-    /// The first message that has not landed.
+    /// The first message that is not completed.
     pub(super) fn first(&self, lane: RankLane) -> Option<UnderWay> {
         self.under_way[lane.0].front().copied()
     }
 
-    /// That message has landed.
+    /// That message is completed.
     pub(super) fn land(&mut self, lane: RankLane) {
         self.under_way[lane.0].pop_front();
     }

@@ -61,7 +61,7 @@ struct Play<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cursors: Vec<Cursor>,
-    /// Messages that have not landed, where that matters.
+    /// Messages that are not completed yet, where that matters.
     lanes: Option<Lanes>,
     /// `[rank][index]`
     spans: Vec<Vec<Span>>,
@@ -123,7 +123,7 @@ impl<'a> Play<'a> {
         self.finish(rank);
     }
 
-    /// What nothing waited for lands at the end, lane after lane.
+    /// Messages that nothing waited for are completed at the end, lane after lane.
     fn finish(&mut self, rank: usize) {
         let last = self.spans[rank].len() - 1;
         for number in 0.. {
@@ -134,7 +134,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// When each rank has ended its row and landed the messages that were still under way.
+    /// When each rank has ended its row and completed the messages that were still under way.
     fn ends(&self) -> Vec<u64> {
         let of_rows = self.cursors.iter().map(|cursor| cursor.free.max(cursor.collective_end));
         let mut ends: Vec<u64> = of_rows.collect();
@@ -164,8 +164,8 @@ impl<'a> Play<'a> {
         })
     }
 
-    /// Lands the message that was issued at `until` and those of its lane before it; `false` if the end of one is not
-    /// known yet.
+    /// Completes the message that was issued at `until` and those of its lane before it; `false` if the end
+    /// of one is not known yet.
     fn land(&mut self, rank: usize, lane: RankLane, until: usize, at: usize) -> bool {
         let Some(lanes) = &mut self.lanes else { return true };
         let (cursor, spans) = (&mut self.cursors[rank], &self.spans[rank]);
@@ -266,7 +266,7 @@ mod tests {
     use crate::simulate::costs::UnitCosts;
     use crate::testing::all_programs;
 
-    /// Where messages arrive in turn and cost their ranks nothing, it does not matter in which order they land.
+    /// Where messages arrive in turn and cost their ranks nothing, the order of completion is irrelevant.
     #[test]
     fn landing_by_lanes_changes_nothing_where_it_is_left_out() {
         let mut num_programs = 0;
@@ -289,7 +289,7 @@ mod tests {
         assert!(num_programs > 1000, "{num_programs}");
     }
 
-    /// A slow reduction ahead of a quick one: who waits for the second, as the norm does, waits for the first.
+    /// A slow reduction ahead of a quick one: waiting for the second, as the norm does, includes the first.
     #[test]
     fn what_arrives_out_of_turn_lands_in_turn() {
         let mut num_unlike = 0;

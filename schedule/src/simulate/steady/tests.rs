@@ -46,7 +46,7 @@ fn units_of(order: &ComputeOrder) -> Vec<UnitFacts> {
     units(order.placement.num_stages() as u32, 1, false)
 }
 
-/// Asserts that a step is told right, whether it is played in full or extended; and says which.
+/// Asserts that the figures of a step are right, played in full or extended; returns whether it was extended.
 fn is_extended(make: impl Fn(u32) -> CheckedProgram, costs: &Costs, m: u32, name: &str) -> bool {
     let long = simulate_long(|of| Ok::<_, CostsError>(make(of)), costs, m).unwrap();
     let full = Played::new(make(m), costs).unwrap();

@@ -23,11 +23,11 @@ pub(super) enum Buffer {
     ReducedGradient(Unit),
     Copy(PipelineRank, usize),
     Weights(Unit),
-    /// The room of a rank for what one unit recomputes, in which the forward of such a unit works too.
+    /// The buffer of a rank for what one unit recomputes, in which the forward of such a unit works too.
     Recomputed(PipelineRank),
 }
 
-/// What a buffer holds: a micro-batch, a unit, or both; whatever tells contents apart.
+/// What a buffer holds: a micro-batch, a unit, or both; whatever distinguishes contents.
 pub(super) type Content = (u32, u32);
 
 #[derive(Clone, Copy, Debug)]

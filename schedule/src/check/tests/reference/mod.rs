@@ -56,7 +56,7 @@ struct RankState {
     num_reshards: BTreeMap<Unit, usize>,
     running_forward: Option<(Unit, MicroBatch)>,
     running_gradient: Option<(Unit, MicroBatch)>,
-    /// What lies in the room for what one unit recomputes.
+    /// What lies in the buffer for what one unit recomputes.
     recomputed: Option<(Unit, MicroBatch)>,
     /// Gradients of the two buffers.
     gradients: Vec<(Unit, MicroBatch)>,
@@ -65,7 +65,7 @@ struct RankState {
 
 struct Reference<'a> {
     program: &'a Program,
-    /// How many there are is a figure that the executor is told, like the number of slots.
+    /// The executor is given their number, like the number of slots.
     send_buffers: SendBuffers,
     ranks: Vec<RankState>,
     edges: BTreeMap<Edge, EdgeState>,

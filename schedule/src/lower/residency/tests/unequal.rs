@@ -36,7 +36,7 @@ fn fewest_bytes(reads: &[Unit], bytes: &[u64], buffers: &[u64]) -> u64 {
     fewest.into_values().min().unwrap()
 }
 
-/// Bytes gathered if what is used farthest in the future gives way, played as plainly as it is said.
+/// Bytes gathered if the unit whose next use is farthest is evicted: the rule in its simplest form.
 fn farthest_next_use_bytes(question: &Question<'_>) -> u64 {
     let &Question { uses, bytes, buffers, prefetch_units } = question;
     let mut content: Vec<Option<Unit>> = vec![None; buffers.len()];

@@ -1,4 +1,4 @@
-//! A rank in its row: it lands what it waits for, computes, issues, and goes on.
+//! A rank in its row: it completes the messages it waits for, computes, issues, and goes on.
 
 use super::Play;
 use super::runner::{Next, Task};
@@ -36,7 +36,7 @@ impl Play<'_> {
     /// Notes that messages took of a rank's own time.
     fn hold(&mut self, rank: usize, ticks: u64) {
         if let Some(held) = self.held.get_mut(rank) {
-            // What lands at the row's end is attributed to its last instruction.
+            // What is completed at the row's end is attributed to its last instruction.
             let at = self.runners[rank].next.min(held.len() - 1);
             held[at] += ticks;
         }
@@ -76,8 +76,8 @@ impl Play<'_> {
         }
     }
 
-    /// Lands the first message of a lane that was issued up to a position of the row, or waits for it; `None` if all
-    /// have landed.
+    /// Completes the first message of a lane that was issued up to a position of the row, or waits for it;
+    /// `None` if all are completed.
     fn landing(&mut self, rank: usize, lane: usize, until: usize) -> Option<Next> {
         let row = &self.rows[self.grid.pipeline_rank(rank).index()];
         let index =
@@ -95,7 +95,7 @@ impl Play<'_> {
         Some(Next::Task(Task::Land(lane), self.own_time.of(rank, cost.landing)))
     }
 
-    /// What nothing waited for lands at the end, lane after lane.
+    /// Messages that nothing waited for are completed at the end, lane after lane.
     fn drain(&mut self, rank: usize) -> Next {
         let num_lanes = self.rows[self.grid.pipeline_rank(rank).index()].num_lanes();
         for lane in 0..num_lanes {

@@ -9,7 +9,7 @@ use crate::simulate::cluster::progress::UNKNOWN;
 /// What a rank does with its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Lands the next message of a lane of its row.
+    /// Completes the next message of a lane of its row.
     Land(usize),
     /// Issues the message at its position.
     Issue,
@@ -42,7 +42,7 @@ pub(super) struct Runner {
     pub(super) next: usize,
     /// How many of the waits of that position are over.
     pub(super) num_waited: usize,
-    /// `[lane of the row]`: messages that have landed.
+    /// `[lane of the row]`: messages that are completed.
     pub(super) num_landed: Vec<usize>,
     /// Its present task, and since when.
     pub(super) task: Option<(Task, u64)>,
@@ -50,7 +50,7 @@ pub(super) struct Runner {
     pub(super) waits_for: Option<usize>,
     /// Whether it waits for the other members of a synchronization.
     pub(super) meets: bool,
-    /// When its row had ended, landings included.
+    /// When its row had ended and all its messages were completed.
     pub(super) ended: u64,
 }
 

@@ -326,7 +326,7 @@ impl<'a> Naive<'a> {
         )
     }
 
-    /// The ports of a lane, as anything that tells them apart.
+    /// The ports of a lane, each by a unique key.
     fn ports(&self, message: &Message) -> BTreeSet<(usize, bool, bool)> {
         let ranks: Vec<usize> = message.ends.iter().map(|&(rank, _)| rank).collect();
         let is_far = self.is_far(&ranks);

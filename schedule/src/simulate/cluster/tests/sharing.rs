@@ -128,8 +128,8 @@ fn the_most_crowded_port_decides() {
     assert_eq!(ends(&flows[..4], &[&[0, 1], &[0], &[1], &[1]]), [180, 120, 180, 180]);
 }
 
-/// 43 and more at a port: the multiple of all denominators is beyond the scale, and rates are rounded up. Nobody is
-/// late for that, and nobody is early by a tick.
+/// 43 and more at a port: the multiple of all denominators is beyond the scale, and rates are rounded up. No
+/// message is late for that, and none is early by a tick.
 #[test]
 fn a_larger_crowd_is_as_good_as_exact() {
     for n in [43, 64, 100] {
