@@ -11,7 +11,7 @@
 //!
 //! A round is a step without prefetch, one with it and one of compute only, so that a machine whose speed drifts slows all
 //! three. Each column is the median of the rounds and, behind it, how far they lie apart. A row whose compute-only steps
-//! lie further apart than 2 % is measured again, and told as disturbed if that does not help.
+//! lie further apart than 2 % is measured again, and reported as disturbed if that does not help.
 //!
 //! A row passes if prefetch 1 makes a step at least 25 % shorter, and the step is at most 5 % longer than compute only, the
 //! first gather and the last reduction. The exit status is 1 if an undisturbed row fails, or all are disturbed.

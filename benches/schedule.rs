@@ -5,7 +5,7 @@
 //! cargo bench -p benches --bench schedule [-- RANKS VIRTUAL MICRO_BATCHES UNITS]      64 4 512 8 if none is named
 //! ```
 //!
-//! Interleaved 1F1B in groups of RANKS, UNITS units per stage, ZeRO-3: strict, and with room for two units; both with a
+//! Interleaved 1F1B in groups of RANKS, UNITS units per stage, ZeRO-3: strict, and with memory for two units; both with a
 //! prefetch of one. One core, each phase once: seconds are long beside what a clock misses.
 
 use std::error::Error;
@@ -73,7 +73,7 @@ fn measure([p, v, m, units_per_stage]: [u32; 4]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The most memory that the process has held, where the system tells.
+/// The most memory that the process has held, where the system reports it.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

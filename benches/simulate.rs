@@ -35,8 +35,8 @@ const WITH_COLLECTIVES_AND_MEMORY: f64 = 5e6;
 /// Of 16 ranks with 8 stages each and 128 micro-batches.
 const LARGE_STEP_MAX: Duration = Duration::from_millis(10);
 
-/// A step of 32,768 micro-batches is told by two of some 6 times as many as ranks, 12 together; it may cost so many of
-/// 4 times as many.
+/// A step of 32,768 micro-batches is predicted from two steps with about 6 micro-batches per rank, 12 together; it may
+/// cost as much as this many steps with 4 per rank.
 const LONG_STEP_MAX: f64 = 5.0;
 
 type Outcome = Result<bool, Box<dyn Error>>;

@@ -1,5 +1,5 @@
 //! fp16's loss scale through the engine: a step that overflows is as if it had not been, training goes on at a lower scale,
-//! and a run that cannot go on says so.
+//! and a run that cannot go on fails with an error.
 
 use std::sync::Arc;
 

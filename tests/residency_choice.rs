@@ -168,7 +168,7 @@ fn more_resident_units_never_gather_more_and_never_need_less() {
         assert_eq!(costs.iter().filter(|cost| cost.is_chosen).count(), 1, "{name}");
         for pair in costs.windows(2) {
             assert!(pair[1].gathered_bytes <= pair[0].gathered_bytes, "{pair:#?} in {name}");
-            // Strict residency is no number: it has the buffers of the least one and may fill them with other units.
+            // Strict residency is not a number of units: it has the buffers of the least and may fill them with other units.
             let needs_less = pair[1].peak_bytes < pair[0].peak_bytes;
             assert!(!needs_less || pair[0].resident_units == ResidencyConfig::Strict, "{pair:#?} in {name}");
             num_falls += usize::from(pair[1].num_gathers < pair[0].num_gathers);

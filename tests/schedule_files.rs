@@ -1,4 +1,4 @@
-//! Orders of one's own, from PyTorch's CSV: placements that no generator makes, with stages that follow each other on one
+//! The user's own orders, from PyTorch's CSV: placements that no generator makes, with stages that follow each other on one
 //! rank, give the bits of one pipeline rank, and hold and send what the plan says.
 
 use std::path::PathBuf;

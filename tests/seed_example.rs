@@ -44,7 +44,7 @@ fn run_one_step(run: Run) -> (Engine, StepReport) {
     (engine, report)
 }
 
-/// Padded bytes of the rank's largest unit: the room of one gathered copy.
+/// Padded bytes of the rank's largest unit: the size of one gathered copy.
 fn largest_unit_bytes(engine: &Engine, rank: PipelineRank) -> u64 {
     let lens = engine.plan().units_of(rank).map(|(_, unit)| 4 * unit.layout.padded_len() as u64);
     lens.max().expect("a rank has units")

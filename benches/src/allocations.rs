@@ -10,7 +10,7 @@ use tracking_allocator::{AllocationGroupId, AllocationRegistry, AllocationTracke
 #[global_allocator]
 static ALLOCATOR: Allocator<std::alloc::System> = Allocator::system();
 
-/// Allocations of more than this are told one by one.
+/// Allocations of more than this are reported one by one.
 pub const LARGE_BYTES: usize = 1 << 20;
 
 /// As many are kept; the tracker itself must not allocate.

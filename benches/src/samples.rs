@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One time or more, of which the median is told, and how far apart they lie.
+/// One or more times, reported by their median and how far apart they lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Samples(Vec<Duration>);
 
@@ -10,7 +10,7 @@ impl Samples {
     /// The times, in any order.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there are no samples.
     pub fn new(mut times: Vec<Duration>) -> Self {
         assert!(!times.is_empty(), "nothing was measured");
         times.sort_unstable();

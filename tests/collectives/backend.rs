@@ -86,7 +86,7 @@ pub(super) fn on_every_world<B: Backend>(body: impl Fn(B::Comm) + Sync) {
     }
 }
 
-/// All ranks of the world.
+/// The group of all ranks.
 pub(super) fn world<C: Communicator>(comm: &C) -> Group {
     Group::new(0..comm.world_size())
 }

@@ -131,7 +131,7 @@ pub(super) fn every_pair_exchanges_at_once<B: Backend>() {
         let message = |from: usize, to: usize, turn: usize| values(from + 10 * turn, len(from, to));
         let mut in_flight = Vec::new();
         for turn in 0..2 {
-            // Both directions cross, and every rank starts its sends first: nobody may wait inside a start.
+            // Both directions cross, and every rank starts its sends first: no rank may wait inside a start.
             for &to in &peers {
                 let sent = comm.start_send(to, edge(rank, to), buffer(&message(rank, to, turn))).unwrap();
                 in_flight.push((sent, len(rank, to), None));

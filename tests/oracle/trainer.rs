@@ -1,6 +1,6 @@
 //! The smallest trainer: a golden model on one rank, every layer a unit, nothing sharded, no program.
 //!
-//! It uses the library's units and optimizer and none of the engine's executor, so that a figure that is off tells
+//! It uses the library's units and optimizer and none of the engine's executor, so that a wrong figure shows
 //! which of the two is to blame.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Pages: each is linked from the front door, and every file that one names is there.
+//! Pages: each is linked from the front page, and every file that one names exists.
 
 use std::collections::BTreeSet;
 

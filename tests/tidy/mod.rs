@@ -1,4 +1,4 @@
-//! The tree against its own rules: what `docs/ARCHITECTURE.md` and `docs/STYLE.md` say is held to what is there.
+//! The tree against its own rules: what `docs/ARCHITECTURE.md` and `docs/STYLE.md` say is compared with the files.
 //!
 //! The tables of ARCHITECTURE.md *are* the expectation, so the page cannot lag behind the code. That every file of
 //! `engine/configs/` loads is held by `every_example_loads` in `engine/src/config/tests/documents.rs`.

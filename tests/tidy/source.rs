@@ -113,7 +113,7 @@ fn lengths_of_functions_are_counted_from_the_first_line_to_the_closing_brace() {
     assert_eq!(functions(&lines), [("one", 1, 5), ("two", 6, 1), ("three", 9, 1)]);
 }
 
-/// What may not stand in code for users, with the repair. Each is written in two halves, so that this file is no finding.
+/// What may not stand in code for users, with the repair. Each is written in two halves, so that this file is not reported.
 const BANNED: [(&str, &str); 5] = [
     (concat!("to", "do!("), "write it, or leave it out"),
     (concat!("unimplemented", "!("), "write it, or leave it out"),
@@ -142,7 +142,7 @@ fn code_for_users_has_no_stubs_and_no_shortcuts() {
     report(&findings);
 }
 
-/// Inline modules of tests are code too when it comes to tests that do not run.
+/// Inline modules of tests are searched too for tests that do not run.
 #[test]
 fn no_test_is_switched_off() {
     let construct = concat!("#[ign", "ore");

@@ -245,7 +245,7 @@ fn thresholds() -> Result<Table, Box<dyn Error>> {
     Ok(table)
 }
 
-/// What tensor parallelism would come to by its formula.
+/// What tensor parallelism would cost by its formula.
 fn tensor_parallel_lines(grids: &[GridRows]) -> Table {
     let mut table = Table::new([
         "by formula",

@@ -64,8 +64,8 @@ impl Kind for ByteSize {
     }
 }
 
-/// Digits with an optional fraction, then a unit in any case. A part of a byte is dropped. The outer `None` is no size, the
-/// inner one a size that is too large.
+/// Digits with an optional fraction, then a unit in any case. A part of a byte is dropped. The outer `None` means that
+/// the text is not a size, the inner one that the size is too large.
 fn parse(text: &str) -> Option<Option<u64>> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -157,7 +157,7 @@ pub enum Problem {
         /// The system's reason.
         reason: String,
     },
-    /// The text is not JSON or holds a key twice, or a `--set` argument is no `key.path=value`.
+    /// The text is not JSON or holds a key twice, or a `--set` argument is not `key.path=value`.
     Syntax {
         /// What is wrong with it.
         message: String,
@@ -173,7 +173,7 @@ pub enum Problem {
     WrongType {
         /// What is needed.
         expected: String,
-        /// What is there.
+        /// What was found.
         found: String,
     },
     /// A key without default is absent.

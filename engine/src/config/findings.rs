@@ -7,7 +7,7 @@ use super::place::Place;
 /// Characters of a number that a message shows digit by digit: as many as the largest whole number has.
 const LONGEST_NUMBER: usize = 20;
 
-/// What is told about a file while it is read and resolved.
+/// Errors and notices about a file, collected while it is read and resolved.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) errors: Vec<ConfigError>,

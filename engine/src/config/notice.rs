@@ -1,4 +1,4 @@
-//! What a run file's reader is told although nothing is wrong.
+//! Remarks about a run file that is accepted: not errors, but worth knowing.
 
 use std::fmt;
 

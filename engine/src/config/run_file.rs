@@ -28,7 +28,7 @@ pub struct RunFile {
 impl RunFile {
     /// Reads the file at `path`. Relative paths in it start at its folder.
     ///
-    /// Errors: the file cannot be read, is no regular file or a larger one than any run file, is not UTF-8 or not JSON, or
+    /// Errors: the file cannot be read, is not a regular file, is larger than any run file, is not UTF-8 or not JSON, or
     /// holds a key twice.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let name = path.display().to_string();
@@ -48,7 +48,7 @@ impl RunFile {
     /// Overrides keys: each argument is `key.path=value`, the value JSON or else a string. Missing sections are created;
     /// of two arguments for one key the later wins; `null` takes a key away.
     ///
-    /// Errors: an argument has no `=`, an empty key, or a path through a value that is no section.
+    /// Errors: an argument has no `=`, an empty key, or a path through a value that is not a section.
     pub fn set(mut self, arguments: &[String]) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         for argument in arguments {
@@ -66,8 +66,8 @@ impl RunFile {
         self.resolve_with(launch, &|_| None)
     }
 
-    /// As [`RunFile::resolve`], and asks `fault` of every entry of `data.text`, as a path that starts at the file's folder,
-    /// what is wrong with it: that nothing is there is no rule of the file, since texts may appear until they are read.
+    /// As [`RunFile::resolve`], and calls `fault` with every entry of `data.text`, as a path that starts at the file's folder,
+    /// for what is wrong with it. `resolve` does not check that texts exist, since they may be added before they are read.
     ///
     /// Errors: those of [`RunFile::resolve`], and every text with a fault.
     pub fn resolve_with(

@@ -127,7 +127,7 @@ pub(crate) struct Object<'a> {
 enum Entries<'a> {
     /// The section is not written: every key is absent.
     Absent,
-    /// The section is no object; that is reported, so its keys say nothing more.
+    /// The section is not an object; that is reported once, so its keys are not reported too.
     Invalid,
     Given(&'a [Entry]),
 }

@@ -3,7 +3,7 @@
 //! JSON knows one type of number, so `8`, `8.0`, `80e-1` and `8e0` are one value. Digits are counted instead of going
 //! through f64, which would round beyond 2^53 and change what was written.
 
-/// Why a number is no whole number of 64 bits.
+/// Why a number is not a whole number of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotWhole {
     /// It has a fraction.

@@ -23,7 +23,7 @@ impl Plan {
         Self::with_model(run, model)
     }
 
-    /// Plans a run of any model: one's own layers, or a loss of one's own. Of the run's model section only the length of
+    /// Plans a run of any model, with the caller's own layers or loss. Of the run's model section only the length of
     /// a sequence counts. For [`crate::Engine::logits`] the last layer must save its logits `[N, V]` first.
     ///
     /// A run that was made by hand rather than resolved from a file is not held to the file's rules.
@@ -64,8 +64,8 @@ impl Plan {
 
     /// The plan of a run whose residency is resolved, whether it fits or not.
     ///
-    /// A balanced split is bound by memory only where the fastest one does not fit, as its program tells; with one stage
-    /// there is no other.
+    /// A balanced split is bound by memory only where the program of the fastest one does not fit; with one stage there is
+    /// only one split.
     pub(super) fn planned(run: Run, model: Model) -> Result<Self, PlanError> {
         let limit_bytes = run.memory_bytes.filter(|_| run.parallel.partition == PartitionConfig::Balanced);
         if let Some(limit_bytes) = limit_bytes {
@@ -81,7 +81,7 @@ impl Plan {
     ///
     /// What a stage needs is estimated before there are programs, and the estimate errs to either side: a larger bound
     /// may lead to a split that fits after all, a smaller one to a split that fits where the estimate was too low. The
-    /// first split whose program fits is taken; nobody has proved it the fastest.
+    /// first split whose program fits is taken; it need not be the fastest.
     pub(super) fn planned_around(run: Run, model: Model) -> Result<Self, PlanError> {
         let planned = Self::planned(run.clone(), model.clone());
         let is_bound = run.parallel.partition == PartitionConfig::Balanced && run.parallel.num_stages() > 1;

@@ -57,7 +57,7 @@ pub enum PlanError {
     /// ZeRO-3 where one unit holds everything on a rank of a pipeline.
     #[error("{0}")]
     LoneUnit(Box<LoneUnit>),
-    /// An order of one's own that is of another grid or batch.
+    /// The user's own order is for another grid or batch.
     #[error(
         "`parallel.schedule`: the order has {} ranks and {} micro-batches, the run {} and {}; write an order for the run",
         found[0], found[1], wanted[0], wanted[1]

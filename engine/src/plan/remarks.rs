@@ -285,8 +285,8 @@ impl Plan {
         self.graph.layer(unit.layers.start).name.clone()
     }
 
-    /// That a budget or a prefetch is larger than the units there are. Of both the prefetch is told alone, for it decides
-    /// the least budget.
+    /// That a budget or a prefetch is larger than the number of units. If both are, only the prefetch is reported, since it
+    /// decides the least budget.
     fn beyond_units(&self) -> Option<Remark> {
         let zero = &self.run.zero;
         let most_units = self.most_units_of_a_rank();

@@ -8,8 +8,8 @@ use serde::{Serialize, Serializer};
 use super::{Plan, PlanError, RankForecast};
 use crate::config::{ResidencyConfig, ZeroLevel};
 
-/// What a residency costs: each figure is the largest over the ranks of the grid, by itself, so that several figures of a
-/// row may be of several ranks.
+/// What a residency costs: each figure is the largest over the ranks of the grid, taken separately, so the figures of a
+/// row may be of different ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResidencyCost {
     /// `strict`, a number of units, or `all`.

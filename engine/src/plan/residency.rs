@@ -14,7 +14,7 @@ impl Plan {
     /// as `memory` allows any to be; what that leaves is for residency. Rejected: a split for each number, which gives up a
     /// faster slowest stage in every micro-batch to save gathers that prefetching may hide.
     ///
-    /// A program may fill fewer or smaller buffers than its number allows, so only a plan tells what a number needs. Numbers
+    /// A program may fill fewer or smaller buffers than its number allows, so only a plan shows what a number needs. Numbers
     /// are tried from the one that the sizes of the units suggest, which is nearly always right or next to it.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Plan {
     }
 }
 
-/// How many of its largest units every rank has room for beside all that is not gathered.
+/// How many of its largest units every rank has memory for beside all that is not gathered.
 fn suggested(plan: &Plan, limit_bytes: u64) -> usize {
     let room_of = |rank| {
         let num_gathered: usize = plan.gather_buffers(rank, Purpose::Training).iter().sum();
@@ -79,7 +79,7 @@ fn suggested(plan: &Plan, limit_bytes: u64) -> usize {
             fits
         });
         let num_fitting = fitting.count();
-        // A rank that has room for all its units bounds nothing.
+        // A rank that has memory for all its units does not limit the number.
         (num_fitting < units.len()).then_some(num_fitting)
     };
     plan.training.ranks().filter_map(room_of).min().unwrap_or_else(|| plan.most_units_of_a_rank())

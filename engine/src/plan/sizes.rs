@@ -19,7 +19,7 @@ pub(crate) struct RankSizes {
     pub(crate) gradient_len: usize,
     /// Elements of scratch, f32.
     pub(crate) workspace_len: usize,
-    /// Elements of the room for recomputed activations.
+    /// Elements of the buffer for recomputed activations.
     pub(crate) recompute_len: usize,
     /// Elements of each buffer for a gathered unit, the largest first.
     pub(crate) gather_buffers: Vec<usize>,

@@ -55,7 +55,7 @@ pub enum RunDirError {
     NotARun {
         /// The folder.
         path: PathBuf,
-        /// What shows that it is no run's.
+        /// What shows that it does not belong to a run.
         reason: String,
     },
     /// The system refused.
@@ -217,7 +217,7 @@ impl RunDir {
         self.path.join(name)
     }
 
-    /// Writes a file whole, in place of one that is there.
+    /// Writes a whole file, and replaces an existing one.
     ///
     /// # Errors
     /// When the system refuses, or something other than a file has the name.

@@ -32,7 +32,7 @@ impl Graph {
             if let Some(parent) = module.parent {
                 graph.parents.insert((modules.all[parent].file.clone(), module.file.clone()));
             }
-            // A re-export introduces a name; that is no use of it unless the code below it has the name.
+            // A re-export introduces a name; it does not count as a use unless the code below it has the name.
             let code: BTreeSet<&String> = module.paths.iter().filter_map(|path| path.first()).collect();
             let imports = module.imports.iter().filter(|i| !i.is_public || code.contains(&i.name));
             for path in imports.map(|import| &import.path).chain(&module.paths) {

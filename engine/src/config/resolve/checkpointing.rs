@@ -39,7 +39,7 @@ pub(super) fn resolve(
     None
 }
 
-/// What is recomputed for a backward lies in one room that all units share, so a backward that recomputes runs whole.
+/// What is recomputed for a backward lies in one buffer that all units share, so a backward that recomputes is not split.
 pub(super) fn check_schedule(
     raw: &RawActivationCheckpointing,
     schedule: &ScheduleConfig,

@@ -60,7 +60,7 @@ pub(super) fn check(
     }
 }
 
-/// Activations beyond counting, told at the size that they come from.
+/// Refuses activations too large to count, and reports this at the size that causes it.
 fn refuse_activations(raw: &RawRun, batch: &BatchConfig, model: &ModelConfig, findings: &mut Findings) {
     let num_layers = model.num_layers();
     let micro_batches = counted(batch.num_micro_batches, "micro-batch");

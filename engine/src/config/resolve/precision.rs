@@ -35,7 +35,7 @@ pub struct BothOn;
 
 /// Resolves precision, for loading and training alike. True wins; with no true, `"auto"` for bf16 means bf16 where the
 /// device computes in it natively (`native_bf16`); `"auto"` for fp16 alone never picks fp16, since its range needs loss
-/// scaling, which nobody should get unasked.
+/// scaling, which should not be switched on without being asked for.
 ///
 /// | bf16 \ fp16 | true | auto | false |
 /// |---|---|---|---|

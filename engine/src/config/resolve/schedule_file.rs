@@ -1,4 +1,4 @@
-//! `parallel.schedule` as `{"file": ...}`: an order of one's own, in PyTorch's pipelining CSV.
+//! `parallel.schedule` as `{"file": ...}`: the user's own order, in PyTorch's pipelining CSV.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

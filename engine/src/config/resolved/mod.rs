@@ -127,7 +127,7 @@ pub enum ScheduleConfig {
     /// `zb-v`, v = 2.
     #[serde(rename = "zb-v")]
     ZbV,
-    /// `{"file": ...}`: an order of one's own, in PyTorch's CSV.
+    /// `{"file": ...}`: the user's own order, in PyTorch's CSV.
     File {
         /// Where it was read from.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Schedules: how many stages each runs on a rank, and files of one's own.
+//! Schedules: how many stages each runs on a rank, and the user's own files.
 
 use std::path::PathBuf;
 
@@ -217,7 +217,7 @@ fn a_file_is_read_from_the_run_files_folder() {
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (2, 1));
 }
 
-/// The object's own mistakes are told at its keys.
+/// The object's own mistakes are reported at its keys.
 #[test]
 fn a_file_is_named_by_a_string() {
     for (schedule, expected) in [
@@ -314,7 +314,7 @@ fn a_file_that_is_no_schedule() {
     "#]]);
 }
 
-/// What is recomputed lies in one room, which a weight gradient that waits would keep.
+/// What is recomputed lies in one shared buffer, which a delayed weight gradient would keep occupied.
 #[test]
 fn split_backwards_are_whole_where_activations_are_recomputed() {
     let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";

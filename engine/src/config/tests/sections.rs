@@ -11,7 +11,7 @@ fn model(sizes: &str) -> String {
     format!(r#"{{"family": "gpt2", {sizes}}}"#)
 }
 
-/// What is there is not the file's matter, and `check` asks for it; one reading tells both kinds of mistakes.
+/// Whether texts exist is not a rule of the file, but `check` asks for it; both kinds of mistakes are reported together.
 #[test]
 fn texts_that_are_not_there_are_reported_with_all_else_where_they_are_asked_for() {
     let fault = |path: &Path| (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()));

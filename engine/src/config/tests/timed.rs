@@ -91,7 +91,7 @@ fn each_family_has_its_own_sizes() {
     );
 }
 
-/// What is rounded to nothing is no study of nothing.
+/// A time that would be rounded to 0 is refused, since the user did not mean 0.
 #[test]
 fn times_that_no_clock_can_tell_are_refused() {
     check(
@@ -133,7 +133,7 @@ fn times_that_no_clock_can_tell_are_refused() {
     );
 }
 
-/// A key that is accepted and does nothing says so.
+/// A key that is accepted and does nothing is reported.
 #[test]
 fn it_reads_no_text_and_is_not_evaluated() {
     let timed = ("model", TIMED);

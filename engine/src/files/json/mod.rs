@@ -1,5 +1,5 @@
-//! Strict JSON with places: text into nodes or types, and every mistake told by key, value, rule and repair at its line and
-//! column.
+//! Strict JSON with places: text into nodes or types, and every mistake reported with key, value, rule and repair at its line
+//! and column.
 //!
 //! ```text
 //! text -> Parser -+-> Node        the run file, whose sections know more than types; and whatever is refused

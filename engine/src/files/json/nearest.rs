@@ -2,7 +2,7 @@
 
 /// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours), the first of equals. A
 /// candidate that has all the words of an unknown one, as `warmup_num_steps` has those of `warmup_steps`, is as near as
-/// one slip. `None` where the nearest differs in more than a third of its letters, since a wild guess helps nobody.
+/// one slip. `None` where the nearest differs in more than a third of its letters, since a wild guess does not help.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // No key is longer than this, and a distance costs the product of both lengths.
     const LONGEST: usize = 64;

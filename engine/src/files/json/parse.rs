@@ -301,7 +301,7 @@ impl<'a> Parser<'a> {
         while self.eat(&is_such) {}
     }
 
-    /// The next byte that is no white space, without stepping over it.
+    /// The next byte that is not white space, without stepping over it.
     #[inline]
     pub(super) fn peek(&mut self) -> Option<u8> {
         self.skip(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'));

@@ -1,4 +1,4 @@
-//! Nodes into types, by serde: a mistake is told by the key's path, the value as it is written and the rule, at its place.
+//! Nodes into types, by serde: a mistake is reported with the key's path, the value as written and the rule, at its place.
 //!
 //! Every type has one form: a struct is an object, never a list of its values; a variant without fields is a name, any other
 //! one an object with one key.
@@ -148,7 +148,7 @@ fn in_words(expected: &str) -> String {
 }
 
 impl Parser<'_> {
-    /// Reads a value. What is wrong with it is told at its place.
+    /// Reads a value. What is wrong with it is reported at its place.
     fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
         self.peek();
         let start = self.at;

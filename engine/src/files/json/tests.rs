@@ -1,4 +1,4 @@
-//! Mistakes are told by key, value, rule and repair, at their place.
+//! Mistakes are reported with key, value, rule and repair, at their place.
 
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -38,7 +38,7 @@ fn parsed(text: &str) -> Result<Node, JsonError> {
     parse_first(&Source::file("a.json", text))
 }
 
-/// What is said of a text that is no `T`, with its place.
+/// The message about a text that is not a `T`, with its place.
 #[track_caller]
 fn refusal<T: DeserializeOwned>(text: &str) -> String {
     match read::<T>(text) {

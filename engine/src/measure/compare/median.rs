@@ -12,7 +12,7 @@ pub(super) fn median(times: &[u64]) -> u64 {
 /// The step of middle length; of an even number the longer one of the two in the middle.
 ///
 /// # Panics
-/// If there is none.
+/// If there are no steps.
 pub fn median_step<'a, 'p>(steps: &'a [Recording<'p>]) -> &'a Recording<'p> {
     let mut sorted: Vec<&Recording<'_>> = steps.iter().collect();
     sorted.sort_by_key(|recording| recording.length());

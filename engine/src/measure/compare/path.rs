@@ -106,7 +106,7 @@ impl Walk<'_> {
     /// The member of what several ranks do together that was ready last; of any other instruction, itself.
     fn last_member(&self, place: Place) -> Place {
         let done_ns = self.recording.done_ns(place);
-        // A send can be done before its receiver comes to it.
+        // A send can be done before its receiver reaches it.
         let has_started = |member: &Place| self.recording.times(*member).started_ns <= done_ns;
         let members = self.recording.members(place).into_iter().filter(has_started);
         members.max_by_key(|&member| self.recording.own_ready_ns(member)).unwrap_or(place)

@@ -1,4 +1,4 @@
-//! What went exactly as predicted is found to; what did not is told apart exactly.
+//! A step that went exactly as predicted shows no difference; one that did not shows each difference exactly.
 
 use pipezero_schedule::simulate::{Costs, simulate};
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ fn a_step_predicted_from_its_own_costs_takes_as_long() {
         }
         assert_eq!(observed.gradient_norm, costs.gradient_norm);
         let predicted = simulate(plan.training(), &observed).unwrap().makespan() as f64;
-        // A way that nobody saw is not known, nor one that began in a queue: these are small here.
+        // A way is not known if no rank waited for it or if it began in a queue: these are small here.
         let error = predicted / recorded.makespan_ns() as f64 - 1.0;
         assert!(error.abs() < 0.02, "{error} with seed {seed}");
     }

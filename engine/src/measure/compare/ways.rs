@@ -1,9 +1,9 @@
 //! How long messages were on their way.
 //!
 //! The arrival of a message is known only where a rank stood still for it, and its way begins when its link was free: when the
-//! message before it on the link was there, but for the latency. So only messages whose arrival is known count, and of these
-//! such whose predecessor's is known too or was there before they set out; of a link without any, the shortest way bounds it from
-//! above.
+//! message before it on the link had arrived, but for the latency. So only messages whose arrival is known count, and of these
+//! those whose predecessor's is known too or had arrived before they set out; for a link without any, the shortest way is an
+//! upper bound.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ impl<'a> Ways<'a> {
         Self { plan, messages: Messages::of(plan), ways: BTreeMap::new() }
     }
 
-    /// How long a message occupies its link, and how much later it is there: by the middle one of the ways that are known. 0 of
-    /// what nobody ever stood still for, which may as well take no time.
+    /// How long a message occupies its link, and how much later it arrives: by the middle one of the ways that are known. 0 for
+    /// messages that no rank ever stood still for, which may as well take no time.
     pub(super) fn occupied_and_latency_ns(&self, route: Route) -> [u64; 2] {
         let Some(way) = self.ways.get(&route) else { return [0, 0] };
         let way_ns = match way.alone_ns.as_slice() {
@@ -110,7 +110,7 @@ impl<'a> Ways<'a> {
     }
 
     /// The part of a message's way that does not occupy its link, where the run imitates links: the longest of all data ranks,
-    /// since a prediction has one for all. Elsewhere nobody can tell the two apart, and all of the way counts as occupied.
+    /// since a prediction has one for all. Elsewhere the two cannot be separated, and all of the way counts as occupied.
     fn latency_ns(&self, instruction: Instruction) -> u64 {
         let shaped = self.plan.run().comm.links.zip(self.messages.get(instruction));
         let longest = shaped.and_then(|(links, message)| {

@@ -1,7 +1,7 @@
-//! How much later than its link makes it each message was there, by the ranks that waited for it.
+//! How much later than its link alone explains each message arrived, by the ranks that waited for it.
 //!
 //! Links are followed in the order in which messages set out, since a message may wait for those before it. Only a rank that
-//! began to wait before its link would have brought a message can tell when it came; one that came later finds it there.
+//! began to wait before its link would have brought a message can see when it came; for a later one it has already arrived.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::facts::{Facts, MessageKey};
 use super::sums::MessageTotals;
 use crate::measure::recording::{RecordedMessage, Recording, Times};
 
-/// A wait that begins so soon after a message could be there counts as one from before: a rank that issues last and waits at once
-/// finds it there.
+/// A wait that begins so soon after a message could arrive counts as one from before: for a rank that issues last and waits at
+/// once, it has already arrived.
 const AT_ONCE_NS: u64 = 2_000;
 
-/// Adds how much later than it is `known` to be there a message was, by each rank that can tell.
+/// Adds how much later than at the time `known` a message arrived, by each rank that can see it.
 pub(super) fn add(
     key: MessageKey,
     known: u64,

@@ -5,7 +5,7 @@ use pipezero_schedule::{CheckedProgram, Instruction, PipelineRank, Unit};
 use crate::plan::Plan;
 use crate::plan::costs::{Message, MessageKind, Messages, UnitKey, counted_elements};
 
-/// What a costs file tells messages apart by.
+/// Messages with the same key share an entry of a costs file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MessageKey {
     pub(super) kind: MessageKind,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! It is the run itself that is measured, with all its ranks, threads and links: what a unit takes depends on what runs
-//! beside it, and no benchmark of a part alone would tell. Nothing is fitted to the time of a step: each figure is the mean
+//! beside it, and no benchmark of a part alone would show that. Nothing is fitted to the time of a step: each figure is the mean
 //! of what it names, over the typical steps, the micro-batches and the data ranks, so that figures add up to what was
 //! measured, and a program of the same parts can be predicted from them. By how much ranks were off these means in each step is
 //! kept too: where ranks wait for each other, the mean step is longer than a step of means. The one thing that no step shows is

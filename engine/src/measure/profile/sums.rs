@@ -1,4 +1,4 @@
-//! Sums of what was recorded, by what a costs file tells apart.
+//! Sums of what was recorded, one for each entry of a costs file.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl MessageTotal {
 pub(super) struct MessageTotals(BTreeMap<MessageKey, MessageTotal>);
 
 impl MessageTotals {
-    /// Adds the ranks' own times at a message; what ranks do together on their compute lanes has none that are told apart.
+    /// Adds the ranks' own times at a message; for what ranks do together on their compute lanes these are not kept apart.
     pub(super) fn add_own(&mut self, key: MessageKey, members: impl Iterator<Item = Times> + Clone) {
         let total = self.of(key);
         match key.kind {

@@ -98,7 +98,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
             backward_input_ns: compute(),
             backward_weight_ns: compute(),
             recompute_ns: compute(),
-            // One rate, since units are not told apart within a norm.
+            // One rate, since a norm is not recorded unit by unit.
             gradient_norm: PerElement { elements: counted, ns: 3 * counted },
             optimizer_step: PerElement { elements: owned, ns: 5 * owned + key as u64 },
         }
@@ -170,7 +170,7 @@ fn what_was_played_is_profiled() {
             for (found, given) in found.sizes.iter().zip(&given.sizes) {
                 num_messages += 1;
                 num_without_delay += usize::from(found.latency_ns != given.latency_ns);
-                // Where nobody waited from before its arrival, a message's delay is not known.
+                // Where no rank waited from before its arrival, a message's delay is not known.
                 let delay = if found.latency_ns == 0 { 0 } else { given.latency_ns };
                 assert_eq!(*found, SizedTimes { latency_ns: delay, ..*given }, "{case}");
             }
@@ -183,8 +183,8 @@ fn what_was_played_is_profiled() {
             assert_eq!(again, given, "{case}");
             num_exact += 1;
         }
-        // A delay that nobody waited for from its start is not known, but the end of one may still be waited for: a step comes
-        // out shorter by a few of them.
+        // A delay that no rank waited for from its start is not known, but its end may still be waited for: a step is
+        // predicted shorter by a few of them.
         assert!(again <= given && given - again <= given / 100, "{again} for {given}: {case}");
     }
     assert!(num_exact > 20, "only {num_exact} plans have no message without a delay");

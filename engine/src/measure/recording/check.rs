@@ -109,8 +109,8 @@ impl Row<'_> {
         Ok(())
     }
 
-    /// Nothing that needs other ranks is done before they have come to it; but a send may be, since its message can lie
-    /// in wait for its receiver.
+    /// Nothing that needs other ranks is done before they have reached it; but a send may be, since its message can wait
+    /// for its receiver.
     fn check_members(&self) -> Result<(), Fault> {
         for (place, _) in self.places().filter(|(place, _)| !place.is_send()) {
             let at_ns = self.recording.done_ns(place);

@@ -32,7 +32,7 @@ fn fault_of_step(plan: &Plan, break_it: impl FnOnce(&mut Value, &mut u64)) -> Fa
     }
 }
 
-/// Every time that is there, changed alike: what is before what stays so.
+/// Changes every recorded time in the same way, which keeps their order.
 fn change_all(ranks: &mut Value, change: impl Fn(u64) -> u64) {
     let columns =
         ranks.as_array_mut().unwrap().iter_mut().flat_map(|of| of.as_object_mut().unwrap().values_mut());
@@ -137,7 +137,7 @@ fn what_is_not_waited_for() {
     assert!(matches!(found, Fault::Dependency { waits_for, .. } if waits_for.index == last), "{found}");
 }
 
-/// The last stage has done its part of the norm long before the first one has come to it.
+/// The last stage has done its part of the norm long before the first one has reached it.
 #[test]
 fn what_needs_others_before_they_came() {
     let plan = planned(&[]);

@@ -37,7 +37,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// It is no JSON of this form.
+    /// It is not JSON of this form.
     #[error("it is damaged or no trace: line {line}, column {column}: {message}; trace the run again")]
     Json {
         /// Counted from 1.
@@ -90,7 +90,7 @@ impl From<JsonError> for ParseError {
     }
 }
 
-/// The two fields that tell what the others mean.
+/// The two fields that decide how the others are read.
 #[derive(Deserialize)]
 struct Head {
     format: String,

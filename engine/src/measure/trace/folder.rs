@@ -72,12 +72,12 @@ impl TraceFolder {
     /// The name of the folder in a run directory.
     pub const NAME: &str = "trace";
 
-    /// Of a run directory, whether it is there or not.
+    /// The folder of a run directory, whether it exists or not.
     pub fn of_run(directory: &Path) -> Self {
         Self { path: directory.join(Self::NAME) }
     }
 
-    /// Something in the folder, as a path from the run directory, that no run wrote; the path itself, if it is no folder.
+    /// Something in the folder, as a path from the run directory, that no run wrote; the path itself if it is not a folder.
     ///
     /// # Errors
     /// When the system refuses.
@@ -134,7 +134,7 @@ impl TraceFolder {
     /// Reads a step.
     ///
     /// # Errors
-    /// [`TraceError`] unless the file is there, whole, and of the plan's program.
+    /// [`TraceError`] unless the file exists, is whole, and is of the plan's program.
     pub fn read<'a>(&self, plan: &'a Plan, step: u64) -> Result<Recording<'a>, TraceError> {
         let path = self.file(step);
         let unreadable =

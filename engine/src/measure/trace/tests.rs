@@ -18,7 +18,7 @@ fn what_is_written_is_read() {
     }
 }
 
-/// Why a text is no step of a plan.
+/// Why a text is not a step of a plan.
 #[track_caller]
 fn refusal(plan: &Plan, text: &str) -> String {
     match Recording::from_json(plan, text) {

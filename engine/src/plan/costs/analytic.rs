@@ -126,7 +126,7 @@ impl<'a> Analytic<'a> {
         }
     }
 
-    /// Over the device's links: how long a message occupies the slowest of its groups', and how much later it is there.
+    /// Over the device's links: how long a message occupies the slowest of its groups', and how much later it arrives.
     fn over_network(&self, message: &Message) -> [u64; 2] {
         let num_others = (message.num_ranks() - 1) as f64;
         let steps = match message.kind {

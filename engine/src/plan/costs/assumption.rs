@@ -1,4 +1,4 @@
-//! What stands for what was not measured: everything of a prediction that a costs file does not say is told.
+//! What a prediction assumes where nothing was measured: each such assumption is reported.
 
 use std::fmt;
 

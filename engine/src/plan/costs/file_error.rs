@@ -1,4 +1,4 @@
-//! What can be wrong with a costs file by itself.
+//! What can be wrong with a costs file, whatever the plan.
 
 use super::file::COSTS_VERSION;
 use super::message_kind::MessageKind;
@@ -17,7 +17,7 @@ pub enum CostsFileError {
         /// The system's reason.
         reason: String,
     },
-    /// The text is not JSON, a key is unknown or missing, or a value is none of its key.
+    /// The text is not JSON, a key is unknown or missing, or a value is not allowed for its key.
     #[error("{name}:{line}:{column}: {message}; mend it, or measure again with `pipezero profile`")]
     Syntax {
         /// The file.

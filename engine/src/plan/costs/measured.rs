@@ -50,7 +50,7 @@ impl<'a> Measured<'a> {
     fn assume_size(&mut self, times: &MessageTimes, bytes: u64) {
         let &MessageTimes { kind, ranks, ref sizes } = times;
         let measured_bytes = [0, sizes.len() - 1].map(|index| sizes[index].bytes);
-        // Padding depends on the number of ranks: what it adds is no other size.
+        // Padding depends on the number of ranks: the bytes it adds do not count as another size.
         let [least, most, asked] = [measured_bytes[0], measured_bytes[1], bytes].map(u128::from);
         if (99 * least..=101 * most).contains(&(100 * asked)) {
             return;

@@ -1,4 +1,4 @@
-//! Kinds of messages: what costs are told apart by, and what a recorded step and a probe of links speak of.
+//! Kinds of messages: costs are kept by kind, and recorded steps and probes of links name messages by kind.
 
 use std::fmt;
 

@@ -107,7 +107,7 @@ fn rates_of_rank(plan: &Plan, device: &Device) -> f64 {
     (plan.run().threads as f64).min(cores as f64 / num_busy as f64)
 }
 
-/// The rates that were used, so that nobody takes them for measured ones.
+/// The rates that were used, so that they are not mistaken for measured ones.
 fn describe(plan: &Plan, device: &Device, rates: f64) -> String {
     let tflops = device.flops_per_s(plan.element_type()) * rates / 1e12;
     let memory = device.memory_bytes_per_s * rates / 1e9;

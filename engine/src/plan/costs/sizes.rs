@@ -42,7 +42,7 @@ fn groups(mut sizes: &[SizedTimes]) -> impl Iterator<Item = &[SizedTimes]> {
     })
 }
 
-/// The mean of some sizes. A latency of 0 is none that was seen: nobody waited there.
+/// The mean of some sizes. A latency of 0 was not observed: no rank waited there.
 fn mean(sizes: &[SizedTimes]) -> SizedTimes {
     let of_all = |of: fn(&SizedTimes) -> u64| mean_of(sizes.iter().map(of));
     SizedTimes {
@@ -115,7 +115,7 @@ mod tests {
         );
     }
 
-    /// Sizes of a few percent more bytes are no slope, and where nobody waited no latency was seen.
+    /// Sizes that differ by a few percent give no slope, and where no rank waited no latency was observed.
     #[test]
     fn sizes_that_hardly_differ_are_one() {
         let mut times = times(&[(1000, 50), (1010, 90), (1990, 100), (4000, 180)]);

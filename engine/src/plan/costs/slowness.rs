@@ -1,7 +1,7 @@
 //! How slow each rank was in each recorded step: the figures, and how a costs file holds them.
 //!
 //! Cores of one host are a few percent faster in one step and slower in the next (clocks, neighbours, what else the system
-//! does), each by itself. So a profile keeps, beside the means, by how much each rank was off them in each step that counts.
+//! does), each independently. So a profile keeps, beside the means, by how much each rank was off them in each step that counts.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

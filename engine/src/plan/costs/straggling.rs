@@ -29,7 +29,7 @@ impl RankSlowness {
         (0..world_size).map(speed).collect()
     }
 
-    /// What is to be told of a plan where not all steps are played.
+    /// The assumption to report for a plan where not all steps are played.
     pub(super) fn assumption(&self, plan: &Plan) -> Option<Assumption> {
         let num_recorded = self.0.len();
         let num_played = self.played(plan.num_instructions_of_world()).count();
@@ -59,7 +59,7 @@ impl Predicted {
     /// How much longer a step in this cluster is in the mean for ranks that are as slow in turn as they were when they were
     /// measured, nanoseconds; 0 where that was not measured.
     ///
-    /// The mean is over the recorded steps, or of large runs over some of them, which [`Assumption::Played`] tells.
+    /// The mean is over the recorded steps, or for large runs over some of them, as [`Assumption::Played`] reports.
     ///
     /// # Errors
     /// [`ClusterError`] as [`ClusterStep::new`](crate::plan::what_if::ClusterStep::new).

@@ -36,7 +36,7 @@ impl UnitKey {
         parameters(&self.layers)
     }
 
-    /// The fewest entries that, one behind the other, consist of the same layers; `None` where there are none that do.
+    /// The fewest entries that, one after the other, consist of the same layers; `None` where no entries do.
     pub(super) fn composed_of<'a>(&self, entries: &'a [UnitTimes]) -> Option<Vec<&'a UnitTimes>> {
         // By how many layers are accounted for: with how few entries, and which is the last.
         let mut best: Vec<Option<(usize, Option<&'a UnitTimes>)>> = vec![None; self.layers.len() + 1];

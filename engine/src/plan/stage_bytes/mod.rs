@@ -1,8 +1,8 @@
 //! What a stage would need if it had these layers: the bound of the balanced split, before there is a program.
 //!
 //! It is an estimate: gather buffers are those that the residency allows, of which a program may fill fewer; gradients are
-//! sent from two buffers, of which a looped schedule may need more; and no unit counts as persistent. Whether the split
-//! that comes of it fits is then told by its program.
+//! sent from two buffers, of which a looped schedule may need more; and no unit counts as persistent. Whether the resulting
+//! split fits is then decided by its program.
 //!
 //! A splitter asks for as many ranges as `p * L^2 / 2`, and nearly all of them are alike: inside a run of equal blocks a
 //! range is known by its length. So few are ever computed, and those that differ only in micro-batches in flight are one.

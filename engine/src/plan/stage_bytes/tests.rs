@@ -1,4 +1,4 @@
-//! What is shared between ranges, and what is said at least, against every range by itself.
+//! Results shared between ranges, and lower bounds, against every range computed separately.
 
 use super::*;
 use crate::config::{Launch, RunFile};

@@ -1,4 +1,4 @@
-//! A simulated step of a whole cluster: every data rank by itself, since they need not be alike.
+//! A simulated step of a whole cluster: every data rank separately, since they need not be alike.
 
 use pipezero_schedule::simulate::cluster::{Cluster, ClusterError, simulate};
 

@@ -20,9 +20,9 @@ pub struct Simulation<'a> {
 
 #[derive(Clone, Debug)]
 enum Simulated {
-    /// One data rank stands for all.
+    /// All data ranks are alike, so one is simulated.
     Alike(Step),
-    /// Every data rank by itself.
+    /// Every data rank separately.
     Changed(Box<Changed>),
 }
 
@@ -46,7 +46,7 @@ impl Changed {
 }
 
 impl<'a> Simulation<'a> {
-    /// Simulates a step; with `what_if` every data rank by itself, and once more without the changes, to compare.
+    /// Simulates a step; with `what_if` every data rank separately, and once more without the changes, to compare.
     ///
     /// # Errors
     /// [`SimulationError`].
@@ -132,7 +132,7 @@ fn predicted(
     what_if: Option<&WhatIf>,
 ) -> Result<Predicted, SimulationError> {
     let predicted = match source {
-        // The simulator shares the cores out from moment to moment, so the rates are those of a core that nobody shares.
+        // The simulator shares the cores out from moment to moment, so the rates are those of a core that is not shared.
         Source::Analytic(device) if what_if.is_some_and(|what_if| what_if.cores.is_some()) => {
             let device = Device { cores: None, ..device.clone() };
             for_plan(plan, Source::Analytic(&device))

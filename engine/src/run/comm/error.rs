@@ -60,7 +60,7 @@ pub enum CommError {
     UnknownRank {
         /// The rank.
         rank: usize,
-        /// Ranks of the world.
+        /// The number of all ranks.
         world_size: usize,
     },
     /// A rank would send to itself.

@@ -8,7 +8,7 @@ impl Group {
     /// A group of these world ranks.
     ///
     /// # Panics
-    /// If the ranks are not strictly ascending or there is none; groups are made by the engine, not by users.
+    /// If the ranks are not strictly ascending, or there are no ranks; groups are made by the engine, not by users.
     pub fn new(ranks: impl IntoIterator<Item = usize>) -> Self {
         let ranks: Vec<usize> = ranks.into_iter().collect();
         assert!(!ranks.is_empty() && ranks.is_sorted_by(|a, b| a < b), "a group is ascending and not empty");

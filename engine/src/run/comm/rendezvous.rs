@@ -107,7 +107,7 @@ impl Rendezvous {
     }
 
     /// Waits until round `number` has been exchanged and delivered, and returns this member's payload. A stop cuts the
-    /// imitated delay short: the payload is there.
+    /// imitated delay short: the payload has arrived.
     pub(super) fn collect(
         &self,
         number: u64,

@@ -55,7 +55,7 @@ impl Corpus {
     /// Reads and splits the text of a run.
     ///
     /// # Errors
-    /// When a file cannot be read, is no UTF-8, or a side is shorter than a sequence and its last target.
+    /// When a file cannot be read, is not UTF-8, or a side is shorter than a sequence and its last target.
     pub fn load(config: &DataConfig, seq_length: usize) -> Result<Self, DataError> {
         let split = split_text(&read_text(&config.text)?, config.validation, seq_length)?;
         Ok(Self { training: split.training, validation: split.validation, seq_length })
@@ -69,7 +69,7 @@ impl Corpus {
         Self::load(&DataConfig { text: text.to_vec(), validation: 0.0 }, seq_length)
     }
 
-    /// Refuses text with a byte that is no token of the model.
+    /// Refuses text with a byte that is not a token of the model.
     ///
     /// # Errors
     /// [`DataError::Vocabulary`].

@@ -40,7 +40,7 @@ impl std::fmt::Display for Side {
 /// Why the text cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SplitError {
-    /// The share is no share.
+    /// The share is not from 0 to below 1.
     #[error(
         "a validation share of {share} leaves nothing to train on; write a number from 0 to below 1, such as 0.05"
     )]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A text whose every block can be told from the 89 around it by its bytes.
+    /// A text in which every block has other bytes than the 89 blocks around it.
     fn file(first_block: usize, num_bytes: usize) -> TextFile {
         let byte = |position: usize| char::from(b'!' + ((first_block + position / BLOCK_BYTES) % 90) as u8);
         TextFile { path: format!("{first_block}.txt").into(), text: (0..num_bytes).map(byte).collect() }

@@ -6,7 +6,7 @@
 //! a message into the rows of all these ranks; where one lacks it, the communicator's timeout reports it.
 //!
 //! A probe sends its messages as a program does: the rank's part is copied in, the operation is started, waited for and
-//! completed. Only there is no compute between them, and their buffers are the probe's own, since those of the
+//! completed. But there is no compute between them, and their buffers are the probe's own, since those of the
 //! plan are of the plan's sizes. Rejected: a program of only messages, which the checker refuses for good reasons (nothing uses
 //! what is gathered), and the run's program over another model, whose units would have optimizers and memory too.
 
@@ -164,7 +164,7 @@ impl<C: Communicator> Rank<C> {
         Ok(Some(pending))
     }
 
-    /// Elements that are copied into a message or added to when it is there.
+    /// Elements that are copied into a message, or added to when it has arrived.
     fn own_len(&self, message: ProbedMessage, layout: ShardLayout, num_elements: usize) -> usize {
         match message.0 {
             Instruction::Unshard { .. } | Instruction::Reduce { .. } => layout.shard_len(),

@@ -25,7 +25,7 @@ pub enum EventKind {
     Issued,
     /// The rank waits for it, or for the other ranks that it needs.
     Awaited,
-    /// It is there; it may have been there for long.
+    /// It has arrived, possibly long before.
     Arrived,
     /// It is done: on the other lanes, the rank has used what it brought.
     Ended,

@@ -11,8 +11,8 @@ pub(crate) struct Waited {
     pub(crate) gathers: Duration,
     /// For reductions of gradients that nothing hid.
     pub(crate) reductions: Duration,
-    /// For neighbouring stages: the pipeline's bubble and transfers that nothing hid, which cannot be told apart from
-    /// one side.
+    /// For neighbouring stages: the pipeline's bubble and transfers that nothing hid, which one side alone cannot
+    /// distinguish.
     pub(crate) stages: Duration,
     /// For the other ranks in the tail of the step: the tied weight's gradient, the gradient norm and the loss.
     pub(crate) tail: Duration,

@@ -9,7 +9,7 @@ use crate::config::section::Field;
 
 use super::sizes::{not_of_family, size};
 
-/// The longest time of a layer: an hour is no study.
+/// The longest time of a layer: an hour is more than any study needs.
 const MAX_MS: f64 = 3_600_000.0;
 
 /// `num_layers` and `seq_length` are resolved and reported by the caller.

@@ -9,7 +9,7 @@ use super::rounds::Round;
 use crate::plan::costs::SizedTimes;
 use crate::run::engine::EngineError;
 
-/// First rounds of each call, which do not count: they wake the ranks and touch memory. There are two calls: the first tells how
+/// First rounds of each call, which do not count: they wake the ranks and touch memory. There are two calls: the first shows how
 /// many rounds the second can have.
 const NUM_WARM_UP: u32 = 2;
 

@@ -50,15 +50,15 @@ struct Compared {
     weight: i128,
 }
 
-/// Those that tell the level at a size. Which ranks wait at a message, and so what it costs, depends on its place in the step
+/// Those that decide the level at a size. Which ranks wait at a message, and so what it costs, depends on its place in the step
 /// too, so that sizes which hardly differ count together.
 fn near(compared: &[Compared], bytes: u64) -> Option<Vec<Compared>> {
     let nearest = compared.iter().map(|of| of.run.bytes).min_by_key(|&own| ratio(own, bytes))?;
     Some(compared.iter().filter(|of| ratio(of.run.bytes, nearest) < 2000).copied().collect())
 }
 
-/// Of some sizes those for which somebody waited in the run; all of them if nobody did. The others have latency 0 because
-/// nobody knows it, which says nothing of the level.
+/// Of some sizes those for which a rank waited in the run; all of them if none did. The others have latency 0 because it is
+/// not known, which says nothing about the level.
 fn waited_for(near: &[Compared]) -> Vec<Compared> {
     let seen: Vec<Compared> = near.iter().filter(|of| of.run.latency_ns > 0).copied().collect();
     if seen.is_empty() { near.to_vec() } else { seen }
@@ -79,7 +79,7 @@ fn means(near: &[Compared], time: fn(&SizedTimes) -> u64) -> [i128; 2] {
     [mean(|of| &of.run), mean(|of| &of.alone)]
 }
 
-/// To the nearest; where nothing was measured alone there is no ratio, but a difference.
+/// Rounded to the nearest; where the time alone is 0 there is no ratio, so the difference is added instead.
 fn scaled(alone: SizedTimes, near: &[Compared], time: fn(&SizedTimes) -> u64) -> u64 {
     match means(near, time) {
         [_, 0] => raised(alone, near, time),

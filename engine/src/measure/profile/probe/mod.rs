@@ -91,7 +91,7 @@ fn probe(
     Ok(totals)
 }
 
-/// Whether memory has room for messages of a size, and no wait for one is longer than the run allows.
+/// Whether messages of a size fit in memory, and no wait for one is longer than the run allows.
 fn fits(facts: &Facts<'_>, routes: &Routes, size: Size) -> bool {
     let needed_bytes = routes.num_buffers(facts).saturating_mul(size.bytes);
     available_bytes().is_none_or(|available| needed_bytes <= available / 2)

@@ -184,7 +184,7 @@ fn times([started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns]: [u64; 5]) ->
     Times { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns }
 }
 
-/// Only those who wait from before it is there tell when a message came, and of several rounds the middle half counts.
+/// Only ranks that wait from before a message arrives show when it came, and of several rounds the middle half counts.
 #[test]
 fn transfers_are_measured_as_in_a_step() {
     let plan = planned(TIMED, r#""pipeline": 2"#, r#""stage": 0"#, LINKS);
@@ -250,7 +250,7 @@ fn bytes_sent_are_in_proportion() {
     }
 }
 
-/// Ranks that have no message of a kind begin every round with the others, and tell of nothing.
+/// Ranks that have no message of a kind begin every round with the others, and measure nothing.
 #[test]
 fn ranks_without_a_message_take_part() {
     let plan = planned(GPT2, r#""pipeline": 4, "data": 2"#, r#""stage": 1"#, TEXT);
@@ -269,8 +269,8 @@ fn ranks_without_a_message_take_part() {
     assert!(numbered.is_sorted());
 }
 
-/// A probe is never what a run fails of: a size that a slow link takes half of the longest wait for is not sent, and neither is
-/// one that memory has no room for.
+/// A probe never makes a run fail: a size that takes half of the longest wait over a slow link is not sent, and neither is
+/// one that does not fit in memory.
 #[test]
 fn sizes_that_would_not_arrive_are_not_sent() {
     let slow = r#""comm": {"timeout_s": 1, "links": {"near": {"latency_us": 1000, "gb_per_s": 0.001}}},"#;
@@ -290,8 +290,8 @@ fn sizes_that_would_not_arrive_are_not_sent() {
     assert!(fits(&facts, 499_001) && !fits(&facts, 1 << 60));
 }
 
-/// A run's only size for twelve of which there is no time over a slow link: neither it is sent nor a smaller one, which fits but
-/// would have nothing to be compared with.
+/// The run's only size is too slow over this link to be sent twelve times, so it is not probed. Nor is a smaller one, which fits
+/// but would have nothing to be compared with.
 #[test]
 fn a_kind_whose_own_size_takes_too_long_is_not_sent() {
     let slow = r#""comm": {"links": {"near": {"latency_us": 1, "gb_per_s": 0.00009}}},"#;

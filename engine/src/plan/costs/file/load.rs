@@ -21,7 +21,7 @@ impl CostsFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`CostsFileError`]: it cannot be read, is no regular file or a larger one than any costs file, is not JSON of this
+    /// [`CostsFileError`]: it cannot be read, is not a regular file, is larger than any costs file, is not JSON of this
     /// version, or breaks a rule.
     pub fn load(path: &Path) -> Result<Self, CostsFileError> {
         let name = path.display().to_string();

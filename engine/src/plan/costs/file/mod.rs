@@ -1,7 +1,7 @@
 //! The costs file: what units and messages of a model cost on one machine, as `pipezero profile` measures it.
 //!
 //! Everything is keyed by what it consists of, not by where it stood: equal units share one entry, whatever their stage, and
-//! a unit that is no entry is composed of several that lie side by side. What a message costs is what *the host* makes it
+//! a unit without an entry is composed of several entries side by side. What a message costs is what *the host* makes it
 //! cost, beside the links that the run file imitates (`comm.links`): those are known without measuring, and a run over other
 //! links needs no new file.
 
@@ -17,7 +17,7 @@ use super::whole::{any_ns, measured_ns, positive_ns};
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
 
-/// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and a mistake is told by way of a tree of the whole
+/// Bytes of a file at most. Twelve steps of a thousand ranks are 0.1 MB, and reporting a mistake takes a tree of the whole
 /// text, several times its size.
 pub(crate) const COSTS_BYTES_MAX: u64 = 64 << 20;
 
@@ -86,7 +86,7 @@ pub type ModelSizes = pipezero_models::family::ModelSizes<Nanoseconds>;
 pub struct UnitTimes {
     /// The unit's layers by kind: their names without the numbers, `h.*.attn` for every attention.
     pub layers: Vec<String>,
-    /// Parameters of these layers: what else tells one unit from another.
+    /// Parameters of these layers: units with the same kinds of layers may differ in these.
     pub parameters: u64,
     /// `F`.
     #[serde(deserialize_with = "positive_ns")]
@@ -145,7 +145,7 @@ pub struct SizedTimes {
     /// How long it occupies its link.
     #[serde(deserialize_with = "any_ns")]
     pub occupied_ns: u64,
-    /// How much later it is there.
+    /// How much later it arrives.
     #[serde(deserialize_with = "any_ns")]
     pub latency_ns: u64,
     /// The rank's own time to take it in.

@@ -10,7 +10,7 @@ use crate::plan::costs::messages::{Message, Messages, counted_elements, owned_el
 use crate::plan::costs::whole::TIME_NS_MAX;
 use crate::plan::costs::*;
 
-/// The costs file of a plan in which everything costs what its size says, so that each figure can be told apart.
+/// The costs file of a plan in which everything costs what its size says, so that each figure can be recognised.
 pub(super) fn file_of(plan: &Plan) -> CostsFile {
     let mut units: Vec<UnitTimes> = Vec::new();
     for (index, unit) in plan.units().iter().enumerate() {
@@ -264,7 +264,7 @@ fn messages_that_are_like_others_take_their_costs_and_say_so() {
     .assert_eq(&of(&["zero_optimization.stage=0"], &file));
 }
 
-/// Beyond what was measured times go on in a line, which is told once for each message; between two sizes it is not.
+/// Beyond the measured sizes times go on in a line, which is reported once for each message; between two sizes it is not.
 #[test]
 fn sizes_beyond_the_measured_ones_are_told() {
     let plan = plan(GPT2, &[]);

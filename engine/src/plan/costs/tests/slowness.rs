@@ -79,7 +79,7 @@ fn further_ranks_take_further_steps() {
     assert_eq!(straggling_ns(&of_two), straggling_ns(&of_four));
 }
 
-/// Steps that are left out of the mean are told, with a costs file of so many steps that not all of them are played.
+/// Steps left out of the mean are reported, here with a costs file of so many steps that not all of them are played.
 #[test]
 fn steps_that_are_not_played_are_told() {
     let plan = plan(GPT2, &[]);

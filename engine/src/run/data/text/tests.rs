@@ -1,4 +1,4 @@
-//! What entries stand for, in which order, and every way in which there is no text.
+//! Which files an entry names, in which order, and every way in which there is no text.
 
 use super::*;
 

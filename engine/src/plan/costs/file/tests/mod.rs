@@ -263,7 +263,7 @@ fn a_text_that_is_not_json_is_refused_at_its_place() {
     refuses_text("[1]", "1:1: the file must be a costs file, which is one object, but is a list");
 }
 
-/// What some editors put before the text is none of it.
+/// The byte order mark that some editors put before the text is not part of it.
 #[test]
 fn a_byte_order_mark_is_passed_over() {
     let file = CostsFile::parse("costs.json", &format!("\u{feff}{FILE}")).unwrap();
