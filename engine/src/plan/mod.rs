@@ -1,6 +1,6 @@
 //! The plan: what every rank will do, hold and send, from the resolved run alone.
 //!
-//! A pure function of the run, so every rank computes the same one. It is the only place that knows the three leaves:
+//! A pure function of the run, so every rank computes the same one. Here the three leaf crates come together:
 //! it cuts the model (`partition`), builds the layers (`models`), and has the program generated, lowered and checked
 //! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
 

@@ -5,7 +5,6 @@
 
 mod batch;
 mod checkpointing;
-mod combine;
 mod comm;
 mod counted;
 mod data;
@@ -23,6 +22,7 @@ mod schedule_file;
 mod scheduled;
 mod scheduler;
 mod zero;
+mod zero_and_pipeline;
 
 pub(crate) mod precision;
 
@@ -61,7 +61,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch, findings: &mu
         let section = &raw.activation_checkpointing;
         checkpointing::check_schedule(section, &grid.schedule, checkpointing, findings);
     }
-    combine::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref(), findings);
+    zero_and_pipeline::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref(), findings);
     Some(Run {
         model: model?,
         data: data?,
