@@ -4,8 +4,7 @@
     python3 tests/same_bits/compare.py OLD_BINARY NEW_BINARY [--only WORD]
 
 The run files are the examples of engine/configs, cut to 5 steps, and one for every schedule, precision, ZeRO level, family and
-feature below. All of them train on one frozen copy of this page's own neighbours: the text is copied once and given to both
-binaries. Compared are the losses, gradient norms, rates and loss scales of every step, the evaluations, the final weights, and
+feature below. All of them train on one text: docs/*.md, copied once and given to both binaries. Compared are the losses, gradient norms, rates and loss scales of every step, the evaluations, the final weights, and
 each rank's memory and traffic. Times and throughput are not. The exit status is 1 where anything differs.
 """
 
