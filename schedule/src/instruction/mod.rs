@@ -126,10 +126,10 @@ impl Instruction {
 
     /// The lane that the instruction runs on.
     pub fn lane(self) -> Lane {
-        match (self.operands(), self.activity()) {
-            (Operands::Message(edge, _), _) => Lane::Edge(edge),
-            (_, Activity::Gather) => Lane::Gather,
-            (_, Activity::Reduce) => Lane::Reduce,
+        match self {
+            Self::Send { edge, .. } | Self::Receive { edge, .. } => Lane::Edge(edge),
+            Self::Unshard { .. } | Self::GatherAfterStep { .. } => Lane::Gather,
+            Self::Reduce { .. } | Self::ReduceLast { .. } | Self::AllReduce { .. } => Lane::Reduce,
             _ => Lane::Compute,
         }
     }

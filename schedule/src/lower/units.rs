@@ -49,14 +49,12 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
 
 fn expand_action(action: StageAction, chain: &Chain, row: &mut Vec<Instruction>) {
     let StageAction { kind, stage, micro_batch } = action;
-    let mut units: Vec<Unit> = chain.units_of(stage).map(Unit).collect();
-    if kind != ComputeKind::Forward {
-        units.reverse();
-    }
-    for unit in units {
+    let push = |unit| {
         if kind == ComputeKind::Backward && chain.facts(unit).recomputes {
             row.push(Instruction::Recompute { unit, micro_batch });
         }
         row.push(kind.instruction(unit, micro_batch));
-    }
+    };
+    let units = chain.units_of(stage).map(Unit);
+    if kind == ComputeKind::Forward { units.for_each(push) } else { units.rev().for_each(push) }
 }

@@ -111,13 +111,6 @@ pub struct Costs {
     pub links: Links,
 }
 
-/// What one instruction costs.
-enum Cost {
-    /// Time on the compute lane.
-    Compute(u64),
-    Message(MessageCost),
-}
-
 /// Why costs do not fit a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -173,46 +166,36 @@ impl Costs {
         Self { units: vec![unit; program.units().len()], edges: vec![edge; num_edges], ..Self::default() }
     }
 
-    /// What an instruction costs.
-    fn of(&self, instruction: Instruction) -> Cost {
+    /// How long the instruction itself takes its rank; nothing for a message.
+    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
         let of = |unit: Unit| &self.units[unit.index()];
         match instruction {
-            Instruction::Forward { unit, .. } => Cost::Compute(of(unit).forward),
-            Instruction::Backward { unit, .. } => Cost::Compute(of(unit).backward),
-            Instruction::BackwardInput { unit, .. } => Cost::Compute(of(unit).backward_input),
-            Instruction::BackwardWeight { unit, .. } => Cost::Compute(of(unit).backward_weight),
-            Instruction::Recompute { unit, .. } => Cost::Compute(of(unit).recompute),
-            Instruction::Reshard { .. } => Cost::Compute(0),
-            Instruction::AddTied { .. } => Cost::Compute(self.add_tied),
-            Instruction::GradientNorm => Cost::Compute(self.gradient_norm),
-            Instruction::OptimizerStep { unit } => Cost::Compute(of(unit).optimizer_step),
-            Instruction::Unshard { unit } => Cost::Message(of(unit).gather),
-            Instruction::GatherAfterStep { unit } => Cost::Message(of(unit).gather_after_step),
-            Instruction::Reduce { unit, .. }
-            | Instruction::ReduceLast { unit }
-            | Instruction::AllReduce { unit } => Cost::Message(of(unit).reduce),
-            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
-                Cost::Message(self.edges[edge.index()])
-            }
+            Instruction::Forward { unit, .. } => of(unit).forward,
+            Instruction::Backward { unit, .. } => of(unit).backward,
+            Instruction::BackwardInput { unit, .. } => of(unit).backward_input,
+            Instruction::BackwardWeight { unit, .. } => of(unit).backward_weight,
+            Instruction::Recompute { unit, .. } => of(unit).recompute,
+            Instruction::AddTied { .. } => self.add_tied,
+            Instruction::GradientNorm => self.gradient_norm,
+            Instruction::OptimizerStep { unit } => of(unit).optimizer_step,
+            _ => 0,
         }
     }
 
-    /// How long an instruction of the compute lane takes; 0 for a message.
-    pub(super) fn compute(&self, instruction: Instruction) -> u64 {
-        match self.of(instruction) {
-            Cost::Compute(time) => time,
-            Cost::Message(_) => 0,
-        }
-    }
-
-    /// What a message costs; nothing for an instruction of the compute lane.
+    /// What the instruction's message costs; nothing for one that sends none.
     ///
     /// # Panics
     /// If the costs are of another program, without its unit or edge.
     pub fn message(&self, instruction: Instruction) -> MessageCost {
-        match self.of(instruction) {
-            Cost::Compute(_) => MessageCost::default(),
-            Cost::Message(cost) => cost,
+        let of = |unit: Unit| &self.units[unit.index()];
+        match instruction {
+            Instruction::Unshard { unit } => of(unit).gather,
+            Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
+            Instruction::Reduce { unit, .. }
+            | Instruction::ReduceLast { unit }
+            | Instruction::AllReduce { unit } => of(unit).reduce,
+            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => self.edges[edge.index()],
+            _ => MessageCost::default(),
         }
     }
 

@@ -14,12 +14,15 @@ pub(super) struct RankLane(usize);
 impl RankLane {
     /// The lane of a message; `None` for other instructions. An edge has two: the sender's and the receiver's.
     pub(super) fn of(num_ranks: usize, rank: usize, instruction: Instruction) -> Option<Self> {
-        Some(Self(match (instruction.lane(), instruction) {
-            (Lane::Compute, _) => return None,
-            (Lane::Gather, _) => 2 * rank,
-            (Lane::Reduce, _) => 2 * rank + 1,
-            (Lane::Edge(edge), Instruction::Send { .. }) => 2 * num_ranks + 2 * edge.index(),
-            (Lane::Edge(edge), _) => 2 * num_ranks + 2 * edge.index() + 1,
+        let edges = 2 * num_ranks;
+        Some(Self(match instruction {
+            Instruction::Send { edge, .. } => edges + 2 * edge.index(),
+            Instruction::Receive { edge, .. } => edges + 2 * edge.index() + 1,
+            _ => match instruction.lane() {
+                Lane::Gather => 2 * rank,
+                Lane::Reduce => 2 * rank + 1,
+                Lane::Compute | Lane::Edge(_) => return None,
+            },
         }))
     }
 }
