@@ -51,3 +51,8 @@ pub mod measure;
 pub mod plan;
 pub mod run;
 pub mod train;
+
+/// Compiles the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
