@@ -9,6 +9,7 @@
 //! - a small operation, or a send, which exchanges the storage of two buffers: its time is that of a rendezvous, the `latency`;
 //! - a large one: bytes that each rank sends, per second, beside the rate of copying a buffer of this size on one thread.
 
+use std::error::Error;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -86,35 +87,30 @@ impl Operation {
 }
 
 fn main() -> ExitCode {
-    // Cargo adds `--bench`.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let is_known = |name: &String| OPERATIONS.iter().any(|&(known, _)| known == name);
-    if let Some(unknown) = wanted.iter().find(|name| !is_known(name)) {
-        eprintln!(
-            "`{unknown}` is not an operation; there are {}",
-            OPERATIONS.map(|(name, _)| name).join(", ")
-        );
-        return ExitCode::FAILURE;
-    }
+    benches::exit_code(measure_all())
+}
+
+fn measure_all() -> Result<bool, Box<dyn Error>> {
+    let chosen = benches::chosen(&OPERATIONS.map(|(name, _)| name))?;
     println!(
         "{:<16}{:>6}{:>12}{:>12}{:>15}{:>12}",
         "operation", "ranks", "bytes", "latency", "GB/s per rank", "copy, GB/s"
     );
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
-    for (name, operation) in OPERATIONS.into_iter().filter(|&(name, _)| is_wanted(name)) {
+    for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| chosen.contains(name)) {
         for &num_ranks in operation.group_sizes() {
             SIZES.iter().for_each(|&num_bytes| print_row(name, operation, num_ranks, num_bytes));
         }
     }
-    ExitCode::SUCCESS
+    Ok(true)
 }
 
 fn print_row(name: &str, operation: Operation, num_ranks: usize, num_bytes: usize) {
     let time = time_of(operation, num_ranks, num_bytes);
     let (latency, per_rank, copy) = match operation.sent_bytes(num_ranks, num_bytes) {
         Some(sent_bytes) => {
-            let told = |rate: f64| format!("{rate:.1}");
-            ("-".to_owned(), told(rate(sent_bytes, time)), told(rate_of_copy(num_bytes)))
+            let rates = [rate(sent_bytes, time), rate_of_copy(num_bytes)];
+            let [sent, copied] = rates.map(|rate| format!("{rate:.1}"));
+            ("-".to_owned(), sent, copied)
         }
         None => (format!("{:.1} us", 1e6 * time.as_secs_f64()), "-".to_owned(), "-".to_owned()),
     };
@@ -128,7 +124,7 @@ fn num_repeats(num_bytes: usize) -> usize {
 
 /// Time of one operation on buffers of `num_bytes`.
 fn time_of(operation: Operation, num_ranks: usize, num_bytes: usize) -> Duration {
-    let world = ThreadWorld::new(num_ranks, Duration::from_secs(60));
+    let world = ThreadWorld::new(num_ranks, Duration::from_secs(60), None);
     let measured = OnceLock::new();
     std::thread::scope(|scope| {
         for rank in 0..num_ranks {

@@ -17,12 +17,11 @@
 //! first gather and the last reduction. The exit status is 1 if an undisturbed row fails, or all are disturbed.
 
 use std::error::Error;
-use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use benches::{Samples, run};
+use benches::{Samples, each_pass, exit_code, run};
 use pipezero::config::*;
 use pipezero::plan::Plan;
 use pipezero::run::data::Zeros;
@@ -51,16 +50,10 @@ const FORWARD: Duration = Duration::from_millis(6);
 const PARAMETERS_PER_UNIT: usize = 1 << 15;
 
 fn main() -> ExitCode {
-    match measure_all() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(measure_all())
 }
 
-fn measure_all() -> Result<ExitCode, Box<dyn Error>> {
+fn measure_all() -> Result<bool, Box<dyn Error>> {
     println!(
         "{:<7}{:>15}{:>22}{:>22}{:>22}{:>9}{:>10}{:>10}{:>8}  verdict",
         "link",
@@ -87,7 +80,7 @@ fn measure_all() -> Result<ExitCode, Box<dyn Error>> {
     let (num_failed, num_disturbed) = (count(Verdict::Fail), count(Verdict::Disturbed));
     println!("{} rows: {num_failed} failed, {num_disturbed} disturbed", verdicts.len());
     let shows_something = num_disturbed < verdicts.len();
-    Ok(if num_failed == 0 && shows_something { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(num_failed == 0 && shows_something)
 }
 
 /// The links of a row of the table.
@@ -156,12 +149,7 @@ fn engine(prefetch_units: usize, links: Option<Links>) -> Result<Engine, Box<dyn
         seq_length: 1,
         parameters_per_layer: PARAMETERS_PER_UNIT,
         activation_elements: 64,
-        times: PassTimes {
-            forward: FORWARD,
-            backward_input: FORWARD,
-            backward_weight: FORWARD,
-            recompute: FORWARD,
-        },
+        times: each_pass(FORWARD),
     });
     run.parallel.pipeline = PIPELINE;
     run.parallel.data = DATA;
@@ -183,16 +171,6 @@ enum Verdict {
     Pass,
     Fail,
     Disturbed,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Disturbed => "disturbed",
-        })
-    }
 }
 
 /// Steps of a row, measured in turn.
@@ -230,16 +208,17 @@ impl Measured {
     }
 
     fn print(&self, row: &Row, verdict: Verdict) {
+        let verdict = format!("{verdict:?}").to_lowercase();
         let median_ms = |samples: &Samples| 1e3 * samples.median().as_secs_f64();
-        let told =
+        let with_spread =
             |samples: &Samples| format!("{:.1} ms ({:.1} %)", median_ms(samples), 100.0 * samples.spread());
         println!(
             "{:<7}{:>15.3}{:>22}{:>22}{:>22}{:>7.1} %{:>7.1} ms{:>7.1} ms{:>6.1} %  {verdict}",
             if row.shared { "shared" } else { "own" },
             row.transfer.as_secs_f64() / FORWARD.as_secs_f64(),
-            told(&self.without_prefetch),
-            told(&self.with_prefetch),
-            told(&self.compute_only),
+            with_spread(&self.without_prefetch),
+            with_spread(&self.with_prefetch),
+            with_spread(&self.compute_only),
             100.0 * self.shorter(),
             median_ms(&self.with_prefetch) - median_ms(&self.compute_only),
             1e3 * row.exposed_s(),

@@ -19,19 +19,14 @@ use pipezero_schedule::{CheckedProgram, LowerOptions, Residency, Stage, UnitFact
 const LARGEST: [u32; 4] = [64, 4, 512, 8];
 
 fn main() -> ExitCode {
-    match sizes().and_then(measure) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    benches::exit_code(sizes().and_then(measure).map(|()| true))
 }
 
 fn sizes() -> Result<[u32; 4], Box<dyn Error>> {
     // Cargo adds `--bench`.
-    let given = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
-    let given = given.map(|arg| arg.parse::<u32>().map_err(|error| format!("`{arg}`: {error}")));
+    let given = benches::arguments()
+        .into_iter()
+        .map(|arg| arg.parse::<u32>().map_err(|error| format!("`{arg}`: {error}")));
     match given.collect::<Result<Vec<_>, _>>()?[..] {
         [] => Ok(LARGEST),
         [p, v, m, units] if units > 0 => Ok([p, v, m, units]),
@@ -48,8 +43,8 @@ fn measure([p, v, m, units_per_stage]: [u32; 4]) -> Result<(), Box<dyn Error>> {
     println!("{:<12}{num_actions:>14} actions{generated_s:>9.3} s", "generated");
     let unit = |unit| UnitFacts::new(Stage(unit / units_per_stage), 1 << 20);
     let units: Vec<UnitFacts> = (0..p * v * units_per_stage).map(unit).collect();
-    let room_for_two = Residency::Units(NonZeroU32::new(2).ok_or("2 is not 0")?);
-    for (name, residency) in [("strict", Residency::Strict), ("2 resident", room_for_two)] {
+    let two_resident = Residency::Units(NonZeroU32::new(2).ok_or("2 is not 0")?);
+    for (name, residency) in [("strict", Residency::Strict), ("2 resident", two_resident)] {
         let start = Instant::now();
         let program = lower(&order, &units, &LowerOptions::zero_3(residency, 1))?;
         let lowered_s = start.elapsed().as_secs_f64();

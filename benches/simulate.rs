@@ -45,14 +45,7 @@ type Outcome = Result<bool, Box<dyn Error>>;
 type Generator = dyn Fn(u32) -> Result<ComputeOrder, generate::SizeError>;
 
 fn main() -> ExitCode {
-    match measure() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    benches::exit_code(measure())
 }
 
 fn measure() -> Outcome {
@@ -130,10 +123,7 @@ fn report(name: &str, program: &CheckedProgram, with_memory: bool, target: f64) 
 fn large_step() -> Outcome {
     let program = program(&generate::interleaved(16, 8, 128, 16)?, 1, &LowerOptions::ZERO_0)?;
     let costs = costs(&program);
-    let time = fastest(|| {
-        simulate(&program, &costs)?;
-        Ok(())
-    })?;
+    let time = fastest(|| Ok(simulate(&program, &costs)?))?;
     println!("{:<44}{:>26}", "16 ranks of 8 stages, 128 micro-batches", in_ms(time));
     Ok(met(time < LARGE_STEP_MAX, &in_ms(LARGE_STEP_MAX)))
 }
@@ -150,14 +140,9 @@ fn long_steps() -> Outcome {
     let times = RankTimes { forward: 1000, backward_input: 1100, backward_weight: 900, latency: 100 };
     let mut all_met = true;
     for (name, num_ranks, generate) in schedules {
-        let few = fastest(|| {
-            study(&generate(4 * num_ranks)?, times)?;
-            Ok(())
-        })?;
-        let many = fastest(|| {
-            study_long(|m| generate(m).map_err(Box::<dyn Error>::from), 32_768, times)?;
-            Ok(())
-        })?;
+        let few = fastest(|| Ok(study(&generate(4 * num_ranks)?, times)?))?;
+        let generate_long = |m| generate(m).map_err(Box::<dyn Error>::from);
+        let many = fastest(|| study_long(generate_long, 32_768, times))?;
         let ratio = many.as_secs_f64() / few.as_secs_f64();
         println!("{name:<44}{:>14}{:>12}{ratio:>12.1}", in_ms(few), in_ms(many));
         all_met &= met(ratio <= LONG_STEP_MAX, &format!("ratio {LONG_STEP_MAX}"));
@@ -165,7 +150,7 @@ fn long_steps() -> Outcome {
     Ok(all_met)
 }
 
-fn fastest(mut run: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<Duration, Box<dyn Error>> {
+fn fastest<R>(mut run: impl FnMut() -> Result<R, Box<dyn Error>>) -> Result<Duration, Box<dyn Error>> {
     let mut fastest = Duration::MAX;
     let begin = Instant::now();
     let mut num_runs = 0;

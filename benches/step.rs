@@ -9,47 +9,36 @@
 //! over the data ranks. One step warms up, the median of the next three is printed, and every allocation of more than
 //! 1 MiB that those three made: there are to be none, and the exit status is 1 if there were.
 
+use std::error::Error;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
-use benches::{FixedTokens, GRIDS, Grid, Large, large_allocations, run};
+use benches::{GPT2, GRIDS, Grid, Large, fixed_tokens, large_allocations, run};
 use pipezero::config::BatchConfig;
 use pipezero::plan::Plan;
 use pipezero::run::engine::{Engine, EngineError};
 
-const SEQ_LENGTH: usize = 256;
-const VOCAB_SIZE: usize = 512;
 const MICRO_BATCH_SIZE: usize = 4;
 const NUM_MICRO_BATCHES: usize = 8;
 const NUM_STEPS: usize = 3;
 
 fn main() -> ExitCode {
-    // Cargo adds `--bench`.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if let Some(unknown) = wanted.iter().find(|name| GRIDS.iter().all(|grid| grid.name != **name)) {
-        eprintln!("`{unknown}` is not a grid; there are {}", GRIDS.map(|grid| grid.name).join(", "));
-        return ExitCode::FAILURE;
-    }
+    benches::exit_code(measure_all())
+}
+
+fn measure_all() -> Result<bool, Box<dyn Error>> {
+    let chosen = benches::chosen(&GRIDS.map(|grid| grid.name))?;
     println!("{:<16}{:>12}{:>12}{:>10}  large allocations", "grid", "tokens/s", "step", "waiting");
-    let mut code = ExitCode::SUCCESS;
-    for grid in GRIDS.iter().filter(|grid| wanted.is_empty() || wanted.iter().any(|name| name == grid.name)) {
-        match measure(grid) {
-            Ok(Large { count: 0, .. }) => {}
-            Ok(large) => {
-                eprintln!(
-                    "{}: {NUM_STEPS} steps after the first made {large}; they are to make none",
-                    grid.name
-                );
-                code = ExitCode::FAILURE;
-            }
-            Err(error) => {
-                eprintln!("{}: {error}", grid.name);
-                return ExitCode::FAILURE;
-            }
+    let mut is_met = true;
+    for grid in GRIDS.iter().filter(|grid| chosen.contains(&grid.name)) {
+        let name = grid.name;
+        let large = measure(grid).map_err(|error| format!("{name}: {error}"))?;
+        if large.count > 0 {
+            eprintln!("{name}: {NUM_STEPS} steps after the first made {large}; they are to make none");
+            is_met = false;
         }
     }
-    code
+    Ok(is_met)
 }
 
 /// Prints a grid's row, and returns the large allocations of its steps after the first.
@@ -61,8 +50,8 @@ fn measure(grid: &Grid) -> Result<Large, EngineError> {
         num_micro_batches: NUM_MICRO_BATCHES,
     };
     let plan = Plan::new(grid.adapt(run)).expect("the grids are valid");
-    let num_tokens = plan.run().batch.train_batch_size * SEQ_LENGTH;
-    let mut engine = Engine::new(plan, Arc::new(FixedTokens { vocab_size: VOCAB_SIZE }))?;
+    let num_tokens = plan.run().batch.train_batch_size * GPT2.seq_length;
+    let mut engine = Engine::new(plan, fixed_tokens(GPT2.vocab_size))?;
     engine.train_batch()?;
     let (steps, large) = large_allocations(|| {
         (0..NUM_STEPS)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pipezero::Plan;
-use pipezero::config::{OptimizerConfig, Run};
+use pipezero::config::{NoDecay, OptimizerConfig, Run, SchedulerConfig};
 use pipezero::models::layer::LossSum;
 use pipezero::models::{CrossEntropy, Loss, gpt2};
 use tests::{Case, Mask, small_run, train, train_plan};
@@ -26,15 +26,11 @@ impl Loss for Doubled {
 /// Doubling is exact in floating point, so twice the loss at half the rate trains to the same bits.
 #[test]
 fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
-    let sgd = |lr| OptimizerConfig::Sgd {
-        lr,
-        momentum: 0.0,
-        weight_decay: 0.0,
-        no_decay: pipezero::config::NoDecay::OneDimensional,
-    };
+    let no_decay = NoDecay::OneDimensional;
+    let sgd = |lr| OptimizerConfig::Sgd { lr, momentum: 0.0, weight_decay: 0.0, no_decay: no_decay.clone() };
     let run = |lr| Run {
         optimizer: sgd(lr),
-        scheduler: pipezero::config::SchedulerConfig::Constant,
+        scheduler: SchedulerConfig::Constant,
         gradient_clipping: 0.0,
         ..small_run(Case { pipeline: 2, ..Case::ONE_RANK })
     };

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::run::data::TokenBatch;
+use pipezero::run::data::{BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, EngineError};
 use tests::{
     Case, Mask, RandomBatches, assert_bit_identical, plan_and_batches, small_run, started, train, train_with,
@@ -130,12 +129,8 @@ fn a_prompt_is_one_token_at_least_and_one_sequence_at_most() {
 #[test]
 fn a_batch_without_targets_has_no_loss() {
     let (plan, source) = plan_and_batches(small_run(Case { pipeline: 2, ..Case::ONE_RANK }), Mask::None);
-    let masked = masked(&plan);
+    let masked: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, Mask::All));
     let mut engine = Engine::for_inference(plan, source).expect("ranks start");
     let report = engine.eval_batch(&masked, 1).expect("an evaluation");
     assert_eq!((report.loss, report.num_targets), (None, 0));
-}
-
-fn masked(plan: &Plan) -> Arc<dyn pipezero::run::data::BatchSource> {
-    Arc::new(RandomBatches::for_plan(plan, Mask::All))
 }

@@ -8,15 +8,12 @@ use std::time::Duration;
 
 use expect_test::expect;
 use pipezero::Cause;
-use pipezero::config::{
-    ModelConfig, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, SchedulerConfig, ZeroConfig,
-    ZeroLevel,
-};
+use pipezero::config::{ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::plan::Plan;
 use pipezero::run::comm::CommError;
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, EngineError, Report};
-use tests::{Case, Mask, NO_ZERO, RandomBatches, small_run};
+use tests::{Case, Mask, NO_ZERO, RandomBatches, at_rate, plan_and_batches, small_run};
 
 /// Two stages on two data ranks: world ranks 0 and 1 run the first stage, 2 and 3 the second. Gathers, reductions and
 /// both directions of transfers are at work.
@@ -170,12 +167,7 @@ fn a_failed_engine_leaves_saved_weights_as_they_were() {
 
 /// An engine whose first step takes all weights to where nothing is finite any more, after that step.
 fn diverged() -> (Engine, Arc<dyn BatchSource>) {
-    let mut run = run();
-    let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { unreachable!("small runs use AdamW") };
-    *lr = 1e30;
-    run.scheduler = SchedulerConfig::Constant;
-    let plan = Plan::even_if_refused(run).unwrap();
-    let source: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
+    let (plan, source) = plan_and_batches(at_rate(1e30, run()), Mask::None);
     let mut engine = Engine::new(plan, Arc::clone(&source)).unwrap();
     engine.train_batch().unwrap();
     (engine, source)

@@ -6,62 +6,9 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{Precision, ReductionPolicy, ZeroConfig, ZeroLevel};
-use tests::features::{self, CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
-use tests::{
-    Case, FP16, Mask, NO_ZERO, Sample, Schedule, Trained, assert_bit_identical, pairwise, small_run, train,
-};
-
-const GRIDS: [(usize, Schedule); 22] = {
-    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB, ZbH1, ZbH2, ZbV};
-    [
-        (1, OneFOneB),
-        (2, GPipe),
-        (2, OneFOneB),
-        (2, Eager),
-        (2, Interleaved { virtual_stages: 2 }),
-        (2, Interleaved { virtual_stages: 3 }),
-        (2, Grouped { virtual_stages: 2, group_size: 3 }),
-        (2, Bfs { virtual_stages: 2 }),
-        (2, Bfs { virtual_stages: 3 }),
-        (4, GPipe),
-        (4, OneFOneB),
-        (4, Eager),
-        (4, Interleaved { virtual_stages: 2 }),
-        (4, Interleaved { virtual_stages: 3 }),
-        (4, Grouped { virtual_stages: 2, group_size: 5 }),
-        (4, Bfs { virtual_stages: 2 }),
-        (4, Bfs { virtual_stages: 3 }),
-        (2, ZbH1),
-        (2, ZbV),
-        (4, ZbH1),
-        (4, ZbH2),
-        (4, ZbV),
-    ]
-};
-
-/// Level, policy, residency beyond what prefetching needs (`None`: strict; `usize::MAX`: all), prefetch.
-const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
-    use ReductionPolicy::{Every, Last};
-    use ZeroLevel::{Zero0, Zero1, Zero3};
-    [
-        (Zero0, Last, None, 0),
-        (Zero1, Last, None, 0),
-        (Zero3, Every, None, 0),
-        (Zero3, Every, None, 1),
-        (Zero3, Every, None, 2),
-        (Zero3, Every, None, 3),
-        (Zero3, Every, Some(0), 0),
-        (Zero3, Every, Some(1), 1),
-        (Zero3, Every, Some(0), 2),
-        (Zero3, Every, Some(2), 3),
-        (Zero3, Every, Some(usize::MAX), 0),
-        (Zero3, Every, Some(usize::MAX), 1),
-        (Zero3, Last, None, 1),
-        (Zero3, Last, Some(1), 0),
-        (Zero3, Last, Some(usize::MAX), 2),
-    ]
-};
+use pipezero::config::Precision;
+use tests::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, ZERO};
+use tests::{Case, FP16, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train};
 
 const DROPOUT: [f64; 2] = [0.0, 0.1];
 
@@ -82,28 +29,8 @@ type Choice = [usize; SIZES.len()];
 
 fn case_of(choice: Choice) -> Case {
     let [grid, zero, units, precision, checkpointing, dropout, tied, data] = choice;
-    let (pipeline, schedule) = GRIDS[grid];
-    let (level, reduce, beyond, prefetch_units) = ZERO[zero];
-    Case {
-        pipeline,
-        data: DATA[data],
-        num_micro_batches: 5,
-        schedule,
-        zero: ZeroConfig {
-            level,
-            reduce,
-            resident_units: resident_units(beyond, prefetch_units),
-            prefetch_units,
-            unit_layers: UNITS[units],
-            ..NO_ZERO
-        },
-        tied: TIED[tied],
-        num_layers: NUM_LAYERS,
-        precision: PRECISIONS[precision],
-        checkpointing: features::checkpointing(schedule, checkpointing),
-        dropout: DROPOUT[dropout],
-        ..Case::ONE_RANK
-    }
+    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data]);
+    Case { dropout: DROPOUT[dropout], ..case }
 }
 
 #[test]

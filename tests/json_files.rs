@@ -51,8 +51,8 @@ fn mistakes_are_refused_at_line_and_column() {
             let place = form.replace("{line}", &line.to_string()).replace("{column}", &column.to_string());
             // Editors put a mark before the text, which is in no column.
             for text in [format!("\u{feff}{text}"), text] {
-                let told = read(&text);
-                assert!(told.contains(&format!("{place}{rule}")), "{text}\n{told}\n{place}{rule}");
+                let error = read(&text);
+                assert!(error.contains(&format!("{place}{rule}")), "{text}\n{error}\n{place}{rule}");
             }
         };
         let first = head.find('"').unwrap() + 1;

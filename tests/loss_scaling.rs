@@ -5,34 +5,14 @@ use std::sync::Arc;
 
 use pipezero::Cause;
 use pipezero::config::{
-    LossScaling, OptimizerConfig, Precision, ReductionPolicy, ResidencyConfig, Run, SchedulerConfig,
-    ZeroConfig, ZeroLevel,
+    LossScaling, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero::run::data::TokenBatch;
 use pipezero::run::engine::{Engine, EngineError, StepReport};
 use tests::{
-    Case, Mask, RandomBatches, Schedule, Weights, assert_same_weights, small_run, started, weights_of, zero,
+    Case, Mask, Schedule, Weights, assert_same_weights, at_rate, plan_and_batches, small_run, started,
+    weights_of, zero,
 };
-
-/// The first step's batch in every step, so that a run that skips steps sees what a run that does not sees.
-struct SameBatch(RandomBatches);
-
-impl BatchSource for SameBatch {
-    fn micro_batch(
-        &self,
-        _: u64,
-        data_rank: usize,
-        micro_batch: usize,
-        batch: &mut TokenBatch,
-    ) -> Result<(), BatchError> {
-        self.0.micro_batch(1, data_rank, micro_batch, batch)
-    }
-
-    fn epoch(&self, _: u64) -> f64 {
-        0.0
-    }
-}
 
 /// Dynamic, from a scale at which gradients overflow.
 const HIGH: LossScaling = LossScaling {
@@ -63,10 +43,13 @@ fn run(case: Case, scaling: LossScaling) -> Run {
     small_run(Case { precision: Precision::Fp16(scaling), ..case })
 }
 
+/// Trains on the first step's batch in every step, so that a run that skips steps sees what a run that does not sees.
 fn engine(run: Run) -> Engine {
-    let plan = Plan::even_if_refused(run).expect("a valid run");
-    let source = SameBatch(RandomBatches::for_plan(&plan, Mask::Uneven));
-    Engine::new(plan, Arc::new(source)).expect("ranks start")
+    let (plan, batches) = plan_and_batches(run, Mask::Uneven);
+    let first = move |_: u64, data_rank: usize, micro_batch: usize, batch: &mut TokenBatch| {
+        batches.micro_batch(1, data_rank, micro_batch, batch)
+    };
+    Engine::new(plan, Arc::new(first)).expect("ranks start")
 }
 
 fn steps(engine: &mut Engine, number: usize) -> Vec<StepReport> {
@@ -103,7 +86,7 @@ fn steps_that_overflow_are_as_if_they_had_not_been() {
         assert_same_weights(&weights_of(&mut fitting), &initial, "the same beginning");
         let wanted = steps(&mut fitting, updated.len());
         for (report, wanted) in updated.iter().zip(&wanted) {
-            assert_eq!(told(report), told(wanted), "{case:?}");
+            assert_eq!(figures(report), figures(wanted), "{case:?}");
         }
         assert_same_weights(&weights_of(&mut overflowing), &weights_of(&mut fitting), &format!("{case:?}"));
         let made: Vec<&StepReport> = wanted.iter().filter(|report| !report.skipped).collect();
@@ -116,7 +99,7 @@ fn steps_that_overflow_are_as_if_they_had_not_been() {
 }
 
 /// What a report says of a step, to the bit.
-fn told(report: &StepReport) -> ([Option<u64>; 4], bool) {
+fn figures(report: &StepReport) -> ([Option<u64>; 4], bool) {
     let numbers = [report.loss, report.loss_scale, Some(report.gradient_norm), Some(report.learning_rate)];
     (numbers.map(|number| number.map(f64::to_bits)), report.skipped)
 }
@@ -137,11 +120,7 @@ fn a_step_that_overflows_changes_no_weight() {
 fn the_scale_halves_once_the_hysteresis_is_used_up_and_doubles_after_a_window() {
     let scaling = LossScaling { hysteresis: 3, window: 4, ..HIGH };
     // Weights that hardly move have gradients that hardly move: what fits once fits again, and twice as much does not.
-    let mut run = run(Case::ONE_RANK, scaling);
-    let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { panic!("small runs use AdamW") };
-    *lr = 1e-9;
-    run.scheduler = SchedulerConfig::Constant;
-    let mut engine = engine(run);
+    let mut engine = engine(at_rate(1e-9, run(Case::ONE_RANK, scaling)));
     let reports = until_it_fits(&mut engine);
     let num_halvings = reports.len() - 3;
     let halved = (1..=num_halvings as i32).map(|times| HIGH.initial_scale / 2.0_f64.powi(times));
@@ -183,10 +162,7 @@ fn an_overflow_at_the_least_scale_ends_the_run() {
 fn a_run_that_diverges_ends_in_every_precision() {
     let scaling = LossScaling { initial_scale: 4.0, ..HIGH };
     for precision in [Precision::F32, Precision::Bf16, Precision::Fp16(scaling)] {
-        let mut run = small_run(Case { pipeline: 2, precision, ..Case::ONE_RANK });
-        let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { panic!("small runs use AdamW") };
-        *lr = 1e30;
-        run.scheduler = SchedulerConfig::Constant;
+        let run = at_rate(1e30, small_run(Case { pipeline: 2, precision, ..Case::ONE_RANK }));
         let mut engine = started(Engine::new, run, Mask::None);
         let error = (0..5).find_map(|_| engine.train_batch().err()).expect("nothing is finite any more");
         match (precision, error) {

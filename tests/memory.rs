@@ -4,48 +4,31 @@
 use std::sync::Arc;
 
 use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
-use pipezero::plan::RankMemory;
 use pipezero::plan::{Needs, Plan};
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero::run::engine::Engine;
 use pipezero::run::memory::Category;
 use pipezero_schedule::{PipelineRank, Unit};
-use serde_json::json;
-use tests::{Mask, WeightOrder, plan_and_batches, spread, started, weights_of};
+use tests::{Mask, WeightOrder, assert_as_planned, plan_and_batches, spread, started, weights_of};
 
-fn planned(plan: &Plan) -> Vec<RankMemory> {
-    plan.forecast().into_iter().map(|rank| rank.memory).collect()
-}
-
-/// Every category and the peak to the byte, in the shape of `plan --json`.
-fn assert_measured(engine: &Engine, report: &StepReport, planned: &[RankMemory], case: &str) {
-    for (measured, planned) in engine.measured(report).iter().zip(planned) {
-        assert_eq!(json!(measured.memory), json!(planned), "rank {} of {case}", measured.rank);
-    }
-}
-
+/// Evaluations, logits and saved weights hold and send too; a step's traffic and events are the step's alone.
 #[test]
-fn every_rank_holds_what_the_plan_says_whatever_the_engine_does() {
+fn every_rank_holds_and_sends_what_the_plan_says_whatever_the_engine_does() {
     for case in spread() {
-        let (plan, source) = plan_and_batches(case.run, Mask::None);
-        let planned = planned(&plan);
-        let mut engine = Engine::new(plan, Arc::clone(&source)).expect("ranks start");
-        let report = engine.train_batch().expect("a step");
-        assert_measured(&engine, &report, &planned, &case.name);
+        let (plan, source) = plan_and_batches(case.run, Mask::Uneven);
+        let planned = plan.forecast();
+        let mut engine = Engine::recording(plan, Arc::clone(&source)).expect("ranks start");
+        let first = engine.train_batch().expect("a step");
+        assert_as_planned(&engine.measured(&first), &planned, &case.name);
         engine.eval_batch(&source, 1).expect("an evaluation");
         engine.logits(&[1, 2, 3]).expect("logits");
         weights_of(&mut engine);
-        assert_measured(&engine, &report, &planned, &case.name);
-    }
-}
-
-fn held_bytes(memory: &RankMemory, category: Category) -> u64 {
-    match category {
-        Category::Parameters => memory.parameters,
-        Category::Gathered => memory.gathered,
-        Category::Gradients => memory.gradients,
-        Category::Optimizer => memory.optimizer,
-        Category::Activations => memory.activations,
-        Category::Communication => memory.communication,
+        assert_as_planned(&engine.measured(&first), &planned, &case.name);
+        let second = engine.train_batch().expect("a step");
+        assert_as_planned(&engine.measured(&second), &planned, &case.name);
+        for rank in 0..planned.len() {
+            let num_events = [&first, &second].map(|report| report.events(rank).len());
+            assert_eq!(num_events[0], num_events[1], "events of rank {rank} of {}", case.name);
+        }
     }
 }
 
@@ -53,7 +36,7 @@ fn held_bytes(memory: &RankMemory, category: Category) -> u64 {
 fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_gradients() {
     for case in spread() {
         let (plan, source) = plan_and_batches(case.run, Mask::None);
-        let planned = planned(&plan);
+        let planned: Vec<_> = plan.forecast().into_iter().map(|rank| rank.memory).collect();
         let needs = plan.inference_needs();
         let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
         engine.eval_batch(&source, 1).expect("an evaluation");
@@ -61,8 +44,8 @@ fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_grad
         weights_of(&mut engine);
         for (rank, planned) in planned.iter().enumerate() {
             let peak = |category| engine.ledger(rank).peak_bytes(category);
-            for category in Category::ALL {
-                let (held, training) = (peak(category), held_bytes(planned, category));
+            for (category, training) in Category::ALL.into_iter().zip(planned.figures()) {
+                let held = peak(category);
                 assert!(held <= training, "rank {rank}: {held} bytes of {category:?} in {}", case.name);
             }
             assert_eq!(peak(Category::Parameters), planned.parameters, "rank {rank} of {}", case.name);
@@ -150,8 +133,8 @@ fn unit_bytes(plan: &Plan, unit: Unit) -> u64 {
 mod process {
     use std::process::Command;
 
-    use pipezero::config::{Ablation, GptConfig, ModelConfig, Run};
-    use tests::{Case, small_run, zero};
+    use pipezero::config::{GptConfig, ModelConfig, Run};
+    use tests::{Case, small_gpt, small_run, zero};
 
     use super::*;
 
@@ -183,7 +166,7 @@ mod process {
         let growth = status_bytes("VmHWM") - before;
         let num_ranks = engine.plan().grid().world_size();
         let held: u64 = (0..num_ranks).map(|rank| engine.ledger(rank).total_peak_bytes()).sum();
-        assert!(held >= 500 * MIB, "{} MiB are too few to tell", held / MIB);
+        assert!(held >= 500 * MIB, "{} MiB are too few to compare", held / MIB);
         // Pages that are touched in part, threads' stacks, and what the allocator keeps for itself.
         let allowed = held / 20 + 64 * MIB;
         let said = format!("the ledgers hold {} MiB, the process grew by {} MiB", held / MIB, growth / MIB);
@@ -201,10 +184,8 @@ mod process {
             num_attention_heads: 8,
             seq_length: 64,
             vocab_size: 512,
-            tie_embeddings: false,
             init_std: 0.02,
-            dropout: 0.0,
-            ablation: Ablation::None,
+            ..small_gpt(false)
         });
         Run { model, ..small_run(case) }
     }

@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
-use pipezero::config::{Launch, RunFile};
-use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
+use tests::{loaded, train_into};
 
 /// A GPT-2 of 4 blocks on 2 x 2 ranks, ZeRO-3 with prefetch: the quickstart in small.
 const RUN_FILE: &str = r#"{
@@ -28,65 +26,35 @@ const RUN_FILE: &str = r#"{
 /// As the run file says.
 const NUM_STEPS: usize = 60;
 
-const WORDS: [&str; 16] = [
-    "a ",
-    "rank ",
-    "sends ",
-    "its ",
-    "shard ",
-    "to ",
-    "the ",
-    "next ",
-    "stage ",
-    "and ",
-    "waits ",
-    "for ",
-    "gradients. ",
-    "every ",
-    "unit ",
-    "is ",
-];
+const WORDS: &str = "a rank sends its shard to the next stage and waits for gradients. every unit is ";
 
 /// Words of which each may be followed by two others: text that is learned quickly, but not at once.
 fn text() -> String {
     let mut state = 1_u32;
     let mut word = 0;
+    let words: Vec<&str> = WORDS.split_inclusive(' ').collect();
     let mut text = String::new();
     for _ in 0..8000 {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        word = (3 * word + if state >> 31 == 0 { 1 } else { 6 }) % WORDS.len();
-        text.push_str(WORDS[word]);
+        word = (3 * word + if state >> 31 == 0 { 1 } else { 6 }) % words.len();
+        text.push_str(words[word]);
     }
     text
 }
 
-#[derive(Default)]
 struct Curve {
     losses: Vec<f64>,
     num_skipped: usize,
 }
 
-impl Observer for Curve {
-    fn step(&mut self, line: &StepLine) {
-        self.num_skipped += usize::from(line.skipped);
-        self.losses.push(line.loss.expect("every token carries loss"));
-    }
-
-    fn evaluation(&mut self, _: &EvalLine) {}
-}
-
 fn curve(home: &Path, name: &str, arguments: &[&str]) -> Curve {
     let path = home.join("run.json");
-    std::fs::write(&path, RUN_FILE).expect("a folder of our own");
-    std::fs::write(home.join("text.txt"), text()).expect("a folder of our own");
-    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    let file = RunFile::load(&path).and_then(|file| file.set(&arguments)).expect("well-formed");
-    let (run, _) = file.resolve(Launch::this_host()).expect("valid");
-    let training = Training::new(Plan::new(run).expect("a valid run")).expect("the ranks start");
-    let directory = RunDir::create(&home.join(name), false).expect("a new folder");
-    let mut curve = Curve::default();
-    training.run(&directory, &AtomicBool::new(false), &mut curve).expect("the run ends well");
-    curve
+    std::fs::write(&path, RUN_FILE).expect("a new folder");
+    std::fs::write(home.join("text.txt"), text()).expect("a new folder");
+    let plan = Plan::new(loaded(&path, arguments)).expect("a valid run");
+    let (.., lines) = train_into(&home.join(name), plan);
+    let losses = lines.iter().map(|line| line.loss.expect("every token carries loss")).collect();
+    Curve { losses, num_skipped: lines.iter().filter(|line| line.skipped).count() }
 }
 
 /// The largest |a - b| / b over these steps.

@@ -1,35 +1,21 @@
 //! The quickstart learns what counting pairs of bytes cannot: it needs working attention.
 
-use std::sync::atomic::AtomicBool;
-
 use pipezero::Plan;
-use pipezero::config::{Launch, Run, RunFile};
+use pipezero::config::Run;
 use pipezero::models::{Ablation, GptConfig, gpt2};
-use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
+use pipezero::train::Summary;
+use tests::{example, train_into};
 
 /// By how much the validation loss must be below the bigram's cross-entropy, nats per byte.
 const MARGIN: f64 = 0.4;
 
-struct Silent;
-
-impl Observer for Silent {
-    fn step(&mut self, _: &StepLine) {}
-    fn evaluation(&mut self, _: &EvalLine) {}
-}
-
 fn quickstart() -> Run {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/configs/quickstart.json");
-    let file = RunFile::load(path.as_ref()).expect("the quickstart is well-formed");
-    // One evaluation at the end is enough here.
-    let file = file.set(&["evaluation.every=0".to_owned()]).expect("a valid override");
-    file.resolve(Launch::this_host()).expect("the quickstart is valid").0
+    example("quickstart.json", &["evaluation.every=0"])
 }
 
 fn train(plan: Plan) -> Summary {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let directory = RunDir::create(&home.path().join("run"), false).expect("a new folder");
-    let training = Training::new(plan).expect("the ranks start");
-    training.run(&directory, &AtomicBool::new(false), &mut Silent).expect("the run ends well")
+    train_into(&home.path().join("run"), plan).1
 }
 
 /// How far the validation loss is below the bigram's cross-entropy.

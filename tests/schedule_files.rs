@@ -4,15 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pipezero::config::{
-    Checkpointing, NoDecay, OptimizerConfig, Precision, ResidencyConfig, Run, ScheduleConfig, ZeroLevel,
-};
+use pipezero::config::{Checkpointing, Precision, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 use pipezero::plan::Plan;
 use pipezero::run::engine::Engine;
 use pipezero_schedule::ComputeOrder;
-use serde_json::json;
 use tests::{
-    Case, Mask, assert_bit_identical, assert_close, plan_and_batches, small_run, train, train_with, zero,
+    Case, Mask, SGD, assert_as_planned, assert_bit_identical, assert_close, plan_and_batches, small_run,
+    train, train_with, zero,
 };
 
 /// In which order a stage runs its backwards.
@@ -121,36 +119,23 @@ fn cases() -> [Case; 5] {
 }
 
 #[test]
-fn ascending_orders_on_any_placement_give_the_bits_of_one_pipeline_rank() {
+fn ascending_orders_on_any_placement_give_the_bits_of_one_pipeline_rank_whole_and_split() {
     for case in cases() {
         let wanted = train(small_run(reference_of(case)), Mask::Uneven);
         for ranks in PLACEMENTS {
             let pipeline = ranks.iter().max().expect("some stage") + 1;
-            let text = csv(ranks, case.num_micro_batches, Backwards::Ascending);
-            let run = with_file(small_run(Case { pipeline, ..case }), &text);
-            let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
-            assert!(plan.order().is_ascending() && plan.order().placement.num_stages() == ranks.len());
-            let name = format!("{ranks:?} in {case:?}");
-            assert_bit_identical(&train(run.clone(), Mask::Uneven), &wanted, &name);
-            assert_planned(run, &name);
-        }
-    }
-}
-
-/// A weight gradient that runs later is the same one.
-#[test]
-fn split_backwards_on_any_placement_give_the_bits_of_whole_ones() {
-    for case in cases().into_iter().filter(|case| case.checkpointing == Checkpointing::Off) {
-        let wanted = train(small_run(reference_of(case)), Mask::Uneven);
-        for ranks in PLACEMENTS {
-            let pipeline = ranks.iter().max().expect("some stage") + 1;
-            let text = split(&csv(ranks, case.num_micro_batches, Backwards::Ascending));
-            let run = with_file(small_run(Case { pipeline, ..case }), &text);
-            let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
-            assert!(plan.order().is_ascending() && plan.order().first_half().is_some());
-            let name = format!("{ranks:?}, split, in {case:?}");
-            assert_bit_identical(&train(run.clone(), Mask::Uneven), &wanted, &name);
-            assert_planned(run, &name);
+            let whole = csv(ranks, case.num_micro_batches, Backwards::Ascending);
+            // What is recomputed is run through backward at once.
+            let halves = (case.checkpointing == Checkpointing::Off).then(|| split(&whole));
+            for (text, is_split) in [(whole, false)].into_iter().chain(halves.map(|text| (text, true))) {
+                let run = with_file(small_run(Case { pipeline, ..case }), &text);
+                let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
+                assert!(plan.order().is_ascending() && plan.order().placement.num_stages() == ranks.len());
+                assert_eq!(plan.order().first_half().is_some(), is_split);
+                let name = format!("{ranks:?} in {case:?}, split: {is_split}");
+                assert_bit_identical(&train(run.clone(), Mask::Uneven), &wanted, &name);
+                assert_planned(run, &name);
+            }
         }
     }
 }
@@ -167,10 +152,7 @@ fn assert_planned(run: Run, name: &str) {
     let planned = plan.forecast();
     let mut engine = Engine::new(plan, source).expect("ranks start");
     let report = engine.train_batch().expect("a step");
-    for (measured, planned) in engine.measured(&report).iter().zip(&planned) {
-        assert_eq!(json!(measured.memory), json!(planned.memory), "rank {} of {name}", planned.rank);
-        assert_eq!(measured.traffic, planned.traffic, "rank {} of {name}", planned.rank);
-    }
+    assert_as_planned(&engine.measured(&report), &planned, name);
 }
 
 /// A schedule whose backwards descend adds gradients in another order. The first loss is of the same weights, so of the
@@ -178,11 +160,7 @@ fn assert_planned(run: Run, name: &str) {
 /// the rounding of gradients near zero into steps.
 #[test]
 fn descending_backwards_train_without_the_promise_of_equal_bits() {
-    let run = |case: Case| {
-        let no_decay = NoDecay::OneDimensional;
-        let sgd = OptimizerConfig::Sgd { lr: 0.5, momentum: 0.9, weight_decay: 0.01, no_decay };
-        Run { optimizer: sgd, ..small_run(case) }
-    };
+    let run = |case: Case| Run { optimizer: SGD, ..small_run(case) };
     for case in cases().into_iter().filter(|case| case.precision == Precision::F32) {
         let ascending = train(run(reference_of(case)), Mask::Uneven);
         let text = csv(&[0, 1, 1, 0], case.num_micro_batches, Backwards::Descending);

@@ -6,12 +6,12 @@
 //! `docs/zero.md` derives 39, 37, 35 and 33.
 
 use pipezero::config::{
-    Ablation, GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
+    GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
 };
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero::run::memory::Category;
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
-use tests::{Case, Mask, WeightOrder, small_run, started, zero};
+use tests::{Case, Mask, WeightOrder, small_gpt, small_run, started, zero};
 
 const NUM_MICRO_BATCHES: u32 = 8;
 const NUM_UNITS: usize = 3;
@@ -30,10 +30,7 @@ fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
         num_attention_heads: 2,
         seq_length: 4,
         vocab_size: 11,
-        tie_embeddings: false,
-        init_std: 0.02,
-        dropout: 0.0,
-        ablation: Ablation::None,
+        ..small_gpt(false)
     });
     Run { model, ..small_run(case) }
 }
@@ -99,17 +96,12 @@ fn assert_six_gathers_of_each_micro_batch((engine, report): &(Engine, StepReport
 }
 
 #[test]
-fn strict_without_prefetch_gathers_48_times_and_holds_one_unit() {
-    let step = run_one_step(example(ResidencyConfig::Strict, 0));
-    assert_six_gathers_of_each_micro_batch(&step);
-    assert_counts(step, [48; 4], 1);
-}
-
-#[test]
-fn strict_with_prefetch_gathers_as_often_and_holds_two_units() {
-    let step = run_one_step(example(ResidencyConfig::Strict, 1));
-    assert_six_gathers_of_each_micro_batch(&step);
-    assert_counts(step, [48; 4], 2);
+fn strict_residency_gathers_48_times_and_holds_one_unit_and_those_prefetched() {
+    for prefetch_units in [0, 1] {
+        let step = run_one_step(example(ResidencyConfig::Strict, prefetch_units));
+        assert_six_gathers_of_each_micro_batch(&step);
+        assert_counts(step, [48; 4], 1 + prefetch_units);
+    }
 }
 
 #[test]

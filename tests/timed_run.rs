@@ -1,33 +1,21 @@
 //! The timed family through plan, engine and training: what studies of overlap run on.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use pipezero::Plan;
-use pipezero::config::{Launch, Run, RunFile};
+use pipezero::config::Run;
 use pipezero::plan::Volume;
 use pipezero::run::data::Zeros;
 use pipezero::run::engine::Engine;
-use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
+use pipezero::train::RunDir;
 use safetensors::SafeTensors;
-use serde_json::json;
+use tests::{assert_as_planned, example, train_into};
 
-/// The example that pages name, with times as short as can be where `arguments` say so.
-fn example(arguments: &[&str]) -> Run {
-    example_of("timed-overlap.json", arguments)
-}
-
-fn example_of(name: &str, arguments: &[&str]) -> Run {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/configs").join(name);
-    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    let file = RunFile::load(&path).and_then(|file| file.set(&arguments)).expect("well-formed");
-    file.resolve(Launch::this_host()).expect("the example is valid").0
-}
+const OVERLAP: &str = "timed-overlap.json";
 
 #[test]
 fn the_example_is_planned_with_as_many_gathers_as_units_are_used() {
-    let plan = Plan::new(example(&[])).expect("a valid run");
+    let plan = Plan::new(example(OVERLAP, &[])).expect("a valid run");
     assert!(plan.run().comm.links.is_some(), "it imitates links");
     // 48 layers over 4 stages in units of 2: 6 units, each used twice by each of 8 micro-batches; timed layers read their
     // weights in both.
@@ -37,50 +25,35 @@ fn the_example_is_planned_with_as_many_gathers_as_units_are_used() {
     }
 }
 
-#[derive(Default)]
-struct Lines(Vec<StepLine>);
-
-impl Observer for Lines {
-    fn step(&mut self, line: &StepLine) {
-        self.0.push(line.clone());
-    }
-
-    fn evaluation(&mut self, _: &EvalLine) {
-        panic!("there is no validation text");
-    }
-}
-
 /// A timed layer computes nothing: one nat per target, gradients of zero, and weights that stay at zero. What ranks hold
 /// and send is as planned all the same.
 #[test]
 fn a_timed_run_holds_and_sends_what_is_planned_and_learns_nothing() {
     for schedule in ["1f1b", "interleaved"] {
         let virtual_stages = if schedule == "interleaved" { 2 } else { 1 };
-        let run = example(&[
-            "model.num_layers=16",
-            "model.forward_ms=0.02",
-            "model.backward_input_ms=0.02",
-            "model.backward_weight_ms=0.02",
-            "zero_optimization.unit_layers=1",
-            "steps=2",
-            &format!("parallel.schedule={schedule}"),
-            &format!("parallel.virtual_stages={virtual_stages}"),
-        ]);
+        let run = example(
+            OVERLAP,
+            &[
+                "model.num_layers=16",
+                "model.forward_ms=0.02",
+                "model.backward_input_ms=0.02",
+                "model.backward_weight_ms=0.02",
+                "zero_optimization.unit_layers=1",
+                "steps=2",
+                &format!("parallel.schedule={schedule}"),
+                &format!("parallel.virtual_stages={virtual_stages}"),
+            ],
+        );
         let home = tempfile::tempdir().expect("a temporary folder");
-        let directory = RunDir::create(&home.path().join("run"), false).expect("a new folder");
-        let training = Training::new(Plan::new(run).expect("a valid run")).expect("the ranks start");
-        let mut lines = Lines::default();
-        let summary = training.run(&directory, &AtomicBool::new(false), &mut lines).expect("it ends well");
+        let plan = Plan::new(run).expect("a valid run");
+        let (directory, summary, lines) = train_into(&home.path().join("run"), plan);
 
-        assert_eq!(lines.0.len(), 2);
-        for line in &lines.0 {
+        assert_eq!((lines.len(), summary.validation_loss), (2, None));
+        for line in &lines {
             // 8 micro-batches of one sequence of 16 tokens, twice.
             assert_eq!((line.loss, line.grad_norm, line.tokens), (Some(1.0), Some(0.0), 256), "{schedule}");
         }
-        for (measured, planned) in summary.ranks.iter().zip(&summary.planned) {
-            assert_eq!(json!(measured.memory), json!(planned.memory), "rank {} of {schedule}", planned.rank);
-            assert_eq!(measured.traffic, planned.traffic, "rank {} of {schedule}", planned.rank);
-        }
+        assert_as_planned(&summary.ranks, &summary.planned, schedule);
         let weights = std::fs::read(directory.file(RunDir::WEIGHTS)).expect("weights are saved");
         let weights = SafeTensors::deserialize(&weights).expect("a safetensors file");
         assert_eq!(weights.len(), 16);
@@ -94,14 +67,14 @@ fn a_timed_run_holds_and_sends_what_is_planned_and_learns_nothing() {
 #[test]
 fn sixty_four_ranks_send_what_is_worked_out_by_hand() {
     let short = ["model.forward_ms=0", "model.backward_input_ms=0", "model.backward_weight_ms=0"];
-    let run = Run { steps: 1, ..example_of("timed-64.json", &short) };
+    let run = Run { steps: 1, ..example("timed-64.json", &short) };
     let plan = Plan::new(run).expect("a valid run");
     let (num_ranks, planned) = (plan.grid().world_size(), plan.forecast());
     assert_eq!((num_ranks, planned.len()), (64, 64));
     let mut engine = Engine::new(plan, Arc::new(Zeros)).expect("ranks start");
     let report = engine.train_batch().expect("a step");
+    assert_as_planned(&engine.measured(&report), &planned, "timed-64.json");
     for (measured, planned) in engine.measured(&report).iter().zip(&planned) {
-        assert_eq!(json!(measured.memory), json!(planned.memory), "rank {}", planned.rank);
         let of = |count: u64, each: u64| Volume { count, bytes: count * each };
         let is_end = planned.pipeline_rank % 15 == 0;
         assert_eq!(measured.traffic.all_gather, of(2 * 32 * 3, 3 * 16 * 1024), "rank {}", planned.rank);

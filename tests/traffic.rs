@@ -1,49 +1,9 @@
 //! What ranks send, counted around the backend, is what the plan says: calls and bytes, by kind and rank.
 
-use std::sync::Arc;
-
 use pipezero::config::{ResidencyConfig, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::plan::{Traffic, Volume};
-use pipezero::run::engine::{Engine, StepReport};
-use tests::{Case, Mask, plan_and_batches, small_run, spread, started, weights_of, zero};
-
-fn planned(plan: &Plan) -> Vec<Traffic> {
-    plan.forecast().into_iter().map(|rank| rank.traffic).collect()
-}
-
-#[test]
-fn every_rank_sends_what_the_plan_says_in_every_step() {
-    for case in spread() {
-        let (plan, source) = plan_and_batches(case.run, Mask::Uneven);
-        let planned = planned(&plan);
-        let mut engine = Engine::new(plan, source).expect("ranks start");
-        for step in 1..=2 {
-            let report = engine.train_batch().expect("a step");
-            assert_eq!(report.traffic(), planned, "step {step} of {}", case.name);
-        }
-    }
-}
-
-/// Evaluations, logits and saved weights send too; a step's figures are the step's alone.
-#[test]
-fn what_is_sent_between_steps_counts_in_no_step() {
-    let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
-    let case = Case { pipeline: 2, data: 2, zero, ..Case::ONE_RANK };
-    let (plan, source) = plan_and_batches(small_run(case), Mask::None);
-    let planned = planned(&plan);
-    let mut engine = Engine::recording(plan, Arc::clone(&source)).expect("ranks start");
-    let first = engine.train_batch().expect("a step");
-    engine.eval_batch(&source, 1).expect("an evaluation");
-    engine.logits(&[1, 2, 3]).expect("logits");
-    weights_of(&mut engine);
-    let second = engine.train_batch().expect("a step");
-    assert_eq!(second.traffic(), planned);
-    for rank in 0..engine.plan().grid().world_size() {
-        let num_events = |report: &StepReport| report.events(rank).len();
-        assert_eq!(num_events(&second), num_events(&first), "events of rank {rank}");
-    }
-}
+use pipezero::plan::Volume;
+use pipezero::run::engine::Engine;
+use tests::{Case, Mask, small_run, started, zero};
 
 /// Padding, record, the tied weight's sum and both ends of an edge, by hand on the smallest grid that has them all.
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use benches::{FixedTokens, run};
+use benches::{GPT2, each_pass, fixed_tokens, reduction, run};
 use pipezero::config::*;
 use pipezero::run::data::{BatchSource, Zeros};
 
@@ -43,15 +43,8 @@ pub(crate) struct Case {
     pub(crate) unit_layers: UnitLayersConfig,
     pub(crate) resident_units: ResidencyConfig,
     pub(crate) prefetch_units: usize,
-    pub(crate) recomputes: Recomputes,
+    pub(crate) checkpointing: Checkpointing,
     pub(crate) links: LinkSpeed,
-}
-
-/// Whether activations are recomputed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recomputes {
-    Nothing,
-    Units,
 }
 
 /// Sequences of a step, in every run.
@@ -72,7 +65,7 @@ impl Case {
         unit_layers: UnitLayersConfig::Layers(1),
         resident_units: ResidencyConfig::Strict,
         prefetch_units: 1,
-        recomputes: Recomputes::Nothing,
+        checkpointing: Checkpointing::Off,
         links: LinkSpeed::Memory,
     };
 
@@ -97,14 +90,8 @@ impl Case {
         run.zero.unit_layers = self.unit_layers;
         run.zero.resident_units = self.resident_units;
         run.zero.prefetch_units = self.prefetch_units;
-        run.zero.reduce = match self.level {
-            ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
-            ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
-        };
-        run.checkpointing = match self.recomputes {
-            Recomputes::Nothing => Checkpointing::Off,
-            Recomputes::Units => Checkpointing::Unit,
-        };
+        run.zero.reduce = reduction(self.level);
+        run.checkpointing = self.checkpointing;
         run.comm.links = self.links();
         run.threads = if cpu { 2 / (self.pipeline * self.data) } else { 1 };
         run
@@ -113,7 +100,7 @@ impl Case {
     /// Batches that are alike.
     pub(crate) fn source(self) -> Arc<dyn BatchSource> {
         match self.family {
-            Family::Cpu => Arc::new(FixedTokens { vocab_size: VOCAB_SIZE }),
+            Family::Cpu => fixed_tokens(VOCAB_SIZE),
             Family::Timed => Arc::new(Zeros),
         }
     }
@@ -157,10 +144,7 @@ fn gpt2() -> ModelConfig {
         num_attention_heads: 6,
         seq_length: 64,
         vocab_size: VOCAB_SIZE,
-        tie_embeddings: false,
-        init_std: 0.02,
-        dropout: 0.0,
-        ablation: Ablation::None,
+        ..GPT2
     })
 }
 
@@ -170,29 +154,18 @@ fn timed() -> ModelConfig {
         seq_length: 16,
         parameters_per_layer: PARAMETERS_PER_LAYER,
         activation_elements: 2048,
-        times: PassTimes {
-            forward: FORWARD,
-            backward_input: FORWARD,
-            backward_weight: FORWARD,
-            recompute: FORWARD,
-        },
+        times: each_pass(FORWARD),
     })
 }
 
 /// As a row of the table begins.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = match self.level {
-            ZeroLevel::Zero0 => 0,
-            ZeroLevel::Zero1 => 1,
-            ZeroLevel::Zero2 => 2,
-            ZeroLevel::Zero3 => 3,
-        };
         write!(f, "{}x{} {}", self.pipeline, self.data, self.schedule)?;
         if self.virtual_stages > 1 {
             write!(f, " v{}", self.virtual_stages)?;
         }
-        write!(f, " ZeRO-{level}")?;
+        write!(f, " ZeRO-{}", self.level as u8)?;
         match self.unit_layers {
             UnitLayersConfig::Layers(1) => {}
             UnitLayersConfig::Layers(layers) => write!(f, " units of {layers}")?,
@@ -202,7 +175,7 @@ impl fmt::Display for Case {
         if self.level == ZeroLevel::Zero3 {
             write!(f, " resident {} prefetch {}", self.resident_units, self.prefetch_units)?;
         }
-        if self.recomputes == Recomputes::Units {
+        if self.checkpointing == Checkpointing::Unit {
             f.write_str(" recomputing")?;
         }
         match (self.family, self.links) {
@@ -223,7 +196,7 @@ pub(crate) const CPU: [Case; 12] = [
     Case::CPU,
     Case { pipeline: 2, schedule: "gpipe", ..Case::CPU },
     Case { pipeline: 2, ..Case::CPU },
-    Case { pipeline: 2, recomputes: Recomputes::Units, unit_layers: Layers(2), ..Case::CPU },
+    Case { pipeline: 2, checkpointing: Checkpointing::Unit, unit_layers: Layers(2), ..Case::CPU },
     Case { pipeline: 2, schedule: "interleaved", virtual_stages: 2, ..Case::CPU },
     Case { pipeline: 2, schedule: "zb-h1", ..Case::CPU },
     Case { pipeline: 2, schedule: "zb-v", virtual_stages: 2, ..Case::CPU },
@@ -267,7 +240,7 @@ pub(crate) const TIMED: [Case; 12] = [
         data: 8,
         level: Zero3,
         unit_layers: Layers(2),
-        recomputes: Recomputes::Units,
+        checkpointing: Checkpointing::Unit,
         ..Case::TIMED
     },
     Case { pipeline: 8, data: 8, level: Zero3, ..Case::TIMED },

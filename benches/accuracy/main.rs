@@ -36,15 +36,7 @@ const RANKED_ABOVE: f64 = 0.03;
 
 fn main() -> ExitCode {
     // Cargo adds `--bench`.
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    match measure_all(&chosen) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    benches::exit_code(measure_all(&benches::arguments()))
 }
 
 /// Whether everything that was chosen passes.

@@ -103,10 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn large_allocations_are_told_by_size() {
+    fn large_allocations_are_counted_by_size() {
         assert_eq!(Large::default().to_string(), "none");
         let large = Large { count: 4, bytes: vec![2_000_000, 3_000_000, 2_000_000] };
-        let told = "4 of more than 1 MiB: 1 x 3000000 bytes, 2 x 2000000 bytes, 1 more";
-        assert_eq!(large.to_string(), told);
+        let text = "4 of more than 1 MiB: 1 x 3000000 bytes, 2 x 2000000 bytes, 1 more";
+        assert_eq!(large.to_string(), text);
     }
 }

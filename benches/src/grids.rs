@@ -42,11 +42,13 @@ impl Grid {
             self.name
         );
         run.zero.level = self.level;
-        run.zero.reduce = match self.level {
-            ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
-            ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
-        };
+        run.zero.reduce = reduction(self.level);
         run.threads = self.threads;
         run
     }
+}
+
+/// When gradients are reduced: after every micro-batch where they are sharded, else once in a step.
+pub fn reduction(level: ZeroLevel) -> ReductionPolicy {
+    if level >= ZeroLevel::Zero2 { ReductionPolicy::Every } else { ReductionPolicy::Last }
 }

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_told_with_how_far_times_lie_apart() {
+    fn the_median_and_how_far_times_lie_apart_are_found() {
         assert_eq!(samples(&[30, 10, 20]).median(), Duration::from_millis(20));
         assert_eq!(samples(&[40, 10, 20, 30]).median(), Duration::from_millis(30));
         // (30 - 10) / 20.

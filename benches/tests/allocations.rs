@@ -5,9 +5,7 @@
 //! would count too.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-use std::sync::Arc;
-
-use benches::{FixedTokens, GRIDS, Grid, LARGE_BYTES, Large, large_allocations, run};
+use benches::{GPT2, GRIDS, Grid, LARGE_BYTES, Large, fixed_tokens, large_allocations, run};
 use pipezero::config::*;
 use pipezero::plan::Plan;
 use pipezero::run::engine::Engine;
@@ -32,10 +30,7 @@ fn run_with(precision: Precision, checkpointing: Checkpointing, grid: &Grid) -> 
         num_attention_heads: 5,
         seq_length: 64,
         vocab_size: VOCAB_SIZE,
-        tie_embeddings: false,
-        init_std: 0.02,
-        dropout: 0.0,
-        ablation: Ablation::None,
+        ..GPT2
     });
     run.batch = BatchConfig { train_batch_size: 4, micro_batch_size: 1, num_micro_batches: 4 };
     (run.precision, run.checkpointing) = (precision, checkpointing);
@@ -53,7 +48,7 @@ fn no_step_after_the_first_makes_a_large_allocation() {
             let plan = Plan::even_if_refused(run_with(precision, checkpointing, grid)).unwrap();
             let num_units = assert_units_are_large(&plan, &name);
 
-            let source = Arc::new(FixedTokens { vocab_size: VOCAB_SIZE });
+            let source = fixed_tokens(VOCAB_SIZE);
             let (mut engine, first) = large_allocations(|| {
                 let mut engine = Engine::new(plan, source).unwrap();
                 engine.train_batch().unwrap();

@@ -1,5 +1,7 @@
 //! What can go wrong when a model is built or run.
 
+use std::fmt::Display;
+
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,14 +19,19 @@ pub enum ModelError {
     },
 }
 
-/// Refuses `value` by `rule` unless that holds.
+/// Refuses the value of `name` by `rule` unless that holds.
 ///
 /// # Errors
 /// [`ModelError::Shape`].
 pub(crate) fn require(
     holds: bool,
-    value: impl Fn() -> String,
-    rule: impl Fn() -> String,
+    name: &str,
+    value: impl Display,
+    rule: impl Into<String>,
 ) -> Result<(), ModelError> {
-    if holds { Ok(()) } else { Err(ModelError::Shape { value: value(), rule: rule() }) }
+    if holds {
+        Ok(())
+    } else {
+        Err(ModelError::Shape { value: format!("{name} = {value}"), rule: rule.into() })
+    }
 }

@@ -5,7 +5,7 @@
 //! 0. The pattern is the caller's, as a predicate, so that this crate needs no regular expressions.
 
 use crate::graph::{LayerGraph, LayerNode};
-use crate::minimax::{BlockWeights, minimax};
+use crate::minimax::{BlockWeights, most_even_split};
 use crate::split::{Split, SplitError};
 
 /// Splits the blocks so that the largest number of matching layers of a stage is as small as possible; embeddings
@@ -26,9 +26,7 @@ pub fn by_type(
     if weights.total() == 0 {
         return Err(SplitError::NoLayerMatches { num_layers: graph.num_layers() });
     }
-    let blocks_per_stage = minimax(&weights, num_stages, |_, _| true, |_, _| true)
-        .expect("without a bound some split is the best one");
-    Split::by_blocks(graph, &blocks_per_stage)
+    Split::by_blocks(graph, &most_even_split(&weights, num_stages))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! does.
 
 use crate::graph::LayerGraph;
-use crate::minimax::{BlockWeights, minimax};
+use crate::minimax::{BlockWeights, most_even_split};
 use crate::split::{Split, SplitError};
 
 /// Splits the blocks so that the largest number of parameters of a stage is as small as possible; embeddings count on
@@ -20,9 +20,7 @@ use crate::split::{Split, SplitError};
 pub fn parameters(graph: &LayerGraph, num_stages: usize) -> Result<Split, SplitError> {
     Split::check_num_stages(graph, num_stages)?;
     let weights = BlockWeights::of(graph, |layer| graph.layer(layer).num_parameters);
-    let blocks_per_stage = minimax(&weights, num_stages, |_, _| true, |_, _| true)
-        .expect("without a bound some split is the best one");
-    Split::by_blocks(graph, &blocks_per_stage)
+    Split::by_blocks(graph, &most_even_split(&weights, num_stages))
 }
 
 #[cfg(test)]

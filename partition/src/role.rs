@@ -27,9 +27,10 @@ impl fmt::Display for LayerRole {
 }
 
 /// Whether a layer's parameters are shared with another layer. A tied layer is always a separate unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tying {
     /// Its parameters are its own.
+    #[default]
     Untied,
     /// The embedding's use of the shared weight.
     Embedding,

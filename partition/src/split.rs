@@ -1,6 +1,5 @@
 //! A split: which contiguous layers each stage has. Complete and without an empty stage by construction.
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::graph::LayerGraph;
@@ -73,11 +72,15 @@ impl Split {
 }
 
 /// Why layers cannot be split so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     /// The number of stages is 0.
+    #[error("there are 0 pipeline stages; a model needs at least 1")]
     NoStages,
     /// A stage would have no block.
+    #[error(
+        "stage {stage} of {num_stages} gets 0 transformer layers; give every stage at least 1, or use fewer stages"
+    )]
     EmptyStage {
         /// The stage, counted from 0.
         stage: usize,
@@ -85,6 +88,10 @@ pub enum SplitError {
         num_stages: usize,
     },
     /// Some stage would have no block, however they were distributed.
+    #[error(
+        "{num_blocks} transformer layers cannot fill {num_stages} pipeline stages, every stage needs at least 1; use at \
+         most {num_blocks} stages or more layers"
+    )]
     MoreStagesThanBlocks {
         /// Stages asked for.
         num_stages: usize,
@@ -92,6 +99,11 @@ pub enum SplitError {
         num_blocks: usize,
     },
     /// The blocks per stage do not add up to the model's.
+    #[error(
+        "the stages' transformer layers add up to {sum} but the model has {num_blocks}; {} {}",
+        if sum < num_blocks { "add" } else { "remove" },
+        sum.abs_diff(*num_blocks)
+    )]
     WrongSum {
         /// What they add up to.
         sum: usize,
@@ -99,39 +111,12 @@ pub enum SplitError {
         num_blocks: usize,
     },
     /// No layer is of the type that was to be distributed evenly.
+    #[error(
+        "the pattern matches none of the model's {num_layers} layers, so there is nothing to distribute evenly; match at \
+         least one layer, or use the uniform split"
+    )]
     NoLayerMatches {
         /// Layers of the model.
         num_layers: usize,
     },
 }
-
-impl fmt::Display for SplitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoStages => f.write_str("there are 0 pipeline stages; a model needs at least 1"),
-            Self::EmptyStage { stage, num_stages } => write!(
-                f,
-                "stage {stage} of {num_stages} gets 0 transformer layers; give every stage at least 1, or use \
-                 fewer stages"
-            ),
-            Self::MoreStagesThanBlocks { num_stages, num_blocks } => write!(
-                f,
-                "{num_blocks} transformer layers cannot fill {num_stages} pipeline stages, every stage needs at \
-                 least 1; use at most {num_blocks} stages or more layers"
-            ),
-            Self::WrongSum { sum, num_blocks } => write!(
-                f,
-                "the stages' transformer layers add up to {sum} but the model has {num_blocks}; {} {}",
-                if sum < num_blocks { "add" } else { "remove" },
-                sum.abs_diff(*num_blocks)
-            ),
-            Self::NoLayerMatches { num_layers } => write!(
-                f,
-                "the pattern matches none of the model's {num_layers} layers, so there is nothing to distribute \
-                 evenly; match at least one layer, or use the uniform split"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SplitError {}

@@ -40,7 +40,6 @@ impl ModelStates {
 mod tests {
     use super::*;
     use crate::memory::{Purpose, RankFacts, RankMemory, StageFacts, UnitFacts};
-    use crate::role::Tying;
     use crate::zero::ReductionPolicy::{Every, Last};
     use crate::zero::ZeroLevel;
 
@@ -55,21 +54,9 @@ mod tests {
             num_tokens: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,
-                num_weight_input_buffers: 0,
-                input_cut_elements: 0,
                 num_gradient_send_buffers: 2,
-                output_cut_elements: 0,
-                local_output_elements: 0,
-                units: vec![UnitFacts {
-                    num_elements,
-                    saved_elements: 0,
-                    recompute_elements: 0,
-                    weight_input_elements: 0,
-                    workspace_elements: 0,
-                    widest_activation_elements: 0,
-                    tying: Tying::Untied,
-                    is_persistent: false,
-                }],
+                units: vec![UnitFacts { num_elements, ..UnitFacts::default() }],
+                ..StageFacts::default()
             }],
         })
     }

@@ -18,23 +18,13 @@ pub(super) trait Backend {
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync);
 }
 
-/// Ranks are threads of this process.
+/// Ranks are threads of this process; on shaped links every message is a little late.
 #[derive(Debug)]
-pub(super) struct Threads;
+pub(super) struct OnThreads<const SHAPED: bool>;
+pub(super) type Threads = OnThreads<false>;
+pub(super) type Shaped = OnThreads<true>;
 
-impl Backend for Threads {
-    type Comm = ThreadCommunicator;
-
-    fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
-        run(&ThreadWorld::new(world_size, timeout), world_size, body);
-    }
-}
-
-/// Ranks are threads of this process, and every message is a little late.
-#[derive(Debug)]
-pub(super) struct Shaped;
-
-impl Backend for Shaped {
+impl<const SHAPED: bool> Backend for OnThreads<SHAPED> {
     type Comm = ThreadCommunicator;
 
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
@@ -44,7 +34,7 @@ impl Backend for Shaped {
             far: Link { latency: Duration::from_micros(30), bytes_per_s: 1e8 },
             shared: true,
         };
-        run(&ThreadWorld::shaped(world_size, timeout, links), world_size, body);
+        run(&ThreadWorld::new(world_size, timeout, SHAPED.then_some(links)), world_size, body);
     }
 }
 

@@ -28,7 +28,7 @@ fn links(near: Link, far: Link) -> Links {
 }
 
 fn on(links: Links, world_size: usize, body: impl Fn(ThreadCommunicator) + Sync) {
-    run(&ThreadWorld::shaped(world_size, LONG, links), world_size, |comm, _| body(comm));
+    run(&ThreadWorld::new(world_size, LONG, Some(links)), world_size, |comm, _| body(comm));
 }
 
 /// Whether an operation arrives later than any wait may last; otherwise it completes.
@@ -159,7 +159,7 @@ fn gathers_and_reductions_wait_for_each_other_only_on_a_shared_link() {
 /// The wait is allowed to last longer than the delay, so it sleeps until the stop.
 #[test]
 fn a_stop_ends_the_sleep_and_hands_over_what_was_exchanged() {
-    let world = ThreadWorld::shaped(4, 24 * HOUR, links(DISTANT, INSTANT));
+    let world = ThreadWorld::new(4, 24 * HOUR, Some(links(DISTANT, INSTANT)));
     run(&world, 4, |mut comm, stop| {
         let rank = comm.rank();
         // Ranks 0 and 1 are near, so their gather is in flight for an hour.

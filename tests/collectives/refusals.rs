@@ -1,5 +1,6 @@
 //! What every operation does when something is wrong.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending};
@@ -22,18 +23,27 @@ fn error<P: Pending>(started: Result<P, CommError>) -> CommError {
     started.err().expect("the start is refused")
 }
 
+/// Why each collective is refused for a range of such buffers.
+fn refused<C: Communicator>(
+    comm: &mut C,
+    elements: impl Fn() -> TrackedBuffer,
+    range: Range<usize>,
+) -> [CommError; 3] {
+    let group = world(comm);
+    [
+        error(comm.start_reduce_scatter(&group, elements(), range.clone())),
+        error(comm.start_all_reduce(&group, Channel::Reduce, elements(), range.clone())),
+        error(comm.start_all_gather(&group, elements(), range)),
+    ]
+}
+
 pub(super) fn what_has_no_equal_parts_is_refused_before_any_traffic<B: Backend>() {
     for world_size in 2..=5 {
         B::run(world_size, LONG, |mut comm, _| {
-            let (group, group_size, num_elements) = (world(&comm), world_size, 2 * world_size + 1);
-            let elements = || buffer(&vec![0.0; num_elements]);
+            let (group_size, num_elements) = (world_size, 2 * world_size + 1);
             // Only one rank tries, so no other could join it.
             if comm.rank() == 0 {
-                for error in [
-                    error(comm.start_all_gather(&group, elements(), 0..num_elements)),
-                    error(comm.start_reduce_scatter(&group, elements(), 0..num_elements)),
-                    error(comm.start_all_reduce(&group, Channel::Reduce, elements(), 0..num_elements)),
-                ] {
+                for error in refused(&mut comm, || buffer(&vec![0.0; num_elements]), 0..num_elements) {
                     assert_eq!(error, CommError::Indivisible { num_elements, group_size });
                 }
             }
@@ -45,15 +55,9 @@ pub(super) fn what_has_no_equal_parts_is_refused_before_any_traffic<B: Backend>(
 
 pub(super) fn what_reaches_beyond_its_buffer_is_refused_before_any_traffic<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let group = world(&comm);
-        let (start, end, len) = (2, 2 + group.size(), 1 + group.size());
-        let elements = || buffer(&vec![0.0; len]);
+        let (start, end, len) = (2, 2 + comm.world_size(), 1 + comm.world_size());
         if comm.rank() == 0 {
-            for error in [
-                error(comm.start_all_gather(&group, elements(), start..end)),
-                error(comm.start_reduce_scatter(&group, elements(), start..end)),
-                error(comm.start_all_reduce(&group, Channel::Reduce, elements(), start..end)),
-            ] {
+            for error in refused(&mut comm, || buffer(&vec![0.0; len]), start..end) {
                 assert_eq!(error, CommError::OutOfRange { start, end, len });
             }
         }

@@ -42,41 +42,16 @@ impl RandomBatches {
             Mask::All => true,
         }
     }
-}
 
-/// Random batches that are edited before a rank uses them: the step, the micro-batch and its tokens.
-pub struct EditedBatches<E> {
-    batches: RandomBatches,
-    edit: E,
-}
-
-impl RandomBatches {
-    /// These batches, each edited.
-    pub fn edited<E>(self, edit: E) -> EditedBatches<E>
+    /// These batches, each edited before a rank uses it; `edit` gets the step, the micro-batch and its tokens.
+    pub fn edited<E>(self, edit: E) -> impl BatchSource
     where
         E: Fn(u64, usize, &mut TokenBatch) -> Result<(), BatchError> + Send + Sync,
     {
-        EditedBatches { batches: self, edit }
-    }
-}
-
-impl<E> BatchSource for EditedBatches<E>
-where
-    E: Fn(u64, usize, &mut TokenBatch) -> Result<(), BatchError> + Send + Sync,
-{
-    fn micro_batch(
-        &self,
-        step: u64,
-        data_rank: usize,
-        micro_batch: usize,
-        batch: &mut TokenBatch,
-    ) -> Result<(), BatchError> {
-        self.batches.micro_batch(step, data_rank, micro_batch, batch)?;
-        (self.edit)(step, micro_batch, batch)
-    }
-
-    fn epoch(&self, step: u64) -> f64 {
-        self.batches.epoch(step)
+        move |step: u64, data_rank: usize, micro_batch: usize, batch: &mut TokenBatch| {
+            self.micro_batch(step, data_rank, micro_batch, batch)?;
+            edit(step, micro_batch, batch)
+        }
     }
 }
 
@@ -100,10 +75,6 @@ impl BatchSource for RandomBatches {
             }
         }
         Ok(())
-    }
-
-    fn epoch(&self, _: u64) -> f64 {
-        0.0
     }
 }
 

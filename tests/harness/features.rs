@@ -1,11 +1,13 @@
 //! Values of a run's features that tests combine pair by pair.
 
-use pipezero::config::{Checkpointing, Precision, ResidencyConfig, UnitLayersConfig};
+use pipezero::config::{
+    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
+};
 
-use crate::{FP16, Schedule};
+use crate::{Case, FP16, NO_ZERO, Schedule};
 
 /// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
-pub const NUM_LAYERS: usize = 12;
+const NUM_LAYERS: usize = 12;
 
 /// How large units are.
 pub const UNITS: [UnitLayersConfig; 3] =
@@ -18,22 +20,88 @@ pub const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
 pub const CHECKPOINTING: [Checkpointing; 3] =
     [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
 
-/// What is recomputed on a grid: where backwards are split, nothing can be.
-pub fn checkpointing(schedule: Schedule, choice: usize) -> Checkpointing {
-    if schedule.splits_backwards() { Checkpointing::Off } else { CHECKPOINTING[choice] }
-}
-
 /// Whether the head uses the embedding's weight.
 pub const TIED: [bool; 2] = [false, true];
 
 /// Data degrees.
 pub const DATA: [usize; 3] = [1, 2, 3];
 
-/// So many units beyond those in use and prefetched; `None` is strict, `usize::MAX` all.
-pub fn resident_units(beyond: Option<usize>, prefetch_units: usize) -> ResidencyConfig {
-    match beyond {
+/// Pipeline ranks and their schedule.
+pub const GRIDS: [(usize, Schedule); 22] = {
+    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB, ZbH1, ZbH2, ZbV};
+    [
+        (1, OneFOneB),
+        (2, GPipe),
+        (2, OneFOneB),
+        (2, Eager),
+        (2, Interleaved { virtual_stages: 2 }),
+        (2, Interleaved { virtual_stages: 3 }),
+        (2, Grouped { virtual_stages: 2, group_size: 3 }),
+        (2, Bfs { virtual_stages: 2 }),
+        (2, Bfs { virtual_stages: 3 }),
+        (4, GPipe),
+        (4, OneFOneB),
+        (4, Eager),
+        (4, Interleaved { virtual_stages: 2 }),
+        (4, Interleaved { virtual_stages: 3 }),
+        (4, Grouped { virtual_stages: 2, group_size: 5 }),
+        (4, Bfs { virtual_stages: 2 }),
+        (4, Bfs { virtual_stages: 3 }),
+        (2, ZbH1),
+        (2, ZbV),
+        (4, ZbH1),
+        (4, ZbH2),
+        (4, ZbV),
+    ]
+};
+
+/// Level, policy, residency beyond what prefetching needs (`None`: strict; `usize::MAX`: all), prefetch.
+pub const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
+    use ReductionPolicy::{Every, Last};
+    use ZeroLevel::{Zero0, Zero1, Zero3};
+    [
+        (Zero0, Last, None, 0),
+        (Zero1, Last, None, 0),
+        (Zero3, Every, None, 0),
+        (Zero3, Every, None, 1),
+        (Zero3, Every, None, 2),
+        (Zero3, Every, None, 3),
+        (Zero3, Every, Some(0), 0),
+        (Zero3, Every, Some(1), 1),
+        (Zero3, Every, Some(0), 2),
+        (Zero3, Every, Some(2), 3),
+        (Zero3, Every, Some(usize::MAX), 0),
+        (Zero3, Every, Some(usize::MAX), 1),
+        (Zero3, Last, None, 1),
+        (Zero3, Last, Some(1), 0),
+        (Zero3, Last, Some(usize::MAX), 2),
+    ]
+};
+
+/// The case of a value of each list: of [`GRIDS`], [`ZERO`], [`UNITS`], [`PRECISIONS`], [`CHECKPOINTING`], [`TIED`] and
+/// [`DATA`].
+pub fn case_of([grid, zero, units, precision, checkpointing, tied, data]: [usize; 7]) -> Case {
+    let (pipeline, schedule) = GRIDS[grid];
+    let (level, reduce, beyond, prefetch_units) = ZERO[zero];
+    let resident_units = match beyond {
         None => ResidencyConfig::Strict,
         Some(usize::MAX) => ResidencyConfig::All,
         Some(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
+    };
+    let unit_layers = UNITS[units];
+    // A split backward is not recomputed.
+    let checkpointing =
+        if schedule.splits_backwards() { Checkpointing::Off } else { CHECKPOINTING[checkpointing] };
+    Case {
+        pipeline,
+        data: DATA[data],
+        num_micro_batches: 5,
+        schedule,
+        zero: ZeroConfig { level, reduce, resident_units, prefetch_units, unit_layers, ..NO_ZERO },
+        tied: TIED[tied],
+        num_layers: NUM_LAYERS,
+        precision: PRECISIONS[precision],
+        checkpointing,
+        ..Case::ONE_RANK
     }
 }

@@ -10,14 +10,16 @@ mod schedule;
 mod spread;
 mod trained;
 
-pub use batches::{EditedBatches, Mask, RandomBatches};
+pub use batches::{Mask, RandomBatches};
 pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
-pub use runs::{Case, FP16, GRADIENT_CLIPPING, NO_ZERO, small_gpt, small_run, zero};
+pub use runs::{
+    Case, FP16, GRADIENT_CLIPPING, NO_ZERO, SGD, at_rate, example, loaded, small_gpt, small_run, zero,
+};
 pub use sample::{Sample, in_full};
 pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{
-    Trained, Weights, assert_bit_identical, assert_close, assert_same_weights, plan_and_batches, started,
-    train, train_plan, train_with, weights_of,
+    Trained, Weights, assert_as_planned, assert_bit_identical, assert_close, assert_same_weights,
+    plan_and_batches, started, train, train_into, train_plan, train_with, weights_of,
 };

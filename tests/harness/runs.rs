@@ -1,5 +1,6 @@
 //! Small runs, made without a file.
 
+use std::path::Path;
 use std::time::Duration;
 
 use pipezero::config::*;
@@ -89,10 +90,7 @@ pub const FP16: Precision = Precision::Fp16(LossScaling {
 
 /// ZeRO at `level` with units of one block, reducing gradients when the run file's defaults do.
 pub fn zero(level: ZeroLevel, resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
-    let reduce = match level {
-        ZeroLevel::Zero0 | ZeroLevel::Zero1 => ReductionPolicy::Last,
-        ZeroLevel::Zero2 | ZeroLevel::Zero3 => ReductionPolicy::Every,
-    };
+    let reduce = if level >= ZeroLevel::Zero2 { ReductionPolicy::Every } else { ReductionPolicy::Last };
     ZeroConfig { level, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
 
@@ -161,4 +159,27 @@ pub fn small_run(case: Case) -> Run {
         steps: 5,
         seed: 7,
     }
+}
+
+/// SGD: AdamW would turn the rounding of gradients near zero into steps.
+pub const SGD: OptimizerConfig =
+    OptimizerConfig::Sgd { lr: 0.5, momentum: 0.9, weight_decay: 0.01, no_decay: NoDecay::OneDimensional };
+
+/// A small run at a constant rate.
+pub fn at_rate(rate: f64, mut run: Run) -> Run {
+    let OptimizerConfig::AdamW { lr, .. } = &mut run.optimizer else { panic!("small runs use AdamW") };
+    *lr = rate;
+    Run { scheduler: SchedulerConfig::Constant, ..run }
+}
+
+/// An example that pages name, with these values set.
+pub fn example(name: &str, arguments: &[&str]) -> Run {
+    loaded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/configs").join(name), arguments)
+}
+
+/// The run of a file, with these values set.
+pub fn loaded(path: &Path, arguments: &[&str]) -> Run {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let file = RunFile::load(path).and_then(|file| file.set(&arguments)).expect("well-formed");
+    file.resolve(Launch::this_host()).expect("a valid run file").0
 }

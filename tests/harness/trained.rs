@@ -1,13 +1,17 @@
 //! Trains a run and holds what came out, to the bit.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use pipezero::config::Run;
-use pipezero::plan::Plan;
+use pipezero::plan::{Plan, RankForecast};
 use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, EngineError, StepReport};
+use pipezero::run::engine::{Engine, EngineError, MeasuredRank, StepReport};
+use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 use safetensors::SafeTensors;
+use serde_json::json;
 
 use crate::{GRADIENT_CLIPPING, Mask, RandomBatches};
 
@@ -70,6 +74,27 @@ pub fn train_with(
     }
 }
 
+/// Keeps the line of every step.
+#[derive(Default)]
+struct Lines(Vec<StepLine>);
+
+impl Observer for Lines {
+    fn step(&mut self, line: &StepLine) {
+        self.0.push(line.clone());
+    }
+
+    fn evaluation(&mut self, _: &EvalLine) {}
+}
+
+/// Trains as the command line does, into a new folder; what it wrote there, its summary and the line of every step.
+pub fn train_into(folder: &Path, plan: Plan) -> (RunDir, Summary, Vec<StepLine>) {
+    let directory = RunDir::create(folder, false).expect("a new folder");
+    let training = Training::new(plan).expect("the ranks start");
+    let mut lines = Lines::default();
+    let summary = training.run(&directory, &AtomicBool::new(false), &mut lines).expect("the run ends well");
+    (directory, summary, lines.0)
+}
+
 /// A run's plan and its random batches: what an engine is made of.
 pub fn plan_and_batches(run: Run, mask: Mask) -> (Plan, Arc<dyn BatchSource>) {
     let plan = Plan::even_if_refused(run).expect("a valid run");
@@ -100,6 +125,17 @@ fn read_weights(bytes: &[u8]) -> Weights {
     let floats =
         |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
     file.tensors().into_iter().map(|(name, view)| (name, floats(view.data()))).collect()
+}
+
+/// Ranks hold and send what is planned: every category and the peak to the byte, in the shape of `plan --json`.
+///
+/// # Panics
+/// With the first rank that differs.
+pub fn assert_as_planned(measured: &[MeasuredRank], planned: &[RankForecast], case: &str) {
+    for (measured, planned) in measured.iter().zip(planned) {
+        assert_eq!(json!(measured.memory), json!(planned.memory), "rank {} of {case}", planned.rank);
+        assert_eq!(measured.traffic, planned.traffic, "rank {} of {case}", planned.rank);
+    }
 }
 
 /// Losses, norms and weights are the same to the bit.

@@ -11,7 +11,8 @@ use super::golden::{assert_close, floats, list, number, read};
 /// Ten steps of a handful of roundings (6e-8 each): measured below 3e-7. Any other formula is further away.
 const TOLERANCE: f64 = 1e-6;
 
-fn adamw(case: &Value) -> OptimizerConfig {
+/// AdamW with the golden hyper-parameters.
+pub(super) fn adamw(case: &Value) -> OptimizerConfig {
     OptimizerConfig::AdamW {
         lr: number(&case["lr"]),
         betas: (number(&case["betas"][0]), number(&case["betas"][1])),

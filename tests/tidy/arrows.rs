@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{code, files, is_test, items, read, report, table};
+use super::tree::{code, files, findings_in_code, is_test, items, read, report, table};
 
 const PAGE: &str = "docs/ARCHITECTURE.md";
 
@@ -69,12 +69,12 @@ fn every_dependency_has_its_reason_in_the_architecture() {
 }
 
 /// The folder of `engine/src` whose own folders are modules with a row each.
-const WITH_ROOMS: &str = "run";
+const WITH_MODULES: &str = "run";
 
 /// The module of a path below `engine/src`, given as its parts: one folder, or two within `run`.
 fn module<'a>(mut parts: impl Iterator<Item = &'a str>) -> Option<String> {
     let first = parts.next().map(|part| part.trim_end_matches(".rs"))?;
-    if first != WITH_ROOMS {
+    if first != WITH_MODULES {
         return Some(first.to_owned());
     }
     let second = parts.next()?.trim_end_matches(".rs");
@@ -157,14 +157,11 @@ const UNKNOWN_TO: [(&str, &[&str], &str); 5] = [
 fn what_a_folder_must_not_know_is_not_named_there() {
     let mut findings = Vec::new();
     for (folder, words, why) in UNKNOWN_TO {
-        for path in files(folder, ".rs").into_iter().filter(|path| !is_test(path)) {
-            let text = read(&path);
-            for (index, line) in code(&text).into_iter().enumerate() {
-                if let Some(word) = words.iter().find(|&&word| line.contains(word)) {
-                    findings.push(format!("{path}:{}: names `{word}`; {why}", index + 1));
-                }
-            }
-        }
+        let paths = files(folder, ".rs").into_iter().filter(|path| !is_test(path));
+        findings.extend(findings_in_code(paths, |_, line| {
+            let word = words.iter().find(|&&word| line.contains(word))?;
+            Some(format!("names `{word}`; {why}"))
+        }));
     }
     report(&findings);
 }
@@ -183,11 +180,7 @@ fn only_listed_files_read_the_raw_run_file() {
         ];
         !is_test(path) && !may_read.iter().any(|start| path.starts_with(start))
     };
-    let mut findings = Vec::new();
-    for path in files("engine/src", ".rs").into_iter().filter(below) {
-        let text = read(&path);
-        let lines = code(&text).into_iter().enumerate().filter(|(_, line)| line.contains("RunFile"));
-        findings.extend(lines.map(|(index, _)| format!("{path}:{}: take a resolved `Run`", index + 1)));
-    }
-    report(&findings);
+    let paths = files("engine/src", ".rs").into_iter().filter(below);
+    let take = |_: &str, line: &str| line.contains("RunFile").then(|| "take a resolved `Run`".to_owned());
+    report(&findings_in_code(paths, take));
 }

@@ -1,6 +1,6 @@
 //! Lengths and constructs of every source file.
 
-use super::tree::{code, files, is_test, read, report};
+use super::tree::{code, files, findings_in_code, is_test, read, report};
 
 /// Lines of a source file at most: one concept per file.
 const FILE_LINES_MAX: usize = 500;
@@ -128,18 +128,11 @@ const UNWRAP: (&str, &str) =
 
 #[test]
 fn code_for_users_has_no_stubs_and_no_shortcuts() {
-    let mut findings = Vec::new();
-    for path in sources() {
-        let text = read(&path);
-        for (index, line) in code(&text).into_iter().enumerate() {
-            for (construct, repair) in BANNED.into_iter().chain((!is_test(&path)).then_some(UNWRAP)) {
-                if line.contains(construct) {
-                    findings.push(format!("{path}:{}: `{construct}`; {repair}", index + 1));
-                }
-            }
-        }
-    }
-    report(&findings);
+    report(&findings_in_code(sources(), |path, line| {
+        let mut banned = BANNED.into_iter().chain((!is_test(path)).then_some(UNWRAP));
+        let (construct, repair) = banned.find(|(construct, _)| line.contains(construct))?;
+        Some(format!("`{construct}`; {repair}"))
+    }));
 }
 
 /// Inline modules of tests are searched too for tests that do not run.

@@ -68,6 +68,20 @@ pub(super) fn code(text: &str) -> Vec<&str> {
     lines
 }
 
+/// What `find` says of lines of code, given a file's path and a line, each with its place.
+pub(super) fn findings_in_code(
+    paths: impl IntoIterator<Item = String>,
+    find: impl Fn(&str, &str) -> Option<String>,
+) -> Vec<String> {
+    let mut findings = Vec::new();
+    for path in paths {
+        for (number, line) in (1..).zip(code(&read(&path))) {
+            findings.extend(find(&path, line).map(|finding| format!("{path}:{number}: {finding}")));
+        }
+    }
+    findings
+}
+
 /// The rows of the table under `heading` in a page, each as its cells without backticks.
 pub(super) fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     let text = read(page);

@@ -6,20 +6,8 @@ use super::tree::{files, items, read, report, table};
 const PAGE: &str = "docs/STYLE.md";
 
 /// Names of the standard library and rayon, as they are called.
-const NAMES_OF_OTHERS: [&str; 12] = [
-    "as_chunks",
-    "as_chunks_mut",
-    "as_rchunks",
-    "chunks",
-    "chunks_mut",
-    "chunks_exact",
-    "chunks_exact_mut",
-    "chunk_by",
-    "par_chunks",
-    "par_chunks_mut",
-    "par_chunks_exact",
-    "rchunks",
-];
+const NAMES_OF_OTHERS: &str = "as_chunks as_chunks_mut as_rchunks chunks chunks_mut chunks_exact chunks_exact_mut chunk_by \
+    par_chunks par_chunks_mut par_chunks_exact rchunks";
 
 /// A word or a phrase that is not to be written.
 struct Banned {
@@ -75,8 +63,8 @@ fn words(text: &str) -> String {
 /// The banned words and phrases in a line.
 fn banned_in<'a>(line: &str, glossary: &'a [Banned]) -> Vec<&'a Banned> {
     let names = line.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_');
-    let is_own =
-        |name: &&str| !NAMES_OF_OTHERS.contains(&name.trim_end_matches(|c: char| !c.is_alphanumeric()));
+    let of_others: Vec<&str> = NAMES_OF_OTHERS.split_whitespace().collect();
+    let is_own = |name: &&str| !of_others.contains(&name.trim_end_matches(|c: char| !c.is_alphanumeric()));
     let own = words(&names.filter(is_own).collect::<String>());
     glossary.iter().filter(|banned| own.contains(&banned.words)).collect()
 }

@@ -4,19 +4,20 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     text: String,
+    num_columns: usize,
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
-        let mut table = Self { text: String::new() };
-        table.push(heading.map(str::to_owned));
-        table.text.push('|');
-        table.text.push_str(&"---|".repeat(N));
-        table.text.push('\n');
-        table
+    /// A table without rows; ` | ` separates the headings of columns.
+    pub(crate) fn new(heading: &str) -> Self {
+        let num_columns = heading.split(" | ").count();
+        Self { text: format!("| {heading} |\n|{}\n", "---|".repeat(num_columns)), num_columns }
     }
 
-    pub(crate) fn push<const N: usize>(&mut self, cells: [String; N]) {
+    /// A row with a cell for every column.
+    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.num_columns, "{cells:?}");
         self.text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
 

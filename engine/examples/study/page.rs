@@ -39,7 +39,7 @@ mod tests {
     use crate::markdown::Table;
 
     fn titled(cell: &str) -> Titled {
-        let mut table = Table::new(["a"]);
+        let mut table = Table::new("a");
         table.push([cell.to_owned()]);
         Titled { title: "T".to_owned(), table }
     }

@@ -28,18 +28,10 @@ fn schedules() -> [(&'static str, usize, ScheduleConfig); 5] {
 
 /// Step times, gathers and peaks of ZeRO-1 and ZeRO-3 under each order.
 pub(crate) fn table() -> Result<Table, Box<dyn Error>> {
-    let mut table = Table::new([
-        "8 DP x 4 PP",
-        "ZeRO-1: peak, GiB",
-        "nodes of 8, s",
-        "far, s",
-        "ZeRO-3: gathers",
-        "peak, GiB",
-        "nodes of 8, s",
-        "far, s",
-        "reduced last: peak, GiB",
-        "far, s",
-    ]);
+    let mut table = Table::new(
+        "8 DP x 4 PP | ZeRO-1: peak, GiB | nodes of 8, s | far, s | ZeRO-3: gathers | peak, GiB | \
+         nodes of 8, s | far, s | reduced last: peak, GiB | far, s",
+    );
     for (name, virtual_stages, schedule) in schedules() {
         let changed = |variant: &Variant| {
             let mut run = variant.run(DATA);
@@ -60,7 +52,7 @@ fn figures(run: Run) -> Result<[String; 4], Box<dyn Error>> {
     let needs = outcome::needs(&plan);
     let step_s = |placed| Ok::<_, Box<dyn Error>>(format!("{:.3}", outcome::step(&plan, placed)?.step_s()));
     Ok([
-        needs.sent.num_gathers.to_string(),
+        needs.sent.all_gather.count.to_string(),
         gib(needs.memory.peak),
         step_s(Placed::NodesOfEight)?,
         step_s(Placed::Apart)?,

@@ -20,17 +20,15 @@ const VARIANTS: [Variant; 4] =
 /// By how much a step is longer than with ZeRO-1, in percent, every link far and every layer recomputed, since without that
 /// long micro-batches do not fit.
 pub(crate) fn sweep() -> Result<Table, Box<dyn Error>> {
-    let heading = SEQUENCES.map(|sequences| format!("{} tokens", sequences * SEQ_LENGTH));
-    let [a, b, c, d, e] = heading.each_ref().map(String::as_str);
-    let mut table = Table::new(["% longer than ZeRO-1 + PP", a, b, c, d, e]);
+    let lengths = SEQUENCES.map(|sequences| format!("{} tokens", sequences * SEQ_LENGTH));
+    let mut table = Table::new(&format!("% longer than ZeRO-1 + PP | {}", lengths.join(" | ")));
     for data in DATA_DEGREES {
         let of = |variant: &Variant| steps(variant, data);
         let zero_1 = of(&variant::ZERO_1)?;
         for variant in VARIANTS {
             let longer = of(&variant)?.into_iter().zip(&zero_1);
-            let mut cells = longer.map(|(step, least)| signed_percent(step / least - 1.0));
-            let [a, b, c, d, e] = SEQUENCES.map(|_| cells.next().unwrap_or_default());
-            table.push([format!("{data} DP, {}", variant.name), a, b, c, d, e]);
+            let cells = longer.map(|(step, least)| signed_percent(step / least - 1.0));
+            table.push([format!("{data} DP, {}", variant.name)].into_iter().chain(cells));
         }
     }
     Ok(table)

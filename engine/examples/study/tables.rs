@@ -94,15 +94,10 @@ pub(crate) fn placed_name(placed: Placed) -> &'static str {
 
 /// Step times side by side, and whether the fullest rank fits.
 fn summary(grids: &[GridRows]) -> Table {
-    let mut table = Table::new([
-        "",
-        "2 DP x 4 PP: peak, GiB",
-        "nodes of 8, s",
-        "far, s",
-        "8 DP x 4 PP: peak, GiB",
-        "nodes of 8, s",
-        "far, s",
-    ]);
+    let mut table = Table::new(
+        " | 2 DP x 4 PP: peak, GiB | nodes of 8, s | far, s | 8 DP x 4 PP: peak, GiB | nodes of 8, s | \
+         far, s",
+    );
     let of_grid = |row: &Row| {
         let peak = row.needs.memory.peak;
         let peak = if peak > DEVICE_BYTES { format!("**{}**", gib(peak)) } else { gib(peak) };
@@ -118,112 +113,59 @@ fn summary(grids: &[GridRows]) -> Table {
 
 /// What the fullest rank holds.
 fn memory(grid: &GridRows) -> Table {
-    let mut table = Table::new([
-        "GiB",
-        "parameters",
-        "gathered",
-        "gradients",
-        "optimizer",
-        "activations",
-        "messages",
-        "peak",
-        "fits 80 GiB",
-    ]);
+    let mut table = Table::new(
+        "GiB | parameters | gathered | gradients | optimizer | activations | messages | peak | fits \
+         80 GiB",
+    );
     for row in &grid.rows {
         let memory = row.needs.memory;
-        table.push([
-            row.variant.name.to_owned(),
-            gib(memory.parameters),
-            gib(memory.gathered),
-            gib(memory.gradients),
-            gib(memory.optimizer),
-            gib(memory.activations),
-            gib(memory.communication),
-            gib(memory.peak),
-            if memory.peak <= DEVICE_BYTES { "yes" } else { "**no**" }.to_owned(),
-        ]);
+        let fits = if memory.peak <= DEVICE_BYTES { "yes" } else { "**no**" };
+        let cells = [row.variant.name.to_owned()].into_iter().chain(memory.figures().map(gib));
+        table.push(cells.chain([fits.to_owned()]));
     }
     table
 }
 
 /// What the busiest rank sends in a step.
 fn traffic(grids: &[GridRows]) -> Table {
-    let mut table = Table::new([
-        "GB sent",
-        "gathers",
-        "reductions",
-        "2 DP x 4 PP: gathered",
-        "reduced",
-        "to stages",
-        "8 DP x 4 PP: gathered",
-        "reduced",
-        "to stages",
-    ]);
+    let mut table = Table::new(
+        "GB sent | gathers | reductions | 2 DP x 4 PP: gathered | reduced | to stages | 8 DP x 4 PP: \
+         gathered | reduced | to stages",
+    );
     for (two, eight) in grids[0].rows.iter().zip(&grids[1].rows) {
         let (a, b) = (two.needs.sent, eight.needs.sent);
-        table.push([
-            two.variant.name.to_owned(),
-            a.num_gathers.to_string(),
-            a.num_reductions.to_string(),
-            gb(a.gathered_bytes),
-            gb(a.reduced_bytes),
-            gb(a.transferred_bytes),
-            gb(b.gathered_bytes),
-            gb(b.reduced_bytes),
-            gb(b.transferred_bytes),
-        ]);
+        let counts = [a.all_gather.count, a.reduce_scatter.count].map(|count| count.to_string());
+        let sent =
+            [a, b].map(|sent| [sent.all_gather.bytes, sent.reduce_scatter.bytes, sent.send.bytes].map(gb));
+        let cells = [two.variant.name.to_owned()].into_iter().chain(counts);
+        table.push(cells.chain(sent.into_iter().flatten()));
     }
     table
 }
 
 /// Where a step's time goes.
 fn bubbles(grid: &GridRows, placed: usize) -> Table {
-    let [dependency, transfer, gather, reduce, handling, tail] = IdleCause::ALL.map(IdleCause::name);
-    let mut table = Table::new([
-        "% of the step",
-        "step, s",
-        "tokens/s and GPU",
-        "computes",
-        dependency,
-        transfer,
-        gather,
-        reduce,
-        handling,
-        tail,
-        "exposed",
-    ]);
+    let causes = IdleCause::ALL.map(IdleCause::name).join(" | ");
+    let heading = format!("% of the step | step, s | tokens/s and GPU | computes | {causes} | exposed");
+    let mut table = Table::new(&heading);
     let num_ranks = (PIPELINE * grid.data) as f64;
     for row in &grid.rows {
         let timing = row.timings[placed];
-        table.push([
-            row.variant.name.to_owned(),
-            format!("{:.3}", timing.step_s),
-            format!("{:.0}", timing.tokens_per_s / num_ranks),
-            percent(timing.busy),
-            percent(timing.dependency),
-            percent(timing.transfer),
-            percent(timing.gather),
-            percent(timing.reduce),
-            percent(timing.handling),
-            percent(timing.tail),
-            percent(timing.exposed()),
-        ]);
+        let [step_s, tokens_per_s] =
+            [format!("{:.3}", timing.step_s), format!("{:.0}", timing.tokens_per_s / num_ranks)];
+        let shares = [&[timing.busy][..], &timing.idle, &[timing.exposed()]].concat();
+        let shares = shares.into_iter().map(percent);
+        table.push([row.variant.name.to_owned(), step_s, tokens_per_s].into_iter().chain(shares));
     }
     table
 }
 
 /// Tokens of a micro-batch from which on gathers vanish, over link rates that are achieved.
 fn thresholds() -> Result<Table, Box<dyn Error>> {
-    let mut table = Table::new([
-        "link, GB/s",
-        "d",
-        "forward: formula",
-        "simulated",
-        "backward: formula",
-        "simulated",
-        "1F1B: simulated",
-        "1F1B, recomputed: simulated",
-    ]);
+    let mut table = Table::new(
+        "link, GB/s | d | forward: formula | simulated | backward: formula | simulated | 1F1B: \
+         simulated | 1F1B, recomputed: simulated",
+    );
     let gflops_per_s = (Placed::Apart.device().half_flops_per_s / 1e9).round() as u64;
     // Near and far links of an H100, one between them and one below.
     for gb_per_s in [360, 100, 45, 20] {
@@ -247,16 +189,10 @@ fn thresholds() -> Result<Table, Box<dyn Error>> {
 
 /// What tensor parallelism would cost by its formula.
 fn tensor_parallel_lines(grids: &[GridRows]) -> Table {
-    let mut table = Table::new([
-        "by formula",
-        "GPUs",
-        "all-reduced, GB sent",
-        "weights, gradients, optimizer, GiB",
-        "nodes of 8: step, s",
-        "exposed, %",
-        "far: step, s",
-        "exposed, %",
-    ]);
+    let mut table = Table::new(
+        "by formula | GPUs | all-reduced, GB sent | weights, gradients, optimizer, GiB | nodes of 8: \
+         step, s | exposed, % | far: step, s | exposed, %",
+    );
     for grid in grids {
         let zero_1 = grid.row(variant::ZERO_1.name);
         let of = |index: usize| tensor_parallel(&zero_1.plan, &zero_1.steps[index], Placed::ALL[index]);

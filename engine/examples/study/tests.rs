@@ -56,8 +56,8 @@ fn strict_traffic_is_the_closed_form() {
         let part = (data - 1) as f64 / data as f64;
         let gathered = 2.0 * MICRO_BATCHES as f64 * 2.0 * part * stage;
         let reduced = MICRO_BATCHES as f64 * 4.0 * part * stage;
-        for (found, expected) in [(sent.gathered_bytes, gathered), (sent.reduced_bytes, reduced)] {
-            assert!((found as f64 / expected - 1.0).abs() < 1e-6, "{found} for {expected}");
+        for (found, expected) in [(sent.all_gather, gathered), (sent.reduce_scatter, reduced)] {
+            assert!((found.bytes as f64 / expected - 1.0).abs() < 1e-6, "{found:?} for {expected}");
         }
     }
 }
@@ -83,8 +83,8 @@ fn shares_of_a_step_add_up_to_all_of_it() {
         let plan = outcome::plan(&variant::UNITS_OF_ONE, data).unwrap();
         for placed in Placed::ALL {
             let timing = outcome::timing(&outcome::step(&plan, placed).unwrap());
-            let rest = timing.dependency + timing.handling + timing.tail;
-            let all = timing.busy + timing.exposed() + rest;
+            let [dependency, .., handling, tail] = timing.idle;
+            let all = timing.busy + timing.exposed() + dependency + handling + tail;
             // Twenty roundings of a double.
             assert!((all - 1.0).abs() < 1e-14, "{timing:?}");
         }

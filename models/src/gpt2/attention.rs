@@ -6,10 +6,7 @@ use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs,
-};
+use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::shared::{Ablation, GptConfig};

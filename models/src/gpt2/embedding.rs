@@ -2,10 +2,7 @@
 
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs,
-};
+use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::shared::GptConfig;
@@ -55,10 +52,6 @@ impl Layer for Embedding {
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let output = shape.num_tokens() * self.width;
         LayerSizes { output, weight_inputs: output, ..LayerSizes::default() }
-    }
-
-    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
-        0
     }
 
     fn backward_reads_weights(&self) -> bool {

@@ -3,10 +3,7 @@
 use crate::kernels::bias;
 use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::matmul::Store;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs,
-};
+use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::shared::GptConfig;
@@ -49,10 +46,6 @@ impl Layer for FinalNorm {
             forward_workspace: 0,
             backward_workspace: activation,
         }
-    }
-
-    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
-        0
     }
 
     fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {

@@ -100,12 +100,13 @@ pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model,
 /// Checks what attention needs.
 fn check_heads(config: &GptConfig) -> Result<(), ModelError> {
     let GptConfig { hidden_size, num_attention_heads: num_heads, .. } = *config;
-    let value = || format!("num_attention_heads = {num_heads}");
-    require(num_heads > 0, value, || "must be at least 1".into())?;
-    require(hidden_size.is_multiple_of(num_heads), value, || {
-        let repair = nearest_divisor(hidden_size, num_heads);
-        format!("must divide hidden_size = {hidden_size}; {repair} does")
-    })
+    let name = "num_attention_heads";
+    require(num_heads > 0, name, num_heads, "must be at least 1")?;
+    if hidden_size.is_multiple_of(num_heads) {
+        return Ok(());
+    }
+    let repair = nearest_divisor(hidden_size, num_heads);
+    require(false, name, num_heads, format!("must divide hidden_size = {hidden_size}; {repair} does"))
 }
 
 /// The divisor of `number` nearest to `wanted`, the smaller of two.

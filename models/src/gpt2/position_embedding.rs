@@ -2,10 +2,7 @@
 
 use crate::kernels::dropout::{self, Dropout, Place};
 use crate::kernels::embedding;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs,
-};
+use crate::layer::*;
 use crate::parameter::ParameterSpec;
 use crate::shared::GptConfig;
 
@@ -49,10 +46,6 @@ impl Layer for PositionEmbedding {
             weight_inputs: shape.seq_length * self.width,
             ..LayerSizes::default()
         }
-    }
-
-    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
-        0
     }
 
     fn backward_reads_weights(&self) -> bool {

@@ -8,7 +8,7 @@ use super::build;
 use crate::error::ModelError;
 use crate::init;
 use crate::layer::{LossSum, MaskKey, MicroBatchShape};
-use crate::model::{LayerRole, Tying};
+use crate::model::ModelLayer;
 use crate::shared::{Ablation, GptConfig};
 use crate::testing::{
     Backward, Batch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
@@ -160,21 +160,12 @@ fn how_layers_are_grouped_and_how_the_backward_is_split_cannot_be_seen_in_the_bi
         let config = GptConfig { tie_embeddings, dropout, ..config() };
         let model = build(&config).unwrap();
         let batch = Batch { masks: Some(MASKS), ..Batch::random(2, 13, 37, 5) };
-        let result = |layers_per_unit: usize, backward: Backward| {
-            let mut run = Run::new(&model, layers_per_unit);
-            let losses = [run.step(&batch, backward, 0.03), run.step(&batch, backward, 0.03)];
-            (losses, run.gradients())
-        };
-        let (want_losses, want) = result(1, Backward::Full);
+        let want = result(Run::new(&model, 1), &batch, Backward::Full);
         for layers_per_unit in [1, 2, 3, 100] {
             // In one unit of everything a tied weight has two entries, which the engine never does.
             for backward in [Backward::Full, Backward::Split] {
-                let (losses, gradients) = result(layers_per_unit, backward);
-                assert_eq!(losses, want_losses);
-                for (name, gradient) in gradients {
-                    let what = format!("{name}, {layers_per_unit} layers per unit, {backward:?}");
-                    assert_same_bits(&what, &gradient, &want[&name]);
-                }
+                let got = result(Run::new(&model, layers_per_unit), &batch, backward);
+                assert_same_result(&format!("{layers_per_unit} layers per unit, {backward:?}"), &got, &want);
             }
         }
     }
@@ -187,10 +178,7 @@ fn checkpointing_cannot_be_seen_in_the_bits() {
         let config = GptConfig { tie_embeddings, dropout: 0.1, num_layers: 3, ..config() };
         let model = build(&config).unwrap();
         let batch = Batch { masks, ..Batch::random(2, 13, 37, 5) };
-        let result = |mut run: Run| {
-            let losses = [0; 2].map(|_| run.step(&batch, Backward::Full, 0.03));
-            (losses, run.gradients())
-        };
+        let result = |run| result(run, &batch, Backward::Full);
         let want = result(Run::new(&model, 100));
         // Bit `i` of `cuts`: a segment begins with layer `i`; segments end where the next begins, the last one at 6.
         for cuts in 1_usize..64 {
@@ -209,6 +197,12 @@ fn checkpointing_cannot_be_seen_in_the_bits() {
 }
 
 type StepResult = ([LossSum; 2], BTreeMap<String, Vec<f32>>);
+
+/// The losses and gradients of two micro-batches.
+fn result(mut run: Run, batch: &Batch, backward: Backward) -> StepResult {
+    let losses = [0; 2].map(|_| run.step(batch, backward, 0.03));
+    (losses, run.gradients())
+}
 
 #[track_caller]
 fn assert_same_result(what: &str, got: &StepResult, want: &StepResult) {
@@ -241,57 +235,38 @@ fn without_attention_no_token_sees_another() {
     assert!(gradients["h.0.attn.proj.bias"].iter().any(|&x| x != 0.0));
 }
 
-fn names(config: &GptConfig) -> Vec<(String, Vec<usize>)> {
+fn parameters(config: &GptConfig) -> String {
     let layers = build(config).unwrap().layers;
     let parameters = layers.iter().flat_map(|layer| layer.layer.parameters());
-    parameters.map(|spec| (spec.name, spec.shape)).collect()
+    parameters.map(|spec| format!("{} {:?}", spec.name, spec.shape)).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
 fn parameters_have_gpt2s_names_and_pytorchs_shapes() {
     let block = |i: usize| {
-        [
-            (format!("h.{i}.ln_1.weight"), vec![24]),
-            (format!("h.{i}.ln_1.bias"), vec![24]),
-            (format!("h.{i}.attn.qkv.weight"), vec![72, 24]),
-            (format!("h.{i}.attn.qkv.bias"), vec![72]),
-            (format!("h.{i}.attn.proj.weight"), vec![24, 24]),
-            (format!("h.{i}.attn.proj.bias"), vec![24]),
-            (format!("h.{i}.ln_2.weight"), vec![24]),
-            (format!("h.{i}.ln_2.bias"), vec![24]),
-            (format!("h.{i}.mlp.up.weight"), vec![96, 24]),
-            (format!("h.{i}.mlp.up.bias"), vec![96]),
-            (format!("h.{i}.mlp.down.weight"), vec![24, 96]),
-            (format!("h.{i}.mlp.down.bias"), vec![24]),
-        ]
+        format!(
+            "h.{i}.ln_1.weight [24], h.{i}.ln_1.bias [24], h.{i}.attn.qkv.weight [72, 24], h.{i}.attn.qkv.bias [72], \
+             h.{i}.attn.proj.weight [24, 24], h.{i}.attn.proj.bias [24], h.{i}.ln_2.weight [24], h.{i}.ln_2.bias [24], \
+             h.{i}.mlp.up.weight [96, 24], h.{i}.mlp.up.bias [96], h.{i}.mlp.down.weight [24, 96], h.{i}.mlp.down.bias [24]"
+        )
     };
-    let first = [("wte.weight".to_string(), vec![37, 24]), ("wpe.weight".to_string(), vec![13, 24])];
-    let norm = [("ln_f.weight".to_string(), vec![24]), ("ln_f.bias".to_string(), vec![24])];
-    let head = |name: &str| [(name.to_string(), vec![37, 24])];
-    let all = |name| [&first[..], &block(0), &block(1), &norm, &head(name)].concat();
-    assert_eq!(names(&config()), all("lm_head.weight"));
-    assert_eq!(names(&GptConfig { tie_embeddings: true, ..config() }), all("wte.weight"));
+    let (tables, norm) = ("wte.weight [37, 24], wpe.weight [13, 24]", "ln_f.weight [24], ln_f.bias [24]");
+    let all = |head| format!("{tables}, {}, {}, {norm}, {head} [37, 24]", block(0), block(1));
+    assert_eq!(parameters(&config()), all("lm_head.weight"));
+    assert_eq!(parameters(&GptConfig { tie_embeddings: true, ..config() }), all("wte.weight"));
 }
 
 #[test]
 fn layers_have_their_roles_and_only_the_shared_weight_is_tied() {
-    let roles = |tie_embeddings| -> Vec<(String, LayerRole, Tying)> {
+    let roles = |tie_embeddings| {
         let model = build(&GptConfig { num_layers: 1, tie_embeddings, ..config() }).unwrap();
-        model.layers.iter().map(|l| (l.layer.name().to_string(), l.role, l.tying)).collect()
+        let of_layer = |l: &ModelLayer| format!("{} {:?} {:?}", l.layer.name(), l.role, l.tying);
+        model.layers.iter().map(of_layer).collect::<Vec<_>>().join(", ")
     };
-    let entry = |name: &str, role, tying| (name.to_string(), role, tying);
-    let block = LayerRole::Block { index: 0 };
-    let blocks = [entry("h.0.attn", block, Tying::Untied), entry("h.0.mlp", block, Tying::Untied)];
-    let norm = [entry("ln_f", LayerRole::Head, Tying::Untied)];
-    let untied = [entry("embedding", LayerRole::Embedding, Tying::Untied)];
-    let head = [entry("lm_head", LayerRole::Head, Tying::Untied)];
-    assert_eq!(roles(false), [&untied[..], &blocks, &norm, &head].concat());
-    let tied = [
-        entry("wte", LayerRole::Embedding, Tying::Embedding),
-        entry("wpe", LayerRole::Embedding, Tying::Untied),
-    ];
-    let head = [entry("lm_head", LayerRole::Head, Tying::Head)];
-    assert_eq!(roles(true), [&tied[..], &blocks, &norm, &head].concat());
+    let blocks = "h.0.attn Block { index: 0 } Untied, h.0.mlp Block { index: 0 } Untied, ln_f Head Untied";
+    assert_eq!(roles(false), format!("embedding Embedding Untied, {blocks}, lm_head Head Untied"));
+    let tables = "wte Embedding Embedding, wpe Embedding Untied";
+    assert_eq!(roles(true), format!("{tables}, {blocks}, lm_head Head Head"));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use crate::micro_batch::{IGNORED_TARGET, LossSum};
 
 use super::exp::exp;
-use super::parallel::{PerRow, for_blocks, read, write};
+use super::parallel::{for_blocks, read, write};
 use super::row;
 
 /// Columns whose exponentials are added in f32 before they join the row's f64 sum: V may be 50,000 and more.
@@ -55,11 +55,11 @@ fn row_log_sum_exp(row: &[f32]) -> f32 {
 pub fn backward(logits: &mut [f32], targets: &[u32], log_sum_exp: &[f32], seed: f32) {
     let width = logits.len() / targets.len();
     for_blocks(
-        (write(logits, width), read(log_sum_exp, 1), PerRow(targets)),
+        (write(logits, width), read(log_sum_exp, 1), read(targets, 1)),
         #[inline(always)]
         |(logits, log_sum_exp, targets)| {
             let rows = logits.elements.chunks_exact_mut(width).zip(log_sum_exp.elements);
-            for ((row, log_sum_exp), &target) in rows.zip(targets.0) {
+            for ((row, log_sum_exp), &target) in rows.zip(targets.elements) {
                 if target == IGNORED_TARGET {
                     row.fill(0.0);
                     continue;

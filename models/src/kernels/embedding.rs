@@ -3,7 +3,7 @@
 //! Legend: B sequences, T tokens each, N = B T, C columns, V rows of the token table; `y, dy: [N, C]`,
 //! `token_table: [V, C]`, `position_table: [at least T, C]`.
 
-use super::parallel::{PerRow, for_blocks, write};
+use super::parallel::{for_blocks, read, write};
 
 /// `y[n] = token_table[tokens[n]]`.
 ///
@@ -12,10 +12,10 @@ use super::parallel::{PerRow, for_blocks, write};
 pub fn forward(tokens: &[u32], token_table: &[f32], y: &mut [f32]) {
     let width = y.len() / tokens.len();
     for_blocks(
-        (write(y, width), PerRow(tokens)),
+        (write(y, width), read(tokens, 1)),
         #[inline(always)]
         |(y, tokens)| {
-            for (y, &token) in y.elements.chunks_exact_mut(width).zip(tokens.0) {
+            for (y, &token) in y.elements.chunks_exact_mut(width).zip(tokens.elements) {
                 y.copy_from_slice(&token_table[token as usize * width..][..width]);
             }
         },

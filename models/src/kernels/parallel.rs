@@ -34,10 +34,6 @@ pub(super) struct Write<'a, T = f32> {
     pub(super) width: usize,
 }
 
-/// One value per row, of any type.
-#[derive(Clone, Copy)]
-pub(super) struct PerRow<'a, T>(pub(super) &'a [T]);
-
 /// `elements` as rows to read.
 pub(super) fn read<T>(elements: &[T], width: usize) -> Read<'_, T> {
     Read { elements, width }
@@ -75,21 +71,6 @@ impl<T: Send> Rows for Write<'_, T> {
     fn split_at(self, row: usize) -> (Self, Self) {
         let (head, tail) = self.elements.split_at_mut(row * self.width);
         (write(head, self.width), write(tail, self.width))
-    }
-}
-
-impl<T: Sync> Rows for PerRow<'_, T> {
-    fn num_rows(&self) -> usize {
-        self.0.len()
-    }
-
-    fn width(&self) -> usize {
-        1
-    }
-
-    fn split_at(self, row: usize) -> (Self, Self) {
-        let (head, tail) = self.0.split_at(row);
-        (Self(head), Self(tail))
     }
 }
 

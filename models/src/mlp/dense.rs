@@ -3,10 +3,7 @@
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
 use crate::kernels::{bias, gelu};
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs,
-};
+use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::shared::GptConfig;

@@ -55,11 +55,8 @@ pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
 /// As [`build`].
 pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
     config.check(facts(config).num_parameters)?;
-    require(
-        config.dropout == 0.0,
-        || format!("dropout = {}", config.dropout),
-        || "the mlp family has no dropout; use 0, or the gpt2 family".into(),
-    )?;
+    let rule = "the mlp family has no dropout; use 0, or the gpt2 family";
+    require(config.dropout == 0.0, "dropout", config.dropout, rule)?;
     let (first, last) = match config.tie_embeddings {
         true => (Tying::Embedding, Tying::Head),
         false => (Tying::Untied, Tying::Untied),

@@ -53,34 +53,21 @@ impl GptConfig {
             ("seq_length", seq_length),
             ("vocab_size", vocab_size),
         ] {
-            require(value > 0, || format!("{name} = {value}"), || "must be at least 1".into())?;
+            require(value > 0, name, value, "must be at least 1")?;
         }
-        require(
-            vocab_size <= IGNORED_TARGET as usize,
-            || format!("vocab_size = {vocab_size}"),
-            || format!("must be at most {IGNORED_TARGET}, the number that marks a target without loss"),
-        )?;
-        require(
-            init_std.is_finite() && init_std >= 0.0,
-            || format!("init_std = {init_std}"),
-            || "must be a finite number of at least 0; GPT-2 has 0.02".into(),
-        )?;
-        require(
-            (0.0..1.0).contains(&dropout),
-            || format!("dropout = {dropout}"),
-            || "must be at least 0 and below 1; 0 drops nothing, GPT-2 has 0.1".into(),
-        )?;
+        let rule = format!("must be at most {IGNORED_TARGET}, the number that marks a target without loss");
+        require(vocab_size <= IGNORED_TARGET as usize, "vocab_size", vocab_size, rule)?;
+        let rule = "must be a finite number of at least 0; GPT-2 has 0.02";
+        require(init_std.is_finite() && init_std >= 0.0, "init_std", init_std, rule)?;
+        let rule = "must be at least 0 and below 1; 0 drops nothing, GPT-2 has 0.1";
+        require((0.0..1.0).contains(&dropout), "dropout", dropout, rule)?;
         // Ten f32 for each parameter cover gradients, optimizer state and activations.
-        require(
-            num_parameters.saturating_mul(4 * 10) < isize::MAX as u128,
-            || format!("hidden_size = {hidden_size}"),
-            || {
-                format!(
-                    "is more than a machine can address beside num_layers = {num_layers}, \
-                     seq_length = {seq_length} and vocab_size = {vocab_size}; make one of them smaller"
-                )
-            },
-        )
+        let fits = num_parameters.saturating_mul(4 * 10) < isize::MAX as u128;
+        let rule = format!(
+            "is more than a machine can address beside num_layers = {num_layers}, seq_length = {seq_length} and \
+             vocab_size = {vocab_size}; make one of them smaller"
+        );
+        require(fits, "hidden_size", hidden_size, rule)
     }
 
     /// Standard deviation of the weights that write into the residual stream, two per block: GPT-2 divides by the

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use super::GptConfig;
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::Store;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs, Tokens,
-};
+use crate::layer::*;
 use crate::layout;
 use crate::loss::Loss;
 use crate::parameter::ParameterSpec;

@@ -2,10 +2,7 @@
 
 use super::GptConfig;
 use crate::kernels::embedding;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, LossSum, MicroBatchShape,
-    RecomputeArgs,
-};
+use crate::layer::*;
 use crate::parameter::ParameterSpec;
 
 /// `y = wte[tokens]`.
@@ -37,10 +34,6 @@ impl Layer for TokenEmbedding {
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let output = shape.num_tokens() * self.width;
         LayerSizes { output, weight_inputs: output, ..LayerSizes::default() }
-    }
-
-    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
-        0
     }
 
     fn backward_reads_weights(&self) -> bool {

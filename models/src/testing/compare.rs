@@ -1,5 +1,7 @@
 //! Comparisons with a stated tolerance, and the same work on several numbers of threads.
 
+use std::ops::Range;
+
 /// Asserts `max |got - want| <= tolerance * max |want|`.
 #[track_caller]
 pub(crate) fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
@@ -35,4 +37,22 @@ pub(crate) fn same_on_all_threads(what: &str, f: impl Fn() -> Vec<f32> + Sync) -
         assert_same_bits(&format!("{what} on {num_threads} threads"), &result, &one.1);
     }
     one.1
+}
+
+/// Runs `f` on elements `0..num` of its inputs, on all numbers of threads, and on short parts of them anywhere; asserts equal bits of
+/// every output at every place, and returns the outputs of the whole, one behind the other.
+#[track_caller]
+pub(crate) fn same_at_every_place<const K: usize>(
+    what: &str,
+    num: usize,
+    f: impl Fn(Range<usize>) -> [Vec<f32>; K] + Sync,
+) -> Vec<f32> {
+    let whole = same_on_all_threads(what, || f(0..num).concat());
+    for (first, len) in (0..20).flat_map(|first| [1, 7, 16, 33].map(|len| (first, len))) {
+        for (output, part) in f(first..first + len).iter().enumerate() {
+            let want = &whole[output * num + first..][..len];
+            assert_same_bits(&format!("output {output} of {what} from {first}"), part, want);
+        }
+    }
+    whole
 }

@@ -4,10 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::TimedConfig;
-use crate::layer::{
-    BackwardInputArgs, BackwardWeightArgs, ForwardArgs, IGNORED_TARGET, Layer, LayerSizes, LossSum,
-    MicroBatchShape, RecomputeArgs,
-};
+use crate::layer::*;
 use crate::parameter::ParameterSpec;
 
 /// Takes its time and does nothing.
@@ -54,10 +51,6 @@ impl Layer for TimedBlock {
     }
 
     /// None: what a layer takes is not computed from what it does.
-    fn forward_flops(&self, _: MicroBatchShape) -> u64 {
-        0
-    }
-
     fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
         sleep_for(self.config.times.forward);
         let is_counted = |&&target: &&u32| target != IGNORED_TARGET;

@@ -96,7 +96,7 @@ pub fn build(config: &TimedConfig) -> Result<Model, ModelError> {
         ("parameters_per_layer", config.parameters_per_layer),
         ("activation_elements", config.activation_elements),
     ] {
-        require(value > 0, || format!("{name} = {value}"), || "must be at least 1".into())?;
+        require(value > 0, name, value, "must be at least 1")?;
     }
     let layer =
         |index| ModelLayer::new(TimedBlock::new(config, index), LayerRole::Block { index }, Tying::Untied);

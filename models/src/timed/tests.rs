@@ -35,7 +35,7 @@ fn a_model_is_a_chain_of_blocks_from_tokens_to_loss() {
 }
 
 #[test]
-fn a_unit_of_timed_layers_holds_what_it_is_told_to() {
+fn a_unit_of_timed_layers_holds_what_its_sizes_say() {
     let layers = build(&config()).unwrap().layers;
     let unit = Unit::new(layers.into_iter().map(|layer| layer.layer).collect());
     let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };

@@ -1,15 +1,17 @@
 //! Why layers cannot be balanced so.
 
-use std::fmt;
-
 use crate::split::SplitError;
 
 /// Why layers cannot be balanced so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BalanceError {
     /// The stages do not fit the model, whatever they cost.
-    Split(SplitError),
+    #[error(transparent)]
+    Split(#[from] SplitError),
     /// Every layer needs a cost.
+    #[error(
+        "{num_costs} costs were given for {num_layers} layers; give every layer one cost, embeddings and heads included"
+    )]
     WrongNumberOfCosts {
         /// Costs that were given.
         num_costs: usize,
@@ -17,6 +19,13 @@ pub enum BalanceError {
         num_layers: usize,
     },
     /// No split fits the memory, or none was found that does.
+    #[error(
+        "no split into {} stages{} fits {limit_bytes} bytes per rank: in the nearest one, with {} transformer layers, the \
+         rank of stage {stage} needs {needs_bytes} bytes; allow that much, or use more stages",
+        nearest.len(),
+        if *is_proven { "" } else { " that was tried" },
+        nearest.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+    )]
     Infeasible {
         /// The largest stage of the fullest rank in the nearest split.
         stage: usize,
@@ -32,45 +41,4 @@ pub enum BalanceError {
         /// seen all.
         is_proven: bool,
     },
-}
-
-impl From<SplitError> for BalanceError {
-    fn from(error: SplitError) -> Self {
-        Self::Split(error)
-    }
-}
-
-impl fmt::Display for BalanceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Split(error) => error.fmt(f),
-            Self::WrongNumberOfCosts { num_costs, num_layers } => write!(
-                f,
-                "{num_costs} costs were given for {num_layers} layers; give every layer one cost, embeddings and \
-                 heads included"
-            ),
-            Self::Infeasible { stage, needs_bytes, limit_bytes, nearest, is_proven } => {
-                let found = if *is_proven { "" } else { " that was tried" };
-                let list: Vec<String> = nearest.iter().map(usize::to_string).collect();
-                write!(
-                    f,
-                    "no split into {} stages{found} fits {limit_bytes} bytes per rank: in the nearest one, with \
-                     {} transformer layers, the rank of stage {stage} needs {needs_bytes} bytes; allow that much, \
-                     or use more stages",
-                    nearest.len(),
-                    list.join(", ")
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for BalanceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // Its text is this error's text already.
-            Self::Split(error) => error.source(),
-            Self::WrongNumberOfCosts { .. } | Self::Infeasible { .. } => None,
-        }
-    }
 }

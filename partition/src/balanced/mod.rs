@@ -39,7 +39,7 @@ use std::ops::{Range, RangeInclusive};
 pub use self::error::BalanceError;
 use self::search::Search;
 use crate::graph::LayerGraph;
-use crate::minimax::{BlockWeights, best_split, grow_cap, minimax, smallest_cap, windows};
+use crate::minimax::{BlockWeights, best_split, grow_cap, minimax, most_even_split, smallest_cap, windows};
 use crate::split::Split;
 
 /// Steps of the search where ranks have several stages; each asks for the bytes of one stage.
@@ -106,10 +106,7 @@ fn balanced_within(
     Split::check_num_stages(graph, num_stages)?;
     let weights = BlockWeights::of(graph, |layer| layer_costs[layer]);
     let (blocks_per_stage, is_exact) = match bound {
-        None => {
-            let split = minimax(&weights, num_stages, |_, _| true, |_, _| true);
-            (split.expect("without a bound some split is the best one"), true)
-        }
+        None => (most_even_split(&weights, num_stages), true),
         Some(bound) => Bounded::new(graph, &weights, rank_of_stage, bound).solve(num_steps_max)?,
     };
     let split = Split::by_blocks(graph, &blocks_per_stage)?;

@@ -30,13 +30,6 @@ impl Category {
 
     /// The name used in tables and JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Parameters => "parameters",
-            Self::Gathered => "gathered",
-            Self::Gradients => "gradients",
-            Self::Optimizer => "optimizer",
-            Self::Activations => "activations",
-            Self::Communication => "communication",
-        }
+        super::RankMemory::NAMES[self as usize]
     }
 }

@@ -65,7 +65,7 @@ pub enum Purpose {
 }
 
 /// What one unit needs, in elements for one micro-batch where it depends on one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitFacts {
     /// Elements of the flat parameter buffer, before padding to shards.
     pub num_elements: u64,
@@ -86,7 +86,7 @@ pub struct UnitFacts {
 }
 
 /// What one of a rank's stages needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageFacts {
     /// Most micro-batches whose activations the stage holds at once.
     pub num_activation_slots: u64,

@@ -57,9 +57,7 @@ fn with_stage(rank: RankFacts, stage: StageFacts) -> RankFacts {
 
 /// `[parameters, gathered, gradients, optimizer, activations, communication, peak]` in bytes.
 fn bytes(rank: &RankFacts) -> [u64; 7] {
-    let RankMemory { parameters, gathered, gradients, optimizer, activations, communication, peak } =
-        RankMemory::of(rank);
-    [parameters, gathered, gradients, optimizer, activations, communication, peak]
+    RankMemory::of(rank).figures()
 }
 
 /// The same in elements of f32.
@@ -251,7 +249,7 @@ fn gather_buffers_need_not_be_alike() {
 }
 
 #[test]
-fn one_room_for_recomputation_serves_the_rank() {
+fn one_buffer_for_recomputation_serves_the_rank() {
     let mut units = vec![UNTIED, LARGER];
     (units[0].recompute_elements, units[1].recompute_elements) = (40, 30);
     let stage = StageFacts { units, ..middle_stage() };

@@ -165,6 +165,12 @@ pub(crate) fn grow_cap<T>((low, high): (u128, u128), attempt: impl Fn(u128) -> O
     }
 }
 
+/// The best split without a bound, in blocks per stage; there are at least as many blocks as stages.
+pub(crate) fn most_even_split(weights: &BlockWeights, num_stages: usize) -> Vec<usize> {
+    minimax(weights, num_stages, |_, _| true, |_, _| true)
+        .expect("without a bound some split is the best one")
+}
+
 /// Blocks per stage of the split described in the module's head; `None` if `fits(stage, blocks)` allows none.
 ///
 /// `may_fit` is as [`windows`] wants it, and allows whatever `fits` allows. There are at least one stage and at least as

@@ -129,8 +129,8 @@ fn a_thousand_blocks_need_few_looks() {
             num_looks.set(num_looks.get() + 1);
             blocks.len() <= blocks_max
         };
-        let split = minimax(&weights(&of_blocks), 64, |_, _| true, fits)
-            .expect("64 stages of 16 blocks have room for 1000");
+        let split =
+            minimax(&weights(&of_blocks), 64, |_, _| true, fits).expect("64 stages of 16 blocks hold 1000");
         let sums = stages(&split).into_iter().map(|blocks| of_blocks[blocks].iter().sum::<u64>());
         assert_eq!(sums.max(), Some(wanted));
         assert!(split.iter().all(|&blocks| blocks <= blocks_max));

@@ -11,7 +11,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
@@ -38,9 +37,13 @@ impl UnitLayers {
 }
 
 /// Why a model cannot be cut into such units.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// A block of one layer has no halves.
+    #[error(
+        "transformer layer {block} is the single piece `{layer}`, and a unit of half a layer needs two; use units of at \
+         least 1 layer, or a model whose layers have parts"
+    )]
     BlockOfOneLayer {
         /// The block.
         block: usize,
@@ -48,20 +51,6 @@ pub enum UnitError {
         layer: String,
     },
 }
-
-impl fmt::Display for UnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BlockOfOneLayer { block, layer } => write!(
-                f,
-                "transformer layer {block} is the single piece `{layer}`, and a unit of half a layer needs two; use \
-                 units of at least 1 layer, or a model whose layers have parts"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for UnitError {}
 
 /// One FSDP unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,15 +104,6 @@ impl UnitSplit {
         let start = self.units.partition_point(|unit| unit.stage < stage);
         let end = self.units.partition_point(|unit| unit.stage <= stage);
         &self.units[start..end]
-    }
-}
-
-impl<'a> IntoIterator for &'a UnitSplit {
-    type Item = &'a Unit;
-    type IntoIter = std::slice::Iter<'a, Unit>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 

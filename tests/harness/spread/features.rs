@@ -1,51 +1,10 @@
 //! What of a run's features shapes memory and traffic, pair by pair.
 
-use pipezero::config::{ReductionPolicy, UnitLayersConfig, ZeroConfig, ZeroLevel};
+use pipezero::config::{UnitLayersConfig, ZeroConfig};
 
 use super::{Family, Spread, WORK, Work};
-use crate::features::{self, CHECKPOINTING, DATA, NUM_LAYERS, PRECISIONS, TIED, UNITS, resident_units};
-use crate::{Case, Schedule, pairwise};
-
-const GRIDS: [(usize, Schedule); 15] = {
-    use Schedule::{Bfs, Eager, GPipe, Grouped, Interleaved, OneFOneB, ZbH1, ZbH2, ZbV};
-    [
-        (1, OneFOneB),
-        (2, GPipe),
-        (2, OneFOneB),
-        (2, Eager),
-        (2, Interleaved { virtual_stages: 3 }),
-        (2, Bfs { virtual_stages: 2 }),
-        (4, OneFOneB),
-        (4, Eager),
-        (4, Interleaved { virtual_stages: 2 }),
-        (4, Interleaved { virtual_stages: 3 }),
-        (4, Grouped { virtual_stages: 2, group_size: 5 }),
-        (4, Bfs { virtual_stages: 3 }),
-        (2, ZbV),
-        (4, ZbH1),
-        (4, ZbH2),
-    ]
-};
-
-/// Level, policy, residency beyond what prefetching needs (`None`: strict; `usize::MAX`: all), prefetch.
-const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 12] = {
-    use ReductionPolicy::{Every, Last};
-    use ZeroLevel::{Zero0, Zero1, Zero3};
-    [
-        (Zero0, Last, None, 0),
-        (Zero1, Last, None, 0),
-        (Zero3, Every, None, 0),
-        (Zero3, Every, None, 1),
-        (Zero3, Every, None, 2),
-        (Zero3, Every, None, 3),
-        (Zero3, Every, Some(0), 1),
-        (Zero3, Every, Some(1), 2),
-        (Zero3, Every, Some(2), 3),
-        (Zero3, Last, Some(1), 0),
-        (Zero3, Every, Some(usize::MAX), 0),
-        (Zero3, Last, Some(usize::MAX), 2),
-    ]
-};
+use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, ZERO};
+use crate::{Case, pairwise};
 
 /// Thresholds of a parameter and of the model. Of the small model's weights tables have 204 elements, attention's at
 /// most 432, the MLP's 576: none persists, then tables and halves that are attention, some of all, all.
@@ -71,31 +30,11 @@ pub(super) fn runs() -> Vec<Spread> {
 
 fn run_of(choice: [usize; SIZES.len()]) -> Spread {
     let [grid, zero, units, precision, checkpointing, persistence, tied, data, work] = choice;
-    let (pipeline, schedule) = GRIDS[grid];
-    let (level, reduce, beyond, prefetch_units) = ZERO[zero];
+    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data]);
     let (param_persistence_threshold, model_persistence_threshold) = PERSISTENCE[persistence];
-    // A block of the small family is one layer, which has no halves.
     let family = if UNITS[units] == UnitLayersConfig::Half { Family::Gpt2 } else { WORK[work].family };
-    let work = Work { schedule, family, ..WORK[work] };
-    let case = Case {
-        pipeline,
-        data: DATA[data],
-        num_micro_batches: work.num_micro_batches,
-        schedule,
-        zero: ZeroConfig {
-            level,
-            unit_layers: UNITS[units],
-            resident_units: resident_units(beyond, prefetch_units),
-            prefetch_units,
-            reduce,
-            param_persistence_threshold,
-            model_persistence_threshold,
-        },
-        tied: TIED[tied],
-        num_layers: NUM_LAYERS,
-        precision: PRECISIONS[precision],
-        checkpointing: features::checkpointing(schedule, checkpointing),
-        ..Case::ONE_RANK
-    };
+    let work = Work { schedule: case.schedule, family, ..WORK[work] };
+    let zero = ZeroConfig { param_persistence_threshold, model_persistence_threshold, ..case.zero };
+    let case = Case { num_micro_batches: work.num_micro_batches, zero, ..case };
     Spread { name: format!("{case:?}, {work:?}"), run: super::run(case, work) }
 }

@@ -1,5 +1,7 @@
 //! Rust source as words and signs, without comments, literals and what only tests compile.
 
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
 /// A word or a sign of a source file. A literal is left out, a path's `::` is one sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
@@ -26,106 +28,44 @@ impl Token {
 
 /// The tokens of a source file, items under `#[cfg(test)]` left out.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
-    without_tests(split(text))
-}
-
-/// Where a string or character literal that begins at `start` ends, or `None` where none begins.
-fn end_of_literal(chars: &[char], start: usize) -> Option<usize> {
-    let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
-    let end_quote = |mut index: usize, quote: char| {
-        while index < chars.len() && chars[index] != quote {
-            index += 1 + usize::from(chars[index] == '\\');
-        }
-        index + 1
-    };
-    match at(start) {
-        '"' => Some(end_quote(start + 1, '"')),
-        // A character, not a lifetime: `'a'` or `'\n'`.
-        '\'' if at(start + 1) == '\\' || at(start + 2) == '\'' => Some(end_quote(start + 1, '\'')),
-        'b' if at(start + 1) == '"' || at(start + 1) == '\'' => end_of_literal(chars, start + 1),
-        'b' if at(start + 1) == 'r' => end_of_literal(chars, start + 1),
-        'r' if at(start + 1) == '"' || at(start + 1) == '#' => {
-            let hashes = chars[start + 1..].iter().take_while(|&&c| c == '#').count();
-            let open = start + 1 + hashes;
-            if at(open) != '"' {
-                return None;
-            }
-            let is_end =
-                |&index: &usize| at(index) == '"' && (1..=hashes).all(|offset| at(index + offset) == '#');
-            (open + 1..chars.len()).find(is_end).map(|end| end + 1 + hashes)
-        }
-        _ => None,
-    }
-}
-
-/// Where a comment that begins at `start` ends, or `None` where none begins.
-fn end_of_comment(chars: &[char], start: usize) -> Option<usize> {
-    let ends_with = |from: usize, end: &[char]| {
-        let length = chars[from..].windows(end.len()).position(|window| window == end);
-        length.map_or(chars.len(), |length| from + length + end.len())
-    };
-    match chars[start..] {
-        ['/', '/', ..] => Some(ends_with(start, &['\n'])),
-        ['/', '*', ..] => Some(ends_with(start + 2, &['*', '/'])),
-        _ => None,
-    }
-}
-
-fn split(text: &str) -> Vec<Token> {
-    let chars: Vec<char> = text.chars().collect();
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let (mut found, mut index) = (Vec::new(), 0);
-    while index < chars.len() {
-        if let Some(end) = end_of_comment(&chars, index).or_else(|| end_of_literal(&chars, index)) {
-            index = end;
-        } else if is_word(chars[index]) {
-            let word: String = chars[index..].iter().take_while(|&&c| is_word(c)).collect();
-            index += word.chars().count();
-            found.push(Token::Word(word));
-        } else if chars[index..].starts_with(&[':', ':']) {
-            found.push(Token::Path);
-            index += 2;
-        } else {
-            if !chars[index].is_whitespace() {
-                found.push(Token::Sign(chars[index]));
-            }
-            index += 1;
-        }
-    }
+    let mut found = Vec::new();
+    add(text.parse().unwrap_or_else(|error| panic!("{error}: {text}")), &mut found);
     found
 }
 
-/// The index after the item that begins at `start`: after its `;`, or after the braces that close its body.
-fn end_of_item(tokens: &[Token], start: usize) -> usize {
-    let mut depth = 0_usize;
-    for (index, token) in tokens.iter().enumerate().skip(start) {
-        match token {
-            Token::Sign('{' | '(' | '[') => depth += 1,
-            Token::Sign(sign @ ('}' | ')' | ']')) => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 && *sign == '}' {
-                    return index + 1;
-                }
+fn add(stream: TokenStream, found: &mut Vec<Token>) {
+    let mut trees = stream.into_iter().peekable();
+    while let Some(tree) = trees.next() {
+        let mut is_next = |wanted: &str| trees.peek().is_some_and(|next| next.to_string() == wanted);
+        match tree {
+            TokenTree::Literal(_) => {}
+            TokenTree::Ident(word) => found.push(Token::Word(word.to_string())),
+            // The item ends with its body or its `;`.
+            TokenTree::Punct(sign) if sign.as_char() == '#' && is_next("[cfg (test)]") => {
+                drop(trees.find(|tree| tree.to_string() == ";" || is_in_braces(tree)));
             }
-            Token::Sign(';') if depth == 0 => return index + 1,
-            _ => {}
+            TokenTree::Punct(sign) if sign.as_char() == ':' && is_next(":") => {
+                trees.next();
+                found.push(Token::Path);
+            }
+            TokenTree::Punct(sign) => found.push(Token::Sign(sign.as_char())),
+            TokenTree::Group(group) => {
+                let signs = match group.delimiter() {
+                    Delimiter::Brace => ['{', '}'],
+                    Delimiter::Bracket => ['[', ']'],
+                    Delimiter::Parenthesis => ['(', ')'],
+                    Delimiter::None => [' '; 2],
+                };
+                found.push(Token::Sign(signs[0]));
+                add(group.stream(), found);
+                found.push(Token::Sign(signs[1]));
+            }
         }
     }
-    tokens.len()
 }
 
-fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
-    let attribute = split("#[cfg(test)]");
-    let (mut kept, mut index) = (Vec::new(), 0);
-    while index < tokens.len() {
-        if tokens[index..].starts_with(&attribute) {
-            index = end_of_item(&tokens, index + attribute.len());
-        } else {
-            kept.push(tokens[index].clone());
-            index += 1;
-        }
-    }
-    kept
+fn is_in_braces(tree: &TokenTree) -> bool {
+    matches!(tree, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::error::CommError;
 use super::group::{Channel, Group};
+use super::operation::Operation;
 use crate::run::memory::TrackedBuffer;
 
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
@@ -33,6 +34,16 @@ pub trait Communicator {
     /// Number of ranks.
     fn world_size(&self) -> usize;
 
+    /// Starts an operation between these ranks, for which this rank gives a buffer; operations on one channel start in the
+    /// same order on all of them. The functions below say what each operation does.
+    fn start(
+        &mut self,
+        members: &[usize],
+        channel: Channel,
+        operation: Operation,
+        buffer: TrackedBuffer,
+    ) -> Result<Self::Pending, CommError>;
+
     /// All-gather in place: of the range's `group.size()` equal parts, this rank contributes its own and all others are filled.
     /// Elements may be of any type, the same on every member; likewise for a transfer.
     ///
@@ -43,7 +54,10 @@ pub trait Communicator {
         group: &Group,
         buffer: TrackedBuffer,
         range: Range<usize>,
-    ) -> Result<Self::Pending, CommError>;
+    ) -> Result<Self::Pending, CommError> {
+        let operation = Operation::AllGather { range, element_type: buffer.element_type() };
+        self.start(group.ranks(), Channel::Gather, operation, buffer)
+    }
 
     /// Reduce-scatter in place: this rank's part of the range becomes the sum; the other parts are unspecified.
     ///
@@ -56,7 +70,9 @@ pub trait Communicator {
         group: &Group,
         buffer: TrackedBuffer,
         range: Range<usize>,
-    ) -> Result<Self::Pending, CommError>;
+    ) -> Result<Self::Pending, CommError> {
+        self.start(group.ranks(), Channel::Reduce, Operation::ReduceScatter { range }, buffer)
+    }
 
     /// All-reduce in place: the whole range becomes the sum on every member.
     ///
@@ -68,13 +84,22 @@ pub trait Communicator {
         channel: Channel,
         buffer: TrackedBuffer,
         range: Range<usize>,
-    ) -> Result<Self::Pending, CommError>;
+    ) -> Result<Self::Pending, CommError> {
+        self.start(group.ranks(), channel, Operation::AllReduce { range }, buffer)
+    }
 
     /// Sends a buffer; its contents are unspecified when it comes back.
     ///
     /// * Errors: [`CommError::ToItself`] before any traffic; likewise for a receive.
-    fn start_send(&mut self, to: usize, edge: u32, buffer: TrackedBuffer)
-    -> Result<Self::Pending, CommError>;
+    fn start_send(
+        &mut self,
+        to: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+    ) -> Result<Self::Pending, CommError> {
+        let (operation, ends) = (Operation::transfer(&buffer), [self.rank(), to]);
+        self.start(&ends, Channel::Edge(edge), operation, buffer)
+    }
 
     /// Receives into a buffer of the same length and type as the sender's.
     fn start_receive(
@@ -82,7 +107,10 @@ pub trait Communicator {
         from: usize,
         edge: u32,
         buffer: TrackedBuffer,
-    ) -> Result<Self::Pending, CommError>;
+    ) -> Result<Self::Pending, CommError> {
+        let (operation, ends) = (Operation::transfer(&buffer), [from, self.rank()]);
+        self.start(&ends, Channel::Edge(edge), operation, buffer)
+    }
 
     /// Adds words over the group (wrapping), blocking; every member gets the sum.
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError>;

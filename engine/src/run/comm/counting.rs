@@ -4,13 +4,12 @@
 //! reduce-scatter, both for an all-reduce, the payload for a send. Calls in groups of one move nothing and count
 //! nothing, nor do calls that were refused.
 
-use std::ops::Range;
-
-use pipezero_partition::{Traffic, Volume, part_bytes};
+use pipezero_partition::{Traffic, Volume};
 
 use super::communicator::Communicator;
 use super::error::CommError;
 use super::group::{Channel, Group};
+use super::operation::Operation;
 use crate::run::memory::TrackedBuffer;
 
 /// A communicator that counts.
@@ -31,11 +30,17 @@ impl<C: Communicator> Counting<C> {
         std::mem::take(&mut self.traffic)
     }
 
-    fn count(&mut self, group_size: usize, bytes: u64, kind: impl FnOnce(&mut Traffic) -> &mut Volume) {
-        if group_size > 1 {
-            let counted = kind(&mut self.traffic);
-            counted.count += 1;
-            counted.bytes += bytes;
+    /// Counts what this rank sends for an operation of these members.
+    fn count(&mut self, operation: &Operation, members: &[usize]) {
+        let kind = match operation {
+            Operation::AllGather { .. } => &mut self.traffic.all_gather,
+            Operation::ReduceScatter { .. } => &mut self.traffic.reduce_scatter,
+            Operation::AllReduce { .. } | Operation::AddWords { .. } => &mut self.traffic.all_reduce,
+            Operation::Transfer { .. } if members[0] == self.inner.rank() => &mut self.traffic.send,
+            Operation::Transfer { .. } => return,
+        };
+        if members.len() > 1 {
+            *kind += Volume { count: 1, bytes: operation.sent_bytes(members.len()) };
         }
     }
 }
@@ -51,63 +56,21 @@ impl<C: Communicator> Communicator for Counting<C> {
         self.inner.world_size()
     }
 
-    fn start_all_gather(
+    fn start(
         &mut self,
-        group: &Group,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<C::Pending, CommError> {
-        let num_bytes = part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
-        let pending = self.inner.start_all_gather(group, buffer, range)?;
-        self.count(group.size(), num_bytes, |traffic| &mut traffic.all_gather);
-        Ok(pending)
-    }
-
-    fn start_reduce_scatter(
-        &mut self,
-        group: &Group,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<C::Pending, CommError> {
-        let num_bytes = part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
-        let pending = self.inner.start_reduce_scatter(group, buffer, range)?;
-        self.count(group.size(), num_bytes, |traffic| &mut traffic.reduce_scatter);
-        Ok(pending)
-    }
-
-    fn start_all_reduce(
-        &mut self,
-        group: &Group,
+        members: &[usize],
         channel: Channel,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<C::Pending, CommError> {
-        let num_bytes = 2 * part_bytes(range.len(), group.size(), buffer.element_type().num_bytes());
-        let pending = self.inner.start_all_reduce(group, channel, buffer, range)?;
-        self.count(group.size(), num_bytes, |traffic| &mut traffic.all_reduce);
-        Ok(pending)
-    }
-
-    fn start_send(&mut self, to: usize, edge: u32, buffer: TrackedBuffer) -> Result<C::Pending, CommError> {
-        let num_bytes = buffer.num_bytes();
-        let pending = self.inner.start_send(to, edge, buffer)?;
-        self.count(2, num_bytes, |traffic| &mut traffic.send);
-        Ok(pending)
-    }
-
-    fn start_receive(
-        &mut self,
-        from: usize,
-        edge: u32,
+        operation: Operation,
         buffer: TrackedBuffer,
     ) -> Result<C::Pending, CommError> {
-        self.inner.start_receive(from, edge, buffer)
+        let pending = self.inner.start(members, channel, operation.clone(), buffer)?;
+        self.count(&operation, members);
+        Ok(pending)
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
         self.inner.all_reduce_words(group, words)?;
-        let num_bytes = 2 * part_bytes(words.len(), group.size(), size_of::<u64>());
-        self.count(group.size(), num_bytes, |traffic| &mut traffic.all_reduce);
+        self.count(&Operation::AddWords { num_words: words.len() }, group.ranks());
         Ok(())
     }
 }

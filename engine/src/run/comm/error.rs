@@ -1,6 +1,5 @@
 //! What can go wrong between ranks.
 
-use std::fmt;
 use std::time::Duration;
 
 use pipezero_models::ElementType;
@@ -70,7 +69,7 @@ pub enum CommError {
         rank: usize,
     },
     /// Not every member joined within the timeout.
-    #[error("waited {waited:.1?} for {} in {operation}", Ranks(missing))]
+    #[error("waited {waited:.1?} for {} in {operation}", named(missing))]
     Timeout {
         /// How long.
         waited: Duration,
@@ -93,7 +92,7 @@ pub enum CommError {
         timeout: Duration,
     },
     /// A wait ended because another rank failed.
-    #[error("stopped while it waited for {} in {operation}", Ranks(missing))]
+    #[error("stopped while it waited for {} in {operation}", named(missing))]
     Interrupted {
         /// The operation.
         operation: String,
@@ -113,17 +112,13 @@ impl CommError {
 }
 
 /// Ranks as a list in words: `rank 3`, `ranks 0, 1 and 3`.
-struct Ranks<'a>(&'a [usize]);
-
-impl fmt::Display for Ranks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => write!(f, "an exchange that all members have joined"),
-            [rank] => write!(f, "rank {rank}"),
-            [ranks @ .., last] => {
-                let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
-                write!(f, "ranks {} and {last}", ranks.join(", "))
-            }
+fn named(ranks: &[usize]) -> String {
+    match ranks {
+        [] => "an exchange that all members have joined".to_owned(),
+        [rank] => format!("rank {rank}"),
+        [ranks @ .., last] => {
+            let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
+            format!("ranks {} and {last}", ranks.join(", "))
         }
     }
 }

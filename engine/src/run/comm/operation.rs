@@ -6,35 +6,54 @@ use std::ops::Range;
 use pipezero_models::ElementType;
 use pipezero_partition::part_bytes;
 
-use super::error::plural;
+use super::error::{CommError, plural};
+use super::part::part;
+use crate::run::memory::TrackedBuffer;
 
 /// What the members of a round do together; equal on all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    AllGather {
-        range: Range<usize>,
-        element_type: ElementType,
-    },
-    /// Of f32, as every sum of elements.
-    ReduceScatter {
-        range: Range<usize>,
-    },
-    AllReduce {
-        range: Range<usize>,
-    },
+pub enum Operation {
+    /// Every member gets the parts of all.
+    AllGather { range: Range<usize>, element_type: ElementType },
+    /// Every member gets its part of the sum, which is of f32, as every sum of elements.
+    ReduceScatter { range: Range<usize> },
+    /// Every member gets the sum.
+    AllReduce { range: Range<usize> },
     /// The first member sends to the second.
-    Transfer {
-        num_elements: usize,
-        element_type: ElementType,
-    },
-    AddWords {
-        num_words: usize,
-    },
+    Transfer { num_elements: usize, element_type: ElementType },
+    /// Every member gets the sum of whole words.
+    AddWords { num_words: usize },
 }
 
 const F32_BYTES: usize = ElementType::F32.num_bytes();
 
 impl Operation {
+    /// The transfer of a whole buffer.
+    pub(super) fn transfer(buffer: &TrackedBuffer) -> Self {
+        Self::Transfer { num_elements: buffer.len(), element_type: buffer.element_type() }
+    }
+
+    /// Whether these members can do this with such buffers.
+    ///
+    /// # Errors
+    /// [`CommError::NotSummed`], [`CommError::Indivisible`], [`CommError::OutOfRange`] and [`CommError::ToItself`].
+    pub(super) fn check(&self, members: &[usize], buffer: &TrackedBuffer) -> Result<(), CommError> {
+        let range = match (self, buffer.element_type()) {
+            (Self::AllGather { range, .. }, _) => range,
+            (Self::ReduceScatter { range } | Self::AllReduce { range }, ElementType::F32) => range,
+            (Self::ReduceScatter { .. } | Self::AllReduce { .. }, element_type) => {
+                return Err(CommError::NotSummed { element_type });
+            }
+            (Self::Transfer { .. }, _) if members[0] == members[1] => {
+                return Err(CommError::ToItself { rank: members[0] });
+            }
+            (Self::Transfer { .. } | Self::AddWords { .. }, _) => return Ok(()),
+        };
+        part(range, members.len(), 0)?;
+        let (start, end, len) = (range.start, range.end, buffer.len());
+        if end > len { Err(CommError::OutOfRange { start, end, len }) } else { Ok(()) }
+    }
+
     /// Whether the member at `position` only sends: it need not wait until its message has arrived.
     pub(super) fn is_sent_by(&self, position: usize) -> bool {
         matches!(self, Self::Transfer { .. }) && position == 0

@@ -1,19 +1,15 @@
 //! Ranks are threads of one process and exchange buffers in shared memory: the default backend, no system packages.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use pipezero_models::ElementType;
 
 use super::communicator::{Communicator, Pending};
 use super::error::CommError;
 use super::exchange::Payload;
 use super::group::{Channel, ChannelKey, Group};
 use super::operation::Operation;
-use super::part::part;
 use super::rendezvous::Rendezvous;
 use super::shaping::LinkStates;
 use crate::config::Links;
@@ -31,18 +27,11 @@ pub struct ThreadWorld {
 }
 
 impl ThreadWorld {
-    /// A world of `size` ranks in which no wait is longer than `timeout` and messages are as fast as memory.
-    pub fn new(size: usize, timeout: Duration) -> Arc<Self> {
-        Self::with_links(size, timeout, None)
-    }
-
-    /// A world of `size` ranks in which no wait is longer than `timeout` and messages take as long as on such links.
-    pub fn shaped(size: usize, timeout: Duration, links: Links) -> Arc<Self> {
-        Self::with_links(size, timeout, Some(LinkStates::new(links)))
-    }
-
-    fn with_links(size: usize, timeout: Duration, links: Option<LinkStates>) -> Arc<Self> {
-        Arc::new(Self { size, timeout, stopped: AtomicBool::new(false), rendezvous: Mutex::default(), links })
+    /// A world of `size` ranks in which no wait lasts longer than `timeout`, with imitated links if any are given.
+    pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
+        let (stopped, rendezvous, links) =
+            (AtomicBool::new(false), Mutex::default(), links.map(LinkStates::new));
+        Arc::new(Self { size, timeout, stopped, rendezvous, links })
     }
 
     /// The communicator of one rank; each rank has exactly one.
@@ -79,7 +68,7 @@ pub struct ThreadCommunicator {
 }
 
 impl ThreadCommunicator {
-    fn start(
+    fn join(
         &mut self,
         members: &[usize],
         channel: Channel,
@@ -110,39 +99,6 @@ impl ThreadCommunicator {
             position,
         })
     }
-
-    /// From the first rank to the second.
-    fn transfer(
-        &mut self,
-        ends: [usize; 2],
-        edge: u32,
-        buffer: TrackedBuffer,
-    ) -> Result<ThreadPending, CommError> {
-        if ends[0] == ends[1] {
-            return Err(CommError::ToItself { rank: self.rank });
-        }
-        let operation =
-            Operation::Transfer { num_elements: buffer.len(), element_type: buffer.element_type() };
-        self.start(&ends, Channel::Edge(edge), operation, Payload::Elements(buffer))
-    }
-}
-
-/// Refuses a range that has no equal parts or that is not inside the buffer.
-fn check_range(group: &Group, buffer: &TrackedBuffer, range: &Range<usize>) -> Result<(), CommError> {
-    part(range, group.size(), 0)?;
-    if range.end > buffer.len() {
-        let (start, end, len) = (range.start, range.end, buffer.len());
-        return Err(CommError::OutOfRange { start, end, len });
-    }
-    Ok(())
-}
-
-/// As [`check_range`], and refuses elements that cannot be summed.
-fn check_sum(group: &Group, buffer: &TrackedBuffer, range: &Range<usize>) -> Result<(), CommError> {
-    match buffer.element_type() {
-        ElementType::F32 => check_range(group, buffer, range),
-        element_type => Err(CommError::NotSummed { element_type }),
-    }
 }
 
 impl Communicator for ThreadCommunicator {
@@ -156,61 +112,21 @@ impl Communicator for ThreadCommunicator {
         self.world.size
     }
 
-    fn start_all_gather(
+    fn start(
         &mut self,
-        group: &Group,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<ThreadPending, CommError> {
-        check_range(group, &buffer, &range)?;
-        let operation = Operation::AllGather { range, element_type: buffer.element_type() };
-        self.start(group.ranks(), Channel::Gather, operation, Payload::Elements(buffer))
-    }
-
-    fn start_reduce_scatter(
-        &mut self,
-        group: &Group,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<ThreadPending, CommError> {
-        check_sum(group, &buffer, &range)?;
-        let operation = Operation::ReduceScatter { range };
-        self.start(group.ranks(), Channel::Reduce, operation, Payload::Elements(buffer))
-    }
-
-    fn start_all_reduce(
-        &mut self,
-        group: &Group,
+        members: &[usize],
         channel: Channel,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<ThreadPending, CommError> {
-        check_sum(group, &buffer, &range)?;
-        self.start(group.ranks(), channel, Operation::AllReduce { range }, Payload::Elements(buffer))
-    }
-
-    fn start_send(
-        &mut self,
-        to: usize,
-        edge: u32,
+        operation: Operation,
         buffer: TrackedBuffer,
     ) -> Result<ThreadPending, CommError> {
-        self.transfer([self.rank, to], edge, buffer)
-    }
-
-    fn start_receive(
-        &mut self,
-        from: usize,
-        edge: u32,
-        buffer: TrackedBuffer,
-    ) -> Result<ThreadPending, CommError> {
-        self.transfer([from, self.rank], edge, buffer)
+        operation.check(members, &buffer)?;
+        self.join(members, channel, operation, Payload::Elements(buffer))
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
         let operation = Operation::AddWords { num_words: words.len() };
         let payload = Payload::Words(words.to_vec());
-        match self.start(group.ranks(), Channel::Words, operation, payload)?.collect()? {
+        match self.join(group.ranks(), Channel::Words, operation, payload)?.collect()? {
             Payload::Words(sums) => words.copy_from_slice(&sums),
             Payload::Elements(_) => unreachable!("words went in, words come out"),
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::source::BatchError;
-use super::split::{Side, SplitError, split_text};
+use super::split::{SplitError, split_text};
 use super::text::{TextError, read_text};
 use super::text_batches::{BatchLayout, TextBatches};
 use super::token_batch::BatchFault;
@@ -106,7 +106,7 @@ impl Corpus {
     fn batches(&self, text: &[u8], layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
         let too_short = || {
             DataError::Split(SplitError::TooShort {
-                side: Side::Training,
+                side: "training",
                 num_tokens: text.len(),
                 num_bytes: self.training.len() + self.validation.len(),
                 seq_length: layout.seq_length.max(self.seq_length),

@@ -63,33 +63,24 @@ fn count_pairs(text: &[u8]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn assert_close(actual: f64, wanted: f64) {
-        // A few roundings of f64 each.
-        assert!((actual - wanted).abs() <= 1e-14 * wanted.abs(), "{actual} against {wanted}");
-    }
-
     #[test]
-    fn hand_computed_texts() {
-        // Trained on `abab`: a and b twice each of 4; `ab` twice, `ba` once.
-        let entropy = ngram_cross_entropy(b"abab", b"abb").expect("two targets");
-        assert_close(entropy.unigram, -(3.0_f64 / 260.0).ln());
-        // The targets are b after a, (2 + 1) / (2 + 256), and b after b, (0 + 1) / (1 + 256).
-        assert_close(entropy.bigram, -((3.0_f64 / 258.0).ln() + (1.0_f64 / 257.0).ln()) / 2.0);
-    }
-
-    #[test]
-    fn nothing_learned_is_uniform() {
-        let entropy = ngram_cross_entropy(b"", b"xyz").expect("two targets");
-        assert_close(entropy.unigram, 256_f64.ln());
-        assert_close(entropy.bigram, 256_f64.ln());
-    }
-
-    #[test]
-    fn a_text_of_one_byte_is_nearly_certain() {
-        let text = [7; 10_000];
-        let entropy = ngram_cross_entropy(&text, &text).expect("many targets");
-        assert_close(entropy.unigram, (10_256.0_f64 / 10_001.0).ln());
-        assert_close(entropy.bigram, (10_255.0_f64 / 10_000.0).ln());
+    fn texts_worked_by_hand() {
+        let cases: [(&[u8], &[u8], f64, f64); 3] = [
+            // Trained on `abab`: a and b twice each of 4; `ab` twice, `ba` once. The targets are b after a,
+            // (2 + 1) / (2 + 256), and b after b, (0 + 1) / (1 + 256).
+            (b"abab", b"abb", 260.0 / 3.0, (258.0_f64 / 3.0 * 257.0).sqrt()),
+            // Nothing learned is uniform.
+            (b"", b"xyz", 256.0, 256.0),
+            // A text of one byte is nearly certain.
+            (&[7; 10_000], &[7; 10_000], 10_256.0 / 10_001.0, 10_255.0 / 10_000.0),
+        ];
+        for (training, validation, unigram, bigram) in cases {
+            let entropy = ngram_cross_entropy(training, validation).expect("two targets or more");
+            for (actual, wanted) in [(entropy.unigram, unigram.ln()), (entropy.bigram, bigram.ln())] {
+                // A few roundings of f64 each.
+                assert!((actual - wanted).abs() <= 1e-13 * wanted.abs(), "{actual} against {wanted}");
+            }
+        }
     }
 
     /// Against the definition, byte by byte, on a text with many different pairs.

@@ -24,8 +24,27 @@ pub trait BatchSource: Send + Sync {
         batch: &mut TokenBatch,
     ) -> Result<(), BatchError>;
 
-    /// How often the data has been read through once this step has ended: 1.5 after one and a half passes.
-    fn epoch(&self, step: u64) -> f64;
+    /// How often the data has been read through once this step has ended: 1.5 after one and a half passes. Data without
+    /// an end is never read through.
+    fn epoch(&self, _step: u64) -> f64 {
+        0.0
+    }
+}
+
+/// A function that fills micro-batches is a source of data without an end.
+impl<F> BatchSource for F
+where
+    F: Fn(u64, usize, usize, &mut TokenBatch) -> Result<(), BatchError> + Send + Sync,
+{
+    fn micro_batch(
+        &self,
+        step: u64,
+        data_rank: usize,
+        micro_batch: usize,
+        batch: &mut TokenBatch,
+    ) -> Result<(), BatchError> {
+        self(step, data_rank, micro_batch, batch)
+    }
 }
 
 /// Micro-batches of zeros: for models that read no tokens.
@@ -33,20 +52,10 @@ pub trait BatchSource: Send + Sync {
 pub struct Zeros;
 
 impl BatchSource for Zeros {
-    fn micro_batch(
-        &self,
-        _step: u64,
-        _data_rank: usize,
-        _micro_batch: usize,
-        batch: &mut TokenBatch,
-    ) -> Result<(), BatchError> {
+    fn micro_batch(&self, _: u64, _: usize, _: usize, batch: &mut TokenBatch) -> Result<(), BatchError> {
         batch.inputs.fill(0);
         batch.targets.fill(0);
         Ok(())
-    }
-
-    fn epoch(&self, _step: u64) -> f64 {
-        0.0
     }
 }
 
@@ -57,9 +66,5 @@ pub struct NoBatches;
 impl BatchSource for NoBatches {
     fn micro_batch(&self, _: u64, _: usize, _: usize, _: &mut TokenBatch) -> Result<(), BatchError> {
         Err("this engine was made without data".into())
-    }
-
-    fn epoch(&self, _: u64) -> f64 {
-        0.0
     }
 }

@@ -19,24 +19,6 @@ pub struct TextSplit {
     pub validation: Vec<u8>,
 }
 
-/// One side of the split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// What is trained on.
-    Training,
-    /// What is held out.
-    Validation,
-}
-
-impl std::fmt::Display for Side {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Training => "training",
-            Self::Validation => "validation",
-        })
-    }
-}
-
 /// Why the text cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SplitError {
@@ -55,8 +37,8 @@ pub enum SplitError {
         seq_length.saturating_add(1)
     )]
     TooShort {
-        /// The side.
-        side: Side,
+        /// `training` or `validation`.
+        side: &'static str,
         /// Tokens of this side.
         num_tokens: usize,
         /// Bytes of the whole text.
@@ -86,9 +68,9 @@ pub fn split_text(files: &[TextFile], validation: f64, seq_length: usize) -> Res
             if 2.0 * missing >= block.len() as f64 { &mut split.validation } else { &mut split.training };
         side.extend_from_slice(block);
     }
-    for (side, text) in [(Side::Training, &split.training), (Side::Validation, &split.validation)] {
-        let is_wanted = side == Side::Training || validation > 0.0;
-        if is_wanted && text.len() <= seq_length {
+    let held_out = (validation > 0.0).then_some(("validation", &split.validation));
+    for (side, text) in [("training", &split.training)].into_iter().chain(held_out) {
+        if text.len() <= seq_length {
             let num_tokens = text.len();
             return Err(SplitError::TooShort { side, num_tokens, num_bytes, seq_length, share: validation });
         }
@@ -165,7 +147,7 @@ mod tests {
              its last target; name more text, shorten seq_length or change the validation share of 0.5"
         );
         let error = split_text(&text, 0.05, 8).expect_err("a twentieth of two blocks is none");
-        assert!(matches!(error, SplitError::TooShort { side: Side::Validation, num_tokens: 0, .. }));
+        assert!(matches!(error, SplitError::TooShort { side: "validation", num_tokens: 0, .. }));
         let error = split_text(&text, 0.05, usize::MAX).expect_err("no text is so long");
         assert!(error.to_string().contains("needs 18446744073709551615 with"));
     }

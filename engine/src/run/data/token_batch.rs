@@ -29,15 +29,13 @@ impl TokenBatch {
         if num_inputs != num_tokens || num_targets != num_tokens {
             return Err(BatchFault::Resized { num_inputs, num_targets, num_tokens });
         }
+        let inputs = self.inputs.iter().map(|token| ("input", token)).enumerate();
+        let targets = self.targets.iter().map(|token| ("target", token)).enumerate();
         let is_unknown = |token: u32| token as usize >= vocab_size;
-        if let Some(position) = self.inputs.iter().position(|&token| is_unknown(token)) {
-            let token = self.inputs[position];
-            return Err(BatchFault::UnknownToken { token, role: "input", position, vocab_size });
-        }
-        let is_unknown = |token: u32| token != IGNORED_TARGET && is_unknown(token);
-        if let Some(position) = self.targets.iter().position(|&token| is_unknown(token)) {
-            let token = self.targets[position];
-            return Err(BatchFault::UnknownToken { token, role: "target", position, vocab_size });
+        for (position, (role, &token)) in inputs.chain(targets) {
+            if is_unknown(token) && (role, token) != ("target", IGNORED_TARGET) {
+                return Err(BatchFault::UnknownToken { token, role, position, vocab_size });
+            }
         }
         Ok(())
     }

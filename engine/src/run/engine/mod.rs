@@ -35,8 +35,8 @@ use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
 pub struct Engine {
     plan: Arc<Plan>,
     ranks: Ranks,
-    /// Which steps are recorded.
-    recording: Recording,
+    /// [`Self::epoch`] where every step is recorded.
+    recorded_since: Option<Instant>,
     /// What the times of events are counted from: a moment before any of them.
     epoch: Instant,
     learning_rate: LearningRate,
@@ -54,7 +54,7 @@ impl Engine {
     /// [`EngineError::Memory`] before anything is allocated, where the plan needs more than this host has; when a
     /// thread cannot be started.
     pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Training, Recording::Off)
+        Self::start(plan, source, Purpose::Training)
     }
 
     /// Starts the ranks without gradients and optimizer state: for [`Engine::eval_batch`] and [`Engine::logits`].
@@ -62,7 +62,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`].
     pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Inference, Recording::Off)
+        Self::start(plan, source, Purpose::Inference)
     }
 
     /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
@@ -70,15 +70,12 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`].
     pub fn recording(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Training, Recording::On)
+        let mut engine = Self::new(plan, source)?;
+        engine.recorded_since = Some(engine.epoch);
+        Ok(engine)
     }
 
-    fn start(
-        plan: Plan,
-        source: Arc<dyn BatchSource>,
-        purpose: Purpose,
-        recording: Recording,
-    ) -> Result<Self, EngineError> {
+    fn start(plan: Plan, source: Arc<dyn BatchSource>, purpose: Purpose) -> Result<Self, EngineError> {
         host_memory::check(&plan, purpose, memory::available_bytes())?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
@@ -86,7 +83,7 @@ impl Engine {
         let ranks = Ranks::start(&plan, &source, purpose)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
         let mut engine =
-            Self { plan, ranks, recording, epoch, learning_rate, loss_scaler, step: 0, update: 0 };
+            Self { plan, ranks, recorded_since: None, epoch, learning_rate, loss_scaler, step: 0, update: 0 };
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
     }
@@ -102,7 +99,7 @@ impl Engine {
     /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
     /// memory are lost. [`EngineError::LossScale`] where fp16 overflows at the lowest loss scale; weights are kept then.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
-        self.train(self.recording)
+        self.train(self.recorded_since)
     }
 
     /// As [`Engine::train_batch`], and the report holds what happened to each rank's instructions and when, whether or not the
@@ -111,14 +108,10 @@ impl Engine {
     /// # Errors
     /// As [`Engine::train_batch`].
     pub fn train_batch_recorded(&mut self) -> Result<StepReport, EngineError> {
-        self.train(Recording::On)
+        self.train(Some(self.epoch))
     }
 
-    fn train(&mut self, recording: Recording) -> Result<StepReport, EngineError> {
-        let recorded_since = match recording {
-            Recording::On => Some(self.epoch),
-            Recording::Off => None,
-        };
+    fn train(&mut self, recorded_since: Option<Instant>) -> Result<StepReport, EngineError> {
         let (step, update) = (self.step + 1, self.update + 1);
         let learning_rate = self.learning_rate.at(update);
         let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
@@ -229,13 +222,6 @@ impl Engine {
     pub fn peak_bytes(&self, category: Category) -> u64 {
         self.ranks.ledgers().iter().map(|ledger| ledger.peak_bytes(category)).sum()
     }
-}
-
-/// Whether steps are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Recording {
-    Off,
-    On,
 }
 
 fn outcomes(answers: Vec<Answer>) -> Vec<RankOutcome> {

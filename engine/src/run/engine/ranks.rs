@@ -49,7 +49,7 @@ impl Ranks {
             threads: Vec::new(),
             ledgers: (0..num_ranks).map(|_| Arc::default()).collect(),
             positions: Arc::new(Positions::new(num_ranks)),
-            world: world(plan),
+            world: ThreadWorld::new(num_ranks, timeout, plan.run().comm.links),
             grace: GRACE.min(timeout),
             stopped: false,
         };
@@ -154,14 +154,5 @@ impl Drop for Ranks {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-/// What the ranks communicate through, with the links that the run imitates.
-fn world(plan: &Plan) -> Arc<ThreadWorld> {
-    let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
-    match plan.run().comm.links {
-        None => ThreadWorld::new(num_ranks, comm.timeout),
-        Some(links) => ThreadWorld::shaped(num_ranks, comm.timeout, links),
     }
 }

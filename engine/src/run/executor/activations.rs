@@ -85,29 +85,10 @@ impl Activations {
         Parts {
             saved: slot.saved.get_mut(&unit).expect("a slot has a buffer for every unit of its stage"),
             output: &mut slot.output,
+            weight_inputs: self.weight_input_buffers.get_mut(&stage).expect(OWN_STAGES),
             stream: &mut self.stream,
             gradient: &mut self.gradient,
             recomputed: &mut self.recomputed,
-            workspace: &mut self.workspace,
-        }
-    }
-
-    /// What both halves of a unit's backward work on.
-    pub(super) fn halves(
-        &mut self,
-        stage: Stage,
-        slot: usize,
-        weight_inputs: usize,
-        unit: Unit,
-    ) -> Halves<'_> {
-        let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
-        let weight_inputs = &mut self.weight_input_buffers.get_mut(&stage).expect(OWN_STAGES)[weight_inputs];
-        Halves {
-            saved: slot.saved.get_mut(&unit).expect("a slot has a buffer for every unit of its stage"),
-            weight_inputs: weight_inputs
-                .get_mut(&unit)
-                .expect("there is a buffer for every unit of the stage"),
-            gradient: &mut self.gradient,
             workspace: &mut self.workspace,
         }
     }
@@ -132,18 +113,11 @@ impl Activations {
 pub(super) struct Parts<'a> {
     pub(super) saved: &'a mut TrackedBuffer,
     pub(super) output: &'a mut Lendable<TrackedBuffer>,
+    /// All of the stage: the program says which one a micro-batch uses.
+    pub(super) weight_inputs: &'a mut [BTreeMap<Unit, TrackedBuffer>],
     pub(super) stream: &'a mut [TrackedBuffer; 2],
     pub(super) gradient: &'a mut TrackedBuffer,
     pub(super) recomputed: &'a mut TrackedBuffer,
-    pub(super) workspace: &'a mut TrackedBuffer,
-}
-
-/// The buffers that one half of a unit's backward works on, each borrowed on its own.
-#[derive(Debug)]
-pub(super) struct Halves<'a> {
-    pub(super) saved: &'a mut TrackedBuffer,
-    pub(super) weight_inputs: &'a mut TrackedBuffer,
-    pub(super) gradient: &'a mut TrackedBuffer,
     pub(super) workspace: &'a mut TrackedBuffer,
 }
 

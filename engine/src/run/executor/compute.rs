@@ -30,8 +30,13 @@ impl Compute<'_> {
     }
 
     /// What holds the micro-batch in a stage between the two halves of its backward.
-    pub(super) fn weight_inputs(self, stage: Stage) -> usize {
-        self.program.weight_input_buffer(stage, self.micro_batch)
+    pub(super) fn weight_inputs(
+        self,
+        stage: Stage,
+        buffers: &mut [BTreeMap<Unit, TrackedBuffer>],
+    ) -> &mut TrackedBuffer {
+        let buffers = &mut buffers[self.program.weight_input_buffer(stage, self.micro_batch)];
+        buffers.get_mut(&self.unit).expect("there is a buffer for every unit of the stage")
     }
 }
 

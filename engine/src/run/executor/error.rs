@@ -1,6 +1,5 @@
 //! Why a rank stopped.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use pipezero_models::ModelError;
@@ -52,24 +51,14 @@ pub enum Cause {
 }
 
 /// A rank that stopped, and where.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("rank {rank} at {position}: {cause}")]
 pub struct RankFailure {
     /// The world rank.
     pub rank: usize,
     /// Where it was.
     pub position: Position,
     /// Why it stopped.
+    #[source]
     pub cause: Cause,
-}
-
-impl fmt::Display for RankFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} at {}: {}", self.rank, self.position, self.cause)
-    }
-}
-
-impl std::error::Error for RankFailure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
 }

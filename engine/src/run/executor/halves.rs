@@ -5,7 +5,7 @@
 
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
 
-use super::activations::Halves;
+use super::activations::Parts;
 use super::compute::{Compute, parameters_in_use, tokens_of};
 use super::rank::Rank;
 use super::step::StepInputs;
@@ -18,9 +18,8 @@ impl<C: Communicator> Rank<C> {
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, weight_inputs) = (compute.slot(stage), compute.weight_inputs(stage));
-        let Halves { saved, weight_inputs, gradient, workspace } =
-            self.activations.halves(stage, slot, weight_inputs, unit);
+        let Parts { saved, weight_inputs, gradient, workspace, .. } =
+            self.activations.parts(stage, compute.slot(stage), unit);
         planned.unit.backward_input(
             self.plan.micro_batch_shape(),
             UnitBackwardInput {
@@ -28,7 +27,7 @@ impl<C: Communicator> Rank<C> {
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
-                weight_inputs,
+                weight_inputs: compute.weight_inputs(stage, weight_inputs),
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),
             },
@@ -42,9 +41,8 @@ impl<C: Communicator> Rank<C> {
         let mut fresh = self.take_gradient_buffer();
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
-        let (slot, weight_inputs) = (compute.slot(stage), compute.weight_inputs(stage));
-        let Halves { saved, weight_inputs, workspace, .. } =
-            self.activations.halves(stage, slot, weight_inputs, unit);
+        let Parts { saved, weight_inputs, workspace, .. } =
+            self.activations.parts(stage, compute.slot(stage), unit);
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let accumulated = store.gradient.get_mut();
         planned.unit.backward_weight(
@@ -52,7 +50,7 @@ impl<C: Communicator> Rank<C> {
             UnitBackwardWeight {
                 tokens: tokens_of(&self.tokens[micro_batch], masks),
                 saved,
-                weight_inputs,
+                weight_inputs: compute.weight_inputs(stage, weight_inputs),
                 parameter_gradients: fresh.as_mut().unwrap_or(accumulated),
                 workspace,
             },

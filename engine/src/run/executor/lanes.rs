@@ -9,7 +9,7 @@ use super::in_flight::{Completion, InFlight};
 use super::position::Position;
 use super::rank::Rank;
 use super::recorder::EventKind;
-use super::sums::add_reduced;
+use super::sums::add_and_clear;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, Weights};
@@ -151,7 +151,7 @@ impl<C: Communicator> Rank<C> {
             }
             Completion::Reduce { unit } => {
                 let shard = self.stores[&unit].layout.shard(self.data_rank);
-                add_reduced(self.store_mut(unit).gradient.get_mut(), &mut buffer, shard);
+                add_and_clear(self.store_mut(unit).gradient.get_mut(), 0, &mut buffer, shard);
                 self.gradient_buffers.push(buffer);
             }
             Completion::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),

@@ -60,12 +60,9 @@ impl Position {
     /// The step, which is the same for all ranks that fail for the same reason.
     pub(crate) fn step(self) -> Option<Step> {
         match self {
-            Self::Idle | Self::Probing { .. } => None,
-            Self::Reading { step, .. }
-            | Self::At { step, .. }
-            | Self::Waiting { step, .. }
-            | Self::Draining { step, .. } => Some(Step(step)),
+            Self::At { step, .. } => Some(Step(step)),
             Self::AddingLosses => Some(Step(0)),
+            _ => None,
         }
     }
 }

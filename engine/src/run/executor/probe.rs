@@ -22,7 +22,7 @@ use super::position::Position;
 use super::rank::Rank;
 use super::recorder::{EventKind, Recorder};
 use super::step::RankOutcome;
-use super::sums::{add_reduced, add_second_use};
+use super::sums::add_and_clear;
 use crate::plan::costs::MessageKind;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::{Category, Lendable, TrackedBuffer};
@@ -111,7 +111,7 @@ impl<C: Communicator> Rank<C> {
             let mut whole = pending.wait()?;
             self.recorder.record(first + index, EventKind::Arrived);
             if matches!(row[index].0, Instruction::Reduce { .. }) {
-                add_reduced(&mut buffers[index].own, &mut whole, layout.shard(self.data_rank));
+                add_and_clear(&mut buffers[index].own, 0, &mut whole, layout.shard(self.data_rank));
             }
             buffers[index].whole.give_back(whole);
             self.recorder.record(first + index, EventKind::Ended);
@@ -145,7 +145,7 @@ impl<C: Communicator> Rank<C> {
             Instruction::AddTied { .. } => {
                 let owned = 0..buffer.len();
                 let Some(group) = &self.groups.tied else {
-                    add_second_use(&mut buffer, &mut buffers.own, owned);
+                    add_and_clear(&mut buffer, 0, &mut buffers.own, owned);
                     buffers.whole.give_back(buffer);
                     return Ok(None);
                 };

@@ -9,7 +9,7 @@ use super::position::Position;
 use super::rank::Rank;
 use super::record::{RECORD_WORDS, StepRecord};
 use super::step::{StepInputs, Tail};
-use super::sums::add_second_use;
+use super::sums::add_and_clear;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::optimizer::clip_factor;
 
@@ -20,7 +20,7 @@ impl<C: Communicator> Rank<C> {
             let mut second = self.store_mut(head).gradient.lend();
             let first = self.store_mut(embedding);
             let owned = first.owned_gradient.clone();
-            add_second_use(first.gradient.get_mut(), &mut second, owned);
+            add_and_clear(first.gradient.get_mut(), owned.start, &mut second, owned);
             self.store_mut(head).gradient.give_back(second);
             return Ok(());
         }

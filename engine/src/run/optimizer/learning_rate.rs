@@ -103,71 +103,49 @@ fn cosine_decay(warmup_num_steps: u64, total_num_steps: u64, floor: f64, iterati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::NoDecay;
-
-    fn adamw(lr: f64) -> OptimizerConfig {
-        OptimizerConfig::AdamW {
-            lr,
-            betas: (0.9, 0.999),
-            eps: 1e-8,
-            weight_decay: 0.0,
-            no_decay: NoDecay::OneDimensional,
-        }
-    }
+    use crate::config::NoDecay::OneDimensional;
+    use crate::config::SchedulerConfig::{Constant, WarmupCosineLr, WarmupDecayLr, WarmupLr};
 
     fn linear(warmup_num_steps: u64) -> Warmup {
         Warmup { warmup_min_lr: 1.0, warmup_max_lr: 5.0, warmup_num_steps, warmup_type: WarmupType::Linear }
     }
 
-    fn rates(scheduler: SchedulerConfig, num_steps: u64) -> Vec<f64> {
-        let rate = LearningRate::new(&adamw(8.0), &scheduler);
-        (1..=num_steps).map(|step| rate.at(step)).collect()
-    }
-
     #[test]
-    fn without_a_scheduler_every_step_has_the_optimizers_rate() {
-        assert_eq!(rates(SchedulerConfig::Constant, 3), [8.0; 3]);
-    }
-
-    #[test]
-    fn a_linear_warm_up_starts_twice_and_stays() {
-        assert_eq!(rates(SchedulerConfig::WarmupLr(linear(4)), 7), [1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0]);
-    }
-
-    #[test]
-    fn a_warm_up_of_one_step_takes_two() {
-        assert_eq!(rates(SchedulerConfig::WarmupLr(linear(1)), 4), [1.0, 1.0, 3.0, 5.0]);
-    }
-
-    #[test]
-    fn a_logarithmic_warm_up_ends_where_the_linear_does() {
-        let warmup = Warmup { warmup_type: WarmupType::Log, ..linear(4) };
-        let rates = rates(SchedulerConfig::WarmupLr(warmup), 6);
-        assert_eq!(rates[..3], [1.0, 1.0, 3.0]);
-        // ln 4 / ln 4: the last iteration of the warm-up has the highest rate already.
-        assert_eq!(rates[4..], [5.0, 5.0]);
-    }
-
-    #[test]
-    fn linear_decay_reaches_the_lowest_rate_at_the_total() {
-        let scheduler = SchedulerConfig::WarmupDecayLr { warmup: linear(2), total_num_steps: 6 };
-        assert_eq!(rates(scheduler, 9), [1.0, 1.0, 3.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.0]);
-    }
-
-    #[test]
-    fn the_cosine_starts_at_zero_and_ends_at_its_floor() {
-        let scheduler = SchedulerConfig::WarmupCosineLr {
+    fn rates_of_every_scheduler_are_those_worked_by_hand() {
+        let optimizer =
+            OptimizerConfig::Sgd { lr: 8.0, momentum: 0.0, weight_decay: 0.0, no_decay: OneDimensional };
+        let logarithmic = Warmup { warmup_type: WarmupType::Log, ..linear(4) };
+        let cosine = WarmupCosineLr {
             total_num_steps: 4,
             warmup_min_ratio: 0.5,
             warmup_num_steps: 2,
             cos_min_ratio: 0.25,
             warmup_type: WarmupType::Linear,
         };
-        let rates = rates(scheduler, 7);
-        assert_eq!(rates[..3], [0.0, 4.0, 6.0]);
-        // Half a cosine of two iterations: its middle, then its end.
-        let middle = 8.0 * (0.25 + 0.75 / 2.0);
-        assert!((rates[3] - middle).abs() < 1e-15 * middle, "{}", rates[3]);
-        assert_eq!(rates[4..], [2.0; 3]);
+        let cases: [(&str, SchedulerConfig, &[f64]); 6] = [
+            ("without a scheduler the optimizer's", Constant, &[8.0; 3]),
+            ("starts twice and stays", WarmupLr(linear(4)), &[1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0]),
+            ("a warm-up of one step takes two", WarmupLr(linear(1)), &[1.0, 1.0, 3.0, 5.0]),
+            // ln 3 / ln 4; and ln 4 / ln 4: the last iteration of the warm-up has the highest rate already.
+            ("logarithmic", WarmupLr(logarithmic), &[1.0, 1.0, 3.0, 1.0 + 4.0 * 3_f64.log(4.0), 5.0, 5.0]),
+            (
+                "linear decay reaches the lowest rate at the total",
+                WarmupDecayLr { warmup: linear(2), total_num_steps: 6 },
+                &[1.0, 1.0, 3.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.0],
+            ),
+            // Half a cosine of two iterations: its middle, then its end.
+            (
+                "the cosine starts at zero and ends at its floor",
+                cosine,
+                &[0.0, 4.0, 6.0, 8.0 * (0.25 + 0.75 / 2.0), 2.0, 2.0, 2.0],
+            ),
+        ];
+        for (what, scheduler, wanted) in cases {
+            let rate = LearningRate::new(&optimizer, &scheduler);
+            for (step, wanted) in (1..).zip(wanted) {
+                let distance = (rate.at(step) - wanted).abs();
+                assert!(distance <= 1e-15 * wanted, "{what}: {} at step {step}", rate.at(step));
+            }
+        }
     }
 }

@@ -1,4 +1,10 @@
-//! What the update of one owned part of a unit works on.
+//! The update of one owned part of a unit: AdamW, and stochastic gradient descent with or without momentum.
+
+use pipezero_models::kernels::adamw::{self, AdamWStep};
+use pipezero_models::kernels::sgd::{self, SgdStep};
+
+use super::decay::{DecayRanges, Segment};
+use crate::config::OptimizerConfig;
 
 /// What the update of one owned part of a unit works on. N elements.
 #[derive(Debug)]
@@ -15,4 +21,63 @@ pub struct Update<'a> {
     pub learning_rate: f64,
     /// What every gradient is multiplied by first: the loss's normalisation times [`super::clip_factor`].
     pub gradient_scale: f32,
+}
+
+/// The state is held by the owner of the elements: [`OptimizerConfig::num_states`] flat arrays as long as the parameters,
+/// all zero before the first step.
+impl OptimizerConfig {
+    /// Updates parameters and state, on the threads of the current rayon pool. `decay` counts from the part's first
+    /// element ([`DecayRanges::within`]).
+    ///
+    /// An element's bits depend on its own values and the step's numbers alone: not on where the part was cut out of
+    /// its unit, nor on the number of threads.
+    ///
+    /// With `g` the scaled gradient, `t` the step (from 1) and `lr` the step's rate, AdamW is
+    ///
+    /// ```text
+    /// p <- p * (1 - lr * weight_decay)          decayed elements only
+    /// m <- beta1 * m + (1 - beta1) * g          the first state
+    /// v <- beta2 * v + (1 - beta2) * g * g      the second state
+    /// p <- p - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+    /// ```
+    ///
+    /// (arXiv:1711.05101, algorithm 2, with decay times `lr` as in PyTorch's `torch.optim.AdamW`), and SGD is
+    ///
+    /// ```text
+    /// g <- g + weight_decay * p                 decayed elements only
+    /// b <- momentum * b + g                     b starts at 0; without momentum b is g and nothing is kept
+    /// p <- p - lr * b
+    /// ```
+    ///
+    /// (PyTorch's `torch.optim.SGD` with dampening 0 and without Nesterov's form): here `weight_decay` is an L2 term in the
+    /// gradient, not AdamW's decoupled decay.
+    ///
+    /// # Panics
+    /// If a slice's length is not that of [`Update`]'s documentation.
+    pub fn update(&self, decay: &DecayRanges, update: Update<'_>) {
+        let Update { parameters, gradients, states, step, learning_rate: lr, gradient_scale } = update;
+        let (len, num_states) = (parameters.len(), self.num_states());
+        assert_eq!(gradients.len(), len, "one gradient per parameter");
+        assert_eq!(states.len(), num_states * len, "{num_states} states per parameter");
+        for Segment { range, decayed } in decay.segments(len) {
+            let (p, g) = (&mut parameters[range.clone()], &gradients[range.clone()]);
+            let decay_of = |weight_decay: f64| if decayed { weight_decay } else { 0.0 };
+            match *self {
+                Self::AdamW { betas, eps, weight_decay, .. } => {
+                    let weight_decay = decay_of(weight_decay);
+                    let step = AdamWStep { gradient_scale, lr, betas, eps, weight_decay, step };
+                    let (first, second) = states.split_at_mut(len);
+                    adamw::update(step, p, g, &mut first[range.clone()], &mut second[range]);
+                }
+                Self::Sgd { momentum, weight_decay, .. } => {
+                    let step = SgdStep { gradient_scale, lr, weight_decay: decay_of(weight_decay) };
+                    if num_states == 0 {
+                        sgd::update(step, p, g);
+                    } else {
+                        sgd::update_with_momentum(step, momentum, p, g, &mut states[range]);
+                    }
+                }
+            }
+        }
+    }
 }

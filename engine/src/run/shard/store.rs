@@ -102,7 +102,7 @@ pub(crate) struct StoreOptions<'a> {
 impl UnitStore {
     /// Allocates the store of a unit with parameters of its own, all zeros.
     pub(crate) fn new(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
-        let mut store = Self::without_weights(unit, options)?;
+        let mut store = Self::tied(unit, options)?;
         let StoreOptions { element_type, ledger, .. } = options;
         let zeros = |len| TrackedBuffer::zeros_of(len, element_type, Category::Parameters, ledger);
         store.weights = if unit.is_whole(options.zero) {
@@ -122,10 +122,6 @@ impl UnitStore {
 
     /// Allocates the store of the second use of a tied weight: a gradient accumulator, no weights, no state.
     pub(crate) fn tied(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
-        Self::without_weights(unit, options)
-    }
-
-    fn without_weights(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
         let StoreOptions { zero, no_decay, purpose, data_rank, ledger, .. } = options;
         let layout = unit.layout;
         let whole = 0..layout.padded_len();

@@ -38,7 +38,7 @@ fn sizes_add_up_over_layers_or_are_their_largest() {
 }
 
 #[test]
-fn a_segment_keeps_its_input_and_the_room_holds_the_largest() {
+fn a_segment_keeps_its_input_and_one_buffer_holds_the_largest() {
     let shape = MicroBatchShape { num_sequences: 2, seq_length: 13 };
     // Embedding, two blocks of two layers, norm, head.
     let layers = layers();

@@ -10,17 +10,11 @@ pub enum TextError {
     #[error("no text is named; name at least one file, folder or glob")]
     NoEntries,
     /// An entry is neither a file, nor a folder, nor a glob.
-    #[error("`{path}` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`")]
-    Missing {
-        /// The entry.
-        path: PathBuf,
-    },
+    #[error("`{0}` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`")]
+    Missing(PathBuf),
     /// An entry is a device, a pipe or a socket, whose contents may never end.
-    #[error("`{path}` is no regular file; write its text to a file and name that")]
-    NotAFile {
-        /// The entry.
-        path: PathBuf,
-    },
+    #[error("`{0}` is no regular file; write its text to a file and name that")]
+    NotAFile(PathBuf),
     /// An entry looks like a glob but is not one.
     #[error("`{path}` is not a valid glob: {reason}; write `[*]` for a star that is meant literally")]
     Glob {
@@ -31,13 +25,10 @@ pub enum TextError {
     },
     /// A folder or glob stands for no file.
     #[error(
-        "`{path}` stands for no file; name a folder or glob with at least one file (hidden files are only found \
+        "`{0}` stands for no file; name a folder or glob with at least one file (hidden files are only found \
          where the glob spells their dot)"
     )]
-    NoFiles {
-        /// The entry.
-        path: PathBuf,
-    },
+    NoFiles(PathBuf),
     /// A file or folder cannot be read.
     #[error("`{path}` cannot be read: {source}; make it readable or leave it out")]
     Unreadable {

@@ -16,15 +16,15 @@ pub(super) fn find_files(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
             collect(WalkDir::new(entry), |entry| !is_hidden(entry), |_| true)?
         }
         Ok(metadata) if metadata.is_file() => return Ok(vec![entry.to_owned()]),
-        Ok(_) => return Err(TextError::NotAFile { path: entry.to_owned() }),
+        Ok(_) => return Err(TextError::NotAFile(entry.to_owned())),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(TextError::unreadable(entry, error));
         }
         Err(_) if is_glob(entry) => find_matches(entry)?,
-        Err(_) => return Err(TextError::Missing { path: entry.to_owned() }),
+        Err(_) => return Err(TextError::Missing(entry.to_owned())),
     };
     if files.is_empty() {
-        return Err(TextError::NoFiles { path: entry.to_owned() });
+        return Err(TextError::NoFiles(entry.to_owned()));
     }
     files.sort_unstable();
     Ok(files)
@@ -39,7 +39,7 @@ fn is_glob(path: &Path) -> bool {
 /// `glob::glob` would find them too, but it follows symbolic links in circles; so the longest part of the path that
 /// exists is walked, and the rest is matched.
 fn find_matches(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
-    let missing = || TextError::Missing { path: entry.to_owned() };
+    let missing = || TextError::Missing(entry.to_owned());
     let invalid =
         |error: glob::PatternError| TextError::Glob { path: entry.to_owned(), reason: error.to_string() };
     // The last ancestor of a relative path is the empty one: the current folder.

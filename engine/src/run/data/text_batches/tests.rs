@@ -90,13 +90,3 @@ fn texts_without_a_sequence_make_no_source() {
     let no_tokens = BatchLayout { seq_length: 0, ..layout(1, 1, 1) };
     assert!(TextBatches::new(positions(), no_tokens, 1).is_none());
 }
-
-/// Users' sources are taken behind the trait.
-#[test]
-fn a_source_is_an_object() {
-    let source = TextBatches::new(positions(), layout(1, 1, 1), 1).expect("long enough");
-    let source: Box<dyn BatchSource> = Box::new(source);
-    let mut batch = TokenBatch::zeros(1, 5);
-    source.micro_batch(1, 0, 0, &mut batch).expect("text never fails");
-    assert_eq!(batch.inputs[1..], batch.targets[..4]);
-}
