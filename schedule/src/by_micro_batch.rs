@@ -1,6 +1,5 @@
 //! Tables of stages, units or edges by micro-batch.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 

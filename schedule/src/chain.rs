@@ -57,13 +57,11 @@ impl fmt::Display for ChainError {
                  expected stage {} here or the one after it",
                 unit.0, stage.0, expected.0
             ),
-            Self::StageWithoutUnit(stage) => {
-                write!(
-                    f,
-                    "stage {} has no unit: every stage has at least 1; use fewer stages or more units",
-                    stage.0
-                )
-            }
+            Self::StageWithoutUnit(stage) => write!(
+                f,
+                "stage {} has no unit: every stage has at least 1; use fewer stages or more units",
+                stage.0
+            ),
             Self::TiedPersistence { persistent } => write!(
                 f,
                 "unit {} is persistent, the other use of its tied weight is not: they are one weight; mark both or none",
@@ -273,8 +271,6 @@ fn tied_pair(units: &[UnitFacts]) -> Result<Option<(Unit, Unit)>, ChainError> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-
     use super::*;
 
     fn unit(stage: u32, tying: Tying) -> UnitFacts {

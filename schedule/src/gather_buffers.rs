@@ -8,7 +8,6 @@
 //! Which buffer a copy takes is a function of the row, so it is not written in programs. Lowering, the checker and
 //! the executor use the same function.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
@@ -132,10 +131,7 @@ impl<'a> Walk<'a> {
     }
 
     fn row(mut self, row: &[Instruction]) -> Result<GatherBuffers, NoBuffer> {
-        let mut reads = match self.choice {
-            Choice::Smallest => NextReads::none(self.chain),
-            Choice::FarthestLastUnit => NextReads::of_row(self.chain, row),
-        };
+        let mut reads = NextReads::of_row(self.chain, row);
         for (step, &instruction) in row.iter().enumerate() {
             match instruction {
                 Instruction::Unshard { unit } => self.gather(step, unit, &reads)?,
@@ -201,10 +197,6 @@ struct NextReads {
 }
 
 impl NextReads {
-    fn none(chain: &Chain) -> Self {
-        Self { next: vec![usize::MAX; chain.num_units()], after: Vec::new() }
-    }
-
     fn of_row(chain: &Chain, row: &[Instruction]) -> Self {
         let mut next = vec![usize::MAX; chain.num_units()];
         let mut after = vec![usize::MAX; row.len()];
@@ -221,8 +213,8 @@ impl NextReads {
     }
 
     fn pass(&mut self, chain: &Chain, step: usize, instruction: Instruction) {
-        if let (Some(unit), Some(&after)) = (reads_weights(chain, instruction), self.after.get(step)) {
-            self.next[unit.index()] = after;
+        if let Some(unit) = reads_weights(chain, instruction) {
+            self.next[unit.index()] = self.after[step];
         }
     }
 }

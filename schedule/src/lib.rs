@@ -51,6 +51,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[macro_use]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -62,6 +63,7 @@ pub mod closed_form;
 mod csv;
 mod dataflow;
 mod dependencies;
+mod edge_end;
 mod gather_buffers;
 pub mod generate;
 mod id;

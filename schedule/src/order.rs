@@ -1,9 +1,8 @@
 //! A compute order: what generators make and lowering turns into a program.
 //!
 //! It says in which order each rank computes its stages' micro-batches and nothing about units, weights or messages.
-//! So a generator is a page long, and all communication is decided once, in [`mod@crate::lower`].
+//! So generators are short, and all communication is decided once, in [`mod@crate::lower`].
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -171,16 +170,9 @@ impl ComputeOrder {
 
     /// The largest number of micro-batches of a stage between their `I` and their `W`; 0 where every backward is whole.
     pub fn num_weight_input_buffers(&self, stage: Stage) -> usize {
-        let of_stage = self.rows[self.placement.rank(stage).index()].iter().filter(|of| of.stage == stage);
-        let waiting = of_stage.scan(0usize, |waiting, action| {
-            match action.kind {
-                ComputeKind::BackwardInput => *waiting += 1,
-                ComputeKind::BackwardWeight => *waiting = waiting.saturating_sub(1),
-                ComputeKind::Forward | ComputeKind::Backward => {}
-            }
-            Some(*waiting)
-        });
-        waiting.max().unwrap_or(0)
+        let rank = self.placement.rank(stage);
+        let freed_by = [ComputeKind::BackwardWeight; 2];
+        self.most_taken(rank, |of| of == stage, ComputeKind::BackwardInput, freed_by)
     }
 
     fn most_in_flight(
@@ -189,13 +181,20 @@ impl ComputeOrder {
         counts: impl Fn(Stage) -> bool,
         freed_by: [ComputeKind; 2],
     ) -> usize {
-        if !self.has_backward() {
-            return 0;
-        }
-        let mut current = 0usize;
-        let mut largest = 0;
+        if self.has_backward() { self.most_taken(rank, counts, ComputeKind::Forward, freed_by) } else { 0 }
+    }
+
+    /// The most micro-batches at once that one kind of action has taken up and others have not freed.
+    fn most_taken(
+        &self,
+        rank: PipelineRank,
+        counts: impl Fn(Stage) -> bool,
+        taken_by: ComputeKind,
+        freed_by: [ComputeKind; 2],
+    ) -> usize {
+        let (mut current, mut largest) = (0usize, 0);
         for action in self.rows[rank.index()].iter().filter(|action| counts(action.stage)) {
-            if action.kind == ComputeKind::Forward {
+            if action.kind == taken_by {
                 current += 1;
             } else if freed_by.contains(&action.kind) {
                 current = current.saturating_sub(1);

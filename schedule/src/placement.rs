@@ -26,13 +26,11 @@ impl fmt::Display for PlacementError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoStage => f.write_str("0 stages: a pipeline has at least one; give its rank"),
-            Self::EmptyRank(rank) => {
-                write!(
-                    f,
-                    "no stage lies on rank {}: every rank needs one; number the ranks without gaps",
-                    rank.0
-                )
-            }
+            Self::EmptyRank(rank) => write!(
+                f,
+                "no stage lies on rank {}: every rank needs one; number the ranks without gaps",
+                rank.0
+            ),
         }
     }
 }
@@ -67,7 +65,7 @@ impl Placement {
         if num_stages == 0 {
             return Err(PlacementError::NoStage);
         }
-        let mut holds_stage = alloc::vec![false; num_stages];
+        let mut holds_stage = vec![false; num_stages];
         let mut num_ranks = 0;
         for rank in &ranks {
             num_ranks = num_ranks.max(rank.index().saturating_add(1));
@@ -122,8 +120,6 @@ impl Placement {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-
     use super::*;
 
     #[test]

@@ -7,7 +7,6 @@
 //! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted. As with
 //! activation slots, the number follows from the program and is not written in it.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::by_micro_batch::ByMicroBatch;

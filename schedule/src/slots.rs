@@ -1,7 +1,6 @@
 //! Activation slots: which set of saved activations each micro-batch of a stage uses.
 
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::by_micro_batch::ByMicroBatch;

@@ -1,6 +1,5 @@
 //! Shapes and small machines that several tests share.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -11,10 +10,11 @@ use crate::closed_form::{
 use crate::generate::{
     bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
 };
-use crate::id::Stage;
+use crate::id::{MicroBatch, PipelineRank, Stage};
+use crate::instruction::Instruction;
 use crate::lower::lower;
 use crate::options::{LowerOptions, Reduction, Residency, Weights};
-use crate::order::ComputeOrder;
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::simulate::{Costs, Links, MessageCost, UnitCosts};
@@ -67,6 +67,26 @@ pub(crate) fn checked(order: &ComputeOrder, per_stage: u32, options: &LowerOptio
 
 pub(crate) fn resident(units: u32) -> Residency {
     Residency::Units(NonZeroU32::new(units).unwrap())
+}
+
+/// An instruction by its text form.
+pub(crate) fn instruction(text: &str) -> Instruction {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// An action by its cell in PyTorch's form.
+pub(crate) fn action(cell: &str) -> StageAction {
+    let (stage, rest) = cell.split_at(cell.find(char::is_alphabetic).unwrap());
+    let kind = ComputeKind::ALL.into_iter().find(|kind| rest.starts_with(kind.letter())).unwrap();
+    let [stage, micro_batch] = [stage, &rest[1..]].map(|number| number.parse().unwrap());
+    StageAction { kind, stage: Stage(stage), micro_batch: MicroBatch(micro_batch) }
+}
+
+/// An order by the ranks of its stages and its rows of cells, whether it can run or not.
+pub(crate) fn order(ranks: &[u32], num_micro_batches: u32, rows: &[&str]) -> ComputeOrder {
+    let placement = Placement::new(ranks.iter().copied().map(PipelineRank).collect()).unwrap();
+    let rows = rows.iter().map(|cells| cells.split_whitespace().map(action).collect()).collect();
+    ComputeOrder { placement, num_micro_batches, rows }
 }
 
 /// Every kind of options, with buffers for up to three units.

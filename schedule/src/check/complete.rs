@@ -3,16 +3,19 @@
 //! Rows are sorted by what they name and walked beside what a step must have, so that neither time nor space depends
 //! on the sizes that a hand-written program states.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::iter::Peekable;
 
-use super::{Rule, Violation};
+use super::{Checked, Rule, Violation};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction, InstructionKind};
 use crate::program::{Program, Purpose};
 
-pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+pub(super) fn check(program: &Program) -> Checked {
+    let carries = |edge: &Edge| program.purpose == Purpose::Training || matches!(edge, Edge::Up(_));
+    let crossing = program.chain.edges().filter(|&edge| program.chain.crosses_ranks(edge));
+    let mut edges: Vec<Edge> = crossing.filter(carries).collect();
+    edges.sort_unstable();
     for rank in program.ranks() {
         let units = || program.chain.units_on(rank);
         let forward = |unit, micro_batch| Instruction::Forward { unit, micro_batch };
@@ -23,28 +26,15 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
             let recompute = |unit, micro_batch| Instruction::Recompute { unit, micro_batch };
             once(program, rank, recomputed, InstructionKind::Recompute, recompute)?;
         }
-        let edges = || edges(program).filter(|&edge| program.chain.crosses_ranks(edge));
         let is_here = |stage: Stage| program.chain.placement().rank(stage) == rank;
         let send = |edge, micro_batch| Instruction::Send { edge, micro_batch };
-        once(program, rank, edges().filter(|edge| is_here(edge.sender())), InstructionKind::Send, send)?;
+        let sent = edges.iter().copied().filter(|edge| is_here(edge.sender()));
+        once(program, rank, sent, InstructionKind::Send, send)?;
         let receive = |edge, micro_batch| Instruction::Receive { edge, micro_batch };
-        once(
-            program,
-            rank,
-            edges().filter(|edge| is_here(edge.receiver())),
-            InstructionKind::Receive,
-            receive,
-        )?;
+        let received = edges.iter().copied().filter(|edge| is_here(edge.receiver()));
+        once(program, rank, received, InstructionKind::Receive, receive)?;
     }
     Ok(())
-}
-
-/// The edges that carry messages, in the order of [`Edge`].
-fn edges(program: &Program) -> impl Iterator<Item = Edge> {
-    let of_way =
-        |is_down: bool| program.chain.edges().filter(move |edge| matches!(edge, Edge::Down(_)) == is_down);
-    let down = (program.purpose == Purpose::Training).then(|| of_way(true));
-    of_way(false).chain(down.into_iter().flatten())
 }
 
 /// A row's instructions of one kind with their positions, sorted by what they name.
@@ -63,7 +53,7 @@ fn once<T: core::marker::Copy>(
     operands: impl Iterator<Item = T>,
     kind: InstructionKind,
     instruction: impl Fn(T, MicroBatch) -> Instruction,
-) -> Result<(), Box<Violation>> {
+) -> Checked {
     let mut found = sorted(program, rank, kind).into_iter().peekable();
     for operand in operands {
         for micro_batch in (0..program.num_micro_batches).map(MicroBatch) {
@@ -80,7 +70,7 @@ fn take_one(
     rank: PipelineRank,
     expected: Instruction,
     found: &mut Peekable<impl Iterator<Item = (Instruction, usize)>>,
-) -> Result<(), Box<Violation>> {
+) -> Checked {
     let Some((_, first)) = found.next_if(|&(instruction, _)| instruction == expected) else {
         let end = program.row(rank).len();
         return Err(Violation::new(program, rank, end, Rule::Missing(expected)));
@@ -92,7 +82,7 @@ fn take_one(
 }
 
 /// Every unit and micro-batch has one `B`, or one `I` and one `W`.
-fn backwards(program: &Program, rank: PipelineRank) -> Result<(), Box<Violation>> {
+fn backwards(program: &Program, rank: PipelineRank) -> Checked {
     let list = |kind| sorted(program, rank, kind).into_iter().peekable();
     let mut full = list(InstructionKind::Backward);
     let mut inputs = list(InstructionKind::BackwardInput);

@@ -1,6 +1,5 @@
 //! The rank x step grid around a broken rule.
 
-use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt::Write as _;
 

@@ -10,17 +10,15 @@
 //! No instruction ever takes what another could take instead, so the order of the abstract execution does not matter:
 //! it ends if and only if every execution does, and executors with more buffers or fewer waits end as well.
 
-use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Blocked, Rule, Violation, Wait};
+use super::{Blocked, Checked, Rule, Violation, Wait};
 use crate::dependencies::Dependencies;
 use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Instruction, Lane};
 use crate::program::Program;
 
-pub(super) fn check(program: &Program, dependencies: &Dependencies) -> Result<(), Box<Violation>> {
+pub(super) fn check(program: &Program, dependencies: &Dependencies) -> Checked {
     let graph = Graph::new(program, dependencies);
     let mut execution = Execution::new(graph.num_nodes());
     for &row_start in &graph.row_starts {

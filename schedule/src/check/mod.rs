@@ -31,6 +31,7 @@ pub use checked::CheckedProgram;
 pub use high_water::HighWater;
 pub use rule::{Blocked, GatherFault, Rule, Wait};
 pub use violation::Violation;
+use violation::{Checked, check_each, fills_free, runs_after};
 
 #[cfg(test)]
 mod tests;

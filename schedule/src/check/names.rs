@@ -1,14 +1,12 @@
 //! Every instruction names things that exist, on the rank that holds them, and belongs to the policies.
 
-use alloc::boxed::Box;
-
-use super::{Rule, Violation};
+use super::{Checked, Rule, Violation, check_each};
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, InstructionKind, Operands};
 use crate::options::{Reduction, Weights};
 use crate::program::{Program, Purpose};
 
-pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+pub(super) fn check(program: &Program) -> Checked {
     let whole = |rule| Violation::new(program, PipelineRank(0), 0, rule);
     let (num_rows, num_ranks) = (program.rows.len(), program.chain.num_ranks());
     if num_rows != num_ranks {
@@ -19,21 +17,12 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
     }
     let trains = program.purpose == Purpose::Training;
     program.options.check(trains).map_err(|error| whole(Rule::Options(error)))?;
-    for (rank, row) in program.ranks().zip(&program.rows) {
-        for (step, &instruction) in row.iter().enumerate() {
-            let fail = |rule| Err(Violation::new(program, rank, step, rule));
-            let Some(holder) = holder(program, rank, instruction) else {
-                return fail(Rule::NotThere(instruction));
-            };
-            if holder != rank {
-                return fail(Rule::WrongRank { instruction, belongs_on: holder });
-            }
-            if !is_of_policy(program, instruction) {
-                return fail(Rule::NotOfPolicy(instruction));
-            }
-        }
-    }
-    Ok(())
+    check_each(program, |rank, _, instruction| match holder(program, rank, instruction) {
+        None => Err(Rule::NotThere(instruction)),
+        Some(holder) if holder != rank => Err(Rule::WrongRank { instruction, belongs_on: holder }),
+        Some(_) if !is_of_policy(program, instruction) => Err(Rule::NotOfPolicy(instruction)),
+        Some(_) => Ok(()),
+    })
 }
 
 /// The rank that holds what an instruction names; its own if several or all do. `None` if no rank does.

@@ -4,32 +4,23 @@
 //! two units of a stage, and between a recompute and its backward, no other forward, recompute or input gradient may
 //! come. Weight gradients may: their operands lie in other buffers.
 
-use alloc::boxed::Box;
-
-use super::{Rule, Violation};
+use super::{Checked, Rule, check_each, runs_after};
 use crate::by_micro_batch::ByMicroBatch;
 use crate::chain::Chain;
-use crate::id::{MicroBatch, Stage, Unit};
-use crate::instruction::{Edge, Instruction};
+use crate::id::{MicroBatch, Unit};
+use crate::instruction::Instruction;
 use crate::program::Program;
 
-pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+pub(super) fn check(program: &Program) -> Checked {
     let mut walk = Walk::new(program);
-    for (rank, row) in program.ranks().zip(&program.rows) {
-        for (step, &instruction) in row.iter().enumerate() {
-            walk.step(instruction).map_err(|rule| Violation::new(program, rank, step, rule))?;
-        }
-    }
-    Ok(())
+    check_each(program, |_, _, instruction| walk.step(instruction))
 }
 
-/// What has run; a stage and a unit lie on one rank, so one walk serves all rows.
+/// What has run; a unit lies on one rank, so one walk serves all rows.
 struct Walk<'a> {
     chain: &'a Chain,
-    /// `[stage, micro-batch]`
-    forward_ended: ByMicroBatch<bool>,
-    /// `[stage, micro-batch]`
-    input_gradient_ended: ByMicroBatch<bool>,
+    /// `[unit, micro-batch]`
+    forward: ByMicroBatch<bool>,
     /// `[unit, micro-batch]`
     input_gradient: ByMicroBatch<bool>,
     /// `[unit, micro-batch]`
@@ -40,16 +31,9 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(program: &'a Program) -> Self {
-        let by_stage = ByMicroBatch::new(program.chain.num_stages(), program.num_micro_batches, false);
-        let by_unit = ByMicroBatch::new(program.chain.num_units(), program.num_micro_batches, false);
-        Self {
-            chain: &program.chain,
-            forward_ended: by_stage.clone(),
-            input_gradient_ended: by_stage,
-            input_gradient: by_unit.clone(),
-            weight_gradient: by_unit,
-            due: None,
-        }
+        let none = ByMicroBatch::new(program.chain.num_units(), program.num_micro_batches, false);
+        let (forward, input_gradient, weight_gradient) = (none.clone(), none.clone(), none);
+        Self { chain: &program.chain, forward, input_gradient, weight_gradient, due: None }
     }
 
     fn step(&mut self, instruction: Instruction) -> Result<(), Rule> {
@@ -64,10 +48,8 @@ impl<'a> Walk<'a> {
             }
             Instruction::Recompute { unit, micro_batch } => self.recompute(unit, micro_batch),
             Instruction::BackwardWeight { unit, micro_batch } => {
-                if !self.input_gradient[(unit.index(), micro_batch)] {
-                    let needed = Instruction::BackwardInput { unit, micro_batch };
-                    return Err(Rule::RunsBefore { instruction, needed });
-                }
+                let needed = Instruction::BackwardInput { unit, micro_batch };
+                runs_after(self.input_gradient[(unit.index(), micro_batch)], instruction, needed)?;
                 self.weight_gradient(instruction, unit, micro_batch)
             }
             _ => Ok(()),
@@ -76,19 +58,16 @@ impl<'a> Walk<'a> {
 
     fn forward(&mut self, unit: Unit, micro_batch: MicroBatch) -> Result<(), Rule> {
         let instruction = Instruction::Forward { unit, micro_batch };
-        let stage = self.chain.stage(unit);
-        self.take_turn(Instruction::Forward { unit, micro_batch }, instruction, self.chain.is_first(unit))?;
-        if self.chain.is_first(unit)
-            && let Some(before) = stage.0.checked_sub(1).map(Stage)
-            && !self.chain.crosses_ranks(Edge::Up(before))
-            && !self.forward_ended[(before.index(), micro_batch)]
-        {
-            let needed = Instruction::Forward { unit: Unit(unit.0 - 1), micro_batch };
-            return Err(Rule::RunsBefore { instruction, needed });
+        let is_first = self.chain.is_first(unit);
+        self.take_turn(instruction, instruction, is_first)?;
+        // The stage before, if it lies on the same rank.
+        if is_first && unit.0 > 0 && self.chain.forward_input(unit).is_none() {
+            let before = Unit(unit.0 - 1);
+            let needed = Instruction::Forward { unit: before, micro_batch };
+            runs_after(self.forward[(before.index(), micro_batch)], instruction, needed)?;
         }
-        if self.chain.is_last(unit) {
-            self.forward_ended[(stage.index(), micro_batch)] = true;
-        } else {
+        self.forward[(unit.index(), micro_batch)] = true;
+        if !self.chain.is_last(unit) {
             self.due = Some(Instruction::Forward { unit: Unit(unit.0 + 1), micro_batch });
         }
         Ok(())
@@ -100,29 +79,32 @@ impl<'a> Walk<'a> {
         unit: Unit,
         micro_batch: MicroBatch,
     ) -> Result<(), Rule> {
-        let stage = self.chain.stage(unit);
-        if !self.forward_ended[(stage.index(), micro_batch)] {
-            let needed = Instruction::Forward { unit, micro_batch };
-            return Err(Rule::RunsBefore { instruction, needed });
-        }
-        let is_last = self.chain.is_last(unit);
+        self.runs_after_forward(instruction, unit, micro_batch)?;
+        let (is_last, after) = (self.chain.is_last(unit), Unit(unit.0 + 1));
         let begins = is_last && !self.chain.facts(unit).recomputes;
         self.take_turn(Instruction::Backward { unit, micro_batch }, instruction, begins)?;
-        if is_last
-            && stage.index() + 1 < self.chain.num_stages()
-            && !self.chain.crosses_ranks(Edge::Down(stage))
-            && !self.input_gradient_ended[(Stage(stage.0 + 1).index(), micro_batch)]
-        {
-            let needed = Instruction::Backward { unit: Unit(unit.0 + 1), micro_batch };
-            return Err(Rule::RunsBefore { instruction, needed });
+        // The stage after, if it lies on the same rank.
+        if is_last && after.index() < self.chain.num_units() && self.chain.backward_input(unit).is_none() {
+            let needed = Instruction::Backward { unit: after, micro_batch };
+            runs_after(self.input_gradient[(after.index(), micro_batch)], instruction, needed)?;
         }
         self.input_gradient[(unit.index(), micro_batch)] = true;
-        if self.chain.is_first(unit) {
-            self.input_gradient_ended[(stage.index(), micro_batch)] = true;
-        } else {
+        if !self.chain.is_first(unit) {
             self.due = Some(self.backward_of(Unit(unit.0 - 1), micro_batch));
         }
         Ok(())
+    }
+
+    /// A backward and its recompute run after the forward of the whole stage.
+    fn runs_after_forward(
+        &self,
+        instruction: Instruction,
+        unit: Unit,
+        micro_batch: MicroBatch,
+    ) -> Result<(), Rule> {
+        let last = self.chain.last_unit(self.chain.stage(unit));
+        let needed = Instruction::Forward { unit, micro_batch };
+        runs_after(self.forward[(last.index(), micro_batch)], instruction, needed)
     }
 
     /// What the backward of a unit begins with.
@@ -137,12 +119,8 @@ impl<'a> Walk<'a> {
     /// Fills the buffer from which the unit's backward reads; that backward must be next.
     fn recompute(&mut self, unit: Unit, micro_batch: MicroBatch) -> Result<(), Rule> {
         let instruction = Instruction::Recompute { unit, micro_batch };
-        let stage = self.chain.stage(unit);
-        if !self.forward_ended[(stage.index(), micro_batch)] {
-            let needed = Instruction::Forward { unit, micro_batch };
-            return Err(Rule::RunsBefore { instruction, needed });
-        }
-        self.take_turn(Instruction::Recompute { unit, micro_batch }, instruction, self.chain.is_last(unit))?;
+        self.runs_after_forward(instruction, unit, micro_batch)?;
+        self.take_turn(instruction, instruction, self.chain.is_last(unit))?;
         self.due = Some(Instruction::Backward { unit, micro_batch });
         Ok(())
     }
@@ -179,10 +157,10 @@ impl<'a> Walk<'a> {
         unit: Unit,
         micro_batch: MicroBatch,
     ) -> Result<(), Rule> {
-        let is_last = self.chain.is_last(unit);
-        if !is_last && !self.weight_gradient[(Unit(unit.0 + 1).index(), micro_batch)] {
-            let needed = Instruction::BackwardWeight { unit: Unit(unit.0 + 1), micro_batch };
-            return Err(Rule::RunsBefore { instruction, needed });
+        if !self.chain.is_last(unit) {
+            let after = Unit(unit.0 + 1);
+            let needed = Instruction::BackwardWeight { unit: after, micro_batch };
+            runs_after(self.weight_gradient[(after.index(), micro_batch)], instruction, needed)?;
         }
         self.weight_gradient[(unit.index(), micro_batch)] = true;
         Ok(())

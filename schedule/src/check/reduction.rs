@@ -1,10 +1,8 @@
 //! Every gradient is reduced as the policy says, after its last contribution.
 
-use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Rule, Violation};
+use super::{Checked, Rule, Violation};
 use crate::dataflow::weight_gradient;
 use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
@@ -12,7 +10,7 @@ use crate::options::Reduction;
 use crate::program::{Program, Purpose};
 use crate::protocol::GRADIENT_BUFFERS;
 
-pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+pub(super) fn check(program: &Program) -> Checked {
     if program.purpose == Purpose::Evaluation {
         return Ok(());
     }
@@ -27,7 +25,7 @@ pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
 }
 
 /// The n-th reduction reduces the n-th gradient, and comes before the gradient that takes its buffer.
-fn every(program: &Program, rank: PipelineRank) -> Result<(), Box<Violation>> {
+fn every(program: &Program, rank: PipelineRank) -> Checked {
     let row = program.row(rank);
     let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
     let reduction = |(unit, micro_batch): (Unit, MicroBatch)| Instruction::Reduce { unit, micro_batch };
@@ -59,11 +57,7 @@ fn every(program: &Program, rank: PipelineRank) -> Result<(), Box<Violation>> {
 }
 
 /// One reduction per unit, after its last gradient.
-fn last(
-    program: &Program,
-    rank: PipelineRank,
-    reduction: fn(Unit) -> Instruction,
-) -> Result<(), Box<Violation>> {
+fn last(program: &Program, rank: PipelineRank, reduction: fn(Unit) -> Instruction) -> Checked {
     let row = program.row(rank);
     let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
     let mut reduced_at: Vec<Option<usize>> = vec![None; program.chain.num_units()];

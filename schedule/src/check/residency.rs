@@ -1,11 +1,9 @@
 //! Weights are gathered where they are read, within the budget of copies and of bytes, and never without a use.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{GatherFault, Rule, Violation};
+use super::{Checked, GatherFault, Rule, Violation};
 use crate::chain::Chain;
 use crate::dataflow::reads_weights;
 use crate::gather_buffers::{self, GatherBuffers, NoBuffer};
@@ -15,7 +13,7 @@ use crate::options::{Residency, Weights};
 use crate::program::Program;
 
 /// Checks every row, and returns the buffers of its copies.
-pub(super) fn check(program: &Program) -> Result<Vec<GatherBuffers>, Box<Violation>> {
+pub(super) fn check(program: &Program) -> Checked<Vec<GatherBuffers>> {
     if program.options.weights == Weights::Replicated {
         return Ok(vec![GatherBuffers::default(); program.rows.len()]);
     }

@@ -200,23 +200,19 @@ impl fmt::Display for Rule {
             Self::WrongRank { instruction, belongs_on } => {
                 write!(f, "`{instruction}` belongs on rank {}, which holds what it names", belongs_on.0)
             }
-            Self::NotOfPolicy(instruction) => {
-                write!(
-                    f,
-                    "`{instruction}` does not belong to a program of this purpose and these options; change them or remove it"
-                )
-            }
-            Self::Missing(instruction) => write!(f, "`{instruction}` is missing; a step has it exactly once"),
-            Self::Repeated { instruction, first } => {
-                write!(
-                    f,
-                    "`{instruction}` runs a second time, after step {first}; a step has it exactly once"
-                )
-            }
-            Self::BothBackwards { unit, micro_batch } => write!(
+            Self::NotOfPolicy(instruction) => write!(
                 f,
-                "unit {} has a full backward of micro-batch {} and one of its halves; keep `B`, or `I` and `W`",
-                unit.0, micro_batch.0
+                "`{instruction}` does not belong to a program of this purpose and these options; change them or remove it"
+            ),
+            Self::Missing(instruction) => write!(f, "`{instruction}` is missing; a step has it exactly once"),
+            Self::Repeated { instruction, first } => write!(
+                f,
+                "`{instruction}` runs a second time, after step {first}; a step has it exactly once"
+            ),
+            Self::BothBackwards { unit: Unit(unit), micro_batch: MicroBatch(micro_batch) } => write!(
+                f,
+                "unit {unit} has a full backward of micro-batch {micro_batch} and one of its halves; keep `B`, or \
+                 `I` and `W`"
             ),
             Self::SplitRecompute(half) => write!(
                 f,
@@ -239,7 +235,16 @@ impl fmt::Display for Rule {
                 "micro-batch {} is received over {edge} where micro-batch {} is sent; both ends keep one order",
                 received.0, sent.0
             ),
-            Self::Tail { found, expected } => fmt_tail(f, *found, *expected),
+            Self::Tail { found: Some(found), expected: Some(expected) } => {
+                write!(f, "`{found}` stands in the tail of the step where `{expected}` is due")
+            }
+            Self::Tail { found: Some(found), expected: None } => {
+                write!(f, "the step is over, but `{found}` follows its tail; drop it")
+            }
+            Self::Tail { found: None, expected: Some(expected) } => {
+                write!(f, "the row ends where `{expected}` is due in the tail of the step")
+            }
+            Self::Tail { found: None, expected: None } => f.write_str("the tail of the step is wrong"),
             Self::Deadlock(cycle) => fmt_cycle(f, cycle),
             Self::Gathering { .. }
             | Self::OverBudget { .. }
@@ -264,12 +269,10 @@ impl Rule {
                  buffers of {budget_bytes} bytes in all; reshard one first, gather in another order, or allow more",
                 unit.0
             ),
-            Self::BufferTaken { instruction, freed_by } => {
-                write!(
-                    f,
-                    "`{instruction}` fills a buffer that is in use until `{freed_by}`, which comes later"
-                )
-            }
+            Self::BufferTaken { instruction, freed_by } => write!(
+                f,
+                "`{instruction}` fills a buffer that is in use until `{freed_by}`, which comes later"
+            ),
             _ => unreachable!("the other rules are not about buffers"),
         }
     }
@@ -299,61 +302,38 @@ fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[Blocked]) -> fmt::Result {
 
 impl GatherFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>, unit: Unit) -> fmt::Result {
+        let Unit(number) = unit;
         match self {
             Self::NotGathered { reader } => {
                 write!(f, "`{reader}` reads weights that are not gathered; `UNSHARD {unit}` before it")
             }
             Self::NotHeld => write!(f, "`RESHARD {unit}` gives back a unit that is not gathered; drop it"),
             Self::Unused => {
-                write!(
-                    f,
-                    "this gathered copy of unit {} is given back before any use; drop the gather",
-                    unit.0
-                )
+                write!(f, "this gathered copy of unit {number} is given back before any use; drop the gather")
             }
             Self::HeldPastLastUse { last_use } => write!(
                 f,
-                "unit {} is held past the last use of this copy at step {last_use}; `RESHARD {unit}` right after it",
-                unit.0
+                "unit {number} is held past the last use of this copy at step {last_use}; `RESHARD {unit}` right after it"
             ),
             Self::RecomputeNotUsed { reader } => write!(
                 f,
-                "unit {} is given back between a recompute and `{reader}`, which are one use of its weights; \
-                 `RESHARD {unit}` after both",
-                unit.0
+                "unit {number} is given back between a recompute and `{reader}`, which are one use of its weights; \
+                 `RESHARD {unit}` after both"
             ),
             Self::UsedAgain { reader } => write!(
                 f,
-                "`{reader}` reads a copy of unit {} that another use has read; strict residency gathers for every use: \
-                 `RESHARD {unit}` and `UNSHARD {unit}` before it",
-                unit.0
+                "`{reader}` reads a copy of unit {number} that another use has read; strict residency gathers for every \
+                 use: `RESHARD {unit}` and `UNSHARD {unit}` before it"
             ),
             Self::GatheredAgain => write!(
                 f,
-                "unit {} is gathered a second time where every unit stays until its last use; drop the gather and the \
-                 reshard before it",
-                unit.0
+                "unit {number} is gathered a second time where every unit stays until its last use; drop the gather and \
+                 the reshard before it"
             ),
             Self::NeverResharded => write!(
                 f,
-                "this gathered copy of unit {} is never given back; `RESHARD {unit}` after its last use",
-                unit.0
+                "this gathered copy of unit {number} is never given back; `RESHARD {unit}` after its last use"
             ),
         }
-    }
-}
-
-fn fmt_tail(
-    f: &mut fmt::Formatter<'_>,
-    found: Option<Instruction>,
-    expected: Option<Instruction>,
-) -> fmt::Result {
-    match (found, expected) {
-        (Some(found), Some(expected)) => {
-            write!(f, "`{found}` stands in the tail of the step where `{expected}` is due")
-        }
-        (None, Some(expected)) => write!(f, "the row ends where `{expected}` is due in the tail of the step"),
-        (Some(found), None) => write!(f, "the step is over, but `{found}` follows its tail; drop it"),
-        (None, None) => f.write_str("the tail of the step is wrong"),
     }
 }

@@ -1,13 +1,11 @@
 //! The end of the step is complete, in order, and nothing follows it.
 
-use alloc::boxed::Box;
-
-use super::{Rule, Violation};
+use super::{Checked, Rule, Violation};
 use crate::instruction::Instruction;
 use crate::lower::tail;
 use crate::program::{Program, Purpose};
 
-pub(super) fn check(program: &Program) -> Result<(), Box<Violation>> {
+pub(super) fn check(program: &Program) -> Checked {
     if program.purpose == Purpose::Evaluation {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use core::fmt;
 use super::Rule;
 use super::excerpt::excerpt;
 use crate::id::PipelineRank;
+use crate::instruction::Instruction;
 use crate::program::Program;
 
 /// A broken rule and its place.
@@ -27,6 +28,32 @@ impl Violation {
     pub(super) fn new(program: &Program, rank: PipelineRank, step: usize, rule: Rule) -> Box<Self> {
         Box::new(Self { rank, step, rule, excerpt: excerpt(program, rank, step) })
     }
+}
+
+/// What a check returns; boxed, since a violation is large and rare.
+pub(super) type Checked<T = ()> = Result<T, Box<Violation>>;
+
+/// Holds every instruction to a rule, row by row; the first that breaks it is the violation.
+pub(super) fn check_each(
+    program: &Program,
+    mut rule: impl FnMut(PipelineRank, usize, Instruction) -> Result<(), Rule>,
+) -> Checked {
+    for (rank, row) in program.ranks().zip(&program.rows) {
+        for (step, &instruction) in row.iter().enumerate() {
+            rule(rank, step, instruction).map_err(|rule| Violation::new(program, rank, step, rule))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what an instruction needs has run before it.
+pub(super) fn runs_after(has_run: bool, instruction: Instruction, needed: Instruction) -> Result<(), Rule> {
+    if has_run { Ok(()) } else { Err(Rule::RunsBefore { instruction, needed }) }
+}
+
+/// Whether the buffer that an instruction fills is free.
+pub(super) fn fills_free(is_free: bool, instruction: Instruction, freed_by: Instruction) -> Result<(), Rule> {
+    if is_free { Ok(()) } else { Err(Rule::BufferTaken { instruction, freed_by }) }
 }
 
 impl fmt::Display for Violation {

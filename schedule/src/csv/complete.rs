@@ -3,7 +3,6 @@
 //! Actions are sorted and walked beside what must be there, so that neither time nor space depends on the numbers
 //! that a file states.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::error::{CsvError, CsvPlace, CsvRule, CsvSite};

@@ -126,15 +126,8 @@ pub enum CsvRule {
         /// Where that stands.
         place: CsvPlace,
     },
-    /// No rank can go on, and this is an action with which one of them would.
-    Stuck {
-        /// What it waits for.
-        awaited: StageAction,
-        /// Where that stands.
-        place: CsvPlace,
-        /// The cycle that it is the first of: each waits for the next, and the last for the first.
-        cycle: Vec<CsvWait>,
-    },
+    /// No rank can go on: each of these actions waits for the next, and the last for the first.
+    Stuck(Vec<CsvWait>),
 }
 
 impl fmt::Display for CsvError {
@@ -161,12 +154,18 @@ impl fmt::Display for CsvRule {
                 "not of the compute-only form: messages, gathers and reductions are added here, and actions are not \
                  fused; dump the schedule before it is lowered",
             ),
-            Self::NumberTooLarge { number, num_actions } => write!(
-                f,
-                "{} is too large: stages and micro-batches are numbered from 0 without gaps, and the file has \
-                 {num_actions} actions; number them so",
-                Number(*number)
-            ),
+            Self::NumberTooLarge { number, num_actions } => {
+                match *number {
+                    // It has too many digits to be read.
+                    u64::MAX => f.write_str("a number of 20 digits or more")?,
+                    number => write!(f, "{number}")?,
+                }
+                write!(
+                    f,
+                    " is too large: stages and micro-batches are numbered from 0 without gaps, and the file has \
+                     {num_actions} actions; number them so"
+                )
+            }
             Self::TwoRanks { stage, first_row } => write!(
                 f,
                 "stage {} stands in row {first_row} too: a stage lies on one rank; move all its actions to one row",
@@ -186,7 +185,7 @@ impl fmt::Display for CsvRule {
             Self::RunsBefore { needed, place } => {
                 write!(f, "it needs `{needed}`, which comes later, at {place}; move it behind")
             }
-            Self::Stuck { cycle, .. } => {
+            Self::Stuck(cycle) => {
                 f.write_str(
                     "no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:",
                 )?;
@@ -196,27 +195,11 @@ impl fmt::Display for CsvRule {
     }
 }
 
-/// A number as in its cell, unless it has too many digits to be read.
-struct Number(u64);
-
-impl fmt::Display for Number {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            u64::MAX => f.write_str("a number of 20 digits or more"),
-            number => write!(f, "{number}"),
-        }
-    }
-}
-
 /// A line for each action of a cycle.
 fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[CsvWait]) -> fmt::Result {
     for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
         let CsvWait { action: (action, place), lack, awaited: (awaited, awaited_place) } = of;
-        let until = match lack {
-            Lack::Message => "for",
-            Lack::Buffer => "for a receive buffer, until",
-        };
-        write!(f, "\n  `{action}` ({place}) waits {until} `{awaited}` ({awaited_place})")?;
+        write!(f, "\n  `{action}` ({place}) waits {} `{awaited}` ({awaited_place})", lack.until())?;
         let (blocks, blocks_place) = next.action;
         if *awaited != blocks {
             write!(f, ", which comes after `{blocks}` ({blocks_place})")?;

@@ -1,6 +1,5 @@
 //! Compute orders from CSV.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 

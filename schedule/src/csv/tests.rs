@@ -2,16 +2,16 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use std::format;
 
+use expect_test::expect;
 use proptest::prelude::*;
 
 use super::{CsvError, CsvPlace, CsvRule, CsvSite, csv_place};
 use crate::generate::{forward_only_on, one_f_one_b};
-use crate::id::{MicroBatch, PipelineRank, Stage};
-use crate::order::{ComputeKind, ComputeOrder, StageAction};
+use crate::id::PipelineRank;
+use crate::order::ComputeOrder;
 use crate::placement::Placement;
-use crate::testing::{all_orders, looped_orders};
+use crate::testing::{action, all_orders, looped_orders};
 
 #[test]
 fn every_generated_order_round_trips() {
@@ -28,7 +28,7 @@ fn every_generated_order_round_trips() {
 
 /// As PyTorch writes it: idle steps as empty cells, lines that end as Python's `csv` ends them.
 #[test]
-fn idle_cells_and_line_ends_say_nothing() {
+fn idle_cells_and_line_ends_change_nothing() {
     let order = one_f_one_b(2, 2).unwrap();
     let dumped = "0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,\r\n";
     assert_eq!(ComputeOrder::from_csv(dumped), Ok(order.clone()));
@@ -37,7 +37,7 @@ fn idle_cells_and_line_ends_say_nothing() {
 
 /// Spreadsheet programs write a byte order mark, and some end a file with a blank line.
 #[test]
-fn a_byte_order_mark_and_blank_lines_at_the_end_say_nothing() {
+fn a_byte_order_mark_and_blank_lines_at_the_end_change_nothing() {
     let order = one_f_one_b(2, 2).unwrap();
     for end in ["", "\n", "\r\n", "\n\n", "\r\n\r\n", "\n  \n\t\n"] {
         for mark in ["", "\u{feff}"] {
@@ -52,19 +52,6 @@ fn a_byte_order_mark_and_blank_lines_at_the_end_say_nothing() {
     assert!(ComputeOrder::from_csv("0F0,\u{feff}0B0\n").is_err());
 }
 
-/// Lines number the ranks, so one that says nothing cannot be skipped; nor can a row of idle cells at the end.
-#[test]
-fn a_blank_line_between_rows_is_a_rank_that_idles() {
-    let of_rank = |text: &str| ComputeOrder::from_csv(text).unwrap_err();
-    let idles = |row: usize| CsvError {
-        site: CsvSite::Row(row),
-        rule: CsvRule::IdleRank(PipelineRank(row as u32 - 1)),
-    };
-    assert_eq!(of_rank("0F0,0B0\n\n1F0,1B0\n"), idles(2));
-    assert_eq!(of_rank("\r\n0F0,0B0\r\n"), idles(1));
-    assert_eq!(of_rank("0F0,0B0\n,,,\n"), idles(2));
-}
-
 #[test]
 fn split_backwards_and_a_v_are_read_as_they_stand() {
     let text = "0F0,3F0,3I0,3W0,0B0\n1F0,2F0,2I0,1I0,2W0,1W0\n";
@@ -77,98 +64,82 @@ fn split_backwards_and_a_v_are_read_as_they_stand() {
 
 #[test]
 fn an_order_may_descend_and_says_so() {
-    let descending = ComputeOrder::from_csv("0F0,0F1,0B1,0B0\n").unwrap();
-    assert!(!descending.is_ascending());
-    let weights = ComputeOrder::from_csv("0F0,0F1,0I0,0I1,0W1,0W0\n").unwrap();
-    assert!(!weights.is_ascending());
-    let mixed = ComputeOrder::from_csv("0F0,0F1,0I0,0B1,0W0\n").unwrap();
-    assert!(!mixed.is_ascending(), "the weight gradient of 1 comes before that of 0");
-}
-
-fn assert_message(text: &str, expected: &str) {
-    assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
-}
-
-#[test]
-fn a_cell_that_is_no_action_is_shown_with_its_place() {
-    let not_an_action = "not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing \
-                         for idle";
-    assert_message("0F0,0X0\n", &format!("row 1, column 2, `0X0`: {not_an_action}"));
-    assert_message("0F0,0F1 0B0\n", &format!("row 1, column 2, `0F1 0B0`: {not_an_action}"));
-    assert_message("0F0\n1F\n", &format!("row 2, column 1, `1F`: {not_an_action}"));
-    let other_form = "not of the compute-only form: messages, gathers and reductions are added here, and actions are \
-                      not fused; dump the schedule before it is lowered";
-    assert_message("0F0,0SEND_F0\n", &format!("row 1, column 2, `0SEND_F0`: {other_form}"));
-    let fused = "(0F1;0B0)OVERLAP_F_B";
-    assert_message(&format!("0F0,{fused}\n"), &format!("row 1, column 2, `{fused}`: {other_form}"));
-    let no_gaps = "is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 \
-                   actions; number them so";
-    let number = "4000000000";
-    assert_message(
-        &format!("0F0,0B{number}\n"),
-        &format!("row 1, column 2, `0B{number}`: {number} {no_gaps}"),
-    );
-    assert_message(
-        "0F0,99999999999999999999999F0\n",
-        &format!("row 1, column 2, `99999999999999999999999F0`: a number of 20 digits or more {no_gaps}"),
-    );
-    // A long cell is repeated from both ends, so that it can be searched for.
-    assert_message(
-        &format!("0F0,0F{}7\n", "9".repeat(50)),
-        &format!(
-            "row 1, column 2, `0F9999999999...999999999997 (53 characters)`: a number of 20 digits or more {no_gaps}"
-        ),
-    );
-    assert_message("0F0,\u{1b}[31m\n", &format!("row 1, column 2, `\u{fffd}[31m`: {not_an_action}"));
-}
-
-#[test]
-fn what_is_missing_or_too_much_is_named_with_a_repair() {
-    for empty in ["", "\n \r\n", "\u{feff}"] {
-        assert_message(empty, "the file: it is empty; write a row per rank");
+    // In the last one the weight gradient of 1 comes before that of 0.
+    for text in ["0F0,0F1,0B1,0B0\n", "0F0,0F1,0I0,0I1,0W1,0W0\n", "0F0,0F1,0I0,0B1,0W0\n"] {
+        assert!(!ComputeOrder::from_csv(text).unwrap().is_ascending(), "{text}");
     }
-    assert_message(
+}
+
+#[test]
+fn every_error_has_place_rule_and_repair() {
+    let long = format!("0F0,0F{}7\n", "9".repeat(50));
+    let texts = [
+        "0F0,0X0\n",
+        "0F0,0F1 0B0\n",
+        "0F0\n1F\n",
+        "0F0,\u{1b}[31m\n",
+        "0F0,0SEND_F0\n",
+        "0F0,(0F1;0B0)OVERLAP_F_B\n",
+        "0F0,0B4000000000\n",
+        "0F0,99999999999999999999999F0\n",
+        // A step of a billion micro-batches in a line of text: refused before any table is made.
+        "0F999999999,0B999999999\n",
+        "999999999F0,999999999B0\n",
+        // A long cell is repeated from both ends, so that it can be searched for.
+        &long,
+        "",
+        "\n \r\n",
+        "\u{feff}",
+        // Lines number the ranks, so a blank one cannot be skipped; nor can a row of idle cells at the end.
         "0F0,0B0\n\n1F0,1B0\n",
-        "row 2: rank 1 computes nothing: every rank holds a stage; drop the row, or give the rank its \
-         actions",
-    );
-    assert_message(
+        "\r\n0F0,0B0\r\n",
+        "0F0,0B0\n,,,\n",
         "0F0,1F0,1B0\n1F1,0B0,1B1,0F1,0B1\n",
-        "row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row",
-    );
-    assert_message(
         "0F0,0B0\n2F0,2B0\n",
-        "the file: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber",
-    );
-    let every = "is missing: every stage runs every micro-batch, forward and backward; add it";
-    assert_message("0F0,,0F1,0B0\n", &format!("end of row 1: `0B1` {every}"));
-    assert_message("0F0,0I0\n", &format!("row 1, column 2, `0I0`: `0W0` {every}"));
-    assert_message("0F0,0W0\n", &format!("row 1, column 2, `0W0`: `0I0` {every}"));
-    assert_message(
+        "0F0,,0F1,0B0\n",
+        "0F0,0I0\n",
+        "0F0,0W0\n",
         "0F0,0F0,0B0\n",
-        "row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one",
-    );
-    assert_message(
         "0F0,0I0,0W0,0B0\n",
-        "row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage \
-         and micro-batch",
-    );
+    ];
+    let message = |text: &str| format!("{}\n", ComputeOrder::from_csv(text).unwrap_err());
+    expect![[r#"
+        row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
+        row 1, column 2, `0F1 0B0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
+        row 2, column 1, `1F`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
+        row 1, column 2, `�[31m`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
+        row 1, column 2, `0SEND_F0`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered
+        row 1, column 2, `(0F1;0B0)OVERLAP_F_B`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered
+        row 1, column 2, `0B4000000000`: 4000000000 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so
+        row 1, column 2, `99999999999999999999999F0`: a number of 20 digits or more is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so
+        row 1, column 1, `0F999999999`: 999999999 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so
+        row 1, column 1, `999999999F0`: 999999999 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so
+        row 1, column 2, `0F9999999999...999999999997 (53 characters)`: a number of 20 digits or more is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so
+        the file: it is empty; write a row per rank
+        the file: it is empty; write a row per rank
+        the file: it is empty; write a row per rank
+        row 2: rank 1 computes nothing: every rank holds a stage; drop the row, or give the rank its actions
+        row 1: rank 0 computes nothing: every rank holds a stage; drop the row, or give the rank its actions
+        row 2: rank 1 computes nothing: every rank holds a stage; drop the row, or give the rank its actions
+        row 2, column 1, `1F1`: stage 1 stands in row 1 too: a stage lies on one rank; move all its actions to one row
+        the file: stage 1 is nowhere: stages are numbered from 0 without gaps; add or renumber
+        end of row 1: `0B1` is missing: every stage runs every micro-batch, forward and backward; add it
+        row 1, column 2, `0I0`: `0W0` is missing: every stage runs every micro-batch, forward and backward; add it
+        row 1, column 2, `0W0`: `0I0` is missing: every stage runs every micro-batch, forward and backward; add it
+        row 1, column 2, `0F0`: it stands at row 1, column 1 already: an action runs once; drop one
+        row 1, column 2, `0I0`: a full backward of it stands at row 1, column 4: keep `B`, or `I` and `W`, for a stage and micro-batch
+    "#]].assert_eq(&texts.map(message).concat());
 }
 
 #[test]
 fn an_action_is_found_in_its_cell() {
     let text = "\u{feff}0F0,, 0F1 ,0B0\r\n,10F2,0F1\r\n";
-    let action = |kind, stage, micro_batch| StageAction {
-        kind,
-        stage: Stage(stage),
-        micro_batch: MicroBatch(micro_batch),
-    };
-    let place = |row, column| Some(CsvPlace { row, column });
-    assert_eq!(csv_place(text, action(ComputeKind::Forward, 0, 0)), place(1, 1));
-    assert_eq!(csv_place(text, action(ComputeKind::Forward, 0, 1)), place(1, 3));
-    assert_eq!(csv_place(text, action(ComputeKind::Forward, 10, 2)), place(2, 2));
-    assert_eq!(csv_place(text, action(ComputeKind::Forward, 0, 2)), None);
-    assert_eq!(csv_place(text, action(ComputeKind::BackwardInput, 0, 0)), None);
+    for (cell, place) in
+        [("0F0", Some((1, 1))), ("0F1", Some((1, 3))), ("10F2", Some((2, 2))), ("0F2", None), ("0I0", None)]
+    {
+        let place = place.map(|(row, column)| CsvPlace { row, column });
+        assert_eq!(csv_place(text, action(cell)), place, "{cell}");
+    }
 }
 
 #[test]
@@ -201,18 +172,12 @@ fn every_missing_and_every_repeated_action_is_named() {
     }
 }
 
-/// A step of a billion micro-batches in a line of text: refused before any table is made.
 #[test]
 fn a_claimed_size_costs_nothing() {
-    for text in ["0F999999999,0B999999999\n", "999999999F0,999999999B0\n"] {
-        let error = ComputeOrder::from_csv(text).unwrap_err();
-        assert_eq!(error.rule, CsvRule::NumberTooLarge { number: 999_999_999, num_actions: 2 });
-    }
     // As many stages and micro-batches as actions allow, and nearly all of them missing.
     let wide: Vec<_> = (0..3000).map(|of| format!("{of}F{of}")).collect();
     let error = ComputeOrder::from_csv(&wide.join(",")).unwrap_err();
-    let action = StageAction { kind: ComputeKind::Forward, stage: Stage(0), micro_batch: MicroBatch(1) };
-    assert_eq!(error.rule, CsvRule::Missing(action));
+    assert_eq!(error.rule, CsvRule::Missing(action("0F1")));
 }
 
 proptest! {

@@ -4,7 +4,6 @@
 //! not say: which instructions on *other* lanes of the same rank must have ended before one may start, and which
 //! send each receive belongs to.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::id::InstructionId;
@@ -56,8 +55,8 @@ struct Waits {
 impl Dependencies {
     /// Derives the graph of a program that follows the rules of [`crate::check`] up to liveness.
     pub(crate) fn derive(program: &Program, slots: Slots, send_buffers: SendBuffers) -> Self {
-        let rows = row::waits_of_rows(program, &slots, &send_buffers);
-        Self { rows, peers: peers(program), slots, send_buffers }
+        let (rows, peers) = row::waits_and_peers(program, &slots, &send_buffers);
+        Self { rows, peers, slots, send_buffers }
     }
 
     /// Positions in the same row that must have ended before an instruction may start, beside what is before it on its
@@ -91,30 +90,4 @@ impl Dependencies {
     pub(crate) fn send_buffers(&self) -> &SendBuffers {
         &self.send_buffers
     }
-}
-
-/// Pairs the n-th send of each edge with its n-th receive.
-fn peers(program: &Program) -> Vec<Vec<Option<u32>>> {
-    let num_edges = program.chain.num_edges();
-    let mut sends: Vec<Vec<u32>> = vec![Vec::new(); num_edges];
-    let mut receives = sends.clone();
-    for row in &program.rows {
-        for (index, instruction) in row.iter().enumerate() {
-            match instruction {
-                Instruction::Send { edge, .. } => sends[edge.index()].push(index as u32),
-                Instruction::Receive { edge, .. } => receives[edge.index()].push(index as u32),
-                _ => {}
-            }
-        }
-    }
-    let mut peers: Vec<Vec<Option<u32>>> = program.rows.iter().map(|row| vec![None; row.len()]).collect();
-    for edge in program.chain.edges() {
-        let [sender, receiver] =
-            [edge.sender(), edge.receiver()].map(|stage| program.chain.placement().rank(stage).index());
-        for (&send, &receive) in sends[edge.index()].iter().zip(&receives[edge.index()]) {
-            peers[sender][send as usize] = Some(receive);
-            peers[receiver][receive as usize] = Some(send);
-        }
-    }
-    peers
 }

@@ -1,13 +1,12 @@
 //! The waits inside a row: a walk along it that remembers which instruction filled and which emptied each buffer.
 
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Waits;
 use crate::chain::Chain;
 use crate::dataflow::{consumed_message, filled_send_slot, produced_message, reads_weights, weight_gradient};
-use crate::id::{MicroBatch, Unit};
+use crate::edge_end::EdgeEnd;
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::options::{Reduction, Weights};
 use crate::program::Program;
@@ -15,25 +14,26 @@ use crate::protocol::{GRADIENT_BUFFERS, RECEIVE_BUFFERS};
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
-/// The waits of every row.
-pub(super) fn waits_of_rows(program: &Program, slots: &Slots, send_buffers: &SendBuffers) -> Vec<Waits> {
+/// The waits of every row, and the positions of the other ends of its transfers.
+pub(super) fn waits_and_peers(
+    program: &Program,
+    slots: &Slots,
+    send_buffers: &SendBuffers,
+) -> (Vec<Waits>, Vec<Vec<Option<u32>>>) {
     // One walk serves all rows: each end of an edge and each unit lies on one rank, so rows share only the allocated
     // tables.
     let mut walk = Walk::new(program, slots, send_buffers);
-    program.rows.iter().map(|row| walk.row(row)).collect()
-}
-
-/// One end of an edge.
-#[derive(Clone, Default)]
-struct EdgeEnd {
-    /// `[micro-batch]`: position of the compute that makes the message (at the sender) or reads it (at the receiver).
-    compute: Vec<Option<usize>>,
-    /// `[micro-batch]`: position of the transfer.
-    transfer: Vec<Option<usize>>,
-    /// The messages in the order of their transfers.
-    transfers: Vec<MicroBatch>,
-    /// The messages in the order of their computes.
-    computes: Vec<MicroBatch>,
+    let waits = program.rows.iter().map(|row| walk.row(row)).collect();
+    let peer = |instruction: &Instruction| {
+        let position = match *instruction {
+            Instruction::Send { edge, micro_batch } => walk.receivers[edge.index()].transfer(micro_batch),
+            Instruction::Receive { edge, micro_batch } => walk.senders[edge.index()].transfer(micro_batch),
+            _ => None,
+        };
+        position.map(|position| position as u32)
+    };
+    let peers = program.rows.iter().map(|row| row.iter().map(peer).collect()).collect();
+    (waits, peers)
 }
 
 struct Walk<'a> {
@@ -60,9 +60,7 @@ impl<'a> Walk<'a> {
     fn new(program: &'a Program, slots: &'a Slots, send_buffers: &'a SendBuffers) -> Self {
         let chain = &program.chain;
         let num_units = chain.num_units();
-        let by_micro_batch = vec![None; program.num_micro_batches as usize];
-        let end = EdgeEnd { compute: by_micro_batch.clone(), transfer: by_micro_batch, ..EdgeEnd::default() };
-        let ends = vec![end; chain.num_edges()];
+        let ends = vec![EdgeEnd::new(program.num_micro_batches); chain.num_edges()];
         Self {
             chain,
             slots,
@@ -114,13 +112,12 @@ impl<'a> Walk<'a> {
                 waits.extend(self.last_gradient[unit.index()]);
             }
             Instruction::Send { edge, micro_batch } => {
-                waits.extend(self.senders[edge.index()].compute[micro_batch.index()]);
+                waits.extend(self.senders[edge.index()].compute(micro_batch));
             }
             Instruction::Receive { edge, .. } => {
                 let receiver = &self.receivers[edge.index()];
-                if let Some(before) = receiver.transfers.len().checked_sub(RECEIVE_BUFFERS) {
-                    waits.extend(receiver.compute[receiver.transfers[before].index()]);
-                }
+                let before = receiver.before_next_transfer(RECEIVE_BUFFERS);
+                waits.extend(before.and_then(|before| receiver.compute(before)));
             }
             Instruction::AddTied { embedding, head } => {
                 // The other rank waits for its own reductions before it joins the exchange.
@@ -139,14 +136,13 @@ impl<'a> Walk<'a> {
             waits.extend(self.copies[unit.index()].front());
         }
         if let Some((edge, micro_batch)) = consumed_message(self.chain, compute) {
-            waits.extend(self.receivers[edge.index()].transfer[micro_batch.index()]);
+            waits.extend(self.receivers[edge.index()].transfer(micro_batch));
         }
         waits.extend(self.send_out_of_slot(compute));
         if let Some((edge @ Edge::Down(_), _)) = produced_message(self.chain, compute) {
             let sender = &self.senders[edge.index()];
-            if let Some(before) = sender.computes.len().checked_sub(self.send_buffers.num_buffers(edge)) {
-                waits.extend(sender.transfer[sender.computes[before].index()]);
-            }
+            let before = sender.before_next_compute(self.send_buffers.num_buffers(edge));
+            waits.extend(before.and_then(|before| sender.transfer(before)));
         }
         if self.reduces_every
             && weight_gradient(compute).is_some()
@@ -160,7 +156,7 @@ impl<'a> Walk<'a> {
     fn send_out_of_slot(&self, compute: Instruction) -> Option<usize> {
         let (stage, edge, micro_batch) = filled_send_slot(self.chain, compute)?;
         let previous = self.slots.previous(stage, micro_batch)?;
-        self.senders[edge.index()].transfer[previous.index()]
+        self.senders[edge.index()].transfer(previous)
     }
 
     fn remember(&mut self, index: usize, instruction: Instruction) {
@@ -174,12 +170,15 @@ impl<'a> Walk<'a> {
             }
             Instruction::Reduce { unit, .. }
             | Instruction::ReduceLast { unit }
-            | Instruction::AllReduce { unit } => self.remember_reduction(index, unit),
+            | Instruction::AllReduce { unit } => {
+                self.reductions.push(index);
+                self.last_reduction[unit.index()] = Some(index);
+            }
             Instruction::Send { edge, micro_batch } => {
-                remember_transfer(&mut self.senders[edge.index()], index, micro_batch);
+                self.senders[edge.index()].add_transfer(index, micro_batch);
             }
             Instruction::Receive { edge, micro_batch } => {
-                remember_transfer(&mut self.receivers[edge.index()], index, micro_batch);
+                self.receivers[edge.index()].add_transfer(index, micro_batch);
             }
             Instruction::OptimizerStep { unit } => self.step[unit.index()] = Some(index),
             _ => self.remember_compute(index, instruction),
@@ -188,29 +187,14 @@ impl<'a> Walk<'a> {
 
     fn remember_compute(&mut self, index: usize, compute: Instruction) {
         if let Some((edge, micro_batch)) = consumed_message(self.chain, compute) {
-            remember_end(&mut self.receivers[edge.index()], index, micro_batch);
+            self.receivers[edge.index()].add_compute(index, micro_batch);
         }
         if let Some((edge, micro_batch)) = produced_message(self.chain, compute) {
-            remember_end(&mut self.senders[edge.index()], index, micro_batch);
+            self.senders[edge.index()].add_compute(index, micro_batch);
         }
         if let Some((unit, _)) = weight_gradient(compute) {
             self.gradients.push(index);
             self.last_gradient[unit.index()] = Some(index);
         }
     }
-
-    fn remember_reduction(&mut self, index: usize, unit: Unit) {
-        self.reductions.push(index);
-        self.last_reduction[unit.index()] = Some(index);
-    }
-}
-
-fn remember_end(end: &mut EdgeEnd, index: usize, micro_batch: MicroBatch) {
-    end.compute[micro_batch.index()] = Some(index);
-    end.computes.push(micro_batch);
-}
-
-fn remember_transfer(end: &mut EdgeEnd, index: usize, micro_batch: MicroBatch) {
-    end.transfer[micro_batch.index()] = Some(index);
-    end.transfers.push(micro_batch);
 }

@@ -1,7 +1,7 @@
 //! Eager 1F1B: 1F1B with twice the warm-up, which hides latency.
 
-use super::alternate::alternate;
-use super::size::{SizeError, backward, forward, linear};
+use super::alternate::alternating;
+use super::size::SizeError;
 use crate::order::ComputeOrder;
 
 /// 1F1B in which each stage runs twice as far ahead (the "eager 1F1B" of Zhuang et al., arXiv:2211.05322).
@@ -22,11 +22,5 @@ use crate::order::ComputeOrder;
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn eager_1f1b(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
-    let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks).map(|stage| {
-        let forwards = (0..num_micro_batches).map(|micro_batch| forward(stage, micro_batch));
-        let backwards = (0..num_micro_batches).map(|micro_batch| backward(stage, micro_batch));
-        alternate(forwards, backwards, 2 * (num_ranks - 1 - stage) as usize)
-    });
-    Ok(ComputeOrder { placement, num_micro_batches, rows: rows.collect() })
+    alternating(num_ranks, num_micro_batches, |stage| 2 * (num_ranks - 1 - stage))
 }

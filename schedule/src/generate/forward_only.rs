@@ -1,6 +1,5 @@
 //! Forward only: evaluation.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::groups::groups;
@@ -26,11 +25,9 @@ use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS};
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn forward_only(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
-    let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks)
-        .map(|stage| (0..num_micro_batches).map(|micro_batch| forward(stage, micro_batch)).collect())
-        .collect();
-    Ok(ComputeOrder { placement, num_micro_batches, rows })
+    linear(num_ranks, num_micro_batches, |stage| {
+        (0..num_micro_batches).map(|micro_batch| forward(stage, micro_batch)).collect()
+    })
 }
 
 /// Every forward and nothing else, on any placement.

@@ -1,6 +1,7 @@
 //! GPipe: all forwards, then all backwards.
 
-use super::size::{SizeError, backward, forward, linear};
+use super::alternate::alternating;
+use super::size::SizeError;
 use crate::order::ComputeOrder;
 
 /// GPipe (Huang et al., arXiv:1811.06965): every forward of the step, then every backward.
@@ -21,12 +22,5 @@ use crate::order::ComputeOrder;
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn gpipe(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
-    let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks)
-        .map(|stage| {
-            let forwards = (0..num_micro_batches).map(|micro_batch| forward(stage, micro_batch));
-            forwards.chain((0..num_micro_batches).map(|micro_batch| backward(stage, micro_batch))).collect()
-        })
-        .collect();
-    Ok(ComputeOrder { placement, num_micro_batches, rows })
+    alternating(num_ranks, num_micro_batches, |_| num_micro_batches)
 }

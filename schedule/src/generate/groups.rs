@@ -19,8 +19,6 @@ pub(super) fn groups(num_micro_batches: u32, group_size: u32, num_ranks: u32) ->
 
 #[cfg(test)]
 mod tests {
-    use std::vec;
-
     use super::*;
 
     #[test]

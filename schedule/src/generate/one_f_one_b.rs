@@ -1,7 +1,7 @@
 //! 1F1B: after a short warm-up, one forward and one backward in turn.
 
-use super::alternate::alternate;
-use super::size::{SizeError, backward, forward, linear};
+use super::alternate::alternating;
+use super::size::SizeError;
 use crate::order::ComputeOrder;
 
 /// 1F1B without pipeline flushes inside a step (PipeDream-Flush, arXiv:2006.09503, section 3.2; Megatron-LM's
@@ -23,11 +23,5 @@ use crate::order::ComputeOrder;
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn one_f_one_b(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
-    let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks).map(|stage| {
-        let forwards = (0..num_micro_batches).map(|micro_batch| forward(stage, micro_batch));
-        let backwards = (0..num_micro_batches).map(|micro_batch| backward(stage, micro_batch));
-        alternate(forwards, backwards, (num_ranks - 1 - stage) as usize)
-    });
-    Ok(ComputeOrder { placement, num_micro_batches, rows: rows.collect() })
+    alternating(num_ranks, num_micro_batches, |stage| num_ranks - 1 - stage)
 }

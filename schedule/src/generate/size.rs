@@ -1,9 +1,10 @@
 //! The sizes that every generator takes, checked once.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::id::{MicroBatch, Stage};
-use crate::order::{ComputeKind, StageAction};
+use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 
 /// Forwards of a step, over all stages, that an order may have: 2^28 of them fill some gigabytes, and no step has
@@ -70,10 +71,15 @@ impl fmt::Display for SizeError {
 
 impl core::error::Error for SizeError {}
 
-/// The linear placement, if the sizes make a schedule.
-pub(super) fn linear(num_ranks: u32, num_micro_batches: u32) -> Result<Placement, SizeError> {
+/// The order with one stage on each rank and these rows, by stage, if the sizes make a schedule.
+pub(super) fn linear(
+    num_ranks: u32,
+    num_micro_batches: u32,
+    row: impl FnMut(u32) -> Vec<StageAction>,
+) -> Result<ComputeOrder, SizeError> {
     check(u64::from(num_ranks), num_micro_batches)?;
-    Placement::linear(num_ranks).map_err(|_| SizeError::NoRank)
+    let placement = Placement::linear(num_ranks).map_err(|_| SizeError::NoRank)?;
+    Ok(ComputeOrder { placement, num_micro_batches, rows: (0..num_ranks).map(row).collect() })
 }
 
 /// The looped placement of a schedule that is `instead` with one stage per rank.

@@ -3,15 +3,14 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 
 use super::{
     SizeError, bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2,
     zb_v,
 };
 use crate::closed_form::{
-    eager_1f1b_in_flight, interleaved_in_flight, longest_group, one_f_one_b_in_flight, zb_h1_in_flight,
-    zb_h2_in_flight,
+    eager_1f1b_in_flight, interleaved_in_flight, one_f_one_b_in_flight, zb_h1_in_flight, zb_h2_in_flight,
 };
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::order::{ComputeKind, ComputeOrder};
@@ -39,60 +38,43 @@ fn all_orders(ranks_max: u32, virtual_max: u32, micro_batches_max: u32) -> Vec<C
 }
 
 #[test]
-fn every_stage_runs_each_micro_batch_once_and_in_ascending_order() {
-    for order in all_orders(5, 3, 9) {
+fn every_stage_runs_each_part_of_each_micro_batch_once_and_in_ascending_order() {
+    use ComputeKind::{Backward, BackwardInput, BackwardWeight, Forward};
+    let sizes = (1..=5).flat_map(|p| (1..=12).map(move |m| (p, m)));
+    let split = sizes.flat_map(|(p, m)| SPLIT.map(|generate| generate(p, m).unwrap()));
+    for order in all_orders(5, 3, 9).into_iter().chain(split) {
         assert!(order.is_ascending());
         let ascending: Vec<_> = (0..order.num_micro_batches).map(MicroBatch).collect();
-        for stage in (0..order.placement.num_stages() as u32).map(Stage) {
+        let kinds: &[ComputeKind] = match (order.has_backward(), order.first_half()) {
+            (false, _) => &[Forward],
+            (true, None) => &[Forward, Backward],
+            (true, Some(_)) => &[Forward, BackwardInput, BackwardWeight],
+        };
+        let num_stages = order.placement.num_stages();
+        for stage in (0..num_stages as u32).map(Stage) {
             let row = &order.rows[order.placement.rank(stage).index()];
-            let of_kind = |kind| -> Vec<MicroBatch> {
+            for &kind in kinds {
                 let here = row.iter().filter(|action| action.kind == kind && action.stage == stage);
-                here.map(|action| action.micro_batch).collect()
-            };
-            assert_eq!(of_kind(ComputeKind::Forward), ascending);
-            let backwards = of_kind(ComputeKind::Backward);
-            assert!(backwards == ascending || !order.has_backward() && backwards.is_empty());
-        }
-        let num_forwards = order.placement.num_stages() * ascending.len();
-        let num_actions = if order.has_backward() { 2 * num_forwards } else { num_forwards };
-        assert_eq!(order.rows.iter().map(Vec::len).sum::<usize>(), num_actions, "nothing on another rank");
-    }
-}
-
-#[test]
-fn split_orders_run_each_part_of_each_micro_batch_once_and_in_ascending_order() {
-    for (p, m) in (1..=5).flat_map(|p| (1..=12).map(move |m| (p, m))) {
-        for order in SPLIT.map(|generate| generate(p, m).unwrap()) {
-            assert!(order.is_ascending());
-            let ascending: Vec<_> = (0..m).map(MicroBatch).collect();
-            let num_stages = order.placement.num_stages();
-            for stage in (0..num_stages as u32).map(Stage) {
-                let row = &order.rows[order.placement.rank(stage).index()];
-                for kind in [ComputeKind::Forward, ComputeKind::BackwardInput, ComputeKind::BackwardWeight] {
-                    let here = row.iter().filter(|action| action.kind == kind && action.stage == stage);
-                    let ran: Vec<_> = here.map(|action| action.micro_batch).collect();
-                    assert_eq!(ran, ascending, "p {p}, m {m}, {stage}");
-                }
+                let ran: Vec<_> = here.map(|action| action.micro_batch).collect();
+                assert_eq!(ran, ascending, "{}", order.to_csv());
             }
-            let num_actions = order.rows.iter().map(Vec::len).sum::<usize>();
-            assert_eq!(num_actions, 3 * num_stages * m as usize, "nothing on another rank");
         }
-        for stage in (0..p).map(Stage) {
-            assert_eq!(zb_h1(p, m).unwrap().in_flight(stage) as u32, zb_h1_in_flight(p, m));
-            assert_eq!(zb_h2(p, m).unwrap().in_flight(stage) as u32, zb_h2_in_flight(p, m));
-        }
+        let num_actions = order.rows.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(num_actions, kinds.len() * num_stages * ascending.len(), "nothing on another rank");
     }
 }
 
 #[test]
 fn in_flight_equals_the_closed_forms() {
-    for (p, m) in (1..=6).flat_map(|p| (1..=9).map(move |m| (p, m))) {
+    for (p, m) in (1..=6).flat_map(|p| (1..=12).map(move |m| (p, m))) {
         for stage in (0..p).map(Stage) {
             let in_flight = |order: ComputeOrder| order.in_flight(stage) as u32;
             assert_eq!(in_flight(one_f_one_b(p, m).unwrap()), one_f_one_b_in_flight(p, m, stage));
             assert_eq!(in_flight(eager_1f1b(p, m).unwrap()), eager_1f1b_in_flight(p, m, stage));
             assert_eq!(in_flight(gpipe(p, m).unwrap()), m);
             assert_eq!(in_flight(forward_only(p, m).unwrap()), 0);
+            assert_eq!(in_flight(zb_h1(p, m).unwrap()), zb_h1_in_flight(p, m));
+            assert_eq!(in_flight(zb_h2(p, m).unwrap()), zb_h2_in_flight(p, m));
         }
     }
 }
@@ -118,13 +100,6 @@ fn in_flight_of_several_stages_per_rank_equals_the_closed_forms() {
 }
 
 #[test]
-fn the_longest_group_takes_the_remainder() {
-    assert_eq!([8, 9, 11].map(|m| longest_group(4, m, 4)), [4, 5, 7]);
-    assert_eq!([9, 10, 12].map(|m| longest_group(4, m, 6)), [9, 6, 6]);
-    assert_eq!(longest_group(4, 3, 4), 3);
-}
-
-#[test]
 fn makespans_equal_the_closed_forms() {
     // The picture's clock: T_F = 1, T_B = 2, no latency.
     let columns = |order: ComputeOrder| {
@@ -137,16 +112,10 @@ fn makespans_equal_the_closed_forms() {
             assert_eq!(columns(generate(p, m).unwrap()), 3 * (micro_batches + ranks - 1));
         }
         assert_eq!(columns(forward_only(p, m).unwrap()), micro_batches + ranks - 1);
-        for v in 2..=4 {
+        for v in (2..=4).filter(|_| m % p == 0) {
             let looped = Placement::looped(p, v).unwrap();
-            if m % p == 0 {
-                let forwards = columns(forward_only_on(&looped, m).unwrap());
-                assert_eq!(
-                    forwards,
-                    v as usize * micro_batches + ranks - 1,
-                    "no rank idles between its turns"
-                );
-            }
+            let forwards = columns(forward_only_on(&looped, m).unwrap());
+            assert_eq!(forwards, v as usize * micro_batches + ranks - 1, "no rank idles between its turns");
         }
     }
 }
@@ -183,99 +152,57 @@ fn sizes_that_make_no_schedule_are_errors() {
         .assert_eq(&message(interleaved(4, 2, 8, 3)));
 }
 
-fn picture(order: ComputeOrder, expected: Expect) {
-    expected.assert_eq(&render::order(&order, 120));
-}
-
-#[test]
-fn pictures_of_several_stages_per_rank() {
-    picture(
-        interleaved(2, 2, 4, 2).unwrap(),
-        expect![[r#"
-        rank 0  0F0 0F1 2F0 2F1 0F2 ..  2B0 2B0 0F3 2B1 2B1 2F2 0B0 0B0 2F3 0B1 0B1 ..  2B2 2B2 ..  2B3 2B3 0B2 0B2 0B3 0B3
-        rank 1  ..  1F0 1F1 3F0 3B0 3B0 3F1 3B1 3B1 1F2 1B0 1B0 1F3 1B1 1B1 3F2 3B2 3B2 3F3 3B3 3B3 1B2 1B2 1B3 1B3 ..  ..
-    "#]],
-    );
-    picture(
-        bfs(2, 2, 4).unwrap(),
-        expect![[r#"
-        rank 0  0F0 0F1 0F2 0F3 2F0 2F1 2F2 2F3 ..  ..  ..  2B0 2B0 2B1 2B1 2B2 2B2 2B3 2B3 0B0 0B0 0B1 0B1 0B2 0B2 0B3 0B3
-        rank 1  ..  1F0 1F1 1F2 1F3 3F0 3F1 3F2 3F3 3B0 3B0 3B1 3B1 3B2 3B2 3B3 3B3 1B0 1B0 1B1 1B1 1B2 1B2 1B3 1B3 ..  ..
-    "#]],
-    );
-    picture(
-        forward_only_on(&Placement::looped(2, 2).unwrap(), 4).unwrap(),
-        expect![[r#"
-        rank 0  0F0 0F1 2F0 2F1 0F2 0F3 2F2 2F3 ..
-        rank 1  ..  1F0 1F1 3F0 3F1 1F2 1F3 3F2 3F3
-    "#]],
-    );
-    let folded = Placement::new([0, 1, 1, 0].map(PipelineRank).to_vec()).unwrap();
-    picture(
-        forward_only_on(&folded, 3).unwrap(),
-        expect![[r#"
-        rank 0  0F0 0F1 0F2 3F0 ..  3F1 ..  3F2
-        rank 1  ..  1F0 2F0 1F1 2F1 1F2 2F2 ..
-    "#]],
-    );
-    picture(
-        forward_only_on(&Placement::looped(1, 3).unwrap(), 2).unwrap(),
-        expect![[r#"
-        rank 0  0F0 1F0 2F0 0F1 1F1 2F1
-    "#]],
-    );
-}
-
 #[test]
 fn pictures() {
-    picture(
-        eager_1f1b(3, 4).unwrap(),
-        expect![[r#"
+    let placement =
+        |ranks: &[u32]| Placement::new(ranks.iter().copied().map(PipelineRank).collect()).unwrap();
+    let orders = [
+        eager_1f1b(3, 4),
+        gpipe(3, 4),
+        one_f_one_b(3, 4),
+        one_f_one_b(4, 2),
+        forward_only(3, 4),
+        interleaved(2, 2, 4, 2),
+        bfs(2, 2, 4),
+        forward_only_on(&placement(&[0, 1, 0, 1]), 4),
+        forward_only_on(&placement(&[0, 1, 1, 0]), 3),
+        forward_only_on(&placement(&[0, 0, 0]), 2),
+    ];
+    let pictures = orders.map(|order| render::order(&order.unwrap(), 120));
+    expect![[r#"
         rank 0  F0 F1 F2 F3 .. .. .. B0 B0 .. B1 B1 .. B2 B2 .. B3 B3
         rank 1  .. F0 F1 F2 .. B0 B0 F3 B1 B1 .. B2 B2 .. B3 B3 .. ..
         rank 2  .. .. F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3 .. .. .. ..
-    "#]],
-    );
-    picture(
-        gpipe(3, 4).unwrap(),
-        expect![[r#"
+
         rank 0  F0 F1 F2 F3 .. .. .. .. .. .. B0 B0 B1 B1 B2 B2 B3 B3
         rank 1  .. F0 F1 F2 F3 .. .. .. B0 B0 B1 B1 B2 B2 B3 B3 .. ..
         rank 2  .. .. F0 F1 F2 F3 B0 B0 B1 B1 B2 B2 B3 B3 .. .. .. ..
-    "#]],
-    );
-    picture(
-        one_f_one_b(3, 4).unwrap(),
-        expect![[r#"
+
         rank 0  F0 F1 F2 .. .. .. .. B0 B0 F3 B1 B1 .. B2 B2 .. B3 B3
         rank 1  .. F0 F1 .. .. B0 B0 F2 B1 B1 F3 B2 B2 .. B3 B3 .. ..
         rank 2  .. .. F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3 .. .. .. ..
-    "#]],
-    );
-    picture(
-        one_f_one_b(4, 2).unwrap(),
-        expect![[r#"
+
         rank 0  F0 F1 .. .. .. .. .. .. .. .. B0 B0 .. B1 B1
         rank 1  .. F0 F1 .. .. .. .. .. B0 B0 .. B1 B1 .. ..
         rank 2  .. .. F0 F1 .. .. B0 B0 .. B1 B1 .. .. .. ..
         rank 3  .. .. .. F0 B0 B0 F1 B1 B1 .. .. .. .. .. ..
-    "#]],
-    );
-    picture(
-        forward_only(3, 4).unwrap(),
-        expect![[r#"
+
         rank 0  F0 F1 F2 F3 .. ..
         rank 1  .. F0 F1 F2 F3 ..
         rank 2  .. .. F0 F1 F2 F3
-    "#]],
-    );
-}
 
-#[test]
-fn csv_is_pytorchs() {
-    expect![[r#"
-        0F0,0F1,0B0,0F2,0B1,0B2
-        1F0,1B0,1F1,1B1,1F2,1B2
-    "#]]
-    .assert_eq(&one_f_one_b(2, 3).unwrap().to_csv());
+        rank 0  0F0 0F1 2F0 2F1 0F2 ..  2B0 2B0 0F3 2B1 2B1 2F2 0B0 0B0 2F3 0B1 0B1 ..  2B2 2B2 ..  2B3 2B3 0B2 0B2 0B3 0B3
+        rank 1  ..  1F0 1F1 3F0 3B0 3B0 3F1 3B1 3B1 1F2 1B0 1B0 1F3 1B1 1B1 3F2 3B2 3B2 3F3 3B3 3B3 1B2 1B2 1B3 1B3 ..  ..
+
+        rank 0  0F0 0F1 0F2 0F3 2F0 2F1 2F2 2F3 ..  ..  ..  2B0 2B0 2B1 2B1 2B2 2B2 2B3 2B3 0B0 0B0 0B1 0B1 0B2 0B2 0B3 0B3
+        rank 1  ..  1F0 1F1 1F2 1F3 3F0 3F1 3F2 3F3 3B0 3B0 3B1 3B1 3B2 3B2 3B3 3B3 1B0 1B0 1B1 1B1 1B2 1B2 1B3 1B3 ..  ..
+
+        rank 0  0F0 0F1 2F0 2F1 0F2 0F3 2F2 2F3 ..
+        rank 1  ..  1F0 1F1 3F0 3F1 1F2 1F3 3F2 3F3
+
+        rank 0  0F0 0F1 0F2 3F0 ..  3F1 ..  3F2
+        rank 1  ..  1F0 2F0 1F1 2F1 1F2 2F2 ..
+
+        rank 0  0F0 1F0 2F0 0F1 1F1 2F1
+    "#]].assert_eq(&pictures.join("\n"));
 }

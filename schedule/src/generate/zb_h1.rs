@@ -22,9 +22,7 @@ use crate::order::ComputeOrder;
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn zb_h1(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
-    let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks)
-        .map(|stage| hold_back(stage, num_micro_batches, num_ranks - 1 - stage, stage, true))
-        .collect();
-    Ok(ComputeOrder { placement, num_micro_batches, rows })
+    linear(num_ranks, num_micro_batches, |stage| {
+        hold_back(stage, num_micro_batches, num_ranks - 1 - stage, stage, true)
+    })
 }

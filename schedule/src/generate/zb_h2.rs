@@ -14,18 +14,16 @@ use crate::order::ComputeOrder;
 /// rank 2  .. .. F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5
 /// ```
 ///
-/// * The longest rank has no bubble at equal times and `m >= 2 p - 1`: `m (T_F + T_I + T_W)`. But the ranks' work lies
-///   askew, and a step whose gradient norm is taken over all ranks takes the whole parallelogram, `(p - 1) T_F` more: no
-///   shorter than ZB-H1 ([`crate::closed_form::zb_h2_makespan`]).
+/// * The longest rank has no bubble at equal times and `m >= 2 p - 1`: `m (T_F + T_I + T_W)`. But each
+///   rank begins a forward after the one before, so a step whose gradient norm is taken over all ranks takes
+///   `(p - 1) T_F` more: no shorter than ZB-H1 ([`crate::closed_form::zb_h2_makespan`]).
 /// * In flight: `min(2 (p - s) - 1, m)` micro-batches until their `I`; until their `W`, `min(2 p - 1, m)` on every stage
 ///   ([`crate::closed_form::zb_h2_in_flight`]).
 ///
 /// # Errors
 /// [`SizeError`] if `num_ranks` or `num_micro_batches` is 0, or both are absurdly large.
 pub fn zb_h2(num_ranks: u32, num_micro_batches: u32) -> Result<ComputeOrder, SizeError> {
-    let placement = linear(num_ranks, num_micro_batches)?;
-    let rows = (0..num_ranks)
-        .map(|stage| hold_back(stage, num_micro_batches, 2 * (num_ranks - stage) - 1, 2 * stage, false))
-        .collect();
-    Ok(ComputeOrder { placement, num_micro_batches, rows })
+    linear(num_ranks, num_micro_batches, |stage| {
+        hold_back(stage, num_micro_batches, 2 * (num_ranks - stage) - 1, 2 * stage, false)
+    })
 }

@@ -46,6 +46,12 @@ struct Row {
 const DOWN: usize = 0;
 const BACK: usize = 1;
 
+/// The kinds of work, by the actions that they make.
+const F: usize = 0;
+const I: usize = 1;
+const W: usize = 2;
+const ACTIONS: [fn(u32, u32) -> StageAction; 3] = [forward, backward_input, backward_weight];
+
 impl Row {
     fn new(num_ranks: u32, num_micro_batches: u32, rank: u32) -> Self {
         let actions = Vec::with_capacity(6 * num_micro_batches as usize);
@@ -56,66 +62,32 @@ impl Row {
         if way == DOWN { self.rank } else { 2 * self.num_ranks - 1 - self.rank }
     }
 
-    /// The next micro-batch of a kind of work; the pattern is that of at least `2 p - 1`, and those that a step does not
-    /// have are left out.
-    fn push(&mut self, way: usize, kind: usize, action: fn(u32, u32) -> StageAction) {
-        let micro_batch = self.next[way][kind];
-        self.next[way][kind] += 1;
-        if micro_batch < self.num_micro_batches {
-            self.actions.push(action(self.stage(way), micro_batch));
+    /// So many times the next micro-batch of each of these kinds of work; the pattern is that of at least `2 p - 1`, and
+    /// those that a step does not have are left out.
+    fn repeat(&mut self, times: u32, work: &[(usize, usize)]) {
+        for &(kind, way) in (0..times).flat_map(|_| work) {
+            let micro_batch = self.next[way][kind];
+            self.next[way][kind] += 1;
+            if micro_batch < self.num_micro_batches {
+                self.actions.push(ACTIONS[kind](self.stage(way), micro_batch));
+            }
         }
-    }
-
-    fn f(&mut self, way: usize) {
-        self.push(way, 0, forward);
-    }
-
-    fn i(&mut self, way: usize) {
-        self.push(way, 1, backward_input);
-    }
-
-    fn w(&mut self, way: usize) {
-        self.push(way, 2, backward_weight);
     }
 
     fn made(mut self) -> Vec<StageAction> {
         let (p, rank) = (self.num_ranks, self.rank);
         let n = self.num_micro_batches.max(2 * p - 1);
-        for _ in 0..2 * (p - rank) - 1 {
-            self.f(DOWN);
+        self.repeat(2 * (p - rank) - 1, &[(F, DOWN)]);
+        self.repeat(rank, &[(F, BACK), (F, DOWN)]);
+        self.repeat(p - rank, &[(F, BACK), (I, BACK), (W, BACK)]);
+        while self.next[DOWN][F] < n || self.next[BACK][F] < n {
+            self.repeat(u32::from(self.next[DOWN][F] < n), &[(F, DOWN)]);
+            self.repeat(1, &[(I, DOWN), (W, DOWN), (F, BACK), (I, BACK), (W, BACK)]);
         }
-        for _ in 0..rank {
-            self.f(BACK);
-            self.f(DOWN);
-        }
-        for _ in 0..p - rank {
-            self.f(BACK);
-            self.i(BACK);
-            self.w(BACK);
-        }
-        while self.next[DOWN][0] < n || self.next[BACK][0] < n {
-            if self.next[DOWN][0] < n {
-                self.f(DOWN);
-            }
-            self.i(DOWN);
-            self.w(DOWN);
-            self.f(BACK);
-            self.i(BACK);
-            self.w(BACK);
-        }
-        for _ in 0..rank {
-            self.i(DOWN);
-            self.i(BACK);
-        }
-        for _ in 0..p - rank {
-            self.i(DOWN);
-            self.w(DOWN);
-        }
-        while self.next[BACK][2] < n {
-            self.w(BACK);
-        }
-        while self.next[DOWN][2] < n {
-            self.w(DOWN);
+        self.repeat(rank, &[(I, DOWN), (I, BACK)]);
+        self.repeat(p - rank, &[(I, DOWN), (W, DOWN)]);
+        for way in [BACK, DOWN] {
+            self.repeat(n.saturating_sub(self.next[way][W]), &[(W, way)]);
         }
         self.actions
     }

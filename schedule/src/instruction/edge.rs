@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::id::Stage;
+use super::Instruction;
+use crate::id::{MicroBatch, Stage, Unit};
 
 /// A directed neighbour link between stages; each has a lane of its own.
 ///
@@ -29,6 +30,14 @@ impl Edge {
         match self {
             Self::Up(stage) => Stage(stage.0 + 1),
             Self::Down(stage) => stage,
+        }
+    }
+
+    /// What a unit computes to make or to read a message of the edge: its `F` or its `B`, which may be split.
+    pub(crate) fn compute(self, unit: Unit, micro_batch: MicroBatch) -> Instruction {
+        match self {
+            Self::Up(_) => Instruction::Forward { unit, micro_batch },
+            Self::Down(_) => Instruction::Backward { unit, micro_batch },
         }
     }
 

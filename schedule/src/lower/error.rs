@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::stuck::{Lack, StuckRank};
+use super::stuck::StuckRank;
 use crate::chain::ChainError;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Edge, Instruction};
@@ -113,11 +113,7 @@ impl fmt::Display for LowerError {
 fn fmt_cycle(f: &mut fmt::Formatter<'_>, cycle: &[StuckRank]) -> fmt::Result {
     for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
         let StuckRank { rank, instruction, lack, awaited } = of;
-        let until = match lack {
-            Lack::Message => "for",
-            Lack::Buffer => "for a receive buffer, until",
-        };
-        write!(f, "\n  rank {} waits at `{instruction}` {until} `{awaited}`", rank.0)?;
+        write!(f, "\n  rank {} waits at `{instruction}` {} `{awaited}`", rank.0, lack.until())?;
         if *awaited == next.instruction {
             write!(f, " on rank {}", next.rank.0)?;
         } else {

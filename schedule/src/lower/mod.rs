@@ -54,7 +54,7 @@ pub fn lower(
     if purpose == Purpose::Training {
         for (rank, row) in chain.ranks().zip(&mut rows) {
             *row = reduction::insert(row, &chain, options.reduction);
-            tail::append(row, &chain, rank, options);
+            row.extend(tail(&chain, rank, options));
         }
     }
     Ok(Program { chain, num_micro_batches: order.num_micro_batches, purpose, options: *options, rows })

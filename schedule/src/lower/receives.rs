@@ -1,6 +1,5 @@
 //! Where the receives of a row stand, once the order of each edge's messages is known.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;

@@ -1,6 +1,5 @@
 //! Fourth pass: reductions of gradients over the data ranks.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chain::Chain;

@@ -1,6 +1,5 @@
 //! Which ranks wait for which others when no rank of an order can go on.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::id::PipelineRank;
@@ -13,6 +12,16 @@ pub enum Lack {
     Message,
     /// A receive buffer for a message that was made, which the awaited compute empties.
     Buffer,
+}
+
+impl Lack {
+    /// What stands between "waits" and the awaited compute in a message.
+    pub(crate) fn until(self) -> &'static str {
+        match self {
+            Self::Message => "for",
+            Self::Buffer => "for a receive buffer, until",
+        }
+    }
 }
 
 /// A rank of a cycle: each waits for a compute that the next one runs only after its own.

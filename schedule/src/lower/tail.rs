@@ -8,11 +8,6 @@ use crate::instruction::Instruction;
 use crate::options::LowerOptions;
 use crate::unit_facts::Tying;
 
-/// Adds a rank's tail to its row.
-pub(super) fn append(row: &mut Vec<Instruction>, chain: &Chain, rank: PipelineRank, options: &LowerOptions) {
-    row.extend(tail(chain, rank, options));
-}
-
 /// The tail of a rank: the tied gradient's two parts are added, the norm is taken over the whole grid, and each unit
 /// is stepped in chain order and, where it stays whole, gathered.
 pub(crate) fn tail(chain: &Chain, rank: PipelineRank, options: &LowerOptions) -> Vec<Instruction> {

@@ -11,7 +11,6 @@
 //! not by backwards, so there a forward is played only once its slot is sent.
 
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::stuck::{self, Lack, StuckRank};
@@ -127,11 +126,8 @@ impl<'a> Play<'a> {
             };
             let holder = self.chain.placement().rank(stage);
             let input_gradient = Instruction::BackwardInput { unit, micro_batch };
-            let awaited = match edge {
-                Edge::Up(_) => Instruction::Forward { unit, micro_batch },
-                Edge::Down(_) if left[holder.index()].contains(&input_gradient) => input_gradient,
-                Edge::Down(_) => Instruction::Backward { unit, micro_batch },
-            };
+            let is_split = matches!(edge, Edge::Down(_)) && left[holder.index()].contains(&input_gradient);
+            let awaited = if is_split { input_gradient } else { edge.compute(unit, micro_batch) };
             Some((StuckRank { rank, instruction, lack, awaited }, holder))
         };
         self.chain.ranks().zip(left).map(of_rank).collect()

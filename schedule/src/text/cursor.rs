@@ -52,20 +52,24 @@ impl<'a> Cursor<'a> {
 
     /// Takes the next word if it is this one, given with its spelling in backquotes.
     pub(super) fn literal(&mut self, word: &str, expected: &'static str) -> Result<(), ParseError> {
-        let found = self.word(expected)?;
-        if found == word { Ok(()) } else { Err(self.unexpected(found, expected)) }
+        self.one_of(&[(word, ())], expected)
     }
 
-    /// Takes a number.
-    pub(super) fn number(&mut self, expected: &'static str) -> Result<u32, ParseError> {
+    /// Takes the next word and returns what it stands for.
+    pub(super) fn one_of<T: Copy>(
+        &mut self,
+        words: &[(&str, T)],
+        expected: &'static str,
+    ) -> Result<T, ParseError> {
         let found = self.word(expected)?;
-        parse_number(found).ok_or_else(|| self.not_a_number(found, u32::BITS, expected))
+        let meaning = words.iter().find(|(word, _)| *word == found);
+        meaning.map(|&(_, value)| value).ok_or_else(|| self.unexpected(found, expected))
     }
 
-    /// Takes a number that may be as large as the bytes of a buffer.
-    pub(super) fn num_bytes(&mut self, expected: &'static str) -> Result<u64, ParseError> {
+    /// Takes a number, as large as its type can hold.
+    pub(super) fn number<T: FromStr>(&mut self, expected: &'static str) -> Result<T, ParseError> {
         let found = self.word(expected)?;
-        parse_number(found).ok_or_else(|| self.not_a_number(found, u64::BITS, expected))
+        parse_number(found).ok_or_else(|| self.not_a_number(found, 8 * size_of::<T>() as u32, expected))
     }
 
     /// Takes a number with a letter before it.
@@ -89,7 +93,7 @@ impl<'a> Cursor<'a> {
             None => Ok(()),
             Some(rest) => {
                 // The space that separates the rest belongs to it: it may be all there is.
-                let problem = Problem::MoreOnLine { found: quoted(&alloc::format!(" {rest}")) };
+                let problem = Problem::MoreOnLine { found: quoted(&format!(" {rest}")) };
                 Err(ParseError { line: self.line, column: self.column - 1, problem })
             }
         }

@@ -120,13 +120,11 @@ impl fmt::Display for Problem {
             Self::UnitOutOfOrder { found, expected } => {
                 write!(f, "unit {found} is out of order; write units in chain order, here u{expected}")
             }
-            Self::RowOutOfOrder { found, expected } => {
-                write!(
-                    f,
-                    "the row of rank {} is out of order; write rows in rank order, here {expected}",
-                    found.0
-                )
-            }
+            Self::RowOutOfOrder { found, expected } => write!(
+                f,
+                "the row of rank {} is out of order; write rows in rank order, here {expected}",
+                found.0
+            ),
             Self::Placement(error) => error.fmt(f),
             Self::Chain(error) => error.fmt(f),
         }

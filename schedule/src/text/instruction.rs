@@ -25,44 +25,29 @@ impl FromStr for Instruction {
 
 /// Takes an instruction.
 pub(super) fn instruction(cursor: &mut Cursor<'_>) -> Result<Instruction, ParseError> {
+    use {Instruction as I, InstructionKind as Kind};
     Ok(match kind(cursor)? {
-        InstructionKind::Forward => {
-            Instruction::Forward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::Backward => {
-            Instruction::Backward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::BackwardInput => {
-            Instruction::BackwardInput { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::BackwardWeight => {
-            Instruction::BackwardWeight { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::Recompute => {
-            Instruction::Recompute { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::Unshard => Instruction::Unshard { unit: unit(cursor)? },
-        InstructionKind::Reshard => Instruction::Reshard { unit: unit(cursor)? },
-        InstructionKind::Reduce => {
-            Instruction::Reduce { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::ReduceLast => Instruction::ReduceLast { unit: unit(cursor)? },
-        InstructionKind::AllReduce => Instruction::AllReduce { unit: unit(cursor)? },
-        InstructionKind::Send => Instruction::Send { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
-        InstructionKind::Receive => {
-            Instruction::Receive { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? }
-        }
-        InstructionKind::AddTied => Instruction::AddTied { embedding: unit(cursor)?, head: unit(cursor)? },
-        InstructionKind::GradientNorm => Instruction::GradientNorm,
-        InstructionKind::OptimizerStep => Instruction::OptimizerStep { unit: unit(cursor)? },
-        InstructionKind::GatherAfterStep => Instruction::GatherAfterStep { unit: unit(cursor)? },
+        Kind::Forward => I::Forward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::Backward => I::Backward { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::BackwardInput => I::BackwardInput { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::BackwardWeight => I::BackwardWeight { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::Recompute => I::Recompute { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::Unshard => I::Unshard { unit: unit(cursor)? },
+        Kind::Reshard => I::Reshard { unit: unit(cursor)? },
+        Kind::Reduce => I::Reduce { unit: unit(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::ReduceLast => I::ReduceLast { unit: unit(cursor)? },
+        Kind::AllReduce => I::AllReduce { unit: unit(cursor)? },
+        Kind::Send => I::Send { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::Receive => I::Receive { edge: edge(cursor)?, micro_batch: micro_batch(cursor)? },
+        Kind::AddTied => I::AddTied { embedding: unit(cursor)?, head: unit(cursor)? },
+        Kind::GradientNorm => I::GradientNorm,
+        Kind::OptimizerStep => I::OptimizerStep { unit: unit(cursor)? },
+        Kind::GatherAfterStep => I::GatherAfterStep { unit: unit(cursor)? },
     })
 }
 
 fn kind(cursor: &mut Cursor<'_>) -> Result<InstructionKind, ParseError> {
-    let word = cursor.word(KINDS)?;
-    let kind = InstructionKind::ALL.into_iter().find(|kind| kind.word() == word);
-    kind.ok_or_else(|| cursor.unexpected(word, KINDS))
+    cursor.one_of(&InstructionKind::ALL.map(|(kind, word)| (word, kind)), KINDS)
 }
 
 fn unit(cursor: &mut Cursor<'_>) -> Result<Unit, ParseError> {

@@ -36,6 +36,7 @@ mod cursor;
 mod error;
 mod instruction;
 mod parse;
+mod words;
 mod write;
 
 pub use error::{ParseError, Problem};

@@ -6,14 +6,15 @@ use core::str::FromStr;
 
 use super::cursor::Cursor;
 use super::instruction::instruction;
+use super::words::{PURPOSES, READERS, REDUCTIONS, TYINGS, YES_OR_NO};
 use super::{ParseError, Problem, VERSION};
 use crate::chain::Chain;
 use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::Instruction;
-use crate::options::{LowerOptions, Reduction, Residency, Weights};
+use crate::options::{LowerOptions, Residency, Weights};
 use crate::placement::Placement;
-use crate::program::{Program, Purpose};
-use crate::unit_facts::{Tying, UnitFacts};
+use crate::program::Program;
+use crate::unit_facts::UnitFacts;
 
 impl FromStr for Program {
     type Err = ParseError;
@@ -27,14 +28,19 @@ impl FromStr for Program {
             single(&mut lines, "micro-batches", "`micro-batches` and their number", |cursor| {
                 cursor.number("the number of micro-batches")
             })?;
-        let purpose = single(&mut lines, "purpose", "`purpose training` or `purpose evaluation`", purpose)?;
+        let purpose =
+            single(&mut lines, "purpose", "`purpose training` or `purpose evaluation`", |cursor| {
+                cursor.one_of(&PURPOSES, "`training` or `evaluation`")
+            })?;
         let weights = single(&mut lines, "weights", "`weights` and how they are held", weights)?;
-        let reduction = single(&mut lines, "reduction", "`reduction` and its policy", reduction)?;
+        let reduction = single(&mut lines, "reduction", "`reduction` and its policy", |cursor| {
+            cursor.one_of(&REDUCTIONS, "`all-reduce-last`, `scatter-last` or `scatter-every`")
+        })?;
         let gather_after_step = single(
             &mut lines,
             "gather-after-step",
             "`gather-after-step yes` or `gather-after-step no`",
-            yes_or_no,
+            |cursor| cursor.one_of(&YES_OR_NO, "`yes` or `no`"),
         )?;
         let chain = units(&mut lines, placement)?;
         let options = LowerOptions { weights, reduction, gather_after_step };
@@ -99,15 +105,6 @@ fn placement(lines: &mut Lines<'_>) -> Result<Placement, ParseError> {
     })
 }
 
-fn purpose(cursor: &mut Cursor<'_>) -> Result<Purpose, ParseError> {
-    let expected = "`training` or `evaluation`";
-    match cursor.word(expected)? {
-        "training" => Ok(Purpose::Training),
-        "evaluation" => Ok(Purpose::Evaluation),
-        found => Err(cursor.unexpected(found, expected)),
-    }
-}
-
 fn weights(cursor: &mut Cursor<'_>) -> Result<Weights, ParseError> {
     let expected = "`replicated` or `sharded`";
     match cursor.word(expected)? {
@@ -131,25 +128,6 @@ fn residency(cursor: &mut Cursor<'_>) -> Result<Residency, ParseError> {
             let units = NonZeroU32::new(cursor.number("the number of resident units")?);
             units.map(Residency::Units).ok_or_else(|| cursor.problem(Problem::NoResidentUnits))
         }
-        found => Err(cursor.unexpected(found, expected)),
-    }
-}
-
-fn reduction(cursor: &mut Cursor<'_>) -> Result<Reduction, ParseError> {
-    let expected = "`all-reduce-last`, `scatter-last` or `scatter-every`";
-    match cursor.word(expected)? {
-        "all-reduce-last" => Ok(Reduction::AllReduceLast),
-        "scatter-last" => Ok(Reduction::ScatterLast),
-        "scatter-every" => Ok(Reduction::ScatterEvery),
-        found => Err(cursor.unexpected(found, expected)),
-    }
-}
-
-fn yes_or_no(cursor: &mut Cursor<'_>) -> Result<bool, ParseError> {
-    let expected = "`yes` or `no`";
-    match cursor.word(expected)? {
-        "yes" => Ok(true),
-        "no" => Ok(false),
         found => Err(cursor.unexpected(found, expected)),
     }
 }
@@ -183,23 +161,11 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
     }
     let stage = Stage(cursor.id(Stage::PREFIX, "a stage as in `s0`")?);
     cursor.literal("bytes", "`bytes` and those of the gathered unit")?;
-    let num_bytes = cursor.num_bytes("the bytes of the gathered unit")?;
+    let num_bytes = cursor.number("the bytes of the gathered unit")?;
     cursor.literal("reads", "`reads` and who reads the weights")?;
-    let expected = "`FB`, `F`, `B` or `none`";
-    let (forward_reads_weights, backward_reads_weights) = match cursor.word(expected)? {
-        "FB" => (true, true),
-        "F" => (true, false),
-        "B" => (false, true),
-        "none" => (false, false),
-        found => return Err(cursor.unexpected(found, expected)),
-    };
-    let expected = "`untied`, `embedding` or `head`";
-    let tying = match cursor.word(expected)? {
-        "untied" => Tying::Untied,
-        "embedding" => Tying::Embedding,
-        "head" => Tying::Head,
-        found => return Err(cursor.unexpected(found, expected)),
-    };
+    let (forward_reads_weights, backward_reads_weights) =
+        cursor.one_of(&READERS, "`FB`, `F`, `B` or `none`")?;
+    let tying = cursor.one_of(&TYINGS, "`untied`, `embedding` or `head`")?;
     let is_persistent = mark(&mut cursor, "persistent");
     let recomputes = mark(&mut cursor, "recomputes");
     cursor.end()?;

@@ -4,40 +4,27 @@ use std::collections::BTreeSet;
 use std::string::ToString;
 use std::vec::Vec;
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 
-use super::shapes::order;
+use super::looped::random_order;
 use crate::check::{Blocked, CheckedProgram, Rule, Wait};
 use crate::dependencies::Dependencies;
 use crate::generate::{eager_1f1b, gpipe, one_f_one_b, zb_h1};
-use crate::id::{MicroBatch, Stage};
-use crate::instruction::{Instruction, Lane};
+use crate::instruction::{Lane, Operands};
 use crate::lower::lower;
 use crate::options::LowerOptions;
-use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 use crate::testing::{Random, all_options, lowered, units};
 
-/// The text of a deadlock, without the grid that every error shows.
-fn message(program: Program, expected: Expect) {
-    let violation = CheckedProgram::new(program).expect_err("it deadlocks");
-    expected.assert_eq(&violation.rule.to_string());
-}
-
 #[test]
 fn a_send_that_stands_too_late_in_its_own_row() {
     let mut program = lowered(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_0);
-    let row = &mut program.rows[0];
-    let send = row.iter().position(|of| matches!(of, Instruction::Send { .. })).unwrap();
-    let backward = row.iter().position(|of| matches!(of, Instruction::Backward { .. })).unwrap();
-    let moved = row.remove(send);
-    row.insert(backward, moved);
-    message(
-        program,
-        expect![[r#"
+    // `SEND s0>s1 m0` and `B u0 m0`.
+    program.rows[0].swap(2, 3);
+    expect![[r#"
         deadlock: these 7 instructions wait for each other; reorder a row so that one of them does not:
           rank 1, step 2: `B u1 m0`, which is issued after
           rank 1, step 1: `F u1 m0`, which needs
@@ -46,29 +33,8 @@ fn a_send_that_stands_too_late_in_its_own_row() {
           rank 0, step 2: `B u0 m0`, which needs
           rank 0, step 0: `RECV s1>s0 m0`, which ends together with
           rank 1, step 3: `SEND s1>s0 m0`, which is issued after
-          rank 1, step 2, where it began"#]],
-    );
-}
-
-#[test]
-fn three_ranks_in_a_cycle() {
-    let mut program = lowered(&gpipe(3, 2).unwrap(), 1, &LowerOptions::ZERO_2);
-    let alternating = order(&[0, 1, 2], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1", "2F0 2B0 2F1 2B1"]);
-    program.rows[0] = lowered(&alternating, 1, &LowerOptions::ZERO_2).rows[0].clone();
-    message(
-        program,
-        expect![[r#"
-        deadlock: these 8 instructions wait for each other; reorder a row so that one of them does not:
-          rank 1, step 8: `B u1 m0`, which is issued after
-          rank 1, step 6: `F u1 m1`, which needs
-          rank 1, step 1: `RECV s0>s1 m1`, which ends together with
-          rank 0, step 6: `SEND s0>s1 m1`, which is issued after
-          rank 0, step 5: `F u0 m1`, which is issued after
-          rank 0, step 4: `B u0 m0`, which needs
-          rank 0, step 0: `RECV s1>s0 m0`, which ends together with
-          rank 1, step 9: `SEND s1>s0 m0`, which is issued after
-          rank 1, step 8, where it began"#]],
-    );
+          rank 1, step 2, where it began"#]]
+    .assert_eq(&CheckedProgram::new(program).unwrap_err().rule.to_string());
 }
 
 /// Holds every wait of a cycle to the rules of the program.
@@ -97,44 +63,16 @@ fn assert_is_a_cycle(program: &Program, cycle: &[Blocked]) {
             Wait::Need => {
                 of.rank == next.rank && dependencies.waits(of.rank.at(of.step)).contains(&next.step)
             }
-            Wait::Partner => match (of.instruction, next.instruction) {
-                (
-                    Instruction::Send { edge, micro_batch },
-                    Instruction::Receive { edge: over, micro_batch: received },
-                )
-                | (
-                    Instruction::Receive { edge, micro_batch },
-                    Instruction::Send { edge: over, micro_batch: received },
-                ) => (edge, micro_batch) == (over, received),
-                (Instruction::GradientNorm | Instruction::AddTied { .. }, next) => of.instruction == next,
-                _ => false,
+            Wait::Partner => match of.instruction.operands() {
+                // The other end of the transfer.
+                Operands::Message(..) => {
+                    of.instruction.operands() == next.instruction.operands()
+                        && of.instruction != next.instruction
+                }
+                _ => of.rank != next.rank && of.instruction == next.instruction,
             },
         };
         assert!(holds, "{of:?} does not wait for {next:?}\n{program}");
-    }
-}
-
-/// An order in which every rank runs its micro-batches in turn, and forwards as far ahead as chance has it.
-fn random_order(p: u32, m: u32, random: &mut Random) -> ComputeOrder {
-    let row = |stage, random: &mut Random| {
-        let (mut forwards, mut backwards) = (0, 0);
-        let mut row = Vec::new();
-        while backwards < m {
-            let goes_forward = forwards < m && (forwards == backwards || random.below(2) == 0);
-            let (kind, next) = if goes_forward {
-                (ComputeKind::Forward, &mut forwards)
-            } else {
-                (ComputeKind::Backward, &mut backwards)
-            };
-            row.push(StageAction { kind, stage: Stage(stage), micro_batch: MicroBatch(*next) });
-            *next += 1;
-        }
-        row
-    };
-    ComputeOrder {
-        placement: Placement::linear(p).unwrap(),
-        num_micro_batches: m,
-        rows: (0..p).map(|stage| row(stage, random)).collect(),
     }
 }
 
@@ -147,7 +85,8 @@ fn every_cycle_over_random_broken_programs_is_one() {
         for options in all_options() {
             let mut orders: Vec<_> =
                 [gpipe, one_f_one_b, eager_1f1b, zb_h1].map(|generate| generate(p, m).unwrap()).to_vec();
-            orders.extend((0..20).map(|_| random_order(p, m, &mut random)));
+            let placement = Placement::linear(p).unwrap();
+            orders.extend((0..20).map(|_| random_order(&mut random, placement.clone(), m)));
             let unit = units(p, 1, false);
             let programs: Vec<_> =
                 orders.iter().filter_map(|order| lower(order, &unit, &options).ok()).collect();
@@ -162,7 +101,7 @@ fn every_cycle_over_random_broken_programs_is_one() {
                     assert_is_a_cycle(&mixed, &cycle);
                     assert_eq!((violation.rank, violation.step), (cycle[0].rank, cycle[0].step));
                     num_deadlocks += 1;
-                    waits.extend(cycle.iter().map(|of| std::format!("{:?}", of.wait)));
+                    waits.extend(cycle.iter().map(|of| format!("{:?}", of.wait)));
                 }
             }
         }

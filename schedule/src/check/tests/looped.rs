@@ -1,11 +1,11 @@
 //! Schedules with several stages on each rank: accepted in every small size, and held to their closed forms.
 
-use std::vec;
+use std::string::ToString;
 use std::vec::Vec;
 
 use super::{machine, reference};
 use crate::check::CheckedProgram;
-use crate::closed_form::{interleaved_in_flight, longest_group};
+use crate::closed_form::longest_group;
 use crate::generate::{bfs, forward_only_on, interleaved, zb_h1, zb_h2, zb_v};
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, InstructionKind};
@@ -14,13 +14,43 @@ use crate::options::LowerOptions;
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::protocol::{EVALUATION_SLOTS, GRADIENT_SEND_BUFFERS};
-use crate::testing::{Random, Sample, all_options, in_full, looped_orders, units};
+use crate::testing::{Random, Sample, all_options, in_full, instruction, looped_orders, order, units};
 
-fn checked(order: &ComputeOrder, per_stage: u32, tied: bool, options: &LowerOptions) -> CheckedProgram {
+/// The program of an order, checked; if it trains, it holds in flight what the order says, which `generate/tests.rs`
+/// holds to closed forms.
+pub(super) fn checked(
+    order: &ComputeOrder,
+    per_stage: u32,
+    tied: bool,
+    options: &LowerOptions,
+) -> CheckedProgram {
     let num_stages = order.placement.num_stages() as u32;
     let program = lower(order, &units(num_stages, per_stage, tied), options)
         .unwrap_or_else(|error| panic!("{error}\n{}", order.to_csv()));
-    CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}\n{}", order.to_csv()))
+    let program =
+        CheckedProgram::new(program).unwrap_or_else(|violation| panic!("{violation}\n{}", order.to_csv()));
+    for rank in program.ranks() {
+        let high_water = program.high_water(rank);
+        if !order.has_backward() {
+            assert_eq!(high_water.gradient_buffers, 0);
+            continue;
+        }
+        assert_eq!(high_water.activations, order.in_flight_on(rank));
+        let in_flight = order.placement.stages(rank).map(|stage| (stage, order.in_flight(stage)));
+        assert_eq!(high_water.in_flight, in_flight.collect::<Vec<_>>());
+        assert!(high_water.in_flight.iter().all(|&(stage, most)| program.num_slots(stage) == most));
+    }
+    program
+}
+
+/// Asserts that a program plays to its end in the reference, and, if it is small, in the machine too.
+fn assert_runs(program: &CheckedProgram, plays: bool, seed: Option<u64>) {
+    if plays {
+        assert_eq!(reference::play(program.program()), Ok(()), "{}", program.program());
+    }
+    if let Some(seed) = seed {
+        machine::run(program, seed).unwrap_or_else(|hazard| panic!("{hazard}\n{}", program.program()));
+    }
 }
 
 /// Every order of p <= 4, m <= 8, 2 <= v <= 3 and every group size, under every row of options, with 1 and 2 units.
@@ -39,13 +69,8 @@ fn every_small_size_is_accepted_under_all_options() {
                     let program = checked(&order, per_stage, tied, &options);
                     let is_small = p * m * v <= 12;
                     // The reference takes longer than the checker.
-                    if is_small || in_full() || sample.num_cases().is_multiple_of(5) {
-                        assert_eq!(reference::play(program.program()), Ok(()), "{}", order.to_csv());
-                    }
-                    if is_small {
-                        machine::run(&program, sample.num_cases() as u64)
-                            .unwrap_or_else(|hazard| panic!("{hazard}"));
-                    }
+                    let plays = is_small || in_full() || sample.num_cases().is_multiple_of(5);
+                    assert_runs(&program, plays, is_small.then_some(sample.num_cases() as u64));
                 }
             }
         }
@@ -63,13 +88,8 @@ fn every_small_split_order_is_accepted_under_all_options() {
                 for (per_stage, tied) in [(1, false), (2, false), (2, true)] {
                     let program = checked(&order, per_stage, tied, &options);
                     num_programs += 1;
-                    if num_programs.is_multiple_of(3) {
-                        assert_eq!(reference::play(program.program()), Ok(()), "{}", order.to_csv());
-                    }
-                    if p * m <= 12 {
-                        machine::run(&program, u64::from(num_programs))
-                            .unwrap_or_else(|hazard| panic!("{hazard}"));
-                    }
+                    let seed = (p * m <= 12).then_some(u64::from(num_programs));
+                    assert_runs(&program, num_programs.is_multiple_of(3), seed);
                 }
             }
         }
@@ -78,43 +98,25 @@ fn every_small_split_order_is_accepted_under_all_options() {
 }
 
 #[test]
-fn in_flight_and_send_buffers_equal_the_closed_forms() {
-    for (p, m) in (1..=4).flat_map(|p| (1..=8).map(move |m| (p, m))) {
-        for v in 2..=3 {
-            let ranks = || (0..p).map(PipelineRank);
-            let program = checked(&bfs(p, v, m).unwrap(), 1, false, &LowerOptions::ZERO_1);
-            for rank in ranks() {
-                let high_water = program.high_water(rank);
-                assert_eq!(high_water.activations as u32, v * m);
-                assert!(high_water.in_flight.iter().all(|&(_, in_flight)| in_flight as u32 == m));
-            }
-            for stage in (0..p * v - 1).map(Stage).filter(|_| p > 1) {
-                // The last rank is through with a stage `m` backwards after it begins, the first message for its next
-                // stage comes after `p`.
-                let turns = (stage.0 + 1).is_multiple_of(p);
-                let waiting = if turns { m.saturating_sub(p) as usize } else { 0 };
-                let num_buffers = program.num_gradient_send_buffers(Edge::Down(stage));
-                assert_eq!(num_buffers, waiting.max(GRADIENT_SEND_BUFFERS), "{p} {v} {m} {stage}");
-            }
-            for group_size in p..=m.max(p) {
-                let order = interleaved(p, v, m, group_size).unwrap();
-                let program = checked(&order, 2, false, &LowerOptions::ZERO_1);
-                for rank in ranks() {
-                    let expected = interleaved_in_flight(p, v, m, group_size, rank);
-                    assert_eq!(program.high_water(rank).activations as u64, expected);
-                    for stage in program.placement().stages(rank) {
-                        assert_eq!(program.num_slots(stage), order.in_flight(stage));
-                    }
-                }
-                for stage in (0..p * v - 1).map(Stage) {
-                    let num_buffers = program.num_gradient_send_buffers(Edge::Down(stage));
-                    let most = longest_group(p, m, group_size) as usize;
-                    assert!(
-                        num_buffers <= most.max(GRADIENT_SEND_BUFFERS),
-                        "{p} {v} {m} {group_size} {stage}"
-                    );
-                }
-            }
+fn send_buffers_equal_the_closed_forms() {
+    let sizes = (1..=4).flat_map(|p| (1..=8).flat_map(move |m| (2..=3).map(move |v| (p, m, v))));
+    for (p, m, v) in sizes {
+        let edges = || (0..p * v - 1).map(|stage| Edge::Down(Stage(stage)));
+        let program = checked(&bfs(p, v, m).unwrap(), 1, false, &LowerOptions::ZERO_1);
+        for edge in edges().filter(|_| p > 1) {
+            // The last rank ends a stage's backwards `m` backwards after it begins them; the first message for its next
+            // stage is made after `p`.
+            let turns = edge.sender().0.is_multiple_of(p);
+            let waiting = if turns { m.saturating_sub(p) as usize } else { 0 };
+            let num_buffers = program.num_gradient_send_buffers(edge);
+            assert_eq!(num_buffers, waiting.max(GRADIENT_SEND_BUFFERS), "{p} {v} {m} {edge}");
+        }
+        for group_size in p..=m.max(p) {
+            let order = interleaved(p, v, m, group_size).unwrap();
+            let program = checked(&order, 2, false, &LowerOptions::ZERO_1);
+            let most = (longest_group(p, m, group_size) as usize).max(GRADIENT_SEND_BUFFERS);
+            let mut buffers = edges().map(|edge| program.num_gradient_send_buffers(edge));
+            assert!(buffers.all(|num_buffers| num_buffers <= most), "{p} {v} {m} {group_size}");
         }
     }
 }
@@ -129,37 +131,32 @@ fn messages_that_wait_for_a_turn_have_a_buffer_each() {
 
 #[test]
 fn an_evaluation_holds_two_slots_where_it_sends_and_one_elsewhere() {
-    for (p, m) in (1..=4).flat_map(|p| (1..=9).map(move |m| (p, m))) {
-        for v in 1..=3 {
-            let order = forward_only_on(&Placement::looped(p, v).unwrap(), m).unwrap();
-            let program = checked(&order, 2, false, &LowerOptions::ZERO_0);
-            for stage in (0..p * v).map(Stage) {
-                let sends = program.chain().crosses_ranks(Edge::Up(stage));
-                // On one rank the next stage takes its own slot before it has read this one's.
-                let expected = if sends { EVALUATION_SLOTS.min(m as usize) } else { 1 };
-                assert_eq!(program.num_slots(stage), expected, "{p} {v} {m} {stage}");
-            }
+    let sizes = (1..=4).flat_map(|p| (1..=9).flat_map(move |m| (1..=3).map(move |v| (p, m, v))));
+    for (p, m, v) in sizes {
+        let order = forward_only_on(&Placement::looped(p, v).unwrap(), m).unwrap();
+        let program = checked(&order, 2, false, &LowerOptions::ZERO_0);
+        for stage in (0..p * v).map(Stage) {
+            let sends = program.chain().crosses_ranks(Edge::Up(stage));
+            // On one rank the next stage takes its own slot before it has read this one's.
+            let expected = if sends { EVALUATION_SLOTS.min(m as usize) } else { 1 };
+            assert_eq!(program.num_slots(stage), expected, "{p} {v} {m} {stage}");
+            let slots = (0..m).map(|of| program.slot(stage, MicroBatch(of)));
+            assert!(slots.eq((0..m as usize).map(|of| of % expected)), "slots take turns");
         }
     }
 }
 
-/// Whatever runs next of what can run: an order on a random placement, its stages ascending as everywhere.
-fn random_order(random: &mut Random) -> ComputeOrder {
-    let num_ranks = 1 + random.below(3);
-    let num_stages = num_ranks + random.below(4);
-    let num_micro_batches = 1 + random.below(4) as u32;
-    // One stage for each rank, the others anywhere, shuffled.
-    let mut ranks: Vec<_> = (0..num_stages)
-        .map(|stage| PipelineRank(if stage < num_ranks { stage } else { random.below(num_ranks) } as u32))
-        .collect();
-    for at in (1..num_stages).rev() {
-        ranks.swap(at, random.below(at + 1));
-    }
-    let placement = Placement::new(ranks).unwrap();
+/// Whatever runs next of what can run, its stages ascending as everywhere.
+pub(super) fn random_order(
+    random: &mut Random,
+    placement: Placement,
+    num_micro_batches: u32,
+) -> ComputeOrder {
+    let num_stages = placement.num_stages();
     let is_split: Vec<_> = (0..num_stages).map(|_| random.below(3) == 0).collect();
     // `[stage]`: how many of `F`, of `B` or `I`, and of `B` or `W` have run.
     let mut ended = vec![[0; 3]; num_stages];
-    let mut rows = vec![Vec::new(); num_ranks];
+    let mut rows = vec![Vec::new(); placement.num_ranks()];
     loop {
         let mut ready = Vec::new();
         for stage in 0..num_stages {
@@ -188,25 +185,32 @@ fn random_order(random: &mut Random) -> ComputeOrder {
     }
 }
 
+/// One stage for each rank, the others anywhere, shuffled.
+fn random_placement(random: &mut Random) -> Placement {
+    let num_ranks = 1 + random.below(3);
+    let num_stages = num_ranks + random.below(4);
+    let mut ranks: Vec<_> = (0..num_stages)
+        .map(|stage| PipelineRank(if stage < num_ranks { stage } else { random.below(num_ranks) } as u32))
+        .collect();
+    for at in (1..num_stages).rev() {
+        ranks.swap(at, random.below(at + 1));
+    }
+    Placement::new(ranks).unwrap()
+}
+
 #[test]
 fn every_order_that_runs_on_any_placement_is_accepted() {
     let mut random = Random(11);
     let mut num_edges_within = 0;
     for seed in 0..3000u32 {
-        let order = random_order(&mut random);
+        let (placement, num_micro_batches) = (random_placement(&mut random), 1 + random.below(4) as u32);
+        let order = random_order(&mut random, placement, num_micro_batches);
         let options = all_options()[random.below(all_options().len())];
         let program =
             checked(&order, 1 + seed % 2, order.placement.num_stages() > 1 && seed % 3 == 0, &options);
-        assert_eq!(reference::play(program.program()), Ok(()), "{}", order.to_csv());
-        machine::run(&program, u64::from(seed))
-            .unwrap_or_else(|hazard| panic!("{hazard}\n{}", order.to_csv()));
-        for stage in (0..order.placement.num_stages() as u32).map(Stage) {
-            assert_eq!(program.num_slots(stage), order.in_flight(stage));
-        }
+        assert_runs(&program, true, Some(seed.into()));
         let evaluation = forward_only_on(&order.placement, order.num_micro_batches).unwrap();
-        let evaluation = checked(&evaluation, 1, false, &options);
-        assert_eq!(reference::play(evaluation.program()), Ok(()), "{}", order.to_csv());
-        machine::run(&evaluation, u64::from(seed)).unwrap_or_else(|hazard| panic!("{hazard}"));
+        assert_runs(&checked(&evaluation, 1, false, &options), true, Some(seed.into()));
         let crossing = program.chain().edges().filter(|&edge| program.chain().crosses_ranks(edge)).count();
         num_edges_within += program.chain().num_edges() - crossing;
         let ranks = program.ranks();
@@ -214,4 +218,28 @@ fn every_order_that_runs_on_any_placement_is_accepted() {
         assert_eq!(num_sends, crossing * order.num_micro_batches as usize, "nothing is sent within a rank");
     }
     assert!(num_edges_within > 2000, "{num_edges_within}");
+}
+
+#[test]
+fn a_stage_may_follow_another_on_its_rank() {
+    // A V: the last stage returns to rank 0, and the turn at rank 1 needs no message.
+    let folded =
+        order(&[0, 1, 1, 0], 2, &["0F0 0F1 3F0 3B0 3F1 3B1 0B0 0B1", "1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"]);
+    for options in all_options() {
+        let checked = checked(&folded, 2, true, &options);
+        let text = checked.program().to_string();
+        for seed in 0..5 {
+            assert_runs(&checked, true, Some(seed));
+        }
+        let rows = [0, 1].map(|rank| checked.row(PipelineRank(rank)));
+        let add_tied = instruction("ADD_TIED u0 u7");
+        assert_eq!(rows[0].iter().filter(|&&of| of == add_tied).count(), 1);
+        assert!(!rows[0].contains(&instruction("STEP u7")) && !rows[1].contains(&add_tied));
+        assert!(!text.contains("SEND s1>s2"), "{text}");
+    }
+    let evaluation = order(&[0, 1, 1, 0], 3, &["0F0 0F1 3F0 0F2 3F1 3F2", "1F0 2F0 1F1 2F1 1F2 2F2"]);
+    let checked = checked(&evaluation, 1, false, &LowerOptions::ZERO_0);
+    let slots: Vec<_> = (0..4).map(|stage| checked.num_slots(Stage(stage))).collect();
+    assert_eq!(slots, [2, 1, 2, 1], "stage 1 is read by stage 2 on its rank, stages 0 and 2 send");
+    assert_runs(&checked, true, Some(1));
 }

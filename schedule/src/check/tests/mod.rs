@@ -8,4 +8,3 @@ mod machine;
 mod mutations;
 mod reference;
 mod rules;
-mod shapes;

@@ -10,11 +10,15 @@ use std::string::ToString;
 use std::vec::Vec;
 
 use super::{machine, reference};
-use crate::check::{CheckedProgram, GatherFault, Rule};
+use crate::check::GatherFault::*;
+use crate::check::{CheckedProgram, Rule};
+use crate::generate::zb_h1;
 use crate::id::PipelineRank;
-use crate::instruction::{Instruction, InstructionKind, Lane};
+use crate::instruction::InstructionKind::*;
+use crate::instruction::{Instruction, Lane};
+use crate::lower::lower;
 use crate::program::Program;
-use crate::testing::{Random, Sample, all_programs};
+use crate::testing::{Random, Sample, all_options, all_programs, units};
 
 /// What became of mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,10 +45,7 @@ fn is_rule_of_form(rule: &Rule) -> bool {
     matches!(
         rule,
         Rule::Gathering {
-            fault: GatherFault::HeldPastLastUse { .. }
-                | GatherFault::UsedAgain { .. }
-                | GatherFault::GatheredAgain
-                | GatherFault::RecomputeNotUsed { .. },
+            fault: HeldPastLastUse { .. } | UsedAgain { .. } | GatheredAgain | RecomputeNotUsed { .. },
             ..
         } | Rule::RunsBefore {
             instruction: Instruction::Recompute { .. },
@@ -97,95 +98,70 @@ fn rule_of(mutant: Program) -> Rule {
     }
 }
 
-#[test]
-fn every_dropped_instruction_is_missed() {
-    let mut sample = Sample::one_in(3, "program, without each of its instructions in turn");
-    for program in all_programs(3, 3, 2).filter(|_| sample.takes_next()) {
+fn split_programs() -> impl Iterator<Item = Program> {
+    let order = zb_h1(2, 2).unwrap();
+    all_options().into_iter().map(move |options| lower(&order, &units(2, 2, true), &options).unwrap())
+}
+
+/// Changes each instruction of programs in turn, and asserts that the checker names a rule that is right for it.
+fn assert_rejected(
+    case: &'static str,
+    change: fn(&mut Vec<Instruction>, usize),
+    is_right: fn(Instruction, usize, &Rule) -> bool,
+) {
+    let mut sample = Sample::one_in(3, case);
+    for program in all_programs(3, 3, 2).filter(|_| sample.takes_next()).chain(split_programs()) {
         for (rank, row) in program.rows.iter().enumerate() {
-            for (step, &dropped) in row.iter().enumerate() {
-                let mutant = with_row(&program, rank, |row| {
-                    row.remove(step);
-                });
-                let rule = rule_of(mutant);
-                let fault = match rule {
-                    Rule::Gathering { fault, .. } => Some(fault),
-                    _ => None,
-                };
-                let is_right = match dropped.kind() {
-                    InstructionKind::Unshard => matches!(fault, Some(GatherFault::NotGathered { .. })),
-                    InstructionKind::Reshard => {
-                        matches!(rule, Rule::OverBudget { .. } | Rule::NoGatherBuffer { .. })
-                            || matches!(
-                                fault,
-                                Some(
-                                    GatherFault::HeldPastLastUse { .. }
-                                        | GatherFault::NeverResharded
-                                        | GatherFault::UsedAgain { .. }
-                                )
-                            )
-                    }
-                    InstructionKind::Reduce => match rule {
-                        Rule::ReducedOutOfTurn { expected, .. } => expected == dropped,
-                        Rule::BufferTaken { freed_by, .. } => freed_by == dropped,
-                        ref rule => *rule == Rule::Missing(dropped),
-                    },
-                    InstructionKind::AddTied
-                    | InstructionKind::GradientNorm
-                    | InstructionKind::OptimizerStep
-                    | InstructionKind::GatherAfterStep => {
-                        matches!(rule, Rule::Tail { expected: Some(expected), .. } if expected == dropped)
-                    }
-                    _ => rule == Rule::Missing(dropped),
-                };
-                assert!(is_right, "dropped `{dropped}` at rank {rank}, step {step}: {rule:?}\n{program}");
+            for (step, &instruction) in row.iter().enumerate() {
+                let rule = rule_of(with_row(&program, rank, |row| change(row, step)));
+                let place = format!("`{instruction}` at rank {rank}, step {step}");
+                assert!(is_right(instruction, step, &rule), "{case}: {place}: {rule:?}\n{program}");
             }
         }
     }
 }
 
 #[test]
-fn every_doubled_instruction_is_seen() {
-    let mut sample = Sample::one_in(3, "program, with each of its instructions twice in turn");
-    for program in all_programs(3, 3, 2).filter(|_| sample.takes_next()) {
-        for (rank, row) in program.rows.iter().enumerate() {
-            for (step, &doubled) in row.iter().enumerate() {
-                let mutant = with_row(&program, rank, |row| row.insert(step, doubled));
-                let rule = rule_of(mutant);
-                let fault = match rule {
-                    Rule::Gathering { fault, .. } => Some(fault),
-                    _ => None,
-                };
-                let is_right = match doubled.kind() {
-                    InstructionKind::Unshard => {
-                        matches!(rule, Rule::OverBudget { .. } | Rule::NoGatherBuffer { .. })
-                            || matches!(
-                                fault,
-                                Some(
-                                    GatherFault::GatheredAgain
-                                        | GatherFault::HeldPastLastUse { .. }
-                                        | GatherFault::NeverResharded
-                                        | GatherFault::Unused
-                                )
-                            )
-                    }
-                    InstructionKind::Reshard => {
-                        matches!(fault, Some(GatherFault::NotHeld | GatherFault::Unused))
-                    }
-                    InstructionKind::Reduce => {
-                        matches!(rule, Rule::RunsBefore { instruction, .. } if instruction == doubled)
-                    }
-                    InstructionKind::AddTied
-                    | InstructionKind::GradientNorm
-                    | InstructionKind::OptimizerStep
-                    | InstructionKind::GatherAfterStep => {
-                        matches!(rule, Rule::Tail { found: Some(found), .. } if found == doubled)
-                    }
-                    _ => rule == Rule::Repeated { instruction: doubled, first: step },
-                };
-                assert!(is_right, "doubled `{doubled}` at rank {rank}, step {step}: {rule:?}\n{program}");
+fn every_dropped_instruction_is_missed() {
+    assert_rejected(
+        "program, without each of its instructions in turn",
+        |row, step| _ = row.remove(step),
+        |dropped, _, rule| match (dropped.kind(), rule) {
+            (Unshard, Rule::Gathering { fault, .. }) => matches!(fault, NotGathered { .. }),
+            (Reshard, Rule::Gathering { fault, .. }) => {
+                matches!(fault, HeldPastLastUse { .. } | NeverResharded | UsedAgain { .. })
             }
-        }
-    }
+            (Reshard, rule) => matches!(rule, Rule::OverBudget { .. } | Rule::NoGatherBuffer { .. }),
+            (Reduce, Rule::ReducedOutOfTurn { expected: reduction, .. })
+            | (Reduce, Rule::BufferTaken { freed_by: reduction, .. }) => *reduction == dropped,
+            (AddTied | GradientNorm | OptimizerStep | GatherAfterStep, rule) => {
+                matches!(rule, Rule::Tail { expected, .. } if *expected == Some(dropped))
+            }
+            (_, rule) => *rule == Rule::Missing(dropped),
+        },
+    );
+}
+
+#[test]
+fn every_doubled_instruction_is_seen() {
+    assert_rejected(
+        "program, with each of its instructions twice in turn",
+        |row, step| row.insert(step, row[step]),
+        |doubled, step, rule| match (doubled.kind(), rule) {
+            (Unshard, Rule::Gathering { fault, .. }) => {
+                matches!(fault, GatheredAgain | HeldPastLastUse { .. } | NeverResharded | Unused)
+            }
+            (Unshard, rule) => matches!(rule, Rule::OverBudget { .. } | Rule::NoGatherBuffer { .. }),
+            (Reshard, rule) => matches!(rule, Rule::Gathering { fault: NotHeld | Unused, .. }),
+            (Reduce, rule) => {
+                matches!(rule, Rule::RunsBefore { instruction, .. } if *instruction == doubled)
+            }
+            (AddTied | GradientNorm | OptimizerStep | GatherAfterStep, rule) => {
+                matches!(rule, Rule::Tail { found, .. } if *found == Some(doubled))
+            }
+            (_, rule) => *rule == Rule::Repeated { instruction: doubled, first: step },
+        },
+    );
 }
 
 #[test]

@@ -1,29 +1,44 @@
 //! Each rule, broken alone, and the messages as a user sees them.
 
 use std::string::{String, ToString};
-use std::vec;
-use std::vec::Vec;
 
 use expect_test::{Expect, expect};
 
-use super::shapes::{order, split_order};
-use crate::check::{CheckedProgram, GatherFault, Rule};
-use crate::generate::{gpipe, one_f_one_b};
-use crate::id::{MicroBatch, Stage, Unit};
-use crate::instruction::{Edge, Instruction};
+use crate::check::{CheckedProgram, Rule};
+use crate::generate::{gpipe, one_f_one_b, zb_h1};
+use crate::id::{PipelineRank, Stage};
 use crate::lower::lower;
-use crate::options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
-use crate::order::ComputeOrder;
-use crate::program::{Program, Purpose};
-use crate::testing::{lowered, resident};
+use crate::options::{LowerOptions, Residency};
+use crate::program::Program;
+use crate::testing::{instruction, lowered, order, resident};
 use crate::unit_facts::UnitFacts;
 
 fn one_f_one_b_program(p: u32, m: u32, per_stage: u32, options: LowerOptions) -> Program {
     lowered(&one_f_one_b(p, m).unwrap(), per_stage, &options)
 }
 
+/// The program of one rank, micro-batch and stage with these units.
+fn of_units(units: &[UnitFacts], residency: Residency) -> Program {
+    lower(&one_f_one_b(1, 1).unwrap(), units, &LowerOptions::zero_3(residency, 0)).unwrap()
+}
+
+/// The program that a text describes once each of these pieces is replaced where it stands first.
+fn edited(program: &Program, edits: &[(&str, &str)]) -> Program {
+    let text = edits.iter().fold(program.to_string(), |text, (from, to)| {
+        assert!(text.contains(from), "{from:?} in\n{text}");
+        text.replacen(from, to, 1)
+    });
+    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
 fn rule_of(program: Program) -> Rule {
     CheckedProgram::new(program).expect_err("the rule is broken").rule
+}
+
+/// The rules that edits of programs break, a line each.
+fn rules(cases: &[(Program, &[&[(&str, &str)]])], expected: Expect) {
+    let edited = cases.iter().flat_map(|(program, edits)| edits.iter().map(|edits| edited(program, edits)));
+    expected.assert_eq(&edited.map(|program| rule_of(program).to_string() + "\n").collect::<String>());
 }
 
 fn message(program: Program, expected: Expect) {
@@ -34,9 +49,8 @@ fn message(program: Program, expected: Expect) {
 /// Row 0 sends micro-batch 1 only after the backward of 0, for which row 1 first wants micro-batch 1.
 fn deadlocked() -> Program {
     let one_at_a_time = order(&[0, 1], 2, &["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1"]);
-    let lowered = |order: &ComputeOrder| lowered(order, 1, &LowerOptions::ZERO_0);
-    let mut program = lowered(&gpipe(2, 2).unwrap());
-    program.rows[0] = lowered(&one_at_a_time).rows[0].clone();
+    let mut program = lowered(&gpipe(2, 2).unwrap(), 1, &LowerOptions::ZERO_0);
+    program.rows[0] = lowered(&one_at_a_time, 1, &LowerOptions::ZERO_0).rows[0].clone();
     program
 }
 
@@ -69,11 +83,9 @@ fn a_deadlock_is_shown_as_its_cycle() {
 
 #[test]
 fn a_dropped_gather_is_shown_in_its_grid() {
-    let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(Residency::Strict, 0));
-    let gather = program.rows[1].iter().position(|of| matches!(of, Instruction::Unshard { .. })).unwrap();
-    program.rows[1].remove(gather);
+    let program = one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(Residency::Strict, 0));
     message(
-        program,
+        edited(&program, &[("  UNSHARD u1\n", "")]),
         expect![[r#"
             rank 1, step 2: `F u1 m0` reads weights that are not gathered; `UNSHARD u1` before it
                      rank 0         rank 1
@@ -88,10 +100,8 @@ fn a_dropped_gather_is_shown_in_its_grid() {
 
 #[test]
 fn a_missing_send_is_shown_at_the_end() {
-    let mut program = one_f_one_b_program(2, 1, 1, LowerOptions::ZERO_1);
-    program.rows[0].retain(|instruction| !matches!(instruction, Instruction::Send { .. }));
     message(
-        program,
+        edited(&one_f_one_b_program(2, 1, 1, LowerOptions::ZERO_1), &[("  SEND s0>s1 m0\n", "")]),
         expect![[r#"
         rank 0, step 7: `SEND s0>s1 m0` is missing; a step has it exactly once
                  rank 0          rank 1
@@ -107,59 +117,56 @@ fn a_missing_send_is_shown_at_the_end() {
 
 #[test]
 fn the_header_is_checked() {
-    let valid = || one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(resident(2), 1));
-    let broken = |change: fn(&mut Program)| {
-        let mut program = valid();
-        change(&mut program);
-        rule_of(program)
-    };
-    assert_eq!(broken(|program| drop(program.rows.pop())), Rule::NumRows { num_rows: 1, num_ranks: 2 });
-    assert_eq!(broken(|program| program.rows.clear()), Rule::NumRows { num_rows: 0, num_ranks: 2 });
-    assert_eq!(broken(|program| program.num_micro_batches = 0), Rule::NoMicroBatch);
-    let budget = OptionsError::BudgetBelowPrefetch { units: 1, prefetch_units: 1 };
-    assert_eq!(
-        broken(|program| {
-            program.options.weights = Weights::Sharded { residency: resident(1), prefetch_units: 1 };
-        }),
-        Rule::Options(budget)
+    let program = one_f_one_b_program(2, 2, 1, LowerOptions::zero_3(resident(2), 1));
+    for num_rows in [0, 1] {
+        let mut mutant = program.clone();
+        mutant.rows.truncate(num_rows);
+        assert_eq!(rule_of(mutant), Rule::NumRows { num_rows, num_ranks: 2 });
+    }
+    rules(
+        &[(
+            program,
+            &[
+                &[("micro-batches 2", "micro-batches 0")],
+                &[("sharded units 2", "sharded units 1")],
+                &[("gather-after-step no", "gather-after-step yes")],
+                &[("scatter-every", "all-reduce-last")],
+                &[("scatter-every", "scatter-last")],
+                &[("training", "evaluation")],
+                &[("micro-batches 2", "micro-batches 1")],
+            ],
+        )],
+        expect![[r#"
+            the step has 0 micro-batches; it needs at least 1
+            1 resident units with a prefetch of 1: the unit in use and the prefetched ones count too; hold at least 2 or prefetch fewer
+            gather after the step: only replicated weights with scattered gradients need it (ZeRO-1, ZeRO-2); switch it off
+            all-reduced gradients with sharded weights: a rank that owns a part of the weights needs that part of the gradient; scatter it (last or every)
+            `REDUCE u0 m0` does not belong to a program of this purpose and these options; change them or remove it
+            `B u0 m0` does not belong to a program of this purpose and these options; change them or remove it
+            `RECV s1>s0 m1` names a unit, micro-batch, tied pair or edge between ranks that the program does not have
+        "#]],
     );
-    assert_eq!(
-        broken(|program| program.options.gather_after_step = true),
-        Rule::Options(OptionsError::GatherAfterStep { asked: true })
-    );
-    assert_eq!(
-        broken(|program| program.options.reduction = Reduction::AllReduceLast),
-        Rule::Options(OptionsError::AllReduceOfShardedWeights)
-    );
-    assert!(matches!(
-        broken(|program| program.options.reduction = Reduction::ScatterLast),
-        Rule::NotOfPolicy(_)
-    ));
-    assert!(matches!(broken(|program| program.purpose = Purpose::Evaluation), Rule::NotOfPolicy(_)));
-    assert!(matches!(broken(|program| program.num_micro_batches = 1), Rule::NotThere(_)));
 }
 
 #[test]
 fn a_claimed_size_costs_nothing() {
     let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::ZERO_0);
     program.num_micro_batches = u32::MAX;
-    let missing = Instruction::Forward { unit: Unit(0), micro_batch: MicroBatch(2) };
-    assert_eq!(rule_of(program), Rule::Missing(missing));
+    assert_eq!(rule_of(program), Rule::Missing(instruction("F u0 m2")));
 }
 
 #[test]
 fn instructions_name_what_exists() {
-    let (unit, micro_batch) = (Unit(0), MicroBatch(0));
     let nowhere = [
-        Instruction::Forward { unit: Unit(2), micro_batch },
-        Instruction::Forward { unit, micro_batch: MicroBatch(2) },
-        Instruction::Unshard { unit: Unit(u32::MAX) },
-        Instruction::Send { edge: Edge::Up(Stage(1)), micro_batch },
-        Instruction::Send { edge: Edge::Down(Stage(u32::MAX)), micro_batch },
-        Instruction::Receive { edge: Edge::Down(Stage(0)), micro_batch: MicroBatch(9) },
-        Instruction::AddTied { embedding: Unit(0), head: Unit(1) },
+        "F u2 m0",
+        "F u0 m2",
+        "UNSHARD u4294967295",
+        "SEND s1>s2 m0",
+        "SEND s4294967295>s4294967294 m0",
+        "RECV s1>s0 m9",
+        "ADD_TIED u0 u1",
     ];
-    for instruction in nowhere {
+    for instruction in nowhere.map(instruction) {
         let mut program = one_f_one_b_program(2, 2, 1, LowerOptions::ZERO_0);
         program.rows[0].insert(0, instruction);
         assert_eq!(rule_of(program), Rule::NotThere(instruction));
@@ -167,183 +174,130 @@ fn instructions_name_what_exists() {
 }
 
 #[test]
-fn halves_do_not_mix_with_a_full_backward() {
-    let (unit, micro_batch) = (Unit(1), MicroBatch(1));
-    for half in
-        [Instruction::BackwardInput { unit, micro_batch }, Instruction::BackwardWeight { unit, micro_batch }]
-    {
-        let mut program = one_f_one_b_program(1, 2, 2, LowerOptions::ZERO_0);
-        let at = program.rows[0].len() - 4;
-        program.rows[0].insert(at, half);
-        assert_eq!(rule_of(program), Rule::BothBackwards { unit, micro_batch });
-    }
-}
-
-#[test]
-fn a_weight_gradient_follows_its_input_gradient() {
-    let mut program = lowered(&split_order(), 1, &LowerOptions::ZERO_0);
-    let (unit, micro_batch) = (Unit(0), MicroBatch(0));
-    let weight = Instruction::BackwardWeight { unit, micro_batch };
-    let row = &mut program.rows[0];
-    row.retain(|&instruction| instruction != weight);
-    row.insert(0, weight);
-    let needed = Instruction::BackwardInput { unit, micro_batch };
-    assert_eq!(rule_of(program), Rule::RunsBefore { instruction: weight, needed });
-}
-
-#[test]
-fn both_ends_of_an_edge_keep_one_order() {
-    let mut program = lowered(&gpipe(2, 2).unwrap(), 1, &LowerOptions::ZERO_0);
-    let edge = Edge::Up(Stage(0));
-    let position = |row: &[Instruction], m| {
-        row.iter().position(|&of| of == Instruction::Receive { edge, micro_batch: MicroBatch(m) }).unwrap()
-    };
-    let row = &mut program.rows[1];
-    let second = row.remove(position(row, 1));
-    row.insert(position(row, 0), second);
-    let expected = Rule::ReceivedOutOfOrder { edge, received: MicroBatch(1), sent: MicroBatch(0) };
-    assert_eq!(rule_of(program), expected);
-}
-
-#[test]
-fn stages_on_one_rank_keep_their_order() {
-    let mut program = lowered(&order(&[0, 0], 1, &["0F0 1F0 1B0 0B0"]), 1, &LowerOptions::ZERO_0);
-    let micro_batch = MicroBatch(0);
-    let forward = |unit| Instruction::Forward { unit: Unit(unit), micro_batch };
-    program.rows[0].swap(0, 1);
-    assert_eq!(rule_of(program.clone()), Rule::RunsBefore { instruction: forward(1), needed: forward(0) });
-    program.rows[0].swap(0, 1);
-    let backward = |unit| Instruction::Backward { unit: Unit(unit), micro_batch };
-    let first_backward = program.rows[0].iter().position(|&of| of == backward(1)).unwrap();
-    let second_backward = program.rows[0].iter().position(|&of| of == backward(0)).unwrap();
-    program.rows[0].swap(first_backward, second_backward);
-    assert_eq!(rule_of(program), Rule::RunsBefore { instruction: backward(0), needed: backward(1) });
-}
-
-#[test]
-fn every_rule_says_value_and_repair() {
-    let rules: Vec<(Rule, &str)> = vec![
-        (
-            Rule::Gathering { unit: Unit(3), fault: GatherFault::NotHeld },
-            "`RESHARD u3` gives back a unit that is not gathered; drop it",
-        ),
-        (
-            Rule::OverBudget { held: 3, budget: 2 },
-            "3 gathered units are held here, 2 are allowed; reshard one first, or allow more",
-        ),
-        (
-            Rule::Tail { found: Some(Instruction::GradientNorm), expected: None },
-            "the step is over, but `GRAD_NORM` follows its tail; drop it",
-        ),
-        (
-            Rule::Tail { found: None, expected: Some(Instruction::GradientNorm) },
-            "the row ends where `GRAD_NORM` is due in the tail of the step",
-        ),
-    ];
-    for (rule, message) in rules {
-        assert_eq!(rule.to_string(), String::from(message));
-    }
-}
-
-fn gathering(unit: u32, fault: GatherFault) -> Rule {
-    Rule::Gathering { unit: Unit(unit), fault }
-}
-
-/// Two copies of the large unit, where there is a large and a small buffer.
-#[test]
-fn gathered_copies_stay_within_the_bytes() {
-    let facts = [256, 16].map(|num_bytes| UnitFacts::new(Stage(0), num_bytes));
-    let lowered =
-        |residency| lower(&one_f_one_b(1, 1).unwrap(), &facts, &LowerOptions::zero_3(residency, 0)).unwrap();
-    let mut program = lowered(Residency::Strict);
-    program.options = LowerOptions::zero_3(Residency::Strict, 1);
-    let large = Instruction::Unshard { unit: Unit(0) };
-    let second = program.rows[0].iter().rposition(|&of| of == large).unwrap();
-    program.rows[0].remove(second);
-    program.rows[0].insert(1, large);
-    let rule = Rule::NoGatherBuffer { unit: Unit(0), num_bytes: 256, held_bytes: 256, budget_bytes: 272 };
-    assert_eq!(
-        rule.to_string(),
-        "no gather buffer is free for the 256 bytes of unit 0: copies of 256 bytes lie in the buffers of 272 bytes in \
-         all; reshard one first, gather in another order, or allow more"
+fn computes_and_messages_keep_their_order() {
+    rules(
+        &[
+            (
+                one_f_one_b_program(1, 2, 2, LowerOptions::ZERO_0),
+                &[&[("GRAD_NORM", "I u1 m1\n  GRAD_NORM")], &[("GRAD_NORM", "W u1 m1\n  GRAD_NORM")]],
+            ),
+            (
+                lowered(&zb_h1(2, 2).unwrap(), 1, &LowerOptions::ZERO_0),
+                &[&[("  W u0 m0\n", ""), ("row p0\n", "row p0\n  W u0 m0\n")]],
+            ),
+            // Both ends of an edge.
+            (
+                lowered(&gpipe(2, 2).unwrap(), 1, &LowerOptions::ZERO_0),
+                &[&[("  RECV s0>s1 m1\n", ""), ("RECV s0>s1 m0", "RECV s0>s1 m1\n  RECV s0>s1 m0")]],
+            ),
+            // Two stages on one rank.
+            (
+                lowered(&order(&[0, 0], 1, &["0F0 1F0 1B0 0B0"]), 1, &LowerOptions::ZERO_0),
+                &[
+                    &[("F u0 m0\n  F u1 m0", "F u1 m0\n  F u0 m0")],
+                    &[("B u1 ", "B u2 "), ("B u0 ", "B u1 "), ("B u2 ", "B u0 ")],
+                ],
+            ),
+        ],
+        expect![[r#"
+            unit 1 has a full backward of micro-batch 1 and one of its halves; keep `B`, or `I` and `W`
+            unit 1 has a full backward of micro-batch 1 and one of its halves; keep `B`, or `I` and `W`
+            `W u0 m0` runs before `I u0 m0`, which it needs
+            micro-batch 1 is received over s0>s1 where micro-batch 0 is sent; both ends keep one order
+            `F u1 m0` runs before `F u0 m0`, which it needs
+            `B u0 m0` runs before `B u1 m0`, which it needs
+        "#]],
     );
-    assert_eq!(rule_of(program), rule);
-    let one = lowered(resident(1));
-    assert_eq!(CheckedProgram::new(one).unwrap().gather_buffers(crate::PipelineRank(0)), [256]);
 }
 
 #[test]
-fn strict_copies_serve_one_use_and_all_are_gathered_once() {
-    let reader = Instruction::Backward { unit: Unit(0), micro_batch: MicroBatch(0) };
-    let mut kept = one_f_one_b_program(1, 1, 1, LowerOptions::zero_3(resident(1), 0));
-    kept.options = LowerOptions::zero_3(Residency::Strict, 0);
-    assert_eq!(rule_of(kept), gathering(0, GatherFault::UsedAgain { reader }));
-    let mut again = one_f_one_b_program(1, 1, 1, LowerOptions::zero_3(Residency::Strict, 0));
-    again.options = LowerOptions::zero_3(Residency::All, 0);
-    assert_eq!(rule_of(again), gathering(0, GatherFault::GatheredAgain));
+fn copies_are_gathered_and_given_back_as_the_policy_says() {
+    let unit = [UnitFacts::new(Stage(0), 64)];
+    // Two copies of the large unit, where there is a large and a small buffer.
+    let units = [256, 16].map(|num_bytes| UnitFacts::new(Stage(0), num_bytes));
+    let one = CheckedProgram::new(of_units(&units, resident(1))).unwrap();
+    assert_eq!(one.gather_buffers(PipelineRank(0)), [256]);
+    rules(
+        &[
+            (
+                of_units(&unit, Residency::Strict),
+                &[
+                    &[("strict", "all")],
+                    &[("UNSHARD u0", "RESHARD u0\n  UNSHARD u0")],
+                    &[("UNSHARD u0", "UNSHARD u0\n  UNSHARD u0")],
+                ],
+            ),
+            (of_units(&unit, resident(1)), &[&[("units 1", "strict")]]),
+            (
+                of_units(&units, Residency::Strict),
+                &[&[
+                    ("prefetch 0", "prefetch 1"),
+                    ("UNSHARD u0\n  REDUCE", "REDUCE"),
+                    ("F u0", "UNSHARD u0\n  F u0"),
+                ]],
+            ),
+            // Persistent units are not gathered in the step but after it.
+            (
+                of_units(&[UnitFacts { is_persistent: true, ..unit[0] }], Residency::Strict),
+                &[&[("row p0\n", "row p0\n  UNSHARD u0\n")], &[("  GATHER_STEP u0\n", "")]],
+            ),
+        ],
+        expect![[r#"
+            unit 0 is gathered a second time where every unit stays until its last use; drop the gather and the reshard before it
+            `RESHARD u0` gives back a unit that is not gathered; drop it
+            2 gathered units are held here, 1 are allowed; reshard one first, or allow more
+            `B u0 m0` reads a copy of unit 0 that another use has read; strict residency gathers for every use: `RESHARD u0` and `UNSHARD u0` before it
+            no gather buffer is free for the 256 bytes of unit 0: copies of 256 bytes lie in the buffers of 272 bytes in all; reshard one first, gather in another order, or allow more
+            `UNSHARD u0` does not belong to a program of this purpose and these options; change them or remove it
+            the row ends where `GATHER_STEP u0` is due in the tail of the step
+        "#]],
+    );
 }
 
 /// Two units that recompute, one micro-batch: ... R u1, B u1, REDUCE u1, R u0, B u0, ...
-fn recomputing() -> Program {
-    let facts = UnitFacts { recomputes: true, ..UnitFacts::new(Stage(0), 64) };
-    lower(&one_f_one_b(1, 1).unwrap(), &[facts; 2], &LowerOptions::zero_3(resident(2), 0)).unwrap()
-}
-
-fn moved(mut program: Program, instruction: Instruction, before: Instruction) -> Program {
-    let row = &mut program.rows[0];
-    row.retain(|&of| of != instruction);
-    let at = row.iter().position(|&of| of == before).unwrap();
-    row.insert(at, instruction);
-    program
-}
-
 #[test]
 fn a_recompute_and_its_backward_stand_together() {
-    let micro_batch = MicroBatch(0);
-    let recompute = |unit| Instruction::Recompute { unit: Unit(unit), micro_batch };
-    let backward = |unit| Instruction::Backward { unit: Unit(unit), micro_batch };
-    let forward = |unit| Instruction::Forward { unit: Unit(unit), micro_batch };
-    // There is one buffer for what is recomputed.
-    let rule = rule_of(moved(recomputing(), recompute(0), backward(1)));
-    assert_eq!(rule, Rule::Interrupted { instruction: recompute(0), expected: backward(1) });
-    let rule = rule_of(moved(recomputing(), backward(1), recompute(1)));
-    assert_eq!(rule, Rule::RunsBefore { instruction: backward(1), needed: recompute(1) });
-    let rule = rule_of(moved(recomputing(), recompute(1), forward(1)));
-    assert_eq!(rule, Rule::RunsBefore { instruction: recompute(1), needed: forward(1) });
-    let mut missing = recomputing();
-    missing.rows[0].retain(|&of| of != recompute(0));
-    assert_eq!(rule_of(missing), Rule::Missing(recompute(0)));
-    let mut asked_by_none = one_f_one_b_program(1, 1, 2, LowerOptions::ZERO_0);
-    asked_by_none.rows[0].insert(2, recompute(1));
-    assert_eq!(rule_of(asked_by_none), Rule::NotOfPolicy(recompute(1)));
-    let half = Instruction::BackwardInput { unit: Unit(1), micro_batch };
-    let mut split = recomputing();
-    let at = split.rows[0].iter().position(|&of| of == backward(1)).unwrap();
-    split.rows[0].splice(at..=at, [half, Instruction::BackwardWeight { unit: Unit(1), micro_batch }]);
-    assert_eq!(rule_of(split), Rule::SplitRecompute(half));
+    let recomputes = UnitFacts { recomputes: true, ..UnitFacts::new(Stage(0), 64) };
+    rules(
+        &[(
+            of_units(&[recomputes; 2], resident(2)),
+            &[
+                // There is one buffer for what is recomputed.
+                &[("  R u0 m0\n", ""), ("B u1 m0", "R u0 m0\n  B u1 m0")],
+                &[("R u1 m0\n  B u1 m0", "B u1 m0\n  R u1 m0")],
+                &[("  R u1 m0\n", ""), ("F u1 m0", "R u1 m0\n  F u1 m0")],
+                &[("  R u0 m0\n", "")],
+                &[("R u1 m0\n  B u1 m0", "I u1 m0\n  W u1 m0")],
+                // They are one use of the weights.
+                &[("B u1 m0", "RESHARD u1\n  UNSHARD u1\n  B u1 m0")],
+            ],
+        )],
+        expect![[r#"
+            `R u0 m0` comes between the units of a stage, which run together; `B u1 m0` is due
+            `B u1 m0` runs before `R u1 m0`, which it needs
+            `R u1 m0` runs before `F u1 m0`, which it needs
+            `R u0 m0` is missing; a step has it exactly once
+            `I u1 m0` is half a backward of a unit that recomputes its activations, which are kept for a full `B` only; use that, or do not recompute
+            unit 1 is given back between a recompute and `B u1 m0`, which are one use of its weights; `RESHARD u1` after both
+        "#]],
+    );
 }
 
 #[test]
-fn a_recompute_and_its_backward_are_one_use_of_the_weights() {
-    let mut program = recomputing();
-    let unit = Unit(1);
-    let backward = Instruction::Backward { unit, micro_batch: MicroBatch(0) };
-    let at = program.rows[0].iter().position(|&of| of == backward).unwrap();
-    program.rows[0].splice(at..at, [Instruction::Reshard { unit }, Instruction::Unshard { unit }]);
-    assert_eq!(rule_of(program), gathering(1, GatherFault::RecomputeNotUsed { reader: backward }));
-}
-
-#[test]
-fn persistent_units_are_not_gathered_in_the_step_but_after_it() {
-    let facts = UnitFacts { is_persistent: true, ..UnitFacts::new(Stage(0), 64) };
-    let options = LowerOptions::zero_3(Residency::Strict, 0);
-    let lowered = || lower(&one_f_one_b(1, 1).unwrap(), &[facts], &options).unwrap();
-    let gather = Instruction::Unshard { unit: Unit(0) };
-    let mut gathered = lowered();
-    gathered.rows[0].insert(0, gather);
-    assert_eq!(rule_of(gathered), Rule::NotOfPolicy(gather));
-    let mut stale = lowered();
-    let gather_after_step = stale.rows[0].pop();
-    assert_eq!(gather_after_step, Some(Instruction::GatherAfterStep { unit: Unit(0) }));
-    assert_eq!(rule_of(stale), Rule::Tail { found: None, expected: gather_after_step });
+fn nothing_else_is_in_a_program_or_follows_its_tail() {
+    rules(
+        &[(
+            one_f_one_b_program(1, 1, 2, LowerOptions::ZERO_0),
+            &[
+                &[("B u1 m0", "R u1 m0\n  B u1 m0")],
+                &[("end\n", "  GRAD_NORM\nend\n")],
+                &[("  GRAD_NORM\n  STEP u0\n  STEP u1\n", "")],
+            ],
+        )],
+        expect![[r#"
+            `R u1 m0` does not belong to a program of this purpose and these options; change them or remove it
+            the step is over, but `GRAD_NORM` follows its tail; drop it
+            the row ends where `GRAD_NORM` is due in the tail of the step
+        "#]],
+    );
 }

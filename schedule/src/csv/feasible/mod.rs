@@ -43,8 +43,8 @@ fn stuck(text: &str, cycle: &[StuckRank]) -> CsvError {
     let cycle: Vec<CsvWait> = waits.collect();
     let first =
         cycle.first().expect("a complete order has all that its computes wait for, so they wait in a cycle");
-    let ((action, at), (awaited, place)) = (first.action, first.awaited);
-    CsvError::at(at, action, CsvRule::Stuck { awaited, place, cycle })
+    let (action, at) = first.action;
+    CsvError::at(at, action, CsvRule::Stuck(cycle))
 }
 
 /// The action whose only instruction this is, and its cell. A rule names a full backward where the order may have an

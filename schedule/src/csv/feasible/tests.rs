@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::string::{String, ToString};
 use std::vec::Vec;
-use std::{format, vec};
+
+use expect_test::expect;
 
 use super::*;
 use crate::csv::CsvSite;
-use crate::id::{MicroBatch, PipelineRank};
 use crate::lower::Lack;
 use crate::options::Residency;
-use crate::placement::Placement;
-use crate::testing::units;
+use crate::testing::{order, units};
 
 /// Every order of these cells.
 fn permutations(cells: &[&str]) -> Vec<Vec<String>> {
@@ -63,12 +62,12 @@ fn played(rows: &[Vec<String>], num_stages: usize, is_split: bool) -> BTreeSet<S
 /// The cell that an error is about and the one that it names, each with its text.
 fn named(error: &CsvError) -> [(CsvPlace, String); 2] {
     let CsvSite::Cell { place: at, text } = &error.site else { panic!("{error}") };
-    match &error.rule {
-        CsvRule::RunsBefore { needed: other, place } | CsvRule::Stuck { awaited: other, place, .. } => {
-            [(*at, text.clone()), (*place, other.to_string())]
-        }
+    let (other, place) = match &error.rule {
+        CsvRule::RunsBefore { needed, place } => (*needed, *place),
+        CsvRule::Stuck(cycle) => cycle[0].awaited,
         _ => panic!("{error}"),
-    }
+    };
+    [(*at, text.clone()), (place, other.to_string())]
 }
 
 /// Up to two micro-batches no message waits for a buffer, so an order runs exactly if its needs can be met one after the
@@ -121,7 +120,8 @@ fn units_and_zero_change_no_answer() {
         for mut rows in every_order(grid) {
             rows.iter_mut().zip(later).for_each(|(row, later)| row.extend_from_slice(later));
             let text = text(&rows);
-            let order = read(&text);
+            let cells: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+            let order = order(&[0, 1], grid[0].len() as u32, &[&cells[0], &cells[1]]);
             let units = units(2, 3, false);
             let options = LowerOptions::zero_3(Residency::Strict, 1);
             let runs =
@@ -132,22 +132,6 @@ fn units_and_zero_change_no_answer() {
         }
     }
     assert!(num_running.iter().all(|&found| found > 20), "{num_running:?}");
-}
-
-/// The order of a text, whether it can run or not.
-fn read(text: &str) -> ComputeOrder {
-    let rows = text.lines().map(|line| {
-        let actions = line.split(',').map(|cell| StageAction {
-            kind: if cell.contains('F') { ComputeKind::Forward } else { ComputeKind::Backward },
-            stage: Stage(stage_of(cell) as u32),
-            micro_batch: MicroBatch(cell[2..].parse().unwrap()),
-        });
-        actions.collect::<Vec<_>>()
-    });
-    let rows: Vec<_> = rows.collect();
-    let num_micro_batches = rows[0].len() as u32 / 2;
-    let placement = Placement::new([0, 1].map(PipelineRank).to_vec()).unwrap();
-    ComputeOrder { placement, num_micro_batches, rows }
 }
 
 fn stage_of(cell: &str) -> usize {
@@ -171,36 +155,24 @@ fn every_order(grid: &[&[&str]]) -> Vec<Vec<Vec<String>>> {
 
 #[test]
 fn each_kind_of_mistake_in_words() {
-    for (text, expected) in [
-        (
-            "0F0,1B0,1F0,0B0\n",
-            "row 1, column 2, `1B0`: it needs `1F0`, which comes later, at row 1, column 3; move it behind",
-        ),
-        (
-            "0F0,,0W0,0I0\n",
-            "row 1, column 3, `0W0`: it needs `0I0`, which comes later, at row 1, column 4; move it behind",
-        ),
-        (
-            "0F0,1F0,0I0,0W0,1I0,1W0\n",
-            "row 1, column 3, `0I0`: it needs `1I0`, which comes later, at row 1, column 5; move it behind",
-        ),
-        (
-            "0F0,0B0,0F1,0B1\n1F1,,1B1,1F0,1B0\n",
-            "row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use \
-             messages in order:\n  \
-             `0B0` (row 1, column 2) waits for `1B0` (row 2, column 5), which comes after `1F1` (row 2, column 1)\n  \
-             `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)",
-        ),
-        (
-            "0F0,0F1,0F2\n1F2,1F0,1F1\n",
-            "row 2, column 1, `1F2`: no rank can go on: these actions wait for each other; run first what others wait for, and use \
-             messages in order:\n  \
-             `1F2` (row 2, column 1) waits for a receive buffer, until `1F0` (row 2, column 2), which comes after `1F2` \
-             (row 2, column 1)",
-        ),
-    ] {
-        assert_eq!(ComputeOrder::from_csv(text).unwrap_err().to_string(), expected);
-    }
+    let texts = [
+        "0F0,1B0,1F0,0B0\n",
+        "0F0,,0W0,0I0\n",
+        "0F0,1F0,0I0,0W0,1I0,1W0\n",
+        "0F0,0B0,0F1,0B1\n1F1,,1B1,1F0,1B0\n",
+        "0F0,0F1,0F2\n1F2,1F0,1F1\n",
+    ];
+    let message = |text: &str| format!("{}\n", ComputeOrder::from_csv(text).unwrap_err());
+    expect![[r#"
+        row 1, column 2, `1B0`: it needs `1F0`, which comes later, at row 1, column 3; move it behind
+        row 1, column 3, `0W0`: it needs `0I0`, which comes later, at row 1, column 4; move it behind
+        row 1, column 3, `0I0`: it needs `1I0`, which comes later, at row 1, column 5; move it behind
+        row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:
+          `0B0` (row 1, column 2) waits for `1B0` (row 2, column 5), which comes after `1F1` (row 2, column 1)
+          `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)
+        row 2, column 1, `1F2`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:
+          `1F2` (row 2, column 1) waits for a receive buffer, until `1F0` (row 2, column 2), which comes after `1F2` (row 2, column 1)
+    "#]].assert_eq(&texts.map(message).concat());
 }
 
 /// The first rank stops because nothing is read; the one that does not read is to blame.
@@ -225,13 +197,10 @@ fn cycles_close() {
     let mut num_of_lack = [0; 2];
     for (grid, num_stages) in grids.into_iter().zip([2, 3, 2]) {
         for rows in every_order(grid) {
-            let Err(CsvError { rule: CsvRule::Stuck { awaited, place, cycle }, site }) =
-                ComputeOrder::from_csv(&text(&rows))
-            else {
-                continue;
-            };
+            let error = ComputeOrder::from_csv(&text(&rows));
+            let Err(CsvError { rule: CsvRule::Stuck(cycle), site }) = error else { continue };
             let CsvSite::Cell { place: at, .. } = site else { panic!("{site}") };
-            assert_eq!((at, (awaited, place)), (cycle[0].action.1, cycle[0].awaited));
+            assert_eq!(at, cycle[0].action.1);
             for (of, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
                 let ((action, _), (awaited, awaited_place)) = (of.action, of.awaited);
                 for (action, place) in [of.action, of.awaited] {

@@ -7,7 +7,6 @@
 //!
 //! Rejected: exact search (exponential in the buffers) and moving copies (a step would allocate and copy).
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::uses::next_uses;

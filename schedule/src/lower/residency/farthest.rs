@@ -1,6 +1,5 @@
 //! Belady's rule: the unit whose next use is farthest is evicted.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::question::{GatheredCopy, Question};
@@ -54,7 +53,7 @@ impl Cache {
         }
     }
 
-    /// Makes sure that the unit of use `wanted` is held from `position` on, if a buffer can be had.
+    /// Makes sure that the unit of use `wanted` is held from `position` on, if a buffer is free or can be freed.
     fn hold(&mut self, question: &Question<'_>, position: usize, wanted: usize) -> bool {
         let unit = question.uses[wanted].unit;
         if self.place[unit.index()].is_some() {

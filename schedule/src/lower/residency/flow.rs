@@ -8,7 +8,6 @@
 //! units of the coming k uses count as in use, so c - 1 - k stay.
 
 use alloc::collections::BinaryHeap;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 

@@ -6,7 +6,6 @@
 //! not stay there at the cost of a large one. This is decided when the gap begins, and no later decision moves a
 //! copy. Each copy takes the smallest free buffer that fits, as the checker assigns them.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::question::{GatheredCopy, Question};

@@ -13,7 +13,6 @@ mod question;
 mod strict;
 mod uses;
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use self::question::{GatheredCopy, Question};

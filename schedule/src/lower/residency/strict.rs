@@ -3,7 +3,6 @@
 //! What a reader of FSDP expects, and the least memory. With prefetch a unit that is used twice in a row is gathered
 //! again beside its first copy if a second buffer is large enough, else after it: the count of gathers stays.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::question::{GatheredCopy, Question};

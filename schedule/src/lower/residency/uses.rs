@@ -42,8 +42,8 @@ pub(super) fn of_row(row: &[Instruction], chain: &Chain) -> Vec<Use> {
 
 /// For each use, the next use of the same unit.
 pub(super) fn next_uses(uses: &[Use], num_units: usize) -> Vec<Option<usize>> {
-    let mut seen = alloc::vec![None; num_units];
-    let mut next_uses = alloc::vec![None; uses.len()];
+    let mut seen = vec![None; num_units];
+    let mut next_uses = vec![None; uses.len()];
     for (position, of) in uses.iter().enumerate().rev() {
         next_uses[position] = seen[of.unit.index()].replace(position);
     }

@@ -16,6 +16,8 @@ pub(super) enum Buffer {
     /// Of a slot: what forward leaves for backward, and what is sent to the next stage.
     Saved(Stage, usize),
     Output(Stage, usize),
+    /// What an `I` saves for its `W`.
+    WeightInputs(Stage, usize),
     Received(Edge, usize),
     GradientToSend(Edge, usize),
     Gradient(PipelineRank, usize),
@@ -37,6 +39,8 @@ pub(super) enum Access {
     /// Needs this content.
     Read(Buffer, Content),
 }
+
+type MakeAccess = fn(Buffer, Content) -> Access;
 
 /// `[index]`: what each instruction of a row touches.
 pub(super) fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<Access>> {
@@ -72,34 +76,24 @@ impl Walk<'_> {
         match instruction {
             Instruction::Forward { unit, micro_batch } => self.forward(unit, micro_batch),
             Instruction::Backward { unit, micro_batch } => {
-                let mut touched = self.input_gradient(unit, micro_batch);
-                touched.push(self.weight_gradient(unit, micro_batch));
-                touched
+                let gradient = self.weight_gradient(unit, micro_batch);
+                [self.input_gradient(unit, micro_batch), vec![gradient]].concat()
             }
-            Instruction::BackwardInput { unit, micro_batch } => self.input_gradient(unit, micro_batch),
+            Instruction::BackwardInput { unit, micro_batch } => {
+                let inputs = self.weight_inputs(unit, micro_batch, Write);
+                [self.input_gradient(unit, micro_batch), vec![inputs]].concat()
+            }
             Instruction::Recompute { unit, micro_batch } => {
-                let [read, _] = self.change_saved(unit, micro_batch);
-                let mut touched = std::vec![read, self.recomputed(unit, micro_batch, Write)];
-                touched
-                    .extend(self.read_weights(unit, self.program.chain().facts(unit).forward_reads_weights));
-                touched
+                let [saved, _] = self.change_saved(unit, micro_batch);
+                let weights = self.read_weights(unit, self.program.chain().facts(unit).forward_reads_weights);
+                [saved, self.recomputed(unit, micro_batch, Write)].into_iter().chain(weights).collect()
             }
             Instruction::BackwardWeight { unit, micro_batch } => {
-                let mut touched = self.change_saved(unit, micro_batch).to_vec();
-                touched.push(self.weight_gradient(unit, micro_batch));
-                touched
+                let inputs = self.weight_inputs(unit, micro_batch, Read);
+                let gradient = self.weight_gradient(unit, micro_batch);
+                [&self.change_saved(unit, micro_batch)[..], &[inputs, gradient]].concat()
             }
-            Instruction::Unshard { .. } | Instruction::Reshard { .. } => {
-                std::vec![self.gather(index, instruction)]
-            }
-            Instruction::Send { .. } | Instruction::Receive { .. } => std::vec![self.transfer(instruction)],
-            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
-                self.reduction(instruction).to_vec()
-            }
-            Instruction::AddTied { .. }
-            | Instruction::GradientNorm
-            | Instruction::OptimizerStep { .. }
-            | Instruction::GatherAfterStep { .. } => self.tail(instruction),
+            _ => self.communication(index, instruction).unwrap_or_else(|| self.tail(instruction)),
         }
     }
 
@@ -109,12 +103,14 @@ impl Walk<'_> {
         (is_gathered && reads).then(|| Read(Buffer::Copy(self.rank, self.copies[&unit][0]), (unit.0, 0)))
     }
 
-    fn recomputed(
-        &self,
-        unit: Unit,
-        micro_batch: MicroBatch,
-        access: fn(Buffer, Content) -> Access,
-    ) -> Access {
+    fn weight_inputs(&self, unit: Unit, micro_batch: MicroBatch, access: MakeAccess) -> Access {
+        let stage = self.program.chain().stage(unit);
+        let buffer = self.program.weight_input_buffer(stage, micro_batch);
+        assert!(buffer < self.program.num_weight_input_buffers(stage));
+        access(Buffer::WeightInputs(stage, buffer), (micro_batch.0, 0))
+    }
+
+    fn recomputed(&self, unit: Unit, micro_batch: MicroBatch, access: MakeAccess) -> Access {
         access(Buffer::Recomputed(self.rank), (unit.0, micro_batch.0))
     }
 
@@ -135,7 +131,7 @@ impl Walk<'_> {
         let stage = chain.stage(unit);
         let (is_first, is_last) = (unit == chain.first_unit(stage), unit == chain.last_unit(stage));
         let [read, write] = self.change_saved(unit, micro_batch);
-        let mut touched = if is_first { std::vec![write] } else { std::vec![read, write] };
+        let mut touched = if is_first { vec![write] } else { vec![read, write] };
         if is_first || is_last {
             // The first unit takes the slot, output and all; the last one fills the output.
             let output = Buffer::Output(stage, self.program.slot(stage, micro_batch));
@@ -175,55 +171,44 @@ impl Walk<'_> {
         Write(buffer, (unit.0, micro_batch.0))
     }
 
-    fn gather(&mut self, index: usize, instruction: Instruction) -> Access {
-        match instruction {
+    /// What a gather, its end, a reduction or a transfer touches.
+    fn communication(&mut self, index: usize, instruction: Instruction) -> Option<Vec<Access>> {
+        Some(match instruction {
             Instruction::Unshard { unit } => {
                 let buffer = self.program.gather_buffer(self.rank.at(index));
                 self.copies.entry(unit).or_default().push_back(buffer);
-                Write(Buffer::Copy(self.rank, buffer), (unit.0, 0))
+                vec![Write(Buffer::Copy(self.rank, buffer), (unit.0, 0))]
             }
             Instruction::Reshard { unit } => {
                 let copy = self.copies.get_mut(&unit).unwrap().pop_front().unwrap();
-                Write(Buffer::Copy(self.rank, copy), (u32::MAX, 0))
+                vec![Write(Buffer::Copy(self.rank, copy), (u32::MAX, 0))]
             }
-            other => panic!("{other} gathers nothing"),
-        }
-    }
-
-    fn reduction(&self, instruction: Instruction) -> [Access; 2] {
-        match instruction {
             Instruction::Reduce { unit, micro_batch } => {
                 let made = (unit.0, micro_batch.0);
                 let buffer = self.gradients.iter().position(|&of| of == made).unwrap() % 2;
                 let gradient = Buffer::Gradient(self.rank, buffer);
-                [Read(gradient, made), Write(Buffer::ReducedGradient(unit), (0, 0))]
+                vec![Read(gradient, made), Write(Buffer::ReducedGradient(unit), (0, 0))]
             }
             Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => {
-                [Read(Buffer::Accumulator(unit), (0, 0)), Write(Buffer::ReducedGradient(unit), (0, 0))]
+                vec![Read(Buffer::Accumulator(unit), (0, 0)), Write(Buffer::ReducedGradient(unit), (0, 0))]
             }
-            other => panic!("{other} reduces nothing"),
-        }
-    }
-
-    fn transfer(&mut self, instruction: Instruction) -> Access {
-        match instruction {
             Instruction::Send { edge: Edge::Up(stage), micro_batch } => {
                 let slot = self.program.slot(stage, micro_batch);
-                Read(Buffer::Output(stage, slot), (micro_batch.0, 0))
+                vec![Read(Buffer::Output(stage, slot), (micro_batch.0, 0))]
             }
             Instruction::Send { edge, micro_batch } => {
-                let buffer =
-                    buffer_of(&self.made[&edge], micro_batch, self.program.num_gradient_send_buffers(edge));
-                Read(Buffer::GradientToSend(edge, buffer), (micro_batch.0, 0))
+                let num_buffers = self.program.num_gradient_send_buffers(edge);
+                let buffer = buffer_of(&self.made[&edge], micro_batch, num_buffers);
+                vec![Read(Buffer::GradientToSend(edge, buffer), (micro_batch.0, 0))]
             }
             Instruction::Receive { edge, micro_batch } => {
                 let received = self.received.entry(edge).or_default();
                 let buffer = Buffer::Received(edge, received.len() % 2);
                 received.push(micro_batch);
-                Write(buffer, (micro_batch.0, 0))
+                vec![Write(buffer, (micro_batch.0, 0))]
             }
-            other => panic!("{other} transfers nothing"),
-        }
+            _ => return None,
+        })
     }
 
     fn tail(&self, instruction: Instruction) -> Vec<Access> {
@@ -238,8 +223,8 @@ impl Walk<'_> {
                 let read = |unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0));
                 chain.units_on(self.rank).map(read).collect()
             }
-            Instruction::OptimizerStep { unit } => std::vec![Write(Buffer::Weights(unit), (0, 0))],
-            Instruction::GatherAfterStep { unit } => std::vec![Read(Buffer::Weights(unit), (0, 0))],
+            Instruction::OptimizerStep { unit } => vec![Write(Buffer::Weights(unit), (0, 0))],
+            Instruction::GatherAfterStep { unit } => vec![Read(Buffer::Weights(unit), (0, 0))],
             other => panic!("{other} is not of the tail"),
         }
     }

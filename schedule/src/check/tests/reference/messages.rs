@@ -43,24 +43,25 @@ impl Reference<'_> {
         }
     }
 
-    pub(super) fn send(&mut self, edge: Edge, micro_batch: MicroBatch) -> Outcome {
-        let unsent = Some(Outgoing::Unsent(micro_batch));
-        let under_way = Some(Outgoing::UnderWay(micro_batch));
-        let state = self.edges.entry(edge).or_default();
-        let mut buffers: Vec<&mut Option<Outgoing>> = match edge {
-            Edge::Down(_) => state.outgoing.iter_mut().collect(),
+    /// The buffers out of which an edge sends: of activations, the slots.
+    fn outgoing(&mut self, edge: Edge) -> Vec<&mut Option<Outgoing>> {
+        match edge {
+            Edge::Down(_) => self.edges.entry(edge).or_default().outgoing.iter_mut().collect(),
             Edge::Up(stage) => {
                 let free = self.free_slots.get_mut(&stage).unwrap().iter_mut();
-                let in_use =
-                    self.slots.iter_mut().filter(|((of, _), _)| *of == stage).map(|(_, output)| output);
-                free.chain(in_use).collect()
+                let in_use = self.slots.iter_mut().filter(|((of, _), _)| *of == stage);
+                free.chain(in_use.map(|(_, output)| output)).collect()
             }
-        };
-        let Some(buffer) = buffers.iter_mut().find(|buffer| ***buffer == unsent) else {
-            return wrong(Wrong::NoOperand);
-        };
-        **buffer = under_way;
-        state.sends.push_back(micro_batch);
+        }
+    }
+
+    pub(super) fn send(&mut self, edge: Edge, micro_batch: MicroBatch) -> Outcome {
+        let unsent = Some(Outgoing::Unsent(micro_batch));
+        match self.outgoing(edge).into_iter().find(|buffer| **buffer == unsent) {
+            Some(buffer) => *buffer = Some(Outgoing::UnderWay(micro_batch)),
+            None => return wrong(Wrong::NoOperand),
+        }
+        self.edges.entry(edge).or_default().sends.push_back(micro_batch);
         self.pass_messages(edge)
     }
 
@@ -90,21 +91,8 @@ impl Reference<'_> {
         for buffer in state.incoming.iter_mut().flatten() {
             buffer.1 |= buffer.0 == received;
         }
-        let under_way = Some(Outgoing::UnderWay(sent));
-        let clear = |buffer: &mut Option<Outgoing>| {
-            if *buffer == under_way {
-                *buffer = None;
-            }
-        };
-        match edge {
-            Edge::Down(_) => state.outgoing.iter_mut().for_each(clear),
-            Edge::Up(stage) => {
-                self.free_slots.get_mut(&stage).unwrap().iter_mut().for_each(clear);
-                self.slots
-                    .iter_mut()
-                    .filter(|((of, _), _)| *of == stage)
-                    .for_each(|(_, output)| clear(output));
-            }
+        for buffer in self.outgoing(edge) {
+            buffer.take_if(|of| *of == Outgoing::UnderWay(sent));
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! A reference judge: plays the rows with real buffers and looks at what comes out.
 //!
-//! It shares nothing with the checker but the chain and the number of gradient send buffers. Rows are issued in order; computes block; a message passes when
-//! both its ends are issued; every buffer knows what it holds.
+//! It shares nothing with the checker but the chain and the number of gradient send buffers. Rows are issued in order;
+//! computes block; a message is complete when both its ends are issued; every buffer knows what it holds. So it plays
+//! rejected programs too, and finds what is missing; the machine plays accepted ones, in every order of the lanes.
 
 mod messages;
 mod tail;
@@ -12,6 +13,7 @@ use std::vec::Vec;
 use self::messages::{EdgeState, Outgoing};
 use crate::chain::Chain;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
+use crate::instruction::Instruction as I;
 use crate::instruction::{Edge, Instruction};
 use crate::options::{Reduction, Residency, Weights};
 use crate::program::{Program, Purpose};
@@ -46,14 +48,12 @@ type Outcome = Result<(), Stop>;
 #[derive(Default)]
 struct RankState {
     at: usize,
-    /// Gathered copies of each unit and whether each was used, oldest first.
-    copies: BTreeMap<Unit, VecDeque<bool>>,
-    held: usize,
-    /// Every way in which the copies held can lie in the gather buffers: `[buffer]`, unit and number of the copy.
+    /// Gathered copies of each unit, oldest first: the number of its gather and whether it was used.
+    copies: BTreeMap<Unit, VecDeque<(usize, bool)>>,
+    num_gathers: usize,
+    /// Every way in which the copies held can lie in the gather buffers: `[buffer]`, the number of the copy.
     /// Begins with none, which stands for all buffers empty.
-    contents: BTreeSet<Vec<Option<(Unit, usize)>>>,
-    num_gathers: BTreeMap<Unit, usize>,
-    num_reshards: BTreeMap<Unit, usize>,
+    contents: BTreeSet<Vec<Option<usize>>>,
     running_forward: Option<(Unit, MicroBatch)>,
     running_gradient: Option<(Unit, MicroBatch)>,
     /// What lies in the buffer for what one unit recomputes.
@@ -89,7 +89,7 @@ pub(super) fn play(program: &Program) -> Result<(), Wrong> {
         edges: BTreeMap::new(),
         free_slots: slots_needed(program)
             .into_iter()
-            .map(|(s, n)| (s, VecDeque::from(std::vec![None; n])))
+            .map(|(s, n)| (s, VecDeque::from(vec![None; n])))
             .collect(),
         slots: BTreeMap::new(),
         done: BTreeSet::new(),
@@ -121,31 +121,24 @@ pub(super) fn play(program: &Program) -> Result<(), Wrong> {
 /// The most micro-batches of a stage at once, one more where an evaluation sends.
 fn slots_needed(program: &Program) -> BTreeMap<Stage, usize> {
     let chain = &program.chain;
-    let mut needed = BTreeMap::new();
-    for stage in (0..chain.num_stages() as u32).map(Stage) {
-        let (mut now, mut most) = (0i64, 0i64);
+    let of_stage = |stage| {
         let first = chain.first_unit(stage);
-        for instruction in program.row(chain.placement().rank(stage)) {
-            match instruction {
-                Instruction::Forward { unit, .. } if *unit == first => now += 1,
-                Instruction::Backward { unit, .. } | Instruction::BackwardWeight { unit, .. }
-                    if *unit == first =>
-                {
-                    now -= 1;
-                }
-                _ => {}
-            }
+        let reader = read_here_by(chain, stage).filter(|_| program.purpose == Purpose::Evaluation);
+        if program.purpose == Purpose::Evaluation && reader.is_none() {
+            return (stage, 1 + usize::from(chain.crosses_ranks(Edge::Up(stage))));
+        }
+        let (mut now, mut most) = (0i64, 0);
+        for &instruction in program.row(chain.placement().rank(stage)) {
+            now += match instruction {
+                I::Forward { unit, .. } => i64::from(unit == first) - i64::from(Some(unit) == reader),
+                I::Backward { unit, .. } | I::BackwardWeight { unit, .. } => -i64::from(unit == first),
+                _ => 0,
+            };
             most = most.max(now);
         }
-        if program.purpose == Purpose::Evaluation {
-            most = match read_here_by(chain, stage) {
-                Some(reader) => most_unread(program.row(chain.placement().rank(stage)), first, reader),
-                None => 1 + i64::from(chain.crosses_ranks(Edge::Up(stage))),
-            };
-        }
-        needed.insert(stage, most as usize);
-    }
-    needed
+        (stage, most as usize)
+    };
+    (0..chain.num_stages() as u32).map(Stage).map(of_stage).collect()
 }
 
 /// The first unit of the next stage, if that lies on the same rank and reads this stage's output in its slot.
@@ -153,19 +146,6 @@ fn read_here_by(chain: &Chain, stage: Stage) -> Option<Unit> {
     let next = Stage(stage.0 + 1);
     let is_here = next.index() < chain.num_stages() && !chain.crosses_ranks(Edge::Up(stage));
     is_here.then(|| chain.first_unit(next))
-}
-
-/// The most forwards of a stage, begun with unit `made_by`, that unit `reader` has not read.
-fn most_unread(row: &[Instruction], made_by: Unit, reader: Unit) -> i64 {
-    let forwards = row.iter().filter_map(|instruction| match instruction {
-        Instruction::Forward { unit, .. } => Some(i64::from(*unit == made_by) - i64::from(*unit == reader)),
-        _ => None,
-    });
-    let unread = forwards.scan(0, |unread, change| {
-        *unread += change;
-        Some(*unread)
-    });
-    unread.max().unwrap_or(0)
 }
 
 fn wrong<T>(wrong: Wrong) -> Result<T, Stop> {
@@ -178,7 +158,6 @@ fn need(holds: bool) -> Outcome {
 
 impl Reference<'_> {
     fn execute(&mut self, rank: PipelineRank, instruction: Instruction) -> Outcome {
-        use Instruction as I;
         let is_tail = matches!(
             instruction,
             I::AddTied { .. } | I::GradientNorm | I::OptimizerStep { .. } | I::GatherAfterStep { .. }
@@ -186,23 +165,20 @@ impl Reference<'_> {
         if self.ranks[rank.index()].in_norm && !is_tail {
             return wrong(Wrong::Incomplete);
         }
-        if self.done.contains(&instruction)
-            && !matches!(
-                instruction,
-                I::Unshard { .. } | I::Reshard { .. } | I::AddTied { .. } | I::GradientNorm
-            )
-        {
+        let recurs = matches!(
+            instruction,
+            I::Unshard { .. } | I::Reshard { .. } | I::AddTied { .. } | I::GradientNorm
+        );
+        if self.done.contains(&instruction) && !recurs {
             return wrong(Wrong::Twice);
         }
         match instruction {
-            I::Forward { unit, micro_batch } => self.forward(rank, instruction, unit, micro_batch)?,
+            I::Forward { unit, micro_batch } => self.forward(rank, unit, micro_batch)?,
             I::Backward { unit, micro_batch } => {
-                self.input_gradient(rank, instruction, unit, micro_batch)?;
+                self.input_gradient(rank, unit, micro_batch)?;
                 self.weight_gradient(rank, unit, micro_batch)?;
             }
-            I::BackwardInput { unit, micro_batch } => {
-                self.input_gradient(rank, instruction, unit, micro_batch)?
-            }
+            I::BackwardInput { unit, micro_batch } => self.input_gradient(rank, unit, micro_batch)?,
             I::BackwardWeight { unit, micro_batch } => {
                 need(self.done.contains(&I::BackwardInput { unit, micro_batch }))?;
                 self.weight_gradient(rank, unit, micro_batch)?;
@@ -255,16 +231,16 @@ impl Reference<'_> {
         let buffers = self.buffers(rank);
         let num_bytes = self.program.chain.facts(unit).num_bytes;
         let state = &mut self.ranks[rank.index()];
-        let number = *state.num_gathers.entry(unit).and_modify(|number| *number += 1).or_insert(1);
+        state.num_gathers += 1;
         if state.contents.is_empty() {
-            state.contents.insert(std::vec![None; buffers.len()]);
+            state.contents.insert(vec![None; buffers.len()]);
         }
         let mut contents = BTreeSet::new();
         for content in &state.contents {
             let fits = |&buffer: &usize| content[buffer].is_none() && buffers[buffer] >= num_bytes;
             for buffer in (0..buffers.len()).filter(fits) {
                 let mut content = content.clone();
-                content[buffer] = Some((unit, number));
+                content[buffer] = Some(state.num_gathers);
                 contents.insert(content);
             }
         }
@@ -272,22 +248,18 @@ impl Reference<'_> {
             return wrong(Wrong::Overwritten);
         }
         state.contents = contents;
-        state.held += 1;
-        state.copies.entry(unit).or_default().push_back(false);
+        state.copies.entry(unit).or_default().push_back((state.num_gathers, false));
         Ok(())
     }
 
     fn reshard(&mut self, rank: PipelineRank, unit: Unit) -> Outcome {
         let state = &mut self.ranks[rank.index()];
-        let was_used = state.copies.entry(unit).or_default().pop_front();
-        match was_used {
-            Some(true) => {}
-            Some(false) => return wrong(Wrong::Wasted),
+        let number = match state.copies.entry(unit).or_default().pop_front() {
+            Some((number, true)) => number,
+            Some((_, false)) => return wrong(Wrong::Wasted),
             None => return wrong(Wrong::NoOperand),
-        }
-        state.held -= 1;
-        let number = *state.num_reshards.entry(unit).and_modify(|number| *number += 1).or_insert(1);
-        let free = |held: Option<(Unit, usize)>| held.filter(|&held| held != (unit, number));
+        };
+        let free = |held: Option<usize>| held.filter(|&held| held != number);
         let contents = core::mem::take(&mut state.contents).into_iter();
         state.contents = contents.map(|content| content.into_iter().map(free).collect()).collect();
         Ok(())
@@ -298,20 +270,11 @@ impl Reference<'_> {
         if self.program.options.weights == Weights::Replicated || is_whole || !reads {
             return Ok(());
         }
-        match self.ranks[rank.index()].copies.entry(unit).or_default().front_mut() {
-            Some(used) => *used = true,
-            None => return wrong(Wrong::NoOperand),
-        }
-        Ok(())
+        let oldest = self.ranks[rank.index()].copies.entry(unit).or_default().front_mut();
+        need(oldest.map(|(_, is_used)| *is_used = true).is_some())
     }
 
-    fn forward(
-        &mut self,
-        rank: PipelineRank,
-        instruction: Instruction,
-        unit: Unit,
-        micro_batch: MicroBatch,
-    ) -> Outcome {
+    fn forward(&mut self, rank: PipelineRank, unit: Unit, micro_batch: MicroBatch) -> Outcome {
         let chain = &self.program.chain;
         let stage = chain.stage(unit);
         let (first, last) = (chain.first_unit(stage), chain.last_unit(stage));
@@ -322,11 +285,10 @@ impl Reference<'_> {
                 self.incoming(edge, micro_batch)?;
             }
             // On one rank the stage before leaves its output in its slot.
-            let made = |unit| self.done.contains(&Instruction::Forward { unit, micro_batch });
+            let made = |unit| self.done.contains(&I::Forward { unit, micro_batch });
             need(before.is_none_or(|before| made(chain.last_unit(before))))?;
             match self.free_slots[&stage].front() {
-                None => return wrong(Wrong::Overwritten),
-                Some(Some(Outgoing::Unsent(_))) => return wrong(Wrong::Overwritten),
+                None | Some(Some(Outgoing::Unsent(_))) => return wrong(Wrong::Overwritten),
                 Some(Some(Outgoing::UnderWay(_))) => return Err(Stop::Blocked),
                 Some(None) => {}
             }
@@ -334,9 +296,6 @@ impl Reference<'_> {
             need(self.ranks[rank.index()].running_forward == Some((Unit(unit.0 - 1), micro_batch)))?;
         }
         self.read_weights(rank, unit, chain.facts(unit).forward_reads_weights)?;
-        if self.done.contains(&instruction) {
-            return wrong(Wrong::Twice);
-        }
         if unit == first {
             if let Some(edge) = input {
                 self.consume(edge, micro_batch);
@@ -363,7 +322,7 @@ impl Reference<'_> {
 
     fn recompute(&mut self, rank: PipelineRank, unit: Unit, micro_batch: MicroBatch) -> Outcome {
         let facts = *self.program.chain.facts(unit);
-        need(facts.recomputes && self.done.contains(&Instruction::Forward { unit, micro_batch }))?;
+        need(facts.recomputes && self.done.contains(&I::Forward { unit, micro_batch }))?;
         self.read_weights(rank, unit, facts.forward_reads_weights)?;
         self.ranks[rank.index()].recomputed = Some((unit, micro_batch));
         Ok(())
@@ -374,16 +333,10 @@ impl Reference<'_> {
         self.free_slots.get_mut(&stage).unwrap().push_back(output);
     }
 
-    fn input_gradient(
-        &mut self,
-        rank: PipelineRank,
-        instruction: Instruction,
-        unit: Unit,
-        micro_batch: MicroBatch,
-    ) -> Outcome {
+    fn input_gradient(&mut self, rank: PipelineRank, unit: Unit, micro_batch: MicroBatch) -> Outcome {
         let chain = &self.program.chain;
         let stage = chain.stage(unit);
-        need(self.done.contains(&Instruction::Forward { unit, micro_batch }))?;
+        need(self.done.contains(&I::Forward { unit, micro_batch }))?;
         if chain.facts(unit).recomputes {
             need(self.ranks[rank.index()].recomputed == Some((unit, micro_batch)))?;
         }
@@ -393,10 +346,7 @@ impl Reference<'_> {
                 self.incoming(edge, micro_batch)?;
             } else if stage.index() + 1 < chain.num_stages() {
                 let unit = Unit(unit.0 + 1);
-                let made = [
-                    Instruction::Backward { unit, micro_batch },
-                    Instruction::BackwardInput { unit, micro_batch },
-                ];
+                let made = [I::Backward { unit, micro_batch }, I::BackwardInput { unit, micro_batch }];
                 need(made.iter().any(|made| self.done.contains(made)))?;
             }
         } else {
@@ -416,9 +366,6 @@ impl Reference<'_> {
             edge.num_made += 1;
         }
         self.read_weights(rank, unit, chain.facts(unit).backward_reads_weights)?;
-        if self.done.contains(&instruction) {
-            return wrong(Wrong::Twice);
-        }
         if let Some(edge) = input {
             self.consume(edge, micro_batch);
         }

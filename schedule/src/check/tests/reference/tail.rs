@@ -43,7 +43,7 @@ impl Reference<'_> {
         if !self.ranks.iter().zip(&self.program.rows).all(ended) {
             return Err(Wrong::Deadlock);
         }
-        if self.ranks.iter().any(|state| state.held > 0) {
+        if self.ranks.iter().any(|state| state.copies.values().any(|held| !held.is_empty())) {
             return Err(Wrong::Wasted);
         }
         if self.edges.values().any(|state| !state.sends.is_empty() || !state.receives.is_empty()) {
