@@ -10,19 +10,17 @@ use crate::command::Home;
 
 #[test]
 fn check_prints_the_resolved_run() {
-    let home = Home::new();
-    let text = home.run(&["check", "run.json", "--set", "gradient_clipping=0.5"]).success();
-    let run: Value = serde_json::from_str(&text).expect("stdout is one JSON object");
+    let run = Home::new().json("check run.json --set gradient_clipping=0.5");
     assert_eq!(run["gradient_clipping"], 0.5);
     assert_eq!(run["batch"]["num_micro_batches"], 2);
     assert_eq!(run["batch"]["micro_batch_size"], 2);
-    assert!(run["model"]["gpt2"]["hidden_size"].is_u64(), "{text}");
+    assert!(run["model"]["gpt2"]["hidden_size"].is_u64(), "{run}");
 }
 
 #[test]
 fn plan_prints_what_each_rank_holds_and_sends() {
     let home = Home::new();
-    let text = home.run(&["plan", "run.json"]).success();
+    let text = home.run("plan run.json").success();
     let [headline, stages, memory, traffic, residencies] = text.split("\n\n").collect::<Vec<_>>()[..] else {
         panic!("a headline and four tables: {text}")
     };
@@ -59,7 +57,7 @@ fn plan_prints_what_each_rank_holds_and_sends() {
 #[test]
 fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
     let home = Home::new();
-    let plan: Value = serde_json::from_str(&home.run(&["plan", "run.json", "--json"]).success()).unwrap();
+    let plan = home.json("plan run.json --json");
     let ranks = plan["ranks"].as_array().unwrap();
     let grid: Vec<_> = ranks
         .iter()
@@ -91,8 +89,7 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
         assert_eq!(layers, in_units);
     }
     // An override changes the plan.
-    let zero_1 = home.run(&["plan", "run.json", "--json", "--set", "zero_optimization.stage=1"]).success();
-    let zero_1: Value = serde_json::from_str(&zero_1).unwrap();
+    let zero_1 = home.json("plan run.json --json --set zero_optimization.stage=1");
     assert_eq!(zero_1["ranks"][0]["memory"]["gathered"], 0);
     assert!(ranks[0]["memory"]["gathered"].as_u64() > Some(0));
 }
@@ -101,33 +98,20 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
 #[test]
 fn a_split_that_is_not_proved_the_fastest_is_told_so() {
     let home = Home::new();
-    let looped = [
-        "plan",
-        "run.json",
-        "--json",
-        "--set",
-        "parallel.schedule=interleaved",
-        "--set",
-        "parallel.virtual_stages=6",
-        "--set",
-        "model.num_layers=40",
-        "--set",
-        "gradient_accumulation_steps=8",
-        "--set",
-        "train_batch_size=32",
-        "--set",
-        "zero_optimization.stage=1",
-    ];
+    let looped = "parallel.schedule=interleaved --set parallel.virtual_stages=6 --set model.num_layers=40";
+    let steps = "gradient_accumulation_steps=8 --set train_batch_size=32";
+    let zero = "zero_optimization.stage=1";
     let plan = |memory: &str| {
-        let args: Vec<&str> = looped.iter().copied().chain(["--set", memory]).collect();
-        home.run(&args)
+        home.run(format!(
+            "plan run.json --json --set {looped} --set {steps} --set {zero} --set memory={memory}"
+        ))
     };
     let is_told = |stderr: &str| stderr.contains("not proved to be the fastest");
-    let ample = plan("memory=1GiB");
+    let ample = plan("1GiB");
     assert!(!is_told(&ample.stderr), "{}", ample.stderr);
     let ranks: Value = serde_json::from_str(&ample.success()).unwrap();
     let peak = ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["peak"].as_u64().unwrap());
-    let tight = plan(&format!("memory={}", peak.max().unwrap() * 96 / 100));
+    let tight = plan(&(peak.max().unwrap() * 96 / 100).to_string());
     assert!(is_told(&tight.stderr), "{}", tight.stderr);
     tight.success();
 }
@@ -135,13 +119,9 @@ fn a_split_that_is_not_proved_the_fastest_is_told_so() {
 /// Stages of a rank need not be full together, so activations in flight may be fewer than the slots that hold them.
 #[test]
 fn in_flight_is_what_is_held_at_once() {
-    let home = Home::new();
-    let changes = ["parallel.schedule=interleaved", "parallel.virtual_stages=2", "zero_optimization.stage=1"];
-    let args: Vec<&str> = ["plan", "run.json", "--json"]
-        .into_iter()
-        .chain(changes.into_iter().flat_map(|c| ["--set", c]))
-        .collect();
-    let plan: Value = serde_json::from_str(&home.run(&args).success()).unwrap();
+    let looped = "parallel.schedule=interleaved --set parallel.virtual_stages=2";
+    let plan =
+        Home::new().json(format!("plan run.json --json --set {looped} --set zero_optimization.stage=1"));
     let ranks = plan["ranks"].as_array().unwrap().iter();
     let in_flight: Vec<u64> = ranks.step_by(2).map(|rank| rank["in_flight"].as_u64().unwrap()).collect();
     // 2 (p - 1 - rank) + p (v - 1) + 1, of at most m v: Narayanan et al., arXiv:2104.04473, section 2.2.
@@ -151,7 +131,7 @@ fn in_flight_is_what_is_held_at_once() {
 #[test]
 fn show_prints_the_order_and_every_instruction() {
     let home = Home::new();
-    let arguments = ["show", "run.json", "--set", "model.num_layers=2", "--set", "zero_optimization.stage=1"];
+    let arguments = "show run.json --set model.num_layers=2 --set zero_optimization.stage=1";
     expect![[r#"
         rank 0  F0 F1 .. .. B0 B0 .. B1 B1
         rank 1  .. F0 B0 B0 F1 B1 B1 .. ..
@@ -200,8 +180,8 @@ fn show_prints_the_order_and_every_instruction() {
         18  compute  STEP u3
         19  gather   GATHER_STEP u3  after 18
     "#]]
-    .assert_eq(&home.run(&arguments).success());
-    let csv = home.run(&["show", "run.json", "--format", "csv"]).success();
+    .assert_eq(&home.run(arguments).success());
+    let csv = home.run("show run.json --format csv").success();
     expect![[r#"
         0F0,0F1,0B0,0B1
         1F0,1B0,1F1,1B1
@@ -212,7 +192,7 @@ fn show_prints_the_order_and_every_instruction() {
 #[test]
 fn a_shown_program_reads_back_as_the_one_that_runs() {
     let home = Home::new();
-    let text = home.run(&["show", "run.json", "--format", "program"]).success();
+    let text = home.run("show run.json --format program").success();
     let shown: Program = text.parse().unwrap();
     let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(Launch::this_host()).unwrap();
     assert_eq!(&shown, Plan::new(run).unwrap().training().program());
@@ -222,14 +202,7 @@ fn a_shown_program_reads_back_as_the_one_that_runs() {
 fn a_reader_who_has_seen_enough_is_no_failure() {
     let home = Home::new();
     let mut child = home
-        .command(&[
-            "show",
-            "run.json",
-            "--set",
-            "gradient_accumulation_steps=400",
-            "--set",
-            "train_batch_size=800",
-        ])
+        .command("show run.json --set gradient_accumulation_steps=400 --set train_batch_size=800")
         .spawn()
         .unwrap();
     // Far more is printed than a pipe holds, so the binary meets the closed end.
@@ -246,7 +219,7 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
 fn help_teaches_by_example() {
     let home = Home::new();
     for command in ["train", "eval", "generate", "check", "plan", "show", "simulate", "profile", "compare"] {
-        let help = home.run(&[command, "--help"]).success();
+        let help = home.run(format!("{command} --help")).success();
         assert!(help.contains("Examples:\n  pipezero "), "{help}");
         let (_, examples) = help.split_once("Examples:\n").unwrap();
         let (examples, _) = examples.split_once("\n\n").unwrap_or((examples, ""));
@@ -266,8 +239,7 @@ fn help_teaches_by_example() {
 fn too_few_micro_batches_for_the_pipeline_are_warned_of() {
     let home = Home::new();
     let warnings = |steps: &str| {
-        let set = format!("gradient_accumulation_steps={steps}");
-        let printed = home.run(&["plan", "run.json", "--set", &set]);
+        let printed = home.run(format!("plan run.json --set gradient_accumulation_steps={steps}"));
         let lines = printed.stderr.lines().filter(|line| line.contains("gradient_accumulation_steps"));
         lines.map(|line| format!("{line}\n")).collect::<String>()
     };

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use jiter::Peek;
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
@@ -16,7 +17,7 @@ use serde::forward_to_deserialize_any;
 use super::error::JsonError;
 use super::nearest::nearest;
 use super::node::Node;
-use super::parse::{Parser, Parts, parse_first};
+use super::parse::{Parser, parse_first};
 use super::source::{Source, Span};
 
 impl Source {
@@ -150,8 +151,8 @@ fn in_words(expected: &str) -> String {
 impl Parser<'_> {
     /// Reads a value. What is wrong with it is reported at its place.
     fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
-        self.peek();
-        let start = self.at;
+        self.peek()?;
+        let start = self.at();
         seed.deserialize(&mut *self).map_err(|refusal| match refusal {
             Refusal::Placed(_) => refusal,
             refusal => match Parser::new(self.source, start).value() {
@@ -166,34 +167,35 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
     type Error = Refusal;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match self.peek() {
-            Some(b'{') => {
-                let parts = self.open(b'}')?;
-                visitor.visit_map(Entries { parser: self, parts, key: String::new(), seen: HashSet::new() })
+        match self.peek()? {
+            Peek::Object => {
+                self.enter()?;
+                visitor.visit_map(Entries { parser: self, key: String::new(), seen: HashSet::new() })
             }
-            Some(b'[') => {
-                let parts = self.open(b']')?;
-                let mut elements = Elements { parser: self, parts, is_done: false };
+            Peek::Array => {
+                self.enter()?;
+                let mut elements = Elements { parser: self, is_done: false };
                 let value = visitor.visit_seq(&mut elements)?;
-                if elements.is_done || !elements.parser.next_part(&mut elements.parts)? {
-                    return Ok(value);
+                match elements.is_done {
+                    true => Ok(value),
+                    false => match elements.parser.next_element()? {
+                        None => Ok(value),
+                        Some(num_read) => Err(Refusal::Rule(format!("has more than {num_read} elements"))),
+                    },
                 }
-                Err(Refusal::Rule(format!("has more than {} elements", elements.parts.num_read - 1)))
             }
-            Some(b'"') => visitor.visit_string(self.string()?),
-            Some(b'-' | b'0'..=b'9') => visit_number(self.number()?, visitor),
-            _ => match self.literal()? {
-                Some(value) => visitor.visit_bool(value),
-                None => visitor.visit_unit(),
-            },
+            Peek::String => visitor.visit_string(self.string()?),
+            kind @ (Peek::True | Peek::False) => visitor.visit_bool(self.bool(kind)?),
+            Peek::Null => self.null().map_err(Refusal::from).and_then(|()| visitor.visit_unit()),
+            kind => visit_number(self.number(kind)?, visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        if self.peek() != Some(b'n') {
+        if self.peek()? != Peek::Null {
             return visitor.visit_some(self);
         }
-        self.literal()?;
+        self.null()?;
         visitor.visit_none()
     }
 
@@ -211,8 +213,8 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match self.peek() {
-            Some(b'[') => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+        match self.peek()? {
+            Peek::Array => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -223,19 +225,15 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match self.peek() {
-            Some(b'"') => visitor.visit_enum(self.string()?.into_deserializer()),
-            Some(b'{') => {
-                let mut parts = self.open(b'}')?;
-                if !self.next_part(&mut parts)? {
+        match self.peek()? {
+            Peek::String => visitor.visit_enum(self.string()?.into_deserializer()),
+            Peek::Object => {
+                self.enter()?;
+                let Some((key, span)) = self.next_key()? else {
                     return Err(Refusal::Rule(format!("has no key: it needs one of {}", names(variants))));
-                }
-                let (key, span) = self.key()?;
+                };
                 let value = visitor.visit_enum(OneKey { parser: self, key, span })?;
-                if !self.next_part(&mut parts)? {
-                    return Ok(value);
-                }
-                let (key, span) = self.key()?;
+                let Some((key, span)) = self.next_key()? else { return Ok(value) };
                 let rule = "is a second key, and only one belongs here; keep one of the two";
                 Err(Refusal::Rule(rule.to_owned()).at_key(&key, &span))
             }
@@ -264,7 +262,6 @@ fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value
 
 struct Elements<'p, 'a> {
     parser: &'p mut Parser<'a>,
-    parts: Parts,
     is_done: bool,
 }
 
@@ -272,18 +269,16 @@ impl<'de> SeqAccess<'de> for &mut Elements<'_, '_> {
     type Error = Refusal;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
-        self.is_done = !self.parser.next_part(&mut self.parts)?;
-        if self.is_done {
+        let Some(index) = self.parser.next_element()? else {
+            self.is_done = true;
             return Ok(None);
-        }
-        let index = self.parts.num_read - 1;
+        };
         self.parser.read(seed).map(Some).map_err(|refusal| refusal.inside(&format!("[{index}]")))
     }
 }
 
 struct Entries<'p, 'a> {
     parser: &'p mut Parser<'a>,
-    parts: Parts,
     /// The key that was read last.
     key: String,
     seen: HashSet<String>,
@@ -293,10 +288,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
     type Error = Refusal;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
-        if !self.parser.next_part(&mut self.parts)? {
-            return Ok(None);
-        }
-        let (key, span) = self.parser.key()?;
+        let Some((key, span)) = self.parser.next_key()? else { return Ok(None) };
         self.key = key;
         if !self.seen.insert(self.key.clone()) {
             // Where the first stands is found with all other keys that stand twice.
