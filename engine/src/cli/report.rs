@@ -106,20 +106,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{Persistent, RankForecast};
+    use crate::plan::RankForecast;
     use crate::run::engine::MeasuredRank;
     use crate::train::StepSeconds;
 
     fn memory(peak: u64) -> RankMemory {
-        RankMemory {
-            parameters: 1,
-            gathered: 0,
-            gradients: 2,
-            optimizer: 3,
-            activations: 4,
-            communication: 5,
-            peak,
-        }
+        let rest =
+            RankMemory { parameters: 1, gradients: 2, optimizer: 3, activations: 4, ..Default::default() };
+        RankMemory { communication: 5, peak, ..rest }
     }
 
     /// The summary of a run with one rank for each pair of peaks, measured and planned.
@@ -130,19 +124,7 @@ mod tests {
             measured.traffic.all_gather.bytes = 1024 * (rank as u64 / 2 + 1);
             measured
         };
-        let planned = |(rank, &(_, peak)): (usize, &(u64, u64))| RankForecast {
-            rank,
-            pipeline_rank: rank,
-            data_rank: 0,
-            stages: vec![rank],
-            layers: Vec::new(),
-            units: Vec::new(),
-            parameters: 0,
-            persistent: Persistent::default(),
-            in_flight: 1,
-            memory: memory(peak),
-            traffic: Default::default(),
-        };
+        let planned = |&(_, peak): &(u64, u64)| RankForecast { memory: memory(peak), ..Default::default() };
         Summary {
             steps: 3,
             training_loss: Some(1.0),
@@ -152,7 +134,7 @@ mod tests {
             idle_share: 0.3,
             exposed_comm_share: 0.1,
             ranks: peaks.iter().enumerate().map(measured).collect(),
-            planned: peaks.iter().enumerate().map(planned).collect(),
+            planned: peaks.iter().map(planned).collect(),
             ..Summary::default()
         }
     }

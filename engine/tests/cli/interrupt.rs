@@ -38,7 +38,7 @@ fn ctrl_c_ends_after_the_step_with_tables_and_a_model() {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the run ended before its first step");
     }
-    // A step's line is in the file before anyone is told of the step.
+    // A step's line is in the file before the step is reported.
     assert!(home.read("out/metrics.jsonl").starts_with("{\"step\":1,"));
     signal("INT", &child.id().to_string());
     let mut rest = String::new();

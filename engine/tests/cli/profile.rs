@@ -17,7 +17,7 @@ fn error(printed: Printed, status: i32) -> String {
 #[test]
 fn a_profile_is_what_simulate_reads() {
     let home = Home::new();
-    let told = home.run(PROFILE).success();
+    let printed = home.run(PROFILE).success();
     for expected in [
         "unit ",
         "h.*.attn, h.*.mlp",
@@ -27,7 +27,7 @@ fn a_profile_is_what_simulate_reads() {
         "step: ",
         "3 typical",
     ] {
-        assert!(told.contains(expected), "{expected}: {told}");
+        assert!(printed.contains(expected), "{expected}: {printed}");
     }
     let costs: Value = serde_json::from_str(&home.read("costs.json")).unwrap();
     assert_eq!((&costs["version"], &costs["host"]["ranks"]), (&1.into(), &4.into()));

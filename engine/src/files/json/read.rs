@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiter::Peek;
-use serde::de::value::StrDeserializer;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, VariantAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
@@ -148,7 +148,13 @@ fn in_words(expected: &str) -> String {
     }
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    /// Begins the object that comes next.
+    fn entries(&mut self) -> Result<Entries<'_, 'a>, Refusal> {
+        self.enter()?;
+        Ok(Entries { parser: self, key: String::new(), seen: HashSet::new() })
+    }
+
     /// Reads a value. What is wrong with it is reported at its place.
     fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
         self.peek()?;
@@ -168,10 +174,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         match self.peek()? {
-            Peek::Object => {
-                self.enter()?;
-                visitor.visit_map(Entries { parser: self, key: String::new(), seen: HashSet::new() })
-            }
+            Peek::Object => visitor.visit_map(self.entries()?),
             Peek::Array => {
                 self.enter()?;
                 let mut elements = Elements { parser: self, is_done: false };
@@ -213,10 +216,20 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         match self.peek()? {
             Peek::Array => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_any(visitor),
         }
+    }
+
+    /// Asked for by a variant without fields that was written as the key of an object.
+    fn deserialize_unit<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Refusal> {
+        let rule = "the name alone belongs here; write it in place of the object";
+        Err(Refusal::Rule(rule.to_owned()))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -228,11 +241,11 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         match self.peek()? {
             Peek::String => visitor.visit_enum(self.string()?.into_deserializer()),
             Peek::Object => {
-                self.enter()?;
-                let Some((key, span)) = self.next_key()? else {
+                let is_empty = self.source.text[self.at() + 1..].trim_ascii_start().starts_with('}');
+                if is_empty {
                     return Err(Refusal::Rule(format!("has no key: it needs one of {}", names(variants))));
-                };
-                let value = visitor.visit_enum(OneKey { parser: self, key, span })?;
+                }
+                let value = visitor.visit_enum(MapAccessDeserializer::new(self.entries()?))?;
                 let Some((key, span)) = self.next_key()? else { return Ok(value) };
                 let rule = "is a second key, and only one belongs here; keep one of the two";
                 Err(Refusal::Rule(rule.to_owned()).at_key(&key, &span))
@@ -242,8 +255,8 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map identifier ignored_any
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit_struct seq tuple
+        tuple_struct identifier ignored_any
     }
 }
 
@@ -305,64 +318,4 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 fn read_key<'de, S: DeserializeSeed<'de>>(key: &str, span: &Span, seed: S) -> Result<S::Value, Refusal> {
     let text: StrDeserializer<'_, Refusal> = key.into_deserializer();
     seed.deserialize(text).map_err(|refusal| refusal.at_key(key, span))
-}
-
-/// The one key of an object, which names a variant, and the value behind it.
-struct OneKey<'p, 'a> {
-    parser: &'p mut Parser<'a>,
-    key: String,
-    span: Span,
-}
-
-impl<'de> EnumAccess<'de> for OneKey<'_, '_> {
-    type Error = Refusal;
-    type Variant = Self;
-
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Refusal> {
-        Ok((read_key(&self.key, &self.span, seed)?, self))
-    }
-}
-
-impl<'de> VariantAccess<'de> for OneKey<'_, '_> {
-    type Error = Refusal;
-
-    fn unit_variant(self) -> Result<(), Refusal> {
-        let Self { key, span, .. } = self;
-        let rule =
-            format!("is a key, but the name alone belongs here; write \"{key}\" in place of the object");
-        Err(Refusal::Rule(rule).at_key(&key, &span))
-    }
-
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Refusal> {
-        self.parser.read(seed).map_err(|refusal| refusal.inside(&self.key))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Refusal> {
-        self.newtype_variant_seed(Fields { visitor, have_names: false })
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Refusal> {
-        self.newtype_variant_seed(Fields { visitor, have_names: true })
-    }
-}
-
-/// What a variant of several fields holds: a list where they have no names, else an object.
-struct Fields<V> {
-    visitor: V,
-    have_names: bool,
-}
-
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Fields<V> {
-    type Value = V::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        match self.have_names {
-            true => deserializer.deserialize_struct("", &[], self.visitor),
-            false => deserializer.deserialize_seq(self.visitor),
-        }
-    }
 }

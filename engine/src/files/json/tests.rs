@@ -55,7 +55,7 @@ fn says<T: DeserializeOwned>(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_mistake_is_told_by_key_value_and_rule_where_it_stands() {
+fn a_mistake_is_reported_by_key_value_and_rule_where_it_stands() {
     read::<Outer>(r#"{"list": [{"count": 1, "kind": "one"}, {"count": 2, "kind": "two"}]}"#).unwrap();
     let whole = "a whole number from 0 to 18446744073709551615";
     for value in ["-1", "-0", "1.5", "8.0", "8e0", "null", "true", "18446744073709551616", "1e300"] {
@@ -111,13 +111,13 @@ fn a_list_is_no_object() {
 
 /// All of them at once, from top to bottom, each with its whole path.
 #[test]
-fn every_key_that_stands_twice_is_told() {
+fn every_key_that_stands_twice_is_reported() {
     let text = "{\"a\": [1, {\"b\": 1, \"b\": {\"c\": 1, \"c\": 2}}],\n \"d\": 1, \"d\": 2, \"d\": 3}";
     let errors = parse(&Source::file("a.json", text)).unwrap_err();
-    let told: Vec<String> =
+    let found: Vec<String> =
         errors.iter().map(|error| format!("{} {}", error.span, error.message())).collect();
     assert_eq!(
-        told,
+        found,
         [
             "a.json:1:20 `a[1].b` stands twice, first at 1:12",
             "a.json:1:34 `a[1].b.c` stands twice, first at 1:26",
@@ -190,7 +190,7 @@ fn escapes_stand_for_characters() {
 
 /// Lists and objects at most 128 deep, and no recursion without end beyond.
 #[test]
-fn what_is_nested_too_deeply_is_told() {
+fn what_is_nested_too_deeply_is_refused() {
     let deep = |num: usize| "[".repeat(num) + &"]".repeat(num);
     parsed(&deep(128)).unwrap();
     for text in [deep(129), deep(1_000_000), "[".repeat(1_000_000)] {
@@ -205,8 +205,8 @@ fn what_is_nested_too_deeply_is_told() {
 #[test]
 fn what_is_written_cannot_command_a_terminal() {
     for text in ["{\"\\u001b[31m\u{9b}x\": 1}", "[\u{9b}]", "{\"list\": [{\"kind\": \"\\u001b[31m\"}]}"] {
-        let told = refusal::<Outer>(text);
-        assert!(!told.chars().any(char::is_control), "{told:?}");
+        let found = refusal::<Outer>(text);
+        assert!(!found.chars().any(char::is_control), "{found:?}");
     }
 }
 
@@ -276,8 +276,8 @@ fn each_type_has_one_form() {
         ("{\"nomber\": 1}", 11, "`form.nomber` is an unknown key; did you mean `number`?"),
         (
             "{\"name\": null}",
-            11,
-            "`form.name` is a key, but the name alone belongs here; write \"name\" in place of the object",
+            19,
+            "`form.name` is null, but the name alone belongs here; write it in place of the object",
         ),
         ("\"number\"", 10, "`form` must be an object with this as its one key, but is the string \"number\""),
         ("{\"number\": \"a\"}", 21, &format!("`form.number` must be {whole}, but is the string \"a\"")),
