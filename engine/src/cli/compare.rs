@@ -112,19 +112,18 @@ fn as_text(comparison: &Comparison, costs: &str) -> String {
 
 fn step_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(["", "predicted", "measured", "error"]);
-    let mut row = |name: &str, cells: [String; 3]| table.row(std::iter::once(name.to_owned()).chain(cells));
-    row("step", cells(comparison.step));
+    table.row("step", cells(comparison.step));
     let program = cells(comparison.program);
     if comparison.straggling_ns == 0 {
-        row("its program", program);
+        table.row("its program", program);
     } else {
         let [_, measured, error] = cells(comparison.program_with_waits());
         let [predicted, ..] = program;
-        row("its program", [predicted, measured, "-".to_owned()]);
+        table.row("its program", [predicted, measured, "-".to_owned()]);
         let straggling = nanoseconds(comparison.straggling_ns);
-        row("waits for slow ranks", [straggling, "in the program".to_owned(), error]);
+        table.row("waits for slow ranks", [straggling, "in the program".to_owned(), error]);
     }
-    row("beside it", cells(comparison.step_overhead));
+    table.row("beside it", cells(comparison.step_overhead));
     table
 }
 
@@ -134,7 +133,7 @@ fn rank_table(ranks: &[ComparedRank]) -> Table {
         Table::new(["pipeline rank", "computes"].into_iter().chain(causes).chain(["peak memory"]));
     for ComparedGroup { pipeline_rank, times, peak } in ComparedGroup::of_ranks(ranks) {
         let mut row = |name: String, times: [u64; 7], peak: u64| {
-            table.row(std::iter::once(name).chain(times.map(nanoseconds)).chain([bytes(peak)]));
+            table.row(name, times.map(nanoseconds).into_iter().chain([bytes(peak)]));
         };
         let number = pipeline_rank.to_string();
         let indent = " ".repeat(number.len());
@@ -154,8 +153,8 @@ fn kind_table(comparison: &Comparison) -> Table {
             Part::Way => ", way of those waited for",
         };
         let mean = [kind.mean.predicted_ns, kind.mean.measured_ns].map(nanoseconds);
-        let name = [format!("{}{part}", kind.kind), kind.count.to_string()];
-        table.row(name.into_iter().chain(mean).chain(cells(kind.total)));
+        let cells = mean.into_iter().chain(cells(kind.total));
+        table.row(format!("{}{part}", kind.kind), std::iter::once(kind.count.to_string()).chain(cells));
     }
     table
 }
@@ -172,8 +171,8 @@ fn path_table(comparison: &Comparison) -> Table {
         let ends = [parting.predicted_end_ns, parting.measured_end_ns].map(nanoseconds);
         let later = nanoseconds(parting.later_ns.unsigned_abs());
         let sign = if parting.later_ns < 0 { "-" } else { "+" };
-        let name = [parting.instruction.clone(), parting.rank.to_string()];
-        table.row(name.into_iter().chain(ends).chain([format!("{sign}{later}")]));
+        let cells = ends.into_iter().chain([format!("{sign}{later}")]);
+        table.row(&parting.instruction, std::iter::once(parting.rank.to_string()).chain(cells));
     }
     table
 }

@@ -39,12 +39,12 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let score = TrainedRun::open(&args.directory)?.score(&args.data, args.batches)?;
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
-    table.row([
-        score.num_tokens.to_string(),
+    let cells = [
         format!("{:.4}", score.loss),
         format!("{:.3}", score.perplexity()),
         format!("{:.4}", score.bits_per_byte()),
-    ]);
+    ];
+    table.row(score.num_tokens.to_string(), cells);
     print(table)?;
     Ok(())
 }

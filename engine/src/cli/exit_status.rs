@@ -3,6 +3,7 @@
 use pipezero_schedule::simulate::MemoryError;
 use pipezero_schedule::simulate::cluster::ClusterError;
 
+use super::out_file::OutError;
 use crate::measure::profile::{ProfileError, TooManySteps};
 use crate::measure::trace::{TraceError, TracedStepsError};
 use crate::plan::PlanError;
@@ -22,113 +23,73 @@ pub(super) trait InputMistake {
     fn is_input_mistake(&self) -> bool;
 }
 
-/// Implements the trait for errors that are all of one kind.
-macro_rules! all {
-    ($is_input_mistake:literal: $($error:ty),+) => {
+/// Says of errors by which test they are mistakes in the input.
+macro_rules! input_mistakes {
+    ($($error:ident: |$of:pat_param| $is_input_mistake:expr;)+) => {
         $(impl InputMistake for $error {
             fn is_input_mistake(&self) -> bool {
+                let $of = self;
                 $is_input_mistake
             }
         })+
     };
 }
 
-all!(true: TracedStepsError, CostsFileError, DataError);
-all!(false: MemoryError, TooManySteps);
-
-impl InputMistake for ClusterError {
-    /// A run with too many instructions to be simulated rank by rank is valid.
-    fn is_input_mistake(&self) -> bool {
-        !matches!(self, Self::TooManyInstructions { .. })
-    }
-}
-
-impl InputMistake for PredictError {
-    /// Costs that belong to another run, or are too large to be added up.
-    fn is_input_mistake(&self) -> bool {
-        if let Self::Cluster(error) = self { error.is_input_mistake() } else { true }
-    }
-}
-
-impl InputMistake for SimulationError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::Costs(error) | Self::Step(error) => error.is_input_mistake(),
-            Self::OneNode { .. } => true,
-        }
-    }
-}
-
-impl InputMistake for PlanError {
-    /// The rules of the run file that only a plan can check.
-    fn is_input_mistake(&self) -> bool {
-        matches!(self, Self::Pattern { .. } | Self::NoLayerMatches { .. } | Self::LoneUnit(_))
-    }
-}
-
-impl InputMistake for RunDirError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::NoRun { .. } | Self::Unfinished { .. } | Self::Summary { .. } => true,
-            Self::Exists { .. } | Self::NotARun { .. } | Self::Io { .. } => false,
-        }
-    }
-}
-
-impl InputMistake for TraceError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::NoTrace { .. } | Self::Parse { .. } | Self::OtherStep { .. } | Self::Unreadable { .. } => {
-                true
-            }
-            Self::Recorded { .. } | Self::Io { .. } => false,
-        }
-    }
-}
-
-impl InputMistake for WeightsError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::Damaged { .. } | Self::OtherModel { .. } => true,
-            Self::Io { .. } => false,
-        }
-    }
-}
-
-impl InputMistake for EngineError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::Weights(error) => error.is_input_mistake(),
-            Self::PromptToken { .. } | Self::PromptLength { .. } => true,
-            Self::Stopped(_)
-            | Self::AlreadyStopped
-            | Self::Start { .. }
-            | Self::Memory { .. }
-            | Self::LossScale { .. }
-            | Self::LogitsNotFinite => false,
-        }
-    }
-}
-
-impl InputMistake for TrainingError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::Data(error) => error.is_input_mistake(),
-            Self::Engine(error) => error.is_input_mistake(),
-            Self::RunDir(error) => error.is_input_mistake(),
-            Self::Trace(error) => error.is_input_mistake(),
-        }
-    }
-}
-
-impl InputMistake for ProfileError {
-    fn is_input_mistake(&self) -> bool {
-        match self {
-            Self::NoSteps => true,
-            Self::Engine(error) => error.is_input_mistake(),
-            Self::Skipped { .. } => false,
-        }
-    }
+input_mistakes! {
+    TracedStepsError: |_| true;
+    CostsFileError: |_| true;
+    DataError: |_| true;
+    MemoryError: |_| false;
+    TooManySteps: |_| false;
+    // A run with too many instructions to be simulated rank by rank is valid.
+    ClusterError: |error| !matches!(error, ClusterError::TooManyInstructions { .. });
+    // Costs that belong to another run, or are too large to be added up.
+    PredictError: |error| if let PredictError::Cluster(error) = error { error.is_input_mistake() } else { true };
+    SimulationError: |error| match error {
+        SimulationError::Costs(error) | SimulationError::Step(error) => error.is_input_mistake(),
+        SimulationError::OneNode { .. } => true,
+    };
+    // The rules of the run file that only a plan can check.
+    PlanError: |error| {
+        matches!(error, PlanError::Pattern { .. } | PlanError::NoLayerMatches { .. } | PlanError::LoneUnit(_))
+    };
+    RunDirError: |error| match error {
+        RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,
+        RunDirError::Exists { .. } | RunDirError::NotARun { .. } | RunDirError::Io { .. } => false,
+    };
+    TraceError: |error| match error {
+        TraceError::NoTrace { .. }
+        | TraceError::Parse { .. }
+        | TraceError::OtherStep { .. }
+        | TraceError::Unreadable { .. } => true,
+        TraceError::Recorded { .. } | TraceError::Io { .. } => false,
+    };
+    WeightsError: |error| match error {
+        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } => true,
+        WeightsError::Io { .. } => false,
+    };
+    EngineError: |error| match error {
+        EngineError::Weights(error) => error.is_input_mistake(),
+        EngineError::PromptToken { .. } | EngineError::PromptLength { .. } => true,
+        EngineError::Stopped(_)
+        | EngineError::AlreadyStopped
+        | EngineError::Start { .. }
+        | EngineError::Memory { .. }
+        | EngineError::LossScale { .. }
+        | EngineError::LogitsNotFinite => false,
+    };
+    TrainingError: |error| match error {
+        TrainingError::Data(error) => error.is_input_mistake(),
+        TrainingError::Engine(error) => error.is_input_mistake(),
+        TrainingError::RunDir(error) => error.is_input_mistake(),
+        TrainingError::Trace(error) => error.is_input_mistake(),
+    };
+    ProfileError: |error| match error {
+        ProfileError::NoSteps => true,
+        ProfileError::Engine(error) => error.is_input_mistake(),
+        ProfileError::Skipped { .. } => false,
+    };
+    OutError: |_| false;
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::exit_status::InputMistake;
 use crate::files::partial::{Existing, PartialFile};
 
 /// A kind of file that a command writes.
@@ -17,22 +16,6 @@ pub(super) struct Written {
     pub(super) example: &'static str,
     /// Whether an existing file is of this kind.
     pub(super) is_such: fn(&Path) -> bool,
-}
-
-/// Whether `--overwrite` was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Overwrite {
-    /// An existing file is an error.
-    No,
-    /// An existing file that the same command wrote is replaced.
-    Yes,
-}
-
-impl Overwrite {
-    /// From the argument.
-    pub(super) fn of(is_given: bool) -> Self {
-        if is_given { Self::Yes } else { Self::No }
-    }
 }
 
 /// A file that can be written, as far as could be checked; it does not exist yet.
@@ -82,28 +65,18 @@ pub(super) enum OutError {
     },
 }
 
-impl InputMistake for OutError {
-    fn is_input_mistake(&self) -> bool {
-        false
-    }
-}
-
 impl OutFile {
-    /// Checks that the file can be written, before minutes are spent on its contents.
+    /// Checks that the file can be written, before minutes are spent on its contents; only a file of the same kind is replaced.
     ///
     /// # Errors
     /// [`OutError`] if it cannot.
-    pub(super) fn new(path: &Path, overwrite: Overwrite, written: Written) -> Result<Self, OutError> {
+    pub(super) fn new(path: &Path, existing: Existing, written: Written) -> Result<Self, OutError> {
         if path.is_dir() {
             return Err(OutError::Folder { path: path.to_owned(), example: written.example });
         }
-        if overwrite == Overwrite::Yes && path.is_file() && !(written.is_such)(path) {
+        if existing == Existing::Replaced && path.is_file() && !(written.is_such)(path) {
             return Err(OutError::Stranger { path: path.to_owned(), written });
         }
-        let existing = match overwrite {
-            Overwrite::No => Existing::Kept,
-            Overwrite::Yes => Existing::Replaced,
-        };
         let file = Self { path: path.to_owned(), existing };
         // Dropped before it is finished, the partial file leaves nothing behind, however the command ends.
         drop(file.begin()?);
@@ -133,20 +106,17 @@ mod tests {
 
     use super::*;
 
-    fn file(path: &Path, overwrite: Overwrite) -> Result<OutFile, OutError> {
+    fn file(path: &Path, existing: Existing) -> Result<OutFile, OutError> {
         let is_such = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.starts_with("ours"));
-        OutFile::new(
-            path,
-            overwrite,
-            Written { name: "file of ours", writer: "test", example: "a.txt", is_such },
-        )
+        let written = Written { name: "file of ours", writer: "test", example: "a.txt", is_such };
+        OutFile::new(path, existing, written)
     }
 
     #[test]
     fn the_file_appears_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
-        let out = file(&path, Overwrite::No).unwrap();
+        let out = file(&path, Existing::Kept).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         out.write("ours").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "ours");
@@ -158,13 +128,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         fs::write(&path, "ours, old").unwrap();
-        assert!(matches!(file(&path, Overwrite::No), Err(OutError::Exists { .. })));
-        file(&path, Overwrite::Yes).unwrap().write("ours, new").unwrap();
+        assert!(matches!(file(&path, Existing::Kept), Err(OutError::Exists { .. })));
+        file(&path, Existing::Replaced).unwrap().write("ours, new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "ours, new");
         fs::write(&path, "a thesis").unwrap();
-        assert!(matches!(file(&path, Overwrite::Yes), Err(OutError::Stranger { .. })));
-        assert!(matches!(file(folder.path(), Overwrite::Yes), Err(OutError::Folder { .. })));
-        assert!(matches!(file(&path.join("b"), Overwrite::Yes), Err(OutError::Io { .. })));
+        assert!(matches!(file(&path, Existing::Replaced), Err(OutError::Stranger { .. })));
+        assert!(matches!(file(folder.path(), Existing::Replaced), Err(OutError::Folder { .. })));
+        assert!(matches!(file(&path.join("b"), Existing::Replaced), Err(OutError::Io { .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a thesis");
     }
 
@@ -173,7 +143,7 @@ mod tests {
     fn a_file_that_appeared_meanwhile_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
-        let out = file(&path, Overwrite::No).unwrap();
+        let out = file(&path, Existing::Kept).unwrap();
         fs::write(&path, "a thesis").unwrap();
         assert!(matches!(out.write("ours"), Err(OutError::Exists { .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a thesis");

@@ -10,7 +10,6 @@ use super::table::Table;
 use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
-use pipezero_partition::RankMemory;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -32,18 +31,14 @@ pub(super) struct PlanArgs {
     json: bool,
 }
 
-/// Instructions of a step beyond which residencies are not compared: each of up to 15 is planned in full, a million
-/// instructions in about a second.
-const COMPARED_INSTRUCTIONS_MAX: usize = 500_000;
-
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let plan = args.run.plan()?;
-    let is_compared = plan.num_instructions() <= COMPARED_INSTRUCTIONS_MAX;
-    let residencies = is_compared.then(|| plan.residencies()).transpose()?;
+    let residencies = plan.residencies_in_time()?;
     if residencies.is_none() {
         note(format_args!(
-            "residencies are not compared: the program has {} instructions, more than {COMPARED_INSTRUCTIONS_MAX}",
-            plan.num_instructions()
+            "residencies are not compared: the program has {} instructions, more than {}",
+            plan.num_instructions(),
+            Plan::COMPARED_INSTRUCTIONS_MAX
         ));
     }
     if args.json {
@@ -68,12 +63,15 @@ fn text(plan: &Plan) -> String {
     let grid = plan.grid();
     // All data ranks of a pipeline rank have the same figures.
     let by_pipeline_rank: Vec<&RankForecast> = forecast.iter().step_by(grid.data_degree).collect();
+    let name = |rank: &RankForecast| format!("pipeline rank {}", rank.pipeline_rank);
+    let memory = by_pipeline_rank.iter().map(|rank| (name(rank), rank.memory));
+    let traffic = by_pipeline_rank.iter().map(|rank| (name(rank), rank.traffic));
     format!(
         "{}\n\n{}\n{}\n{}",
         headline(plan),
         stages(&by_pipeline_rank),
-        memory(&by_pipeline_rank),
-        traffic(&by_pipeline_rank),
+        Table::of_memory("memory per rank", memory),
+        Table::of_traffic("sent per rank and step", traffic),
     )
 }
 
@@ -119,8 +117,9 @@ fn stages(ranks: &[&RankForecast]) -> Table {
     for rank in ranks {
         let stages: Vec<String> = rank.stages.iter().map(usize::to_string).collect();
         let Persistent { units, elements } = rank.persistent;
-        let cells = std::iter::once(rank.pipeline_rank.to_string())
-            .chain(several.then(|| stages.join(", ")))
+        let cells = several
+            .then(|| stages.join(", "))
+            .into_iter()
             // A transformer layer has two parts, attention and MLP; embedding, final norm and head are one each.
             .chain([rank.layers.len().to_string(), rank.units.len().to_string()])
             .chain(persists.then(|| format!("{}, {} elements", counted(units, "unit"), count(elements))))
@@ -130,28 +129,7 @@ fn stages(ranks: &[&RankForecast]) -> Table {
                 rank.layers.first().cloned().unwrap_or_default(),
                 rank.layers.last().cloned().unwrap_or_default(),
             ]);
-        table.row(cells);
-    }
-    table
-}
-
-fn memory(ranks: &[&RankForecast]) -> Table {
-    let mut table = Table::new(["memory per rank"].into_iter().chain(RankMemory::NAMES));
-    for rank in ranks {
-        let figures = rank.memory.figures();
-        table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(figures.map(bytes)));
-    }
-    table
-}
-
-fn traffic(ranks: &[&RankForecast]) -> Table {
-    let mut table =
-        Table::new(["sent per rank and step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
-    for rank in ranks {
-        let t = &rank.traffic;
-        let kinds = [t.all_gather, t.reduce_scatter, t.all_reduce, t.send];
-        let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
-        table.row(std::iter::once(format!("pipeline rank {}", rank.pipeline_rank)).chain(cells));
+        table.row(rank.pipeline_rank.to_string(), cells);
     }
     table
 }
@@ -167,13 +145,13 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
             (false, true) => "exceeds `memory`",
             (false, false) => "",
         };
-        table.row([
-            cost.resident_units.to_string(),
+        let cells = [
             cost.num_gathers.to_string(),
             bytes(cost.gathered_bytes),
             bytes(cost.peak_bytes),
             mark.to_owned(),
-        ]);
+        ];
+        table.row(cost.resident_units.to_string(), cells);
     }
     format!(
         "{table}each figure is of the rank that has most of it, in a step; these may be different ranks\n"

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::failure::Failure;
-use super::out_file::{OutFile, Overwrite, Written};
+use super::out_file::{OutFile, Written};
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::RunArgs;
@@ -14,6 +14,7 @@ use super::units::{bytes, nanoseconds};
 use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;
+use crate::files::partial::Existing;
 use crate::measure::profile::{Profile, ProfileError, ProfileOptions, check_steps, profile};
 use crate::plan::Plan;
 use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, UnitTimes};
@@ -57,7 +58,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let plan = args.run.plan()?;
     check_steps(&plan, args.steps, available_bytes())?;
     let source = training_batches(&plan)?;
-    let out = OutFile::new(&args.out, Overwrite::of(args.overwrite), COSTS_FILE)?;
+    let out = OutFile::new(&args.out, Existing::of(args.overwrite), COSTS_FILE)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let profile =
@@ -113,8 +114,7 @@ fn units(costs: &CostsFile) -> Table {
         let measured = [backward_ns, backward_input_ns, backward_weight_ns, recompute_ns]
             .map(|ns| ns.map_or_else(|| "-".to_owned(), nanoseconds));
         let times = std::iter::once(nanoseconds(forward_ns)).chain(measured);
-        let row = std::iter::once(unit.layers.join(", ")).chain(times);
-        table.row(row.chain([nanoseconds(unit.optimizer_step.ns)]));
+        table.row(unit.layers.join(", "), times.chain([nanoseconds(unit.optimizer_step.ns)]));
     }
     table
 }
@@ -123,15 +123,15 @@ fn messages(costs: &CostsFile) -> Table {
     let mut table = Table::new(["message", "ranks", "size", "issue", "latency", "landing", "measured"]);
     for of in &costs.messages {
         for size in &of.sizes {
-            table.row([
-                of.kind.to_string(),
+            let cells = [
                 of.ranks.to_string(),
                 bytes(size.bytes),
                 nanoseconds(size.issue_ns),
                 nanoseconds(size.latency_ns),
                 nanoseconds(size.landing_ns),
                 if size.probed { "probe" } else { "run" }.to_owned(),
-            ]);
+            ];
+            table.row(of.kind.to_string(), cells);
         }
     }
     table

@@ -142,20 +142,10 @@ mod tests {
     fn a_skipped_step_says_whether_it_overflowed_or_had_nothing_to_learn() {
         let line = |loss_scale: Option<f64>, next: f64, tokens| StepLine {
             step: 7,
-            epoch: 0.5,
-            loss: None,
-            grad_norm: None,
-            lr: 0.1,
             tokens,
-            tokens_per_s: 0.0,
-            step_s: 1.0,
-            tflops: 0.0,
-            mfu: None,
-            exposed_comm_s: 0.0,
-            idle_s: 0.0,
             loss_scale,
             next_loss_scale: loss_scale.map(|_| next),
-            skipped: true,
+            ..StepLine::default()
         };
         let lowered = "warning: step 7 skipped: a gradient overflowed in fp16 at loss scale 512; the scale is now 256; no weight was changed";
         let kept = "warning: step 7 skipped: a gradient overflowed in fp16 at loss scale 512; the scale stays; no weight was changed";

@@ -4,8 +4,8 @@
 //! short, and a rank that differs is visible.
 
 use super::table::Table;
-use super::units::bytes;
-use crate::train::{Baselines, Summary};
+use crate::run::data::NgramCrossEntropy;
+use crate::train::Summary;
 use pipezero_partition::RankMemory;
 
 /// The final tables. A run that learns nothing has step times instead of losses.
@@ -22,15 +22,15 @@ pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64) -> String 
 
 fn loss_table(summary: &Summary) -> Table {
     let nats = |loss: Option<f64>| loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.4}"));
-    let baseline = |pick: fn(&Baselines) -> f64| nats(summary.baselines.as_ref().map(pick));
+    let baseline = |pick: fn(&NgramCrossEntropy) -> f64| nats(summary.baselines.as_ref().map(pick));
     let mut table = Table::new(["nats per token", "training", "validation", "unigram", "bigram"]);
-    table.row([
-        "loss".to_owned(),
+    let cells = [
         nats(summary.training_loss),
         nats(summary.validation_loss),
         baseline(|baselines| baselines.unigram),
         baseline(|baselines| baselines.bigram),
-    ]);
+    ];
+    table.row("loss", cells);
     table
 }
 
@@ -39,7 +39,7 @@ fn step_table(summary: &Summary) -> Table {
     let mut table = Table::new(["milliseconds per step", "median", "shortest", "longest"]);
     let times = summary.step_s.as_ref().map(|times| [times.median, times.shortest, times.longest]);
     let cells = times.map(|times| times.map(|seconds| format!("{:.1}", 1000.0 * seconds)));
-    table.row(std::iter::once("step".to_owned()).chain(cells.into_iter().flatten()));
+    table.row("step", cells.into_iter().flatten());
     table
 }
 
@@ -51,18 +51,18 @@ fn speed_table(summary: &Summary, learns: bool, elapsed_s: f64) -> Table {
         .chain(learns.then_some("tokens/s in steps"))
         .chain(["bubble of the schedule", "ranks waited", "for gathers, reductions"]);
     let mut table = Table::new(header);
-    let cells = ["run".to_owned(), summary.steps.to_string(), format!("{elapsed_s:.1}")]
+    let cells = [summary.steps.to_string(), format!("{elapsed_s:.1}")]
         .into_iter()
         .chain(learns.then(|| format!("{:.0}", summary.tokens_per_s)))
         .chain([summary.bubble_share, summary.idle_share, summary.exposed_comm_share].map(share));
-    table.row(cells);
+    table.row("run", cells);
     table
 }
 
 /// The result of fp16's loss scaling.
 fn scale_table(summary: &Summary, scale: f64) -> Table {
     let mut table = Table::new(["fp16", "skipped steps", "last loss scale"]);
-    table.row(["run".to_owned(), summary.skipped_steps.to_string(), scale.to_string()]);
+    table.row("run", [summary.skipped_steps.to_string(), scale.to_string()]);
     table
 }
 
@@ -73,30 +73,19 @@ fn memory_table(summary: &Summary) -> Table {
         .zip(&summary.planned)
         .map(|(rank, planned)| (rank.memory, planned.memory))
         .collect();
-    let mut table = Table::new(["peak memory"].into_iter().chain(RankMemory::NAMES));
-    for (ranks, (measured, planned)) in alike(&memories, |both| *both) {
-        if measured == planned {
-            table.row(
-                std::iter::once(format!("{ranks} measured = planned")).chain(measured.figures().map(bytes)),
-            );
-        } else {
-            let indent = " ".repeat(ranks.len());
-            table.row(std::iter::once(format!("{ranks} measured")).chain(measured.figures().map(bytes)));
-            table.row(std::iter::once(format!("{indent} planned")).chain(planned.figures().map(bytes)));
+    let rows = alike(&memories, |both| *both).into_iter().flat_map(|(ranks, &(measured, planned))| {
+        let indent = " ".repeat(ranks.len());
+        match measured == planned {
+            true => vec![(format!("{ranks} measured = planned"), measured)],
+            false => vec![(format!("{ranks} measured"), measured), (format!("{indent} planned"), planned)],
         }
-    }
-    table
+    });
+    Table::of_memory("peak memory", rows)
 }
 
 fn traffic_table(summary: &Summary) -> Table {
-    let mut table = Table::new(["sent per step", "all-gather", "reduce-scatter", "all-reduce", "send"]);
-    for (ranks, rank) in alike(&summary.ranks, |rank| rank.traffic) {
-        let traffic = &rank.traffic;
-        let kinds = [traffic.all_gather, traffic.reduce_scatter, traffic.all_reduce, traffic.send];
-        let cells = kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes)));
-        table.row(std::iter::once(ranks).chain(cells));
-    }
-    table
+    let rows = alike(&summary.ranks, |rank| rank.traffic);
+    Table::of_traffic("sent per step", rows.into_iter().map(|(name, rank)| (name, rank.traffic)))
 }
 
 /// Groups of neighbouring ranks with the same figures: the name of each, and its first rank.
@@ -117,20 +106,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{Persistent, RankForecast};
+    use crate::plan::RankForecast;
     use crate::run::engine::MeasuredRank;
     use crate::train::StepSeconds;
 
     fn memory(peak: u64) -> RankMemory {
-        RankMemory {
-            parameters: 1,
-            gathered: 0,
-            gradients: 2,
-            optimizer: 3,
-            activations: 4,
-            communication: 5,
-            peak,
-        }
+        let rest =
+            RankMemory { parameters: 1, gradients: 2, optimizer: 3, activations: 4, ..Default::default() };
+        RankMemory { communication: 5, peak, ..rest }
     }
 
     /// The summary of a run with one rank for each pair of peaks, measured and planned.
@@ -141,35 +124,18 @@ mod tests {
             measured.traffic.all_gather.bytes = 1024 * (rank as u64 / 2 + 1);
             measured
         };
-        let planned = |(rank, &(_, peak)): (usize, &(u64, u64))| RankForecast {
-            rank,
-            pipeline_rank: rank,
-            data_rank: 0,
-            stages: vec![rank],
-            layers: Vec::new(),
-            units: Vec::new(),
-            parameters: 0,
-            persistent: Persistent::default(),
-            in_flight: 1,
-            memory: memory(peak),
-            traffic: Default::default(),
-        };
+        let planned = |&(_, peak): &(u64, u64)| RankForecast { memory: memory(peak), ..Default::default() };
         Summary {
             steps: 3,
-            skipped_steps: 0,
-            skipped_steps_at_end: 0,
-            interrupted: false,
             training_loss: Some(1.0),
-            validation_loss: None,
-            baselines: None,
             tokens_per_s: 1234.5,
             step_s: StepSeconds::of(&[0.5, 0.25, 0.3]),
             bubble_share: 0.2,
             idle_share: 0.3,
             exposed_comm_share: 0.1,
-            loss_scale: None,
             ranks: peaks.iter().enumerate().map(measured).collect(),
-            planned: peaks.iter().enumerate().map(planned).collect(),
+            planned: peaks.iter().map(planned).collect(),
+            ..Summary::default()
         }
     }
 

@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use pipezero_partition::RankMemory;
+
+use super::units::bytes;
+use crate::plan::Traffic;
+
 /// A table under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
@@ -15,9 +20,28 @@ impl Table {
         Self { header: header.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells stay empty.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+    /// Adds a row, which begins with its name; missing cells stay empty.
+    pub(super) fn row(&mut self, name: impl Into<String>, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(std::iter::once(name.into()).chain(cells).collect());
+    }
+
+    /// The bytes that ranks hold, by category.
+    pub(super) fn of_memory(title: &str, ranks: impl IntoIterator<Item = (String, RankMemory)>) -> Self {
+        let mut table = Self::new([title].into_iter().chain(RankMemory::NAMES));
+        for (name, memory) in ranks {
+            table.row(name, memory.figures().map(bytes));
+        }
+        table
+    }
+
+    /// What ranks send in a step.
+    pub(super) fn of_traffic(title: &str, ranks: impl IntoIterator<Item = (String, Traffic)>) -> Self {
+        let mut table = Self::new([title, "all-gather", "reduce-scatter", "all-reduce", "send"]);
+        for (name, Traffic { all_gather, reduce_scatter, all_reduce, send }) in ranks {
+            let kinds = [all_gather, reduce_scatter, all_reduce, send];
+            table.row(name, kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes))));
+        }
+        table
     }
 }
 
@@ -49,8 +73,8 @@ mod tests {
     #[test]
     fn columns_line_up_whatever_their_width() {
         let mut table = Table::new(["rank", "parameters", "peak"]);
-        table.row(["0".to_owned(), "1.5 MiB".to_owned(), "9 B".to_owned()]);
-        table.row(["measured".to_owned(), "2 B".to_owned()]);
+        table.row("0", ["1.5 MiB".to_owned(), "9 B".to_owned()]);
+        table.row("measured", ["2 B".to_owned()]);
         expect![[r"
             rank      parameters  peak
             0            1.5 MiB   9 B

@@ -155,40 +155,18 @@ fn skipped_too_many(summary: &Summary) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn summary(
-        steps: u64,
-        skipped_steps: u64,
-        skipped_steps_at_end: u64,
-        loss_scale: Option<f64>,
-    ) -> Summary {
-        Summary {
-            steps,
-            skipped_steps,
-            skipped_steps_at_end,
-            interrupted: false,
-            training_loss: None,
-            validation_loss: None,
-            baselines: None,
-            tokens_per_s: 1.0,
-            step_s: None,
-            bubble_share: 0.0,
-            idle_share: 0.0,
-            exposed_comm_share: 0.0,
-            loss_scale,
-            ranks: Vec::new(),
-            planned: Vec::new(),
-        }
-    }
-
     #[test]
     fn a_run_that_skipped_most_or_its_last_ten_steps_ends_with_advice() {
-        let warned =
-            |steps, skipped, at_end| skipped_too_many(&summary(steps, skipped, at_end, Some(8.0))).is_some();
+        let warning = |steps, skipped_steps, skipped_steps_at_end, loss_scale| {
+            let counts = Summary { steps, skipped_steps, skipped_steps_at_end, ..Summary::default() };
+            skipped_too_many(&Summary { loss_scale, ..counts })
+        };
+        let warned = |steps, skipped, at_end| warning(steps, skipped, at_end, Some(8.0)).is_some();
         assert!(!warned(100, 50, 9) && !warned(100, 0, 0));
         assert!(warned(100, 51, 0) && warned(100, 10, 10) && warned(1, 1, 1));
         // Without fp16 no token carried loss, and no scale would help.
-        assert_eq!(skipped_too_many(&summary(4, 4, 4, None)), None);
-        let text = skipped_too_many(&summary(20, 12, 11, Some(8.0))).expect("a warning");
+        assert_eq!(warning(4, 4, 4, None), None);
+        let text = warning(20, 12, 11, Some(8.0)).expect("a warning");
         let expected = "\nwarning: fp16 skipped 12 of 20 steps, the last 11 in a row; the loss scale ended at 8: lower \
                         `fp16.initial_scale_power`, or `fp16.loss_scale` if that is set, or use bf16";
         assert_eq!(text, expected);

@@ -1,21 +1,12 @@
 //! Whole numbers on the command line: an error says which numbers are accepted, and not how they are stored.
 
-use std::fmt;
-
 /// A text is not a whole number in the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a whole number from 0 to {max}, in digits alone")]
 pub(super) struct NotWhole {
     /// The largest number of the range.
     max: u64,
 }
-
-impl fmt::Display for NotWhole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "write a whole number from 0 to {}, in digits alone", self.max)
-    }
-}
-
-impl std::error::Error for NotWhole {}
 
 /// Reads a whole number.
 pub(super) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, NotWhole> {

@@ -16,6 +16,13 @@ pub(crate) enum Existing {
     Replaced,
 }
 
+impl Existing {
+    /// What `--overwrite` asks for.
+    pub(crate) fn of(overwrite: bool) -> Self {
+        if overwrite { Self::Replaced } else { Self::Kept }
+    }
+}
+
 /// A file that is being written; if it is dropped before it is complete, nothing is left of it.
 #[derive(Debug)]
 pub(crate) struct PartialFile {

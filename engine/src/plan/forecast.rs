@@ -14,7 +14,7 @@ use super::{Plan, PlannedUnit};
 use crate::config::{Precision, Run};
 
 /// What one rank will hold and send.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RankForecast {
     /// The world rank.
     pub rank: usize,

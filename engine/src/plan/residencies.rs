@@ -37,6 +37,20 @@ fn as_written<S: Serializer>(residency: &ResidencyConfig, serializer: S) -> Resu
 const MOST_NUMBERS: usize = 12;
 
 impl Plan {
+    /// Instructions of a step beyond which residencies are not compared: each of up to 15 is planned in full, a million
+    /// instructions in about a second.
+    pub const COMPARED_INSTRUCTIONS_MAX: usize = 500_000;
+
+    /// What every residency from strict to all would cost this run, as by [`Plan::residencies`]; `None` for a run of more than
+    /// [`Plan::COMPARED_INSTRUCTIONS_MAX`] instructions.
+    ///
+    /// # Errors
+    /// As [`Plan::residencies`].
+    pub fn residencies_in_time(&self) -> Result<Option<Vec<ResidencyCost>>, PlanError> {
+        let is_compared = self.num_instructions() <= Self::COMPARED_INSTRUCTIONS_MAX;
+        is_compared.then(|| self.residencies()).transpose()
+    }
+
     /// What every residency from strict to all would cost this run; empty below ZeRO-3 and on one data rank, where
     /// nothing is gathered during a step.
     ///

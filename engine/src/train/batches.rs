@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use super::baseline::Baselines;
 use super::error::TrainingError;
 use crate::plan::Plan;
-use crate::run::data::{BatchLayout, BatchSource, Corpus, DataError, Zeros};
+use crate::run::data::{
+    BatchLayout, BatchSource, Corpus, DataError, NgramCrossEntropy, Zeros, ngram_cross_entropy,
+};
 
 /// What a run trains and is evaluated on.
 pub(super) struct Batches {
     pub(super) training: Arc<dyn BatchSource>,
     /// `None` without validation text.
     pub(super) validation: Option<Arc<dyn BatchSource>>,
-    /// `None` without validation text.
-    pub(super) baselines: Option<Baselines>,
+    /// Losses that need no model; `None` without validation text.
+    pub(super) baselines: Option<NgramCrossEntropy>,
 }
 
 impl Batches {
@@ -27,7 +28,7 @@ impl Batches {
         Ok(Self {
             training: Arc::new(corpus.training_batches(layout, run.seed)?),
             validation: corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _),
-            baselines: Baselines::of(&corpus),
+            baselines: ngram_cross_entropy(&corpus.training, &corpus.validation),
         })
     }
 }

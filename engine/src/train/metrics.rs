@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::run::engine::{EvalReport, StepReport};
 
 /// One training step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StepLine {
     /// The step, from 1.
     pub step: u64,

@@ -1,6 +1,5 @@
 //! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary; and back.
 
-mod baseline;
 mod batches;
 mod error;
 mod evaluate;
@@ -12,7 +11,6 @@ mod tracer;
 mod trained;
 mod training;
 
-pub use baseline::Baselines;
 pub use batches::{batch_layout, training_batches};
 pub use error::TrainingError;
 pub use evaluate::evaluate;

@@ -170,12 +170,7 @@ impl RunDir {
     /// # Errors
     /// When its run file or weights are missing.
     pub fn open(path: &Path) -> Result<Self, RunDirError> {
-        for file in [Self::RUN_FILE, Self::WEIGHTS] {
-            if !path.join(file).is_file() {
-                return Err(RunDirError::NoRun { path: path.to_owned(), file });
-            }
-        }
-        Ok(Self { path: path.to_owned() })
+        Self::with_files(path, &[Self::RUN_FILE, Self::WEIGHTS])
     }
 
     /// Opens the folder of a run that may have failed.
@@ -183,11 +178,15 @@ impl RunDir {
     /// # Errors
     /// When its run file is missing.
     pub fn of_run_file(path: &Path) -> Result<Self, RunDirError> {
-        let file = Self::RUN_FILE;
-        if !path.join(file).is_file() {
-            return Err(RunDirError::NoRun { path: path.to_owned(), file });
+        Self::with_files(path, &[Self::RUN_FILE])
+    }
+
+    fn with_files(path: &Path, files: &[&'static str]) -> Result<Self, RunDirError> {
+        let path = path.to_owned();
+        match files.iter().find(|file| !path.join(file).is_file()) {
+            Some(file) => Err(RunDirError::NoRun { path, file }),
+            None => Ok(Self { path }),
         }
-        Ok(Self { path: path.to_owned() })
     }
 
     /// The peak memory of each world rank, from the summary.

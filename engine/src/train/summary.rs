@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::baseline::Baselines;
 use crate::files::json::{JsonError, Source};
 use crate::plan::RankForecast;
+use crate::run::data::NgramCrossEntropy;
 use crate::run::engine::MeasuredRank;
 
 /// How long steps took, in seconds.
@@ -29,7 +29,7 @@ impl StepSeconds {
 }
 
 /// The results of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// Steps done.
     pub steps: u64,
@@ -43,8 +43,8 @@ pub struct Summary {
     pub training_loss: Option<f64>,
     /// Loss on the validation text after the last step.
     pub validation_loss: Option<f64>,
-    /// Losses that need no model.
-    pub baselines: Option<Baselines>,
+    /// Losses that need no model: of counts of bytes and of pairs of bytes, on the same split.
+    pub baselines: Option<NgramCrossEntropy>,
     /// Tokens per second, median over the steps.
     pub tokens_per_s: f64,
     /// Seconds of a step; null before the first.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::baseline::Baselines;
 use super::batches::Batches;
 use super::error::TrainingError;
 use super::evaluate::evaluate;
@@ -14,7 +13,6 @@ use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
-use crate::run::data::BatchSource;
 use crate::run::engine::{Engine, EngineError, StepReport};
 
 /// Receives every line of the metrics while the run goes on.
@@ -28,9 +26,7 @@ pub trait Observer {
 /// A training run that is ready to start: ranks allocated, text read.
 pub struct Training {
     engine: Engine,
-    training: Arc<dyn BatchSource>,
-    validation: Option<Arc<dyn BatchSource>>,
-    baselines: Option<Baselines>,
+    batches: Batches,
     traced: Option<TracedSteps>,
 }
 
@@ -40,9 +36,9 @@ impl Training {
     /// # Errors
     /// When the text cannot be read or is too short, or the ranks cannot be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
-        let Batches { training, validation, baselines } = Batches::of(&plan)?;
-        let engine = Engine::new(plan, Arc::clone(&training))?;
-        Ok(Self { engine, training, validation, baselines, traced: None })
+        let batches = Batches::of(&plan)?;
+        let engine = Engine::new(plan, Arc::clone(&batches.training))?;
+        Ok(Self { engine, batches, traced: None })
     }
 
     /// Records these steps and writes them to the run directory.
@@ -53,11 +49,6 @@ impl Training {
     /// The plan that runs.
     pub fn plan(&self) -> &Plan {
         self.engine.plan()
-    }
-
-    /// Losses that need no model, if there is validation text.
-    pub fn baselines(&self) -> Option<Baselines> {
-        self.baselines
     }
 
     /// Runs until the last step or until `interrupted` is set, then evaluates, saves the weights and the summary.
@@ -85,7 +76,7 @@ impl Training {
                 }
                 report => report?,
             };
-            let epoch = self.training.epoch(report.step);
+            let epoch = self.batches.training.epoch(report.step);
             let line = StepLine::new(&report, epoch, self.plan().step_flops());
             metrics.add(&line)?;
             observer.step(&line);
@@ -125,7 +116,7 @@ impl Training {
         metrics: &mut MetricsFile,
         observer: &mut dyn Observer,
     ) -> Result<Option<f64>, TrainingError> {
-        let Some(source) = &self.validation else { return Ok(None) };
+        let Some(source) = &self.batches.validation else { return Ok(None) };
         let num_batches = self.engine.plan().run().evaluation.batches;
         let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches)?);
         metrics.add(&line)?;
@@ -142,7 +133,7 @@ impl Training {
             interrupted: progress.num_steps() < run.steps,
             training_loss: progress.last.as_ref().and_then(|report| report.loss),
             validation_loss,
-            baselines: self.baselines,
+            baselines: self.batches.baselines,
             tokens_per_s: progress.median_tokens_per_s(),
             step_s: StepSeconds::of(&progress.step_s),
             bubble_share: self.plan().bubble_share(),

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use expect_test::Expect;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// A run of a few milliseconds: two stages, two data ranks, ZeRO-3.
@@ -93,7 +95,7 @@ impl Home {
     /// A folder with a trained model in `out`.
     pub(crate) fn trained() -> Self {
         let home = Self::new();
-        home.run(&["train", "run.json", "--out", "out"]).success();
+        home.run("train run.json --out out").success();
         home
     }
 
@@ -111,30 +113,53 @@ impl Home {
 
     /// What is in the folder, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        self.names_in("")
+    }
+
+    /// What is in a folder of it, sorted.
+    pub(crate) fn names_in(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
         names.sort();
         names
     }
 
-    /// The binary in this folder, with piped output and an environment that does not colour it.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
+    /// The binary in this folder with arguments that have no spaces, with piped output and an environment that does not colour it.
+    pub(crate) fn command(&self, line: impl AsRef<str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pipezero"));
-        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
+        command.args(line.as_ref().split_whitespace()).current_dir(self.0.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("NO_COLOR", "1").env_remove("FORCE_COLOR").env_remove("CLICOLOR_FORCE");
         command
     }
 
     /// Runs the binary to its end.
-    pub(crate) fn run(&self, args: &[&str]) -> Printed {
-        Printed::new(self.command(args).output().unwrap(), self.0.path())
+    pub(crate) fn run(&self, line: impl AsRef<str>) -> Printed {
+        Printed::new(self.command(line).output().unwrap(), self.0.path())
     }
 
-    /// Asserts that a command fails with `status` and prints `expected` to stderr.
+    /// The JSON that a command prints.
+    pub(crate) fn json(&self, line: impl AsRef<str>) -> Value {
+        serde_json::from_str(&self.run(line).success()).expect("stdout is one JSON value")
+    }
+
+    /// Runs each command that stands behind a `$` in the expected text, after the same beginning, and compares its status and
+    /// its error: what follows the run file's own notices, without clap's advice at the end.
     #[track_caller]
-    pub(crate) fn refuses(&self, args: &[&str], status: i32, expected: expect_test::Expect) {
-        expected.assert_eq(&self.run(args).failure(status));
+    pub(crate) fn refuses(&self, beginning: &str, expected: Expect) {
+        let commands: Vec<&str> =
+            expected.data().lines().filter_map(|line| line.trim_start().strip_prefix("$ ")).collect();
+        assert!(!commands.is_empty(), "a command stands behind each `$`");
+        let mut found = String::new();
+        for command in commands {
+            let printed = self.run(format!("{beginning} {command}"));
+            let status = printed.status.unwrap_or_default();
+            let stderr = printed.failure(status);
+            let error = &stderr[stderr.find("error: ").expect("an error")..];
+            let error = error.trim_end_matches("\n\nFor more information, try '--help'.\n").trim_end();
+            found += &format!("$ {command}\n[{status}] {error}\n");
+        }
+        expected.assert_eq(&found);
     }
 }

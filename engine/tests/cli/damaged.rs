@@ -7,8 +7,8 @@ use crate::command::Home;
 /// Both commands refuse the directory with the same error.
 #[track_caller]
 fn refused(home: &Home) -> String {
-    let generate = home.run(&["generate", "out", "--prompt", "the"]).failure(2);
-    assert_eq!(home.run(&["eval", "out"]).failure(2), generate);
+    let generate = home.run("generate out --prompt the").failure(2);
+    assert_eq!(home.run("eval out").failure(2), generate);
     generate
 }
 
@@ -67,7 +67,7 @@ fn a_damaged_run_file() {
     home.write("out/run.json", &run[..20]);
     expect![[r#"
             error: not a valid run, 1 mistake:
-              x this string is never closed: the text ends before its `"`
+              x this is not JSON: EOF while parsing a string at `"`
                ,-[out/run.json:3:5]
              2 |   "model": {
              3 |     "

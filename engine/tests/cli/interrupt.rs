@@ -30,7 +30,7 @@ fn signal(name: &str, pid: &str) {
 #[test]
 fn ctrl_c_ends_after_the_step_with_tables_and_a_model() {
     let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
-    let mut child = home.command(&["train", "run.json", "--out", "out"]).spawn().unwrap();
+    let mut child = home.command("train run.json --out out").spawn().unwrap();
     let (ended, guard) = guard(&child);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -38,7 +38,7 @@ fn ctrl_c_ends_after_the_step_with_tables_and_a_model() {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the run ended before its first step");
     }
-    // A step's line is in the file before anyone is told of the step.
+    // A step's line is in the file before the step is reported.
     assert!(home.read("out/metrics.jsonl").starts_with("{\"step\":1,"));
     signal("INT", &child.id().to_string());
     let mut rest = String::new();
@@ -56,5 +56,5 @@ fn ctrl_c_ends_after_the_step_with_tables_and_a_model() {
     assert!(steps < 1_000_000 && rest.contains(&format!("ended after step {steps} of 1000000")), "{rest}");
     // Every step that was done is in the metrics, and an evaluation after the last.
     assert_eq!(home.read("out/metrics.jsonl").lines().count() as u64, steps + 1);
-    home.run(&["eval", "out"]).success();
+    home.run("eval out").success();
 }

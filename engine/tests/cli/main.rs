@@ -5,7 +5,6 @@
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
-mod files; // Mistakes in the run file.
 mod input; // Files that never end, and exit statuses.
 mod interrupt; // Ctrl-C.
 mod memory; // Runs that do not fit.
@@ -19,5 +18,5 @@ mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.
 mod simulate_schedule; // `simulate --schedule` drawn, explained, and from a file.
 mod simulate_what_if; // Ranks that differ, and share links and cores.
-mod text; // Mistakes in the text.
+mod text; // Mistakes in the run file and in the text.
 mod training; // `train`, then `eval` and `generate`.

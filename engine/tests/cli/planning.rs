@@ -3,26 +3,24 @@
 use expect_test::expect;
 use pipezero::config::{Launch, RunFile};
 use pipezero::plan::Plan;
-use pipezero_schedule::Program;
+use pipezero_schedule::{PipelineRank, Program, render};
 use serde_json::Value;
 
 use crate::command::Home;
 
 #[test]
 fn check_prints_the_resolved_run() {
-    let home = Home::new();
-    let text = home.run(&["check", "run.json", "--set", "gradient_clipping=0.5"]).success();
-    let run: Value = serde_json::from_str(&text).expect("stdout is one JSON object");
+    let run = Home::new().json("check run.json --set gradient_clipping=0.5");
     assert_eq!(run["gradient_clipping"], 0.5);
     assert_eq!(run["batch"]["num_micro_batches"], 2);
     assert_eq!(run["batch"]["micro_batch_size"], 2);
-    assert!(run["model"]["gpt2"]["hidden_size"].is_u64(), "{text}");
+    assert!(run["model"]["gpt2"]["hidden_size"].is_u64(), "{run}");
 }
 
 #[test]
 fn plan_prints_what_each_rank_holds_and_sends() {
     let home = Home::new();
-    let text = home.run(&["plan", "run.json"]).success();
+    let text = home.run("plan run.json").success();
     let [headline, stages, memory, traffic, residencies] = text.split("\n\n").collect::<Vec<_>>()[..] else {
         panic!("a headline and four tables: {text}")
     };
@@ -59,7 +57,7 @@ fn plan_prints_what_each_rank_holds_and_sends() {
 #[test]
 fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
     let home = Home::new();
-    let plan: Value = serde_json::from_str(&home.run(&["plan", "run.json", "--json"]).success()).unwrap();
+    let plan = home.json("plan run.json --json");
     let ranks = plan["ranks"].as_array().unwrap();
     let grid: Vec<_> = ranks
         .iter()
@@ -91,57 +89,39 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
         assert_eq!(layers, in_units);
     }
     // An override changes the plan.
-    let zero_1 = home.run(&["plan", "run.json", "--json", "--set", "zero_optimization.stage=1"]).success();
-    let zero_1: Value = serde_json::from_str(&zero_1).unwrap();
+    let zero_1 = home.json("plan run.json --json --set zero_optimization.stage=1");
     assert_eq!(zero_1["ranks"][0]["memory"]["gathered"], 0);
     assert!(ranks[0]["memory"]["gathered"].as_u64() > Some(0));
 }
 
 /// Ranks of six stages each, in less memory than the fastest split needs: far more splits than are looked at.
 #[test]
-fn a_split_that_is_not_proved_the_fastest_is_told_so() {
+fn a_split_that_is_not_proved_the_fastest_says_so() {
     let home = Home::new();
-    let looped = [
-        "plan",
-        "run.json",
-        "--json",
-        "--set",
-        "parallel.schedule=interleaved",
-        "--set",
-        "parallel.virtual_stages=6",
-        "--set",
-        "model.num_layers=40",
-        "--set",
-        "gradient_accumulation_steps=8",
-        "--set",
-        "train_batch_size=32",
-        "--set",
-        "zero_optimization.stage=1",
-    ];
+    let looped = "parallel.schedule=interleaved --set parallel.virtual_stages=6 --set model.num_layers=40";
+    let steps = "gradient_accumulation_steps=8 --set train_batch_size=32";
+    let zero = "zero_optimization.stage=1";
     let plan = |memory: &str| {
-        let args: Vec<&str> = looped.iter().copied().chain(["--set", memory]).collect();
-        home.run(&args)
+        home.run(format!(
+            "plan run.json --json --set {looped} --set {steps} --set {zero} --set memory={memory}"
+        ))
     };
-    let is_told = |stderr: &str| stderr.contains("not proved to be the fastest");
-    let ample = plan("memory=1GiB");
-    assert!(!is_told(&ample.stderr), "{}", ample.stderr);
+    let is_said = |stderr: &str| stderr.contains("not proved to be the fastest");
+    let ample = plan("1GiB");
+    assert!(!is_said(&ample.stderr), "{}", ample.stderr);
     let ranks: Value = serde_json::from_str(&ample.success()).unwrap();
     let peak = ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["peak"].as_u64().unwrap());
-    let tight = plan(&format!("memory={}", peak.max().unwrap() * 96 / 100));
-    assert!(is_told(&tight.stderr), "{}", tight.stderr);
+    let tight = plan(&(peak.max().unwrap() * 96 / 100).to_string());
+    assert!(is_said(&tight.stderr), "{}", tight.stderr);
     tight.success();
 }
 
 /// Stages of a rank need not be full together, so activations in flight may be fewer than the slots that hold them.
 #[test]
 fn in_flight_is_what_is_held_at_once() {
-    let home = Home::new();
-    let changes = ["parallel.schedule=interleaved", "parallel.virtual_stages=2", "zero_optimization.stage=1"];
-    let args: Vec<&str> = ["plan", "run.json", "--json"]
-        .into_iter()
-        .chain(changes.into_iter().flat_map(|c| ["--set", c]))
-        .collect();
-    let plan: Value = serde_json::from_str(&home.run(&args).success()).unwrap();
+    let looped = "parallel.schedule=interleaved --set parallel.virtual_stages=2";
+    let plan =
+        Home::new().json(format!("plan run.json --json --set {looped} --set zero_optimization.stage=1"));
     let ranks = plan["ranks"].as_array().unwrap().iter();
     let in_flight: Vec<u64> = ranks.step_by(2).map(|rank| rank["in_flight"].as_u64().unwrap()).collect();
     // 2 (p - 1 - rank) + p (v - 1) + 1, of at most m v: Narayanan et al., arXiv:2104.04473, section 2.2.
@@ -151,85 +131,23 @@ fn in_flight_is_what_is_held_at_once() {
 #[test]
 fn show_prints_the_order_and_every_instruction() {
     let home = Home::new();
-    let arguments = ["show", "run.json", "--set", "model.num_layers=2", "--set", "zero_optimization.stage=1"];
-    expect![[r#"
-        rank 0  F0 F1 .. .. B0 B0 .. B1 B1
-        rank 1  .. F0 B0 B0 F1 B1 B1 .. ..
-
-        rank 0
-         0  s1>s0    RECV s1>s0 m0   after 6 of rank 1
-         1  s1>s0    RECV s1>s0 m1   after 12 of rank 1
-         2  compute  F u0 m0
-         3  compute  F u1 m0
-         4  s0>s1    SEND s0>s1 m0   after 3
-         5  compute  F u0 m1
-         6  compute  F u1 m1
-         7  s0>s1    SEND s0>s1 m1   after 6
-         8  compute  B u1 m0         after 0
-         9  compute  B u0 m0
-        10  compute  B u1 m1         after 1
-        11  reduce   REDUCE_LAST u1  after 10
-        12  compute  B u0 m1
-        13  reduce   REDUCE_LAST u0  after 12
-        14  compute  ADD_TIED u0 u3  after 13
-        15  compute  GRAD_NORM       after 13
-        16  compute  STEP u0
-        17  gather   GATHER_STEP u0  after 16
-        18  compute  STEP u1
-        19  gather   GATHER_STEP u1  after 18
-
-        rank 1
-         0  s0>s1    RECV s0>s1 m0   after 4 of rank 0
-         1  s0>s1    RECV s0>s1 m1   after 7 of rank 0
-         2  compute  F u2 m0         after 0
-         3  compute  F u3 m0
-         4  compute  B u3 m0
-         5  compute  B u2 m0
-         6  s1>s0    SEND s1>s0 m0   after 5
-         7  compute  F u2 m1         after 1
-         8  compute  F u3 m1
-         9  compute  B u3 m1
-        10  reduce   REDUCE_LAST u3  after 9
-        11  compute  B u2 m1
-        12  s1>s0    SEND s1>s0 m1   after 11
-        13  reduce   REDUCE_LAST u2  after 11
-        14  compute  ADD_TIED u0 u3  after 10
-        15  compute  GRAD_NORM       after 13
-        16  compute  STEP u2
-        17  gather   GATHER_STEP u2  after 16
-        18  compute  STEP u3
-        19  gather   GATHER_STEP u3  after 18
-    "#]]
-    .assert_eq(&home.run(&arguments).success());
-    let csv = home.run(&["show", "run.json", "--format", "csv"]).success();
-    expect![[r#"
-        0F0,0F1,0B0,0B1
-        1F0,1B0,1F1,1B1
-    "#]]
-    .assert_eq(&csv);
-}
-
-#[test]
-fn a_shown_program_reads_back_as_the_one_that_runs() {
-    let home = Home::new();
-    let text = home.run(&["show", "run.json", "--format", "program"]).success();
-    let shown: Program = text.parse().unwrap();
+    let text = home.run("show run.json").success();
     let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(Launch::this_host()).unwrap();
-    assert_eq!(&shown, Plan::new(run).unwrap().training().program());
+    let plan = Plan::new(run).unwrap();
+    let [first, last] = [0, 1].map(|rank| render::instructions(plan.training(), PipelineRank(rank)));
+    let order = "rank 0  F0 F1 .. .. B0 B0 .. B1 B1\nrank 1  .. F0 B0 B0 F1 B1 B1 .. ..\n";
+    assert_eq!(text, format!("{order}\nrank 0\n{first}\nrank 1\n{last}"));
+    let csv = home.run("show run.json --format csv").success();
+    assert_eq!(csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    let shown = home.run("show run.json --format program").success();
+    assert_eq!(&shown.parse::<Program>().unwrap(), plan.training().program());
 }
 
 #[test]
 fn a_reader_who_has_seen_enough_is_no_failure() {
     let home = Home::new();
     let mut child = home
-        .command(&[
-            "show",
-            "run.json",
-            "--set",
-            "gradient_accumulation_steps=400",
-            "--set",
-            "train_batch_size=800",
-        ])
+        .command("show run.json --set gradient_accumulation_steps=400 --set train_batch_size=800")
         .spawn()
         .unwrap();
     // Far more is printed than a pipe holds, so the binary meets the closed end.
@@ -246,7 +164,7 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
 fn help_teaches_by_example() {
     let home = Home::new();
     for command in ["train", "eval", "generate", "check", "plan", "show", "simulate", "profile", "compare"] {
-        let help = home.run(&[command, "--help"]).success();
+        let help = home.run(format!("{command} --help")).success();
         assert!(help.contains("Examples:\n  pipezero "), "{help}");
         let (_, examples) = help.split_once("Examples:\n").unwrap();
         let (examples, _) = examples.split_once("\n\n").unwrap_or((examples, ""));
@@ -266,8 +184,7 @@ fn help_teaches_by_example() {
 fn too_few_micro_batches_for_the_pipeline_are_warned_of() {
     let home = Home::new();
     let warnings = |steps: &str| {
-        let set = format!("gradient_accumulation_steps={steps}");
-        let printed = home.run(&["plan", "run.json", "--set", &set]);
+        let printed = home.run(format!("plan run.json --set gradient_accumulation_steps={steps}"));
         let lines = printed.stderr.lines().filter(|line| line.contains("gradient_accumulation_steps"));
         lines.map(|line| format!("{line}\n")).collect::<String>()
     };

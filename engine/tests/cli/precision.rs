@@ -5,13 +5,14 @@ use serde_json::Value;
 
 use crate::command::{Home, Printed};
 
-/// A scale at which the first steps overflow: 2^32, halved at the second overflow and every later one.
-const FP16: &str = r#"fp16={"enabled": true, "initial_scale_power": 32}"#;
+/// A run with a scale at which the first steps overflow: 2^32, halved at the second overflow and every later one.
+const FP16: &str =
+    r#"train run.json --out out --overwrite --set fp16={"enabled":true,"initial_scale_power":32}"#;
 
 #[test]
 fn skipped_steps_are_reported_and_counted() {
     let home = Home::new();
-    let printed = home.run(&["train", "run.json", "--out", "out", "--set", FP16]);
+    let printed = home.run(FP16);
     let warnings: Vec<&str> = printed.stderr.lines().filter(|line| line.contains(" skipped: ")).collect();
     expect![[r#"
         warning: step 1 skipped: a gradient overflowed in fp16 at loss scale 4294967296; the scale stays; no weight was changed
@@ -36,8 +37,7 @@ fn skipped_steps_are_reported_and_counted() {
 fn a_skipped_step_is_reported_once() {
     let home = Home::new();
     for level in ["warn", "info"] {
-        let args = ["train", "run.json", "--out", "out", "--overwrite", "--set", FP16];
-        let output = home.command(&args).env("PIPEZERO_LOG", level).output().unwrap();
+        let output = home.command(FP16).env("PIPEZERO_LOG", level).output().unwrap();
         let stderr = Printed::new(output, &home.path("")).stderr;
         let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("overflowed")).collect();
         assert_eq!(lines.len(), 3, "one line for each of three steps at {level}: {stderr}");
@@ -48,7 +48,7 @@ fn a_skipped_step_is_reported_once() {
 #[test]
 fn runs_that_need_no_scale_have_none() {
     let home = Home::new();
-    let printed = home.run(&["train", "run.json", "--out", "out", "--set", "bf16.enabled=true"]);
+    let printed = home.run("train run.json --out out --set bf16.enabled=true");
     assert!(
         !printed.stderr.contains("skipped") && !printed.stderr.contains("loss scale"),
         "{}",

@@ -9,19 +9,24 @@ use pipezero_schedule::ComputeOrder;
 
 use crate::command::Home;
 
-/// Every generated schedule, on two ranks.
+/// Every generated schedule.
 const SCHEDULES: [&str; 9] = [
-    r#"{"pipeline": 2, "data": 2, "schedule": "gpipe"}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "1f1b"}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "eager-1f1b"}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2, "group_size": 3}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "bfs", "virtual_stages": 2}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "zb-h1"}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "zb-h2"}"#,
-    r#"{"pipeline": 2, "data": 2, "schedule": "zb-v"}"#,
+    r#""gpipe""#,
+    r#""1f1b""#,
+    r#""eager-1f1b""#,
+    r#""interleaved","virtual_stages":2"#,
+    r#""interleaved","virtual_stages":2,"group_size":3"#,
+    r#""bfs","virtual_stages":2"#,
+    r#""zb-h1""#,
+    r#""zb-h2""#,
+    r#""zb-v""#,
 ];
-const FROM_FILE: &str = r#"{"pipeline": 2, "data": 2, "schedule": {"file": "order.csv"}}"#;
+const FROM_FILE: &str = r#"{"file":"order.csv"}"#;
+
+/// What runs a schedule on two ranks.
+fn parallel(schedule: &str) -> String {
+    format!(r#"parallel={{"pipeline":2,"data":2,"schedule":{schedule}}}"#)
+}
 
 /// A home whose steps have five micro-batches, which no schedule's groups divide.
 fn five_micro_batches() -> Home {
@@ -31,38 +36,35 @@ fn five_micro_batches() -> Home {
     ])
 }
 
-fn plan(home: &Home, parallel: &str) -> Plan {
-    let file = RunFile::load(&home.path("run.json")).unwrap().set(&[format!("parallel={parallel}")]).unwrap();
+fn plan(home: &Home, schedule: &str) -> Plan {
+    let file = RunFile::load(&home.path("run.json")).unwrap().set(&[parallel(schedule)]).unwrap();
     Plan::new(file.resolve(Launch::this_host()).unwrap().0).unwrap()
 }
 
 #[test]
 fn the_csv_of_every_schedule_reads_back_as_the_same_program() {
     let home = five_micro_batches();
-    for parallel in SCHEDULES {
-        let set = format!("parallel={parallel}");
-        let csv = home.run(&["show", "run.json", "--format", "csv", "--set", &set]).success();
-        home.write("order.csv", &csv);
-        let set = format!("parallel={FROM_FILE}");
-        let again = home.run(&["show", "run.json", "--format", "csv", "--set", &set]).success();
-        assert_eq!(again, csv, "{parallel}");
-        let program = |parallel| plan(&home, parallel).training().program().clone();
-        assert_eq!(program(FROM_FILE), program(parallel), "{parallel}");
+    let csv =
+        |schedule| home.run(format!("show run.json --format csv --set {}", parallel(schedule))).success();
+    for schedule in SCHEDULES {
+        let order = csv(schedule);
+        home.write("order.csv", &order);
+        assert_eq!(csv(FROM_FILE), order, "{schedule}");
+        let program = |schedule| plan(&home, schedule).training().program().clone();
+        assert_eq!(program(FROM_FILE), program(schedule), "{schedule}");
     }
 }
 
 #[test]
 fn a_schedule_from_a_file_trains_as_the_one_it_came_from() {
     let home = five_micro_batches();
+    let named = parallel(SCHEDULES[3]);
     let weights = |parallel: &str, out: &str| {
-        let set = format!("parallel={parallel}");
-        home.run(&["train", "run.json", "--out", out, "--set", &set]).success();
+        home.run(format!("train run.json --out {out} --set {parallel}")).success();
         std::fs::read(home.path(out).join("weights.safetensors")).unwrap()
     };
-    let set = format!("parallel={}", SCHEDULES[3]);
-    let csv = home.run(&["show", "run.json", "--format", "csv", "--set", &set]).success();
-    home.write("order.csv", csv);
-    assert_eq!(weights(FROM_FILE, "file"), weights(SCHEDULES[3], "named"));
+    home.write("order.csv", home.run(format!("show run.json --format csv --set {named}")).success());
+    assert_eq!(weights(&parallel(FROM_FILE), "file"), weights(&named, "named"));
 }
 
 /// The run directory holds all that the run is, but for its text: the order that it ran is copied.
@@ -73,34 +75,32 @@ fn a_run_directory_outlives_its_schedule_file() {
     std::fs::create_dir(home.path("orders")).unwrap();
     // As a spreadsheet program may write it.
     home.write("orders/own.csv", "\u{feff}0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,\r\n\r\n");
-    home.run(&["train", "run.json", "--out", "first"]).success();
+    home.run("train run.json --out first").success();
     std::fs::remove_dir_all(home.path("orders")).unwrap();
     let stored: serde_json::Value = serde_json::from_str(&home.read("first/run.json")).unwrap();
     assert_eq!(stored["parallel"]["schedule"]["file"], "schedule.csv");
     assert_eq!(home.read("first/schedule.csv"), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     std::fs::rename(home.path("first"), home.path("out")).unwrap();
-    home.run(&["eval", "out"]).success();
-    let generate = ["generate", "out", "--prompt", "the c", "--max-tokens", "4"];
+    home.run("eval out").success();
     // What three steps teach is no text yet.
-    let generated = home.command(&generate).output().unwrap();
-    assert!(generated.status.success() && generated.stdout.starts_with(b"the c"), "{generated:?}");
+    let generated = home.command("generate out --prompt the_c --max-tokens 4").output().unwrap();
+    assert!(generated.status.success() && generated.stdout.starts_with(b"the_c"), "{generated:?}");
     // The stored file trains to the same weights, into its own folder too.
     let weights = || std::fs::read(home.path("out").join("weights.safetensors")).unwrap();
     let first = weights();
-    home.run(&["train", "out/run.json", "--out", "out", "--overwrite"]).success();
+    home.run("train out/run.json --out out --overwrite").success();
     assert_eq!(weights(), first);
     // A run without a schedule file leaves none behind.
-    let named = ["--set", r#"parallel={"pipeline": 2, "data": 2}"#];
-    home.run(&[&["train", "out/run.json", "--out", "out", "--overwrite"], &named[..]].concat()).success();
+    let named = r#"parallel={"pipeline":2,"data":2}"#;
+    home.run(format!("train out/run.json --out out --overwrite --set {named}")).success();
     assert!(!home.path("out/schedule.csv").exists());
 }
 
 #[test]
 fn plan_says_which_stages_a_rank_has() {
-    let home = Home::new();
-    let set = r#"parallel={"pipeline": 2, "data": 2, "schedule": "bfs", "virtual_stages": 2}"#;
-    let args = ["plan", "run.json", "--set", set, "--set", "bf16.enabled=true"];
-    let text = home.run(&[&args[..], &["--set", "activation_checkpointing.enabled=true"]].concat()).success();
+    let schedule = parallel(r#""bfs","virtual_stages":2"#);
+    let half = "bf16.enabled=true --set activation_checkpointing.enabled=true";
+    let text = Home::new().run(format!("plan run.json --set {schedule} --set {half}")).success();
     let [headline, stages, ..] = text.split("\n\n").collect::<Vec<_>>()[..] else { panic!("{text}") };
     expect!["17.5 k parameters, pipeline 2 x data 2, bfs with 2 stages per rank, bf16, optimizer state, gradients and parameters sharded (ZeRO-3), activations of each unit recomputed, bubble 20.0% of a step"].assert_eq(headline);
     expect![[r#"
@@ -115,77 +115,18 @@ fn plan_says_which_stages_a_rank_has() {
 fn show_names_the_stages_of_each_rank() {
     let home = Home::new();
     home.write("order.csv", "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-    let set = format!("parallel={FROM_FILE}");
-    let text = home.run(&["show", "run.json", "--set", &set, "--set", "zero_optimization.stage=1"]).success();
+    let set = parallel(FROM_FILE);
+    let text = home.run(format!("show run.json --set {set} --set zero_optimization.stage=1")).success();
+    let head = |line: &&str| line.starts_with("rank ") || line.starts_with(" 0 ");
     expect![[r#"
         rank 0  0F0 0F1 ..  3F0 3B0 3B0 3F1 3B1 3B1 ..  0B0 0B0 ..  ..  0B1 0B1
         rank 1  ..  1F0 2F0 1F1 2F1 ..  2B0 2B0 1B0 1B0 2B1 2B1 1B1 1B1 ..  ..
-
         rank 0: s0, s3
          0  s1>s0    RECV s1>s0 m0   after 12 of rank 1
-         1  s1>s0    RECV s1>s0 m1   after 16 of rank 1
-         2  s2>s3    RECV s2>s3 m0   after 6 of rank 1
-         3  s2>s3    RECV s2>s3 m1   after 9 of rank 1
-         4  compute  F u0 m0
-         5  compute  F u1 m0
-         6  s0>s1    SEND s0>s1 m0   after 5
-         7  compute  F u0 m1
-         8  compute  F u1 m1
-         9  s0>s1    SEND s0>s1 m1   after 8
-        10  compute  F u4 m0         after 2
-        11  compute  F u5 m0
-        12  compute  B u5 m0
-        13  compute  B u4 m0
-        14  s3>s2    SEND s3>s2 m0   after 13
-        15  compute  F u4 m1         after 3
-        16  compute  F u5 m1
-        17  compute  B u5 m1
-        18  reduce   REDUCE_LAST u5  after 17
-        19  compute  B u4 m1
-        20  s3>s2    SEND s3>s2 m1   after 19
-        21  reduce   REDUCE_LAST u4  after 19
-        22  compute  B u1 m0         after 0
-        23  compute  B u0 m0
-        24  compute  B u1 m1         after 1
-        25  reduce   REDUCE_LAST u1  after 24
-        26  compute  B u0 m1
-        27  reduce   REDUCE_LAST u0  after 26
-        28  compute  ADD_TIED u0 u5  after 18, 27
-        29  compute  GRAD_NORM       after 27
-        30  compute  STEP u0
-        31  gather   GATHER_STEP u0  after 30
-        32  compute  STEP u1
-        33  gather   GATHER_STEP u1  after 32
-        34  compute  STEP u4
-        35  gather   GATHER_STEP u4  after 34
-
         rank 1: s1, s2
-         0  s0>s1    RECV s0>s1 m0   after 6 of rank 0
-         1  s0>s1    RECV s0>s1 m1   after 9 of rank 0
-         2  s3>s2    RECV s3>s2 m0   after 14 of rank 0
-         3  s3>s2    RECV s3>s2 m1   after 20 of rank 0
-         4  compute  F u2 m0         after 0
-         5  compute  F u3 m0
-         6  s2>s3    SEND s2>s3 m0   after 5
-         7  compute  F u2 m1         after 1
-         8  compute  F u3 m1
-         9  s2>s3    SEND s2>s3 m1   after 8
-        10  compute  B u3 m0         after 2
-        11  compute  B u2 m0
-        12  s1>s0    SEND s1>s0 m0   after 11
-        13  compute  B u3 m1         after 3
-        14  reduce   REDUCE_LAST u3  after 13
-        15  compute  B u2 m1
-        16  s1>s0    SEND s1>s0 m1   after 15
-        17  reduce   REDUCE_LAST u2  after 15
-        18  compute  GRAD_NORM       after 17
-        19  compute  STEP u2
-        20  gather   GATHER_STEP u2  after 19
-        21  compute  STEP u3
-        22  gather   GATHER_STEP u3  after 21
-    "#]]
-    .assert_eq(&text);
-    let plan = home.run(&["plan", "run.json", "--set", &set]).success();
+         0  s0>s1    RECV s0>s1 m0   after 6 of rank 0"#]]
+    .assert_eq(&text.lines().filter(head).collect::<Vec<_>>().join("\n"));
+    let plan = home.run(format!("plan run.json --set {set}")).success();
     let headline = plan.lines().next().unwrap();
     assert!(headline.contains(", schedule file order.csv with 2 stages per rank, f32, "), "{headline}");
 }
@@ -194,26 +135,13 @@ fn show_names_the_stages_of_each_rank() {
 fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     let home = Home::with(&[("\"data\": 2 }", "\"data\": 2, \"schedule\": {\"file\": \"order.csv\"} }")]);
     home.write("order.csv", "0F0,0F1\n1F0,1F1\n");
-    let refused = |command| home.run(&[command, "run.json"]).failure(2);
-    let error = refused("check");
-    expect![[r#"
-        error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it has forwards alone, and learns nothing
-            ,-[run.json:11:55]
-         10 |   "evaluation": { "every": 2, "batches": 1 },
-         11 |   "parallel": { "pipeline": 2, "data": 2, "schedule": {"file": "order.csv"} },
-            :                                                       ^^^^^^^^^^^^^^^^^^^^^
-         12 |   "zero_optimization": { "stage": 3 },
-            `----
-          help: add the backwards
-    "#]]
-    .assert_eq(&error);
+    let refused = |command| home.run(format!("{command} run.json")).failure(2);
     for command in ["plan", "show", "train"] {
-        assert_eq!(refused(command), error);
+        assert_eq!(refused(command), refused("check"));
     }
     assert!(!home.path("runs").exists());
     // A run that was made by hand meets the rule on recomputation in the plan.
-    let whole = format!("parallel={}", SCHEDULES[1]);
+    let whole = parallel(SCHEDULES[1]);
     let file = RunFile::load(&home.path("run.json")).unwrap().set(&[whole]).unwrap();
     let (mut run, _) = file.resolve(Launch::this_host()).unwrap();
     let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";
@@ -223,8 +151,9 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     expect!["0I0 is half a backward of unit 1, which recomputes its activations: between the halves they would occupy the buffer that the next unit needs; use a schedule with full backwards (`B`), or do not recompute"].assert_eq(&Plan::new(run).unwrap_err().to_string());
     // So is a circle of waits, at the cell of its first.
     home.write("order.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
-    home.refuses(&["check", "run.json"], 2, expect![[r#"
-        error: not a valid run, 1 mistake:
+    home.refuses("check", expect![[r#"
+        $ run.json
+        [2] error: not a valid run, 1 mistake:
           x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in
           | order:
           |   `0B0` (row 1, column 2) waits for `1B0` (row 2, column 4), which comes after `1F1` (row 2, column 1)
@@ -243,7 +172,7 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
 fn a_file_whose_backwards_do_not_ascend_is_warned_of() {
     let home = Home::with(&[("\"data\": 2 }", "\"data\": 2, \"schedule\": {\"file\": \"order.csv\"} }")]);
     home.write("order.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
-    let printed = home.run(&["check", "run.json", "--set", "zero_optimization.stage=1"]);
+    let printed = home.run("check run.json --set zero_optimization.stage=1");
     expect![[r#"
         run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, first at `0B0` at row 1, column 4, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
     "#]].assert_eq(&printed.stderr);
@@ -254,14 +183,9 @@ fn a_file_whose_backwards_do_not_ascend_is_warned_of() {
 fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
     // The head is as heavy as a layer, so the balanced split leaves the last stage one layer, in one unit with the head.
     let home = Home::with(&[("\"seq_length\": 16", "\"seq_length\": 16, \"tie_embeddings\": false")]);
-    let error = |set: &[&str]| {
-        let set = set.iter().flat_map(|change| ["--set", change]);
-        let args: Vec<&str> = ["train", "run.json", "--out", "out"].into_iter().chain(set).collect();
-        let stderr = home.run(&args).failure(2);
-        stderr[stderr.find("error: ").unwrap()..].to_owned()
-    };
-    expect![[r#"
-        error: not a valid run, 1 mistake:
+    home.refuses("train run.json --out", expect![[r#"
+        $ out
+        [2] error: not a valid run, 1 mistake:
           x `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the balanced split leaves pipeline rank 1 a
           | single unit of layers, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
             ,-[run.json:12:35]
@@ -278,8 +202,8 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
                   ZeRO-3, pipeline 2 x data 2, units of half a layer          27.8 KiB  29.9 KiB   70.6 KiB   55.6 KiB  183.9 KiB      160.4 KiB
                   ZeRO-1, pipeline 2 x data 2                                 55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
                   ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
-    "#]].assert_eq(&error(&[]));
-    let by_type = error(&["parallel.partition=type:h.0|h.[12].attn"]);
+    "#]]);
+    let by_type = home.run("check run.json --set parallel.partition=type:h.0|h.[12].attn").failure(2);
     let by_type = by_type.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");
     let wanted = "the \"type:h.0|h.[12].attn\" split leaves pipeline rank 0 a single unit of layers, embedding to h.0.mlp";
     assert!(by_type.contains(wanted), "{by_type}");
@@ -288,15 +212,16 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
     for repair in
         ["parallel.partition=uniform", "zero_optimization.unit_layers=0.5", "zero_optimization.stage=1"]
     {
-        home.run(&["check", "run.json", "--set", repair]).success();
+        home.run(format!("check run.json --set {repair}")).success();
     }
 }
 
 #[test]
 fn a_pattern_that_matches_no_layer_is_an_error_with_their_names() {
     let home = Home::with(&[("\"stage\": 3", "\"stage\": 1")]);
-    home.refuses(&["check", "run.json", "--set", "parallel.partition=type:sparse"], 2, expect![[r#"
-        error: not a valid run, 1 mistake:
+    home.refuses("check run.json --set", expect![[r#"
+        $ parallel.partition=type:sparse
+        [2] error: not a valid run, 1 mistake:
           x `parallel.partition` is "type:sparse", but the pattern matches none of the model's 12 layers, which are wte, wpe to lm_head
            ,-[--set:1:20]
          1 | parallel.partition=type:sparse
@@ -304,5 +229,5 @@ fn a_pattern_that_matches_no_layer_is_an_error_with_their_names() {
            `----
           help: match at least one, or use "balanced"
     "#]]);
-    home.run(&["check", "run.json", "--set", "parallel.partition=type:ATTN"]).success();
+    home.run("check run.json --set parallel.partition=type:ATTN").success();
 }

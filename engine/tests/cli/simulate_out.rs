@@ -1,30 +1,20 @@
 //! `simulate --out`: a file that is written when it is complete, and never over a file of another program.
 
+use expect_test::expect;
+
 use crate::command::Home;
 
 /// A schedule without a model.
-const SCHEDULE: [&str; 11] = [
-    "simulate",
-    "--schedule",
-    "1f1b",
-    "--ranks=2",
-    "--micro-batches=2",
-    "--forward",
-    "1",
-    "--backward-input",
-    "1",
-    "--backward-weight",
-    "1",
-];
+const SCHEDULE: &str =
+    "simulate --schedule 1f1b --ranks=2 --micro-batches=2 --forward 1 --backward-input 1 --backward-weight 1";
+const RUN: &str = "simulate run.json --device h100";
 
-/// The commands whose results bear a mark: each format of a run and of a schedule by itself.
-fn marked() -> Vec<Vec<&'static str>> {
-    let run = ["simulate", "run.json", "--device", "h100", "--format"];
-    let what_if = ["simulate", "run.json", "--device", "h100", "--jitter=0.1", "--format"];
-    let of_run = ["json", "svg", "chrome"].map(|format| [&run[..], &[format]].concat());
-    let of_world = ["json", "svg", "chrome"].map(|format| [&what_if[..], &[format]].concat());
-    let of_schedule = ["--json", "--format=svg"].map(|format| [&SCHEDULE[..], &[format]].concat());
-    of_run.into_iter().chain(of_world).chain(of_schedule).collect()
+/// The commands whose results bear a mark: each format of a run, of a what-if and of a schedule by itself.
+fn marked() -> Vec<String> {
+    let formats = ["json", "svg", "chrome"].iter();
+    let of_runs =
+        formats.flat_map(|format| ["", "--jitter=0.1"].map(|what| format!("{RUN} {what} --format {format}")));
+    of_runs.chain(["json", "svg"].map(|format| format!("{SCHEDULE} --format {format}"))).collect()
 }
 
 #[test]
@@ -34,9 +24,9 @@ fn a_result_is_replaced_if_asked() {
         let expected = home.run(&command).success();
         for earlier in marked() {
             home.write("step", home.run(&earlier).success());
-            let out = [&command[..], &["--out", "step", "--overwrite"]].concat();
-            assert_eq!(home.run(&out).success(), "", "{out:?}");
-            assert_eq!(home.read("step"), expected, "{out:?} over {earlier:?}");
+            let out = format!("{command} --out step --overwrite");
+            assert_eq!(home.run(&out).success(), "", "{out}");
+            assert_eq!(home.read("step"), expected, "{out} over {earlier}");
         }
     }
     assert_eq!(home.names(), ["run.json", "step", "text.txt"]);
@@ -46,11 +36,11 @@ fn a_result_is_replaced_if_asked() {
 #[test]
 fn tables_are_written_and_not_replaced() {
     let home = Home::new();
-    for command in [&["simulate", "run.json", "--device", "h100"][..], &SCHEDULE] {
-        let written = [command, &["--out", "step.txt"]].concat();
+    for command in [RUN, SCHEDULE] {
+        let written = format!("{command} --out step.txt");
         assert_eq!(home.run(&written).success(), "");
         assert_eq!(home.read("step.txt"), home.run(command).success());
-        let error = home.run(&[&written[..], &["--overwrite"]].concat()).failure(1);
+        let error = home.run(written + " --overwrite").failure(1);
         assert_eq!(error, format!("error: {}\n", stranger("step.txt")));
         std::fs::remove_file(home.path("step.txt")).unwrap();
     }
@@ -63,12 +53,12 @@ fn results_say_what_wrote_them() {
     for command in marked() {
         let text = home.run(&command).success();
         if text.starts_with('<') {
-            assert!(text.starts_with("<!-- pipezero simulate -->\n<svg "), "{command:?}");
+            assert!(text.starts_with("<!-- pipezero simulate -->\n<svg "), "{command}");
             continue;
         }
         let found: serde_json::Value = serde_json::from_str(&text).unwrap();
         let writer = found.get("result").unwrap_or(&found["otherData"]["writer"]);
-        assert_eq!(writer, "pipezero simulate", "{command:?}");
+        assert_eq!(writer, "pipezero simulate", "{command}");
     }
 }
 
@@ -76,62 +66,45 @@ fn results_say_what_wrote_them() {
 #[test]
 fn names_that_say_another_format_are_refused() {
     let home = Home::new();
-    let trace = ["simulate", "run.json", "--device", "h100", "--format", "chrome", "--out"];
-    let json = "use --format json or, for a trace of a run, --format chrome";
-    for (command, name, more, expected) in [
-        (&SCHEDULE[..], "step.svg", &[][..], "a picture, but tables would be in it; use --format svg"),
-        (&SCHEDULE, "step.SVG", &["--json"], "a picture, but JSON would be in it; use --format svg"),
-        (&SCHEDULE, "step.json", &[], &format!("JSON, but tables would be in it; {json}")),
-        (
-            &SCHEDULE,
-            "step.json",
-            &["--format", "svg"],
-            &format!("JSON, but a picture would be in it; {json}"),
-        ),
-        (&trace, "step.svg", &[], "a picture, but a trace would be in it; use --format svg"),
-    ] {
-        let command = command.strip_suffix(&["--out"]).unwrap_or(command);
-        let error = home.run(&[command, &["--out", name], more].concat()).failure(2);
-        let expected =
-            format!("error: --out {name}: a file of this name holds {expected}, or name another file\n");
-        assert_eq!(error, expected);
-    }
-    home.run(&[&trace[..], &["step.json"]].concat()).success();
-    home.run(&[&SCHEDULE[..], &["--json", "--out", "figures.json"]].concat()).success();
-    home.run(&[&SCHEDULE[..], &["--format", "svg", "--out", "step.svg"]].concat()).success();
+    home.refuses(SCHEDULE, expect![[r#"
+        $ --out step.svg
+        [2] error: --out step.svg: a file of this name holds a picture, but tables would be in it; use --format svg, or name another file
+        $ --out step.SVG --json
+        [2] error: --out step.SVG: a file of this name holds a picture, but JSON would be in it; use --format svg, or name another file
+        $ --out step.json
+        [2] error: --out step.json: a file of this name holds JSON, but tables would be in it; use --format json or, for a trace of a run, --format chrome, or name another file
+        $ --out step.json --format svg
+        [2] error: --out step.json: a file of this name holds JSON, but a picture would be in it; use --format json or, for a trace of a run, --format chrome, or name another file
+    "#]]);
+    home.refuses(RUN, expect![[r#"
+        $ --format chrome --out step.svg
+        [2] error: --out step.svg: a file of this name holds a picture, but a trace would be in it; use --format svg, or name another file
+    "#]]);
+    home.run(format!("{RUN} --format chrome --out step.json")).success();
+    home.run(format!("{SCHEDULE} --json --out figures.json")).success();
+    home.run(format!("{SCHEDULE} --format svg --out step.svg")).success();
     assert_eq!(home.names(), ["figures.json", "run.json", "step.json", "step.svg", "text.txt"]);
 }
 
-/// The arguments, and the error.
 #[test]
 fn nothing_else_is_replaced() {
     let home = Home::new();
     let before = home.read("run.json");
     std::fs::create_dir(home.path("folder")).unwrap();
-    for (arguments, expected) in [
-        (
-            &["--out", "run.json"][..],
-            "run.json already exists: name another file with --out, or replace it with --overwrite",
-        ),
-        (&["--out", "run.json", "--overwrite"], &stranger("run.json")),
-        (
-            &["--out", "folder", "--overwrite"],
-            "folder is a folder: name a file with --out, such as folder/step.json",
-        ),
-        (
-            &["--out", "none/step.json"],
-            "cannot write none/step.json: No such file or directory (os error 2); name a file with --out in a folder that can be written to",
-        ),
-        (
-            &["--out", "/dev/null", "--overwrite"],
-            "cannot write /dev/null: it is not a regular file, and only a regular file can be replaced; name a file with --out in a folder that can be written to",
-        ),
-    ] {
-        let error = home.run(&[&SCHEDULE[..], &["--json"], arguments].concat()).failure(1);
-        assert_eq!(error, format!("error: {expected}\n"));
-    }
+    home.refuses(&format!("{SCHEDULE} --json --out"), expect![[r#"
+        $ run.json
+        [1] error: run.json already exists: name another file with --out, or replace it with --overwrite
+        $ run.json --overwrite
+        [1] error: run.json is not a JSON result, picture or trace of a simulation: --overwrite only replaces one that `pipezero simulate` wrote; name another file with --out, or remove this one yourself
+        $ folder --overwrite
+        [1] error: folder is a folder: name a file with --out, such as folder/step.json
+        $ none/step.json
+        [1] error: cannot write none/step.json: No such file or directory (os error 2); name a file with --out in a folder that can be written to
+        $ /dev/null --overwrite
+        [1] error: cannot write /dev/null: it is not a regular file, and only a regular file can be replaced; name a file with --out in a folder that can be written to
+    "#]]);
     assert_eq!(home.read("run.json"), before);
-    let alone = home.run(&[&SCHEDULE[..], &["--overwrite"]].concat()).failure(2);
+    let alone = home.run(format!("{SCHEDULE} --overwrite")).failure(2);
     assert!(alone.contains("--out <FILE>"), "{alone}");
     assert_eq!(home.names(), ["folder", "run.json", "text.txt"]);
 }
@@ -149,7 +122,7 @@ fn stranger(name: &str) -> String {
 #[test]
 fn what_only_looks_alike_is_kept() {
     let home = Home::new();
-    let table = home.run(&SCHEDULE).success();
+    let table = home.run(SCHEDULE).success();
     let compared = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"writer\":\"pipezero\"},\"traceEvents\":[\n\
                     {\"name\":\"predicted rank 0\"}]}";
     for text in [
@@ -167,7 +140,7 @@ fn what_only_looks_alike_is_kept() {
         &format!("{table}\nwhat I make of it: a bubble too large"),
     ] {
         home.write("mine", text);
-        let error = home.run(&[&SCHEDULE[..], &["--out", "mine", "--overwrite"]].concat()).failure(1);
+        let error = home.run(format!("{SCHEDULE} --out mine --overwrite")).failure(1);
         assert_eq!(error, format!("error: {}\n", stranger("mine")));
         assert_eq!(home.read("mine"), text);
     }
@@ -177,12 +150,11 @@ fn what_only_looks_alike_is_kept() {
 #[test]
 fn the_trace_of_a_comparison_is_kept() {
     let home = Home::new();
-    home.run(&["train", "run.json", "--out", "traced", "--trace"]).success();
-    home.run(&["compare", "traced"]).success();
-    let run = ["simulate", "run.json", "--device", "h100", "--format", "chrome", "--overwrite", "--out"];
+    home.run("train run.json --out traced --trace").success();
+    home.run("compare traced").success();
     for name in ["traced/compare.json", "traced/trace.json", "traced/summary.json", "traced/run.json"] {
         let before = home.read(name);
-        let error = home.run(&[&run[..], &[name]].concat()).failure(1);
+        let error = home.run(format!("{RUN} --format chrome --overwrite --out {name}")).failure(1);
         assert!(error.ends_with(&format!("error: {}\n", stranger(name))), "{error}");
         assert_eq!(home.read(name), before);
     }

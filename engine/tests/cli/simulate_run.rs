@@ -4,25 +4,11 @@ use expect_test::expect;
 use serde_json::Value;
 
 use crate::command::Home;
-use crate::simulate::TIMES;
 
-/// What changes the run of every [`Home`] into one of timed layers: 2 x 2 ranks, four layers of 2 + 2 + 2 ms.
-pub(crate) const TIMED: [&str; 14] = [
-    "--set",
-    "model.family=timed",
-    "--set",
-    "model.hidden_size=null",
-    "--set",
-    "model.num_attention_heads=null",
-    "--set",
-    "model.parameters_per_layer=1000",
-    "--set",
-    "model.activation_elements=10",
-    "--set",
-    "model.forward_ms=2",
-    "--set",
-    "zero_optimization.stage=1",
-];
+/// The run of every [`Home`] with timed layers: 2 x 2 ranks, four layers of 2 + 2 + 2 ms.
+pub(crate) const TIMED: &str = "run.json --set zero_optimization.stage=1 --set model.family=timed \
+    --set model.hidden_size=null --set model.num_attention_heads=null --set model.parameters_per_layer=1000 \
+    --set model.activation_elements=10 --set model.forward_ms=2";
 
 /// A costs file of the timed run: a unit is a layer.
 pub(crate) const COSTS: &str = r#"{
@@ -54,21 +40,23 @@ pub(crate) const COSTS: &str = r#"{
 }
 "#;
 
-pub(crate) fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    [arguments, more].concat()
+/// A folder with the costs file.
+pub(crate) fn home() -> Home {
+    let home = Home::new();
+    home.write("costs.json", COSTS);
+    home
 }
 
-pub(crate) fn json(home: &Home, arguments: &[&str]) -> Value {
-    serde_json::from_str(&home.run(&with(arguments, &["--json"])).success()).unwrap()
+/// Simulates the timed run with its costs file.
+pub(crate) fn measured(more: &str) -> String {
+    format!("simulate {TIMED} --costs costs.json {more}")
 }
 
 /// Two stages of two layers and two micro-batches: by hand, with a hop of 1 ms, `(m + p - 1) (6 + 10) + c (2 (p - 1) m/p +
 /// 2 (p - 2))`; then the norm, and the optimizer on what each rank owns of two layers.
 #[test]
 fn a_step_takes_what_its_measured_parts_take() {
-    let home = Home::new();
-    home.write("costs.json", COSTS);
-    let found = json(&home, &with(&["simulate", "run.json", "--costs", "costs.json"], &TIMED));
+    let found = home().json(measured("--json"));
     let work = 3.0 * 16.0 + 2.0;
     // A shard of 500 elements is padded to whole cache lines.
     let owned = 512.0 / 1000.0;
@@ -104,8 +92,8 @@ fn a_step_takes_what_its_measured_parts_take() {
 #[test]
 fn peak_memory_is_the_plans() {
     let home = Home::new();
-    let found = json(&home, &["simulate", "run.json"]);
-    let plan = serde_json::from_str::<Value>(&home.run(&["plan", "run.json", "--json"]).success()).unwrap();
+    let found = home.json("simulate run.json --json");
+    let plan = home.json("plan run.json --json");
     for (rank, planned) in [(0, 0), (1, 2)] {
         assert_eq!(found["ranks"][rank]["peak_bytes"], plan["ranks"][planned]["memory"]["peak"]);
     }
@@ -113,9 +101,7 @@ fn peak_memory_is_the_plans() {
 
 #[test]
 fn text_names_where_the_times_come_from() {
-    let home = Home::new();
-    home.write("costs.json", COSTS);
-    let arguments = with(&["simulate", "run.json", "--costs", "costs.json"], &TIMED);
+    let home = home();
     expect![[r#"
                                     time   bubble
         all ranks               52.30 ms  34.90 %
@@ -132,48 +118,41 @@ fn text_names_where_the_times_come_from() {
         rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
         rank 1  ....................F0----------------B0---------------------------F1---------------B1---------------------------.................................S-----
                 |0 ms          |5 ms         |10 ms         |15 ms        |20 ms         |25 ms        |30 ms         |35 ms        |40 ms         |45 ms        |50 ms
-    "#]].assert_eq(&home.run(&arguments).success());
-    let text = home.run(&["simulate", "run.json", "--device", "h100"]).success();
+    "#]].assert_eq(&home.run(measured("")).success());
+    let text = home.run("simulate run.json --device h100").success();
     let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
     expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s in f32 and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far"].assert_eq(times);
-    let cpu = home.run(&["simulate", "run.json"]).success();
+    let cpu = home.run("simulate run.json").success();
     assert!(cpu.contains("times: analytic model of this CPU ("), "{cpu}");
-    assert_eq!(home.run(&["simulate", "run.json", "--device", "CPU"]).success(), cpu);
+    assert_eq!(home.run("simulate run.json --device CPU").success(), cpu);
 }
 
 /// What is assumed because it was not measured is printed, on stderr and in the JSON.
 #[test]
 fn assumptions_are_printed() {
-    let home = Home::new();
-    home.write("costs.json", COSTS);
-    let arguments =
-        with(&["simulate", "run.json", "--costs", "costs.json", "--set", "parallel.schedule=zb-h1"], &TIMED);
-    let printed = home.run(&arguments);
+    let home = home();
+    let halves = measured("--set parallel.schedule=zb-h1");
+    let printed = home.run(&halves);
     expect![[r#"
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         assumed: input and weight gradients were not measured apart: each is taken for half of a backward
     "#]].assert_eq(&printed.stderr);
-    assert_eq!(json(&home, &arguments)["assumptions"].as_array().unwrap().len(), 1);
+    assert_eq!(home.json(halves + " --json")["assumptions"].as_array().unwrap().len(), 1);
 }
 
-/// A trace is JSON with a process for each pipeline rank, and goes where it is told.
+/// A trace is JSON with a process for each pipeline rank, and goes to the file of `--out`.
 #[test]
 fn a_step_becomes_a_trace() {
     let home = Home::new();
-    let arguments = ["simulate", "run.json", "--device", "h100", "--format", "chrome"];
-    let trace = home.run(&arguments).success();
+    let simulate = "simulate run.json --device h100 --format chrome";
+    let trace = home.run(simulate).success();
     let events = serde_json::from_str::<Value>(&trace).unwrap()["traceEvents"].take();
-    let is_process = |event: &&Value| event["name"] == "process_name";
-    let names: Vec<Value> = events
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(is_process)
-        .map(|event| event["args"]["name"].clone())
-        .collect();
+    let events = events.as_array().unwrap().iter();
+    let processes = events.filter(|event| event["name"] == "process_name");
+    let names: Vec<&Value> = processes.map(|event| &event["args"]["name"]).collect();
     assert_eq!(names, ["predicted rank 0", "predicted rank 1"]);
-    let printed = home.run(&with(&arguments, &["--out", "step.json"]));
+    let printed = home.run(format!("{simulate} --out step.json"));
     assert_eq!(printed.stderr.lines().last(), Some("wrote step.json"));
     assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
 }
@@ -187,9 +166,7 @@ fn completions_at_the_end_of_a_row_are_explained() {
     let (before, after) = COSTS.split_once(zero_1).unwrap();
     let after = after.replacen(sizes, &sizes.replace("\"landing_ns\": 0", "\"landing_ns\": 7000"), 1);
     home.write("costs.json", format!("{before}{zero_1}{after}"));
-    let arguments = with(&["simulate", "run.json", "--costs", "costs.json", "--explain"], &TIMED);
-    let arguments = with(&arguments, &["--set", "zero_optimization.stage=1"]);
-    let found = json(&home, &arguments);
+    let found = home.json(measured("--explain --json"));
     let last = found["critical_path"].as_array().unwrap().last().unwrap();
     assert!(last["instruction"].is_null() && last["waited_for"] == "own time for messages", "{last}");
     assert_eq!(last["end_s"], found["makespan_s"]);
@@ -198,15 +175,13 @@ fn completions_at_the_end_of_a_row_are_explained() {
 /// The critical path's parts lie end to end, from the beginning of the step to its end.
 #[test]
 fn a_step_is_explained() {
-    let home = Home::new();
-    home.write("costs.json", COSTS);
-    let arguments = with(&["simulate", "run.json", "--costs", "costs.json", "--explain"], &TIMED);
-    let found = json(&home, &arguments);
+    let home = home();
+    let found = home.json(measured("--explain --json"));
     let parts = found["critical_path"].as_array().unwrap();
     assert_eq!(parts[0]["start_s"], 0.0);
     assert!(parts.windows(2).all(|pair| pair[0]["end_s"] == pair[1]["start_s"]));
     assert_eq!(parts.last().unwrap()["end_s"], found["makespan_s"]);
-    let text = home.run(&with(&arguments, &["--width", "100"])).success();
+    let text = home.run(measured("--explain --width 100")).success();
     let (_, below) = text.split_once("peak memory\n").unwrap();
     expect![[r#"
         0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
@@ -234,7 +209,7 @@ fn a_step_is_explained() {
 #[test]
 fn a_step_becomes_a_picture() {
     let home = Home::new();
-    let picture = home.run(&["simulate", "run.json", "--device", "h100", "--format", "svg"]).success();
+    let picture = home.run("simulate run.json --device h100 --format svg").success();
     assert!(
         picture.starts_with("<!-- pipezero simulate -->\n<svg") && picture.trim_end().ends_with("</svg>"),
         "{picture}"
@@ -247,102 +222,50 @@ fn a_step_becomes_a_picture() {
     );
 }
 
-/// The arguments, and the error.
 #[test]
 fn arguments_that_do_not_go_together_are_errors() {
-    let home = Home::new();
-    let nothing = "nothing to simulate: name a run file, or a schedule with --schedule, --forward, --backward-input and --backward-weight and, unless it is a file, --ranks and --micro-batches";
-    let chrome = ["--schedule", "1f1b", "--ranks", "2", "--micro-batches", "2", "--format", "chrome"];
-    for (arguments, expected) in [
-        (&[][..], nothing),
-        (&["--costs", "costs.json"], nothing),
-        (
-            &["run.json", "--schedule", "1f1b"],
-            "--schedule belongs to a schedule without a model, but RUN.json is a whole run: leave one of them out (change a key with --set)",
-        ),
-        (
-            &["run.json", "--latency", "1"],
-            "--latency belongs to a schedule without a model, but RUN.json is a whole run: leave one of them out (change a key with --set)",
-        ),
-        (
-            &["--schedule", "1f1b", "--device", "h100"],
-            "--device belongs to a run, but --schedule is simulated without one: name a run file instead",
-        ),
-        (
-            &["--schedule", "1f1b", "--set", "steps=1"],
-            "--set belongs to a run, but --schedule is simulated without one: name a run file instead",
-        ),
-        (
-            &["--schedule", "1f1b", "--ranks", "2"],
-            "--micro-batches is missing: a schedule needs ranks, micro-batches and times; add it, or name a run file",
-        ),
-        (
-            &with(&chrome, &TIMES),
-            "--format chrome needs a run: a trace is in nanoseconds, and the times of a schedule have no unit; use --format svg, or name a run file of timed layers",
-        ),
-        (
-            &["run.json", "--format", "svg", "--explain"],
-            "--explain is printed as text or JSON: leave it out, or use --format text or json",
-        ),
-        (
-            &["run.json", "--device", "b200"],
-            "--device b200: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs",
-        ),
-    ] {
-        assert_eq!(home.run(&with(&["simulate"], arguments)).failure(2), format!("error: {expected}\n"));
-    }
-    let both = home.run(&["simulate", "run.json", "--device", "h100", "--costs", "costs.json"]).failure(2);
+    Home::new().refuses("simulate", expect![[r#"
+        $ --schedule 1f1b --ranks 2 --micro-batches 2 --format chrome --forward 1 --backward-input 1 --backward-weight 1
+        [2] error: --format chrome needs a run: a trace is in nanoseconds, and the times of a schedule have no unit; use --format svg, or name a run file of timed layers
+        $ --costs costs.json
+        [2] error: nothing to simulate: name a run file, or a schedule with --schedule, --forward, --backward-input and --backward-weight and, unless it is a file, --ranks and --micro-batches
+        $ run.json --schedule 1f1b
+        [2] error: --schedule belongs to a schedule without a model, but RUN.json is a whole run: leave one of them out (change a key with --set)
+        $ run.json --latency 1
+        [2] error: --latency belongs to a schedule without a model, but RUN.json is a whole run: leave one of them out (change a key with --set)
+        $ --schedule 1f1b --device h100
+        [2] error: --device belongs to a run, but --schedule is simulated without one: name a run file instead
+        $ --schedule 1f1b --set steps=1
+        [2] error: --set belongs to a run, but --schedule is simulated without one: name a run file instead
+        $ --schedule 1f1b --speed 0=0.5
+        [2] error: --speed belongs to a run, but --schedule is simulated without one: name a run file instead
+        $ --schedule 1f1b --ranks 2
+        [2] error: --micro-batches is missing: a schedule needs ranks, micro-batches and times; add it, or name a run file
+        $ run.json --format svg --explain
+        [2] error: --explain is printed as text or JSON: leave it out, or use --format text or json
+        $ run.json --device b200
+        [2] error: --device b200: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs
+    "#]]);
+    let alone = Home::new().run("simulate").failure(2);
+    assert!(alone.starts_with("error: nothing to simulate: name a run file"), "{alone}");
+    let both = Home::new().run("simulate run.json --device h100 --costs costs.json").failure(2);
     assert!(both.contains("'--device <NAME>' cannot be used with '--costs <COSTS.json>'"), "{both}");
 }
 
-/// A text in the costs file, what replaces it, and the end of the error.
+/// What refuses costs says nothing of their file, so its name is added; a rule of the file has it and the place.
 #[test]
 fn costs_that_do_not_belong_to_the_run_are_errors() {
-    let home = Home::new();
-    let arguments = with(&["simulate", "run.json", "--costs", "costs.json"], &TIMED);
-    home.refuses(&arguments, 2, expect![[r#"
-        error: costs.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written
+    let home = home();
+    home.write("half.json", "{");
+    home.write("other.json", COSTS.replace("\"version\": 1", "\"version\": 7"));
+    home.refuses("simulate run.json --costs", expect![[r#"
+        $ nowhere.json
+        [2] error: nowhere.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written
+        $ half.json
+        [2] error: half.json:1:1: this is not JSON: EOF while parsing an object at `{`; mend it, or measure again with `pipezero profile`
+        $ other.json
+        [2] error: other.json:2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
+        $ costs.json
+        [2] error: costs.json: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
     "#]]);
-    for (from, to, expected) in [
-        (
-            COSTS,
-            "{",
-            ":1:1: this object is never closed: the text ends before its `}`; mend it, or measure again with `pipezero profile`",
-        ),
-        (
-            "\"version\": 1",
-            "\"version\": 7",
-            ":2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`",
-        ),
-        (
-            "\"micro_batch_size\": 2",
-            "\"micro_batch_size\": 1",
-            ": the costs are of another model: `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out",
-        ),
-        (
-            "\"h.*\"",
-            "\"h.*.attn\"",
-            ": the costs file has no unit of h.* with 1000 parameters, nor units to compose it of (it has h.*.attn with 1000 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)",
-        ),
-        (
-            "gradient_norm\", \"ranks\": 4",
-            "gradient_norm\", \"ranks\": 1",
-            ": the costs file has no message like `gradient_norm` between 4 ranks: measure a run on a grid with such messages, with `pipezero profile`",
-        ),
-    ] {
-        home.write("costs.json", COSTS.replace(from, to));
-        let error = home.run(&arguments).failure(2);
-        assert_eq!(error.lines().last(), Some(format!("error: costs.json{expected}").as_str()));
-    }
-    for time in ["-3000000", "0", "NaN", "1e300", "3.5"] {
-        home.write(
-            "costs.json",
-            COSTS.replace("\"forward_ns\": 3000000", &format!("\"forward_ns\": {time}")),
-        );
-        let error = home.run(&arguments).failure(2);
-        assert!(error.starts_with("error: costs.json:12:"), "{time}: {error}");
-    }
-    home.write("costs.json", COSTS);
-    let error = home.run(&arguments[..4]).failure(2);
-    expect!["error: costs.json: the costs are of another model: `model` is \"timed\" there and \"gpt2\" in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(error.lines().last().unwrap());
 }

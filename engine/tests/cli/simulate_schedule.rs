@@ -1,52 +1,41 @@
 //! `simulate --schedule` as a picture, explained, and of a schedule file.
 
 use expect_test::{expect, expect_file};
-use serde_json::Value;
 
 use crate::command::Home;
 use crate::simulate::TIMES;
 
-fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    [&["simulate", "--schedule"], arguments, &TIMES, more].concat()
+/// Simulates a schedule with these times.
+fn simulate(schedule: &str) -> String {
+    format!("simulate {TIMES} --schedule {schedule}")
 }
 
 /// The pictures of docs/schedules.md.
 #[test]
 fn schedules_are_drawn_as_in_the_documentation() {
-    let picture = |schedule: &[&str]| {
-        let sizes = ["--ranks", "4", "--micro-batches", "8", "--latency", "0.1", "--format", "svg"];
-        Home::new().run(&with(schedule, &sizes)).success()
+    let picture = |schedule: &str| {
+        let sizes = "--ranks 4 --micro-batches 8 --latency 0.1 --format svg";
+        Home::new().run(simulate(schedule) + " " + sizes).success()
     };
-    expect_file!["../../../docs/pictures/schedule-1f1b.svg"].assert_eq(&picture(&["1f1b"]));
-    expect_file!["../../../docs/pictures/schedule-interleaved.svg"].assert_eq(&picture(&[
-        "interleaved",
-        "--virtual-stages",
-        "2",
-    ]));
-    expect_file!["../../../docs/pictures/schedule-zb-h1.svg"].assert_eq(&picture(&["zb-h1"]));
-    expect_file!["../../../docs/pictures/schedule-zb-v.svg"].assert_eq(&picture(&["zb-v"]));
+    expect_file!["../../../docs/pictures/schedule-1f1b.svg"].assert_eq(&picture("1f1b"));
+    expect_file!["../../../docs/pictures/schedule-interleaved.svg"]
+        .assert_eq(&picture("interleaved --virtual-stages 2"));
+    expect_file!["../../../docs/pictures/schedule-zb-h1.svg"].assert_eq(&picture("zb-h1"));
+    expect_file!["../../../docs/pictures/schedule-zb-v.svg"].assert_eq(&picture("zb-v"));
 }
 
 /// `show --format csv` writes a file that is read back as the order of the generator.
 #[test]
 fn a_schedule_file_that_show_wrote_is_the_generated_schedule() {
     let home = Home::new();
-    let run =
-        ["show", "run.json", "--set", "parallel.pipeline=4", "--set", "parallel.data=1", "--format", "csv"];
-    for (name, virtual_stages) in [("1f1b", "1"), ("zb-h1", "1"), ("zb-v", "2"), ("interleaved", "2")] {
-        let sets = [
-            format!("parallel.schedule={name}"),
-            format!("parallel.virtual_stages={virtual_stages}"),
-            "model.num_layers=8".to_owned(),
-        ];
-        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
-        home.write("own.csv", home.run(&[&run[..], &sets].concat()).success());
-        let figures = |arguments: &[&str]| -> Value {
-            serde_json::from_str(&home.run(&with(arguments, &["--latency", "0.3", "--json"])).success())
-                .unwrap()
-        };
-        let sizes = ["--ranks", "4", "--micro-batches", "2", "--virtual-stages", virtual_stages];
-        assert_eq!(figures(&["own.csv"]), figures(&[&[name], &sizes[..]].concat()), "{name}");
+    let show =
+        "show run.json --set parallel.pipeline=4 --set parallel.data=1 --set model.num_layers=8 --format csv";
+    for (name, stages) in [("1f1b", "1"), ("zb-h1", "1"), ("zb-v", "2"), ("interleaved", "2")] {
+        let parallel = format!("--set parallel.schedule={name} --set parallel.virtual_stages={stages}");
+        home.write("own.csv", home.run(format!("{show} {parallel}")).success());
+        let figures = |schedule: &str| home.json(simulate(schedule) + " --latency 0.3 --json");
+        let sizes = format!("{name} --ranks 4 --micro-batches 2 --virtual-stages {stages}");
+        assert_eq!(figures("own.csv"), figures(&sizes), "{name}");
     }
 }
 
@@ -76,11 +65,10 @@ fn the_critical_path_of_an_order_is_printed() {
             7.25  +0.25  rank 0  RECV s1>s0 m1  the other end was ready
              7.5  +2     rank 0  B u0 m1        its message was there
     "#]]
-    .assert_eq(&home.run(&with(&["own.csv"], &["--latency", "0.25", "--explain"])).success());
+    .assert_eq(&home.run(simulate("own.csv --latency 0.25 --explain")).success());
 
     // As JSON its parts lie end to end, in the unit that times were given in.
-    let found = home.run(&with(&["own.csv"], &["--latency", "0.25", "--explain", "--json"])).success();
-    let found: Value = serde_json::from_str(&found).unwrap();
+    let found = home.json(simulate("own.csv --latency 0.25 --explain --json"));
     let parts = found["critical_path"].as_array().unwrap();
     assert!(parts.windows(2).all(|pair| pair[0]["end"] == pair[1]["start"]));
     assert_eq!(parts.last().unwrap()["end"], found["makespan"]);
@@ -106,68 +94,45 @@ fn files_that_are_not_a_whole_step_are_errors() {
         ),
     ] {
         home.write("own.csv", text);
-        let error = home.run(&with(&["own.csv"], &[])).failure(2);
+        let error = home.run(simulate("own.csv")).failure(2);
         assert_eq!(error, format!("error: schedule file own.csv: {expected}\n"));
     }
     // Some systems write names in capitals.
     home.write("OWN.CSV", "0F0,0B0\n");
-    home.run(&with(&["OWN.CSV"], &[])).success();
+    home.run(simulate("OWN.CSV")).success();
 }
 
-/// Arguments after `--schedule`, and the first line of the error.
 #[test]
 fn arguments_that_do_not_fit_a_schedule_file_are_errors() {
     let home = Home::new();
     // The halves of its backward run apart.
     home.write("own.csv", "0F0,0I0,0W0\n");
-    for (arguments, expected) in [
-        (
-            &with(&["none.csv"], &[])[2..],
-            "schedule file none.csv: cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`",
-        ),
-        (
-            &with(&["own.csv"], &["--ranks", "2"])[2..],
-            "--ranks is determined by the schedule file: leave it out, or name a generated schedule",
-        ),
-        (
-            &["own.csv", "--forward", "1"],
-            "--backward-input is missing: a schedule needs times, which its file does not have; add it, or name a run file",
-        ),
-        (
-            &["1f1b", "--forward", "1"],
-            "--ranks is missing: a schedule needs ranks, micro-batches and times; add it, or name a run file",
-        ),
-        (
-            &with(&["zbv"], &[])[2..],
-            "invalid value 'zbv' for '--schedule <NAME|ORDER.csv>': the schedules are gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v; a file with your own order is named *.csv",
-        ),
-        (
-            &["own.csv", "--forward", "1", "--backward-input", "1", "--backward-weight", "0"],
-            "the time of backward weight is 0: a rank's work takes time; use more than 0 (only a latency may be 0, or one half of a backward that the schedule runs whole)",
-        ),
-    ] {
-        let error = home.run(&[&["simulate", "--schedule"], arguments].concat()).failure(2);
-        assert_eq!(error.lines().next(), Some(format!("error: {expected}").as_str()));
-    }
+    home.refuses("simulate --forward 1 --schedule", expect![[r#"
+        $ none.csv --backward-input 1 --backward-weight 1
+        [2] error: schedule file none.csv: cannot be read: No such file or directory (os error 2); name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
+        $ own.csv --backward-input 1 --backward-weight 1 --ranks 2
+        [2] error: --ranks is determined by the schedule file: leave it out, or name a generated schedule
+        $ own.csv
+        [2] error: --backward-input is missing: a schedule needs times, which its file does not have; add it, or name a run file
+        $ 1f1b
+        [2] error: --ranks is missing: a schedule needs ranks, micro-batches and times; add it, or name a run file
+        $ zbv --backward-input 1 --backward-weight 1
+        [2] error: invalid value 'zbv' for '--schedule <NAME|ORDER.csv>': the schedules are gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v; a file with your own order is named *.csv
+        $ own.csv --backward-input 1 --backward-weight 0
+        [2] error: the time of backward weight is 0: a rank's work takes time; use more than 0 (only a latency may be 0, or one half of a backward that the schedule runs whole)
+    "#]]);
 }
 
 #[test]
 fn steps_too_long_to_look_at_are_not_drawn() {
     let home = Home::new();
-    let sizes = ["--ranks", "4", "--micro-batches", "20000"];
-    let long = with(&[&["1f1b"], &sizes[..]].concat(), &[]);
-    let drawn = home.run(&[&long[..], &["--format", "svg"]].concat()).failure(1);
-    expect![[r#"
-        error: the step has 80000 forwards over all stages, and at most 65536 are drawn or explained; use fewer micro-batches, since a schedule repeats the same pattern, or ask for figures only
-    "#]].assert_eq(&drawn);
-    assert_eq!(home.run(&[&long[..], &["--explain"]].concat()).failure(1), drawn);
+    let long = simulate("1f1b --ranks 4 --micro-batches 20000");
+    home.refuses(&long, expect![[r#"
+        $ --format svg
+        [1] error: the step has 80000 forwards over all stages, and at most 65536 are drawn or explained; use fewer micro-batches, since a schedule repeats the same pattern, or ask for figures only
+        $ --explain
+        [1] error: the step has 80000 forwards over all stages, and at most 65536 are drawn or explained; use fewer micro-batches, since a schedule repeats the same pattern, or ask for figures only
+    "#]]);
     // Its figures are printed all the same, and a line says that the grid is left out.
     assert!(home.run(&long).success().ends_with("left out, it is too long\n"));
-    home.refuses(
-        &with(&["1f1b", "--ranks", "4", "--micro-batches", "8"], &["--format", "chrome"]),
-        2,
-        expect![[r#"
-            error: --format chrome needs a run: a trace is in nanoseconds, and the times of a schedule have no unit; use --format svg, or name a run file of timed layers
-        "#]],
-    );
 }

@@ -1,4 +1,4 @@
-//! Mistakes in the text: the error names `data.text` and the file, and no folder is made.
+//! Mistakes in the run file and in the text: each is an error at its place, exit status 2, and no folder is made.
 
 use expect_test::expect;
 
@@ -24,7 +24,7 @@ fn train_refuses_texts_that_it_cannot_learn_from() {
             None => std::fs::remove_file(home.path("text.txt")).unwrap(),
             Some(text) => home.write("text.txt", text),
         }
-        let error = home.run(&["train", "run.json", "--out", "out"]).failure(2);
+        let error = home.run("train run.json --out out").failure(2);
         assert_eq!(error.lines().last(), Some(format!("error: `data.text`: {expected}").as_str()));
         assert!(!home.path("out").exists());
     }
@@ -33,27 +33,23 @@ fn train_refuses_texts_that_it_cannot_learn_from() {
 #[test]
 fn other_text_to_evaluate() {
     let home = Home::trained();
-    home.refuses(
-        &["eval", "out", "--data", "nowhere.txt"],
-        2,
-        expect![[r#"
-            error: `nowhere.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
-        "#]],
-    );
     home.write("short.txt", "abc");
-    home.refuses(&["eval", "out", "--data", "short.txt"], 2, expect![[r#"
-        error: the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0
+    home.refuses("eval out", expect![[r#"
+        $ --data nowhere.txt
+        [2] error: `nowhere.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
+        $ --data short.txt
+        [2] error: the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0
     "#]]);
 }
 
-/// `check` reports it with all other mistakes, at its line; a plan needs no text.
+/// `check` reports it with all other mistakes, each drawn at its place; a plan needs no text.
 #[test]
 fn check_looks_for_texts() {
     let home = Home::new();
     std::fs::remove_file(home.path("text.txt")).unwrap();
-    let said = home.run(&["check", "run.json", "--set", "steps=0"]).failure(2);
-    expect![[r#"
-        error: not a valid run, 2 mistakes:
+    home.refuses("check run.json", expect![[r#"
+        $ --set steps=0
+        [2] error: not a valid run, 2 mistakes:
           x `data.text` is "text.txt", but `~/text.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
             ,-[run.json:9:21]
           8 |   },
@@ -69,8 +65,8 @@ fn check_looks_for_texts() {
            :       ^
            `----
           help: use 1 or more
-    "#]].assert_eq(&said);
-    home.run(&["plan", "run.json"]).success();
+    "#]]);
+    home.run("plan run.json").success();
     home.write("text.txt", b"\xff");
-    home.run(&["check", "run.json"]).success();
+    home.run("check run.json").success();
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::SimulateError;
-use super::output::{Explain, Format, Output};
+use super::output::{Format, Output};
 use super::schedule::{ScheduleRequest, ScheduleSource};
 use super::schedule_name::ScheduleName;
 use super::step::StepRequest;
@@ -127,8 +127,7 @@ impl SimulateArgs {
         if self.explain && !matches!(format, Format::Text | Format::Json) {
             return Err(SimulateError::Unexplained);
         }
-        let explain = if self.explain { Explain::CriticalPath } else { Explain::Nothing };
-        let output = Output { format, explain, width: self.width.unwrap_or(WIDTH) };
+        let output = Output { format, explain: self.explain, width: self.width.unwrap_or(WIDTH) };
         let Some(run) = &self.run else { return Ok(Request::Schedule(self.schedule(output)?)) };
         self.refuse_schedule()?;
         Ok(Request::Step(StepRequest {

@@ -1,11 +1,11 @@
 //! Factors of what-if arguments, read digit by digit, so that `1.15` is exactly 23/20.
 
-use std::fmt;
 use std::str::FromStr;
 
 use pipezero_schedule::simulate::cluster::Ratio;
 
 use crate::cli::decimal::Decimal;
+use crate::cli::whole::whole;
 
 /// A decimal as a quotient in lowest terms; 0 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,38 +23,28 @@ pub(super) struct SpeedOf {
 }
 
 /// Why a text is not a factor, slowdown or speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FactorError {
     /// It is not a decimal.
+    #[error(
+        "a factor is a decimal such as `0.8`, not negative, with at most 9 digits before the point and 9 behind it"
+    )]
     NotADecimal,
     /// It has more digits than fit.
+    #[error(
+        "a factor is stored as a quotient of two numbers below 2^32, and this one has too many digits: write fewer"
+    )]
     TooManyDigits,
     /// Messages would make computes faster.
+    #[error("a message does not make computes faster: write 1 or more")]
     BelowOne,
     /// It does not name a rank and a speed.
+    #[error("a speed belongs to a world rank: write RANK=FACTOR, such as `5=0.8`")]
     NotASpeed,
     /// The rank would never finish.
+    #[error("a rank with speed 0 would never finish: write a factor above 0")]
     SpeedZero,
 }
-
-impl fmt::Display for FactorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotADecimal => {
-                "a factor is a decimal such as `0.8`, not negative, with at most 9 digits before the point and 9 behind it"
-            }
-            Self::TooManyDigits => {
-                "a factor is stored as a quotient of two numbers below 2^32, and this one has too many digits: write \
-                 fewer"
-            }
-            Self::BelowOne => "a message does not make computes faster: write 1 or more",
-            Self::NotASpeed => "a speed belongs to a world rank: write RANK=FACTOR, such as `5=0.8`",
-            Self::SpeedZero => "a rank with speed 0 would never finish: write a factor above 0",
-        })
-    }
-}
-
-impl std::error::Error for FactorError {}
 
 impl FromStr for Factor {
     type Err = FactorError;
@@ -83,9 +73,7 @@ impl FromStr for SpeedOf {
 
     fn from_str(text: &str) -> Result<Self, FactorError> {
         let (rank, factor) = text.split_once('=').ok_or(FactorError::NotASpeed)?;
-        // `parse` alone accepts a sign.
-        let is_number = rank.bytes().all(|digit| digit.is_ascii_digit());
-        let rank = rank.parse().ok().filter(|_| is_number).ok_or(FactorError::NotASpeed)?;
+        let rank = whole(rank).map_err(|_| FactorError::NotASpeed)?;
         let Factor(speed) = factor.parse()?;
         if speed.numerator == 0 { Err(FactorError::SpeedZero) } else { Ok(Self { rank, speed }) }
     }

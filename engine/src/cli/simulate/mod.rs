@@ -18,8 +18,9 @@ use self::args::Request;
 pub(super) use self::args::{EXAMPLES, SimulateArgs};
 use self::result_file::RESULT_FILE;
 use super::failure::Failure;
-use super::out_file::{OutFile, Overwrite};
+use super::out_file::OutFile;
 use super::output::{note, print};
+use crate::files::partial::Existing;
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let simulate = || match args.request()? {
@@ -28,7 +29,7 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     };
     let Some(path) = &args.out else { return Ok(print(simulate()?)?) };
     args.format().check_name(path)?;
-    let out = OutFile::new(path, Overwrite::of(args.overwrite), RESULT_FILE)?;
+    let out = OutFile::new(path, Existing::of(args.overwrite), RESULT_FILE)?;
     out.write(&simulate()?)?;
     note(format_args!("wrote {}", path.display()));
     Ok(())

@@ -11,18 +11,9 @@ use super::error::SimulateError;
 pub(super) struct Output {
     pub(super) format: Format,
     /// Whether the critical path is printed.
-    pub(super) explain: Explain,
+    pub(super) explain: bool,
     /// Columns that a grid may take.
     pub(super) width: usize,
-}
-
-/// Whether the critical path is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Explain {
-    /// It is.
-    CriticalPath,
-    /// It is not.
-    Nothing,
 }
 
 /// How a step is printed.

@@ -6,20 +6,15 @@ use pipezero_schedule::simulate::MemoryError;
 use super::result_file;
 use crate::plan::what_if::{Simulation, memory_curves};
 
-/// The name of a simulated step in a trace.
-const PREDICTED: &str = "predicted";
-
 /// The step as a trace: of every data rank if they were simulated one by one.
 pub(super) fn trace(simulation: &Simulation<'_>) -> String {
     let program = simulation.plan().training();
-    let Some(changed) = simulation.changed() else {
-        let timeline = &simulation.step().timeline;
-        return result_file::chrome(&[Track { name: PREDICTED, data_rank: None, program, timeline }]);
-    };
-    let steps = changed.step.by_data_rank().iter().zip(0..);
-    let tracks = steps.map(|(step, data_rank)| Track {
-        name: PREDICTED,
-        data_rank: Some(data_rank),
+    let changed = simulation.changed();
+    let steps =
+        changed.map_or(std::slice::from_ref(simulation.step()), |changed| changed.step.by_data_rank());
+    let tracks = steps.iter().zip(0..).map(|(step, data_rank)| Track {
+        name: "predicted",
+        data_rank: changed.map(|_| data_rank),
         program,
         timeline: &step.timeline,
     });

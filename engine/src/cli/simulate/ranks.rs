@@ -37,7 +37,7 @@ pub(super) fn rank_json(pipeline_rank: usize, rank: &RankStep, curve: &MemoryCur
 pub(super) fn pipeline_ranks(step: &Step) -> Table {
     let mut table = Table::new(["pipeline rank"].into_iter().chain(columns()));
     for (index, rank) in step.ranks.iter().enumerate() {
-        table.row(std::iter::once(index.to_string()).chain(cells(rank)));
+        table.row(index.to_string(), cells(rank));
     }
     table
 }
@@ -70,8 +70,9 @@ pub(super) fn world_ranks(step: &ClusterStep) -> String {
     };
     let mut table = Table::new(["rank", "pipeline rank", "data rank"].into_iter().chain(columns()));
     for (pipeline_rank, data_rank, rank) in shown {
-        let numbers = [pipeline_rank * data_degree + data_rank, pipeline_rank, data_rank];
-        table.row(numbers.map(|number| number.to_string()).into_iter().chain(cells(rank)));
+        let numbers = [pipeline_rank, data_rank].map(|number| number.to_string());
+        let name = (pipeline_rank * data_degree + data_rank).to_string();
+        table.row(name, numbers.into_iter().chain(cells(rank)));
     }
     format!("{left_out}{table}")
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::critical_path::critical_path_json;
 use super::error::SimulateError;
-use super::output::{Explain, Format, Output};
+use super::output::{Format, Output};
 use super::result_file;
 use crate::cli::decimal::Decimal;
 use crate::cli::table::Table;
@@ -46,7 +46,7 @@ pub(super) fn run(request: &ScheduleRequest) -> Result<String, SimulateError> {
     let study = schedule.simulate(times)?;
     let simulated = Simulated { schedule, times, study, parts_per_time: 10u64.pow(num_behind) };
     Ok(match request.output.format {
-        Format::Json => result_file::json(simulated.as_json(request.output.explain)?),
+        Format::Json => result_file::json(simulated.as_json(request.output)?),
         Format::Text => simulated.as_text(request.output)?,
         Format::Svg => simulated.as_picture()?,
         Format::Chrome => return Err(SimulateError::NoUnit),
@@ -77,7 +77,7 @@ impl Simulated {
         self.study.peak_in_flight.iter().map(|&of| of as f64 / self.study.parts as f64).collect()
     }
 
-    fn as_json(&self, explain: Explain) -> Result<Value, LoneScheduleError> {
+    fn as_json(&self, output: Output) -> Result<Value, LoneScheduleError> {
         let study = &self.study;
         let mut json = json!({
             "makespan": self.time(study.makespan),
@@ -87,7 +87,7 @@ impl Simulated {
             "bubble_rate_longest_rank": study.bubble_rate_longest_rank(),
             "peak_in_flight": self.in_flight(),
         });
-        if explain == Explain::CriticalPath {
+        if output.explain {
             let step = self.schedule.simulate_to_show(self.times)?;
             json["critical_path"] =
                 critical_path_json(&step.program, &path_of(&step), "", |time| self.time(time));
@@ -99,17 +99,14 @@ impl Simulated {
         let study = &self.study;
         let time = |of| format!("{}", self.time(of));
         let mut times = Table::new(["", "time", "bubble"]);
-        times.row(["a rank's computes".to_owned(), time(study.ideal)]);
-        times.row(["all ranks".to_owned(), time(study.makespan), percent(study.bubble_rate())]);
-        times.row([
-            "the longest rank alone".to_owned(),
-            time(study.longest_rank_span),
-            percent(study.bubble_rate_longest_rank()),
-        ]);
+        times.row("a rank's computes", [time(study.ideal)]);
+        times.row("all ranks", [time(study.makespan), percent(study.bubble_rate())]);
+        let longest = [time(study.longest_rank_span), percent(study.bubble_rate_longest_rank())];
+        times.row("the longest rank alone", longest);
         let in_flight: Vec<String> = self.in_flight().iter().map(ToString::to_string).collect();
         let drawn = match self.schedule.order_to_show() {
             // With --explain it is an error, since the critical path would be missing too.
-            Err(LoneScheduleError::TooLongToShow { .. }) if output.explain == Explain::Nothing => {
+            Err(LoneScheduleError::TooLongToShow { .. }) if !output.explain => {
                 "left out, it is too long\n".to_owned()
             }
             order => render::order(&*order?, output.width),
@@ -119,7 +116,7 @@ impl Simulated {
              order of work (F, I and W one column, B two):\n{drawn}",
             in_flight.join(", ")
         );
-        if output.explain == Explain::CriticalPath {
+        if output.explain {
             let step = self.schedule.simulate_to_show(self.times)?;
             text += &format!("\n{}", explain(&step.program, &path_of(&step), self.scale()));
         }

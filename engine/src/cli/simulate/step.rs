@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::cluster;
 use super::critical_path::critical_path_json;
 use super::error::SimulateError;
-use super::output::{Explain, Format, Output};
+use super::output::{Format, Output};
 use super::picture::{picture, trace};
 use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::result_file;
@@ -51,7 +51,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
         }
         (simulation, _) => simulation?,
     };
-    let Output { format, explain, .. } = request.output;
+    let format = request.output.format;
     if format != Format::Json {
         for assumption in &simulation.predicted().assumptions {
             note(format_args!("assumed: {assumption}"));
@@ -59,7 +59,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     }
     Ok(match format {
         Format::Text => as_text(&simulation, request.output),
-        Format::Json => result_file::json(as_json(&simulation, explain)?),
+        Format::Json => result_file::json(as_json(&simulation, request.output)?),
         Format::Svg => picture(&simulation, &title(&simulation, &request.run.run))?,
         Format::Chrome => trace(&simulation),
     })
@@ -74,7 +74,7 @@ fn title(simulation: &Simulation<'_>, run: &Path) -> String {
     format!("{}{of}: step {time}, {bubble} bubble", run.display())
 }
 
-fn as_json(simulation: &Simulation<'_>, explain: Explain) -> Result<Value, MemoryError> {
+fn as_json(simulation: &Simulation<'_>, output: Output) -> Result<Value, MemoryError> {
     let (plan, predicted, step) = (simulation.plan(), simulation.predicted(), simulation.step());
     let assumptions: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
     let curves = memory_curves(plan, step)?;
@@ -93,7 +93,7 @@ fn as_json(simulation: &Simulation<'_>, explain: Explain) -> Result<Value, Memor
         "assumptions": assumptions,
         "ranks": ranks.map(|(index, (rank, curve))| rank_json(index, rank, curve)).collect::<Vec<_>>(),
     });
-    if explain == Explain::CriticalPath {
+    if output.explain {
         json["critical_path"] =
             critical_path_json(plan.training(), &simulation.critical_path(), "_s", seconds);
     }
@@ -107,12 +107,9 @@ fn as_json(simulation: &Simulation<'_>, explain: Explain) -> Result<Value, Memor
 fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
     let (plan, step, changed) = (simulation.plan(), simulation.step(), simulation.changed());
     let mut times = Table::new(["", "time", "bubble"]);
-    times.row(["all ranks".to_owned(), nanoseconds(step.makespan_ns), percent(simulation.bubble_rate())]);
-    times.row([
-        "the longest rank alone".to_owned(),
-        nanoseconds(step.longest_rank_span_ns),
-        percent(step.bubble_rate_longest_rank()),
-    ]);
+    times.row("all ranks", [nanoseconds(step.makespan_ns), percent(simulation.bubble_rate())]);
+    let longest = [nanoseconds(step.longest_rank_span_ns), percent(step.bubble_rate_longest_rank())];
+    times.row("the longest rank alone", longest);
     let (program, scale) = (plan.training(), TimeScale::nanoseconds(step.makespan_ns));
     let mut text = format!(
         "{times}\npredicted step {}, {:.0} tokens/s{}\ntimes: {}\n{}\n{}\n{}{}",
@@ -125,7 +122,7 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
         changed.map_or_else(String::new, |changed| format!("{}:\n", cluster::shown_data_rank(changed))),
         time_grid(program, &step.timeline, output.width, scale),
     );
-    if output.explain == Explain::CriticalPath {
+    if output.explain {
         text += &format!("\n{}", explain(program, &simulation.critical_path(), scale));
     }
     text

@@ -34,61 +34,61 @@ fn truncated_and_malformed_json() {
     check_text(
         "{\n  \"model\": {\n    \"family\": \"gpt2\"",
         expect![[r#"
-            run.json:2:12: this object is never closed: the text ends before its `}`
+            run.json:2:12: this is not JSON: EOF while parsing an object at `{`
         "#]],
     );
     check_text(
         "{\"steps\": [1, 2",
         expect![[r#"
-            run.json:1:11: this list is never closed: the text ends before its `]`
+            run.json:1:11: this is not JSON: EOF while parsing a list at `[`
         "#]],
     );
     check_text(
         "{\"steps\": \"1",
         expect![[r#"
-            run.json:1:11: this string is never closed: the text ends before its `"`
+            run.json:1:11: this is not JSON: EOF while parsing a string at `"`
         "#]],
     );
     check_text(
         "{\"steps\": }",
         expect![[r#"
-            run.json:1:11: this is not JSON: a value belongs here, but `}` stands there
+            run.json:1:11: this is not JSON: expected value at `}`
         "#]],
     );
     check_text(
         "{\"steps\": 1,}",
         expect![[r#"
-            run.json:1:12: a comma behind the last part is not JSON; remove it
+            run.json:1:12: this is not JSON: trailing comma at `,`
         "#]],
     );
     check_text(
         "{\"steps\": 1 // comment\n}",
         expect![[r#"
-            run.json:1:13: comments are not JSON; remove it
+            run.json:1:13: this is not JSON: expected `,` or `}` at `/`
         "#]],
     );
     check_text(
         "{\"steps\": 1 \"seed\": 2}",
         expect![[r#"
-            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there
+            run.json:1:13: this is not JSON: expected `,` or `}` at `"`
         "#]],
     );
     check_text(
         "{\"steps\": NaN}",
         expect![[r#"
-            run.json:1:11: this is not JSON: a value belongs here, but `NaN` stands there
+            run.json:1:11: this is not JSON: expected value at `N`
         "#]],
     );
     check_text(
         "{\"steps\": 01}",
         expect![[r#"
-            run.json:1:12: this is not JSON: `,` or `}` belongs here, but `1` stands there
+            run.json:1:12: this is not JSON: invalid number at `1`
         "#]],
     );
     check_text(
         "{} {}",
         expect![[r#"
-            run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
+            run.json:1:4: this is not JSON: trailing characters at `{`
         "#]],
     );
     check_text(
@@ -115,7 +115,7 @@ fn columns_count_characters_and_lines_end_with_newlines() {
     check_text(
         "{\"größe\": 1,\r\n  \"ß\": 1, \"steps\": 1,,}",
         expect![[r#"
-            run.json:2:22: this is not JSON: a key in quotes belongs here, but `,` stands there
+            run.json:2:22: this is not JSON: key must be a string at `,`
         "#]],
     );
 }

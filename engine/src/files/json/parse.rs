@@ -1,10 +1,12 @@
 //! Text to nodes: strict JSON (RFC 8259), every value with its place, no key twice.
 //!
-//! Not `serde_json`, which loses the places and keeps the last of two equal keys; nor `jsonc-parser`, which keeps places but
-//! takes several times as long and lets control characters pass.
+//! `jiter` reads the values one after the other and says where it is. Not `serde_json`, which loses the places and keeps the
+//! last of two equal keys; nor `jsonc-parser`, which lets control characters pass and needs all nodes in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 
 use super::error::JsonError;
 use super::node::{Entry, Node, Value};
@@ -37,13 +39,35 @@ pub(crate) fn parse_first(source: &Arc<Source>) -> Result<Node, JsonError> {
 
 /// Reads the JSON value that a source holds from byte `offset` on (a `--set` argument, after its `=`).
 pub(crate) fn parse_from(source: &Arc<Source>, offset: usize) -> Result<Node, Vec<JsonError>> {
-    let mut parser = Parser::new(source, offset);
-    let node = parser.whole(Parser::value).map_err(|error| vec![*error])?;
-    if parser.doubled.is_empty() {
-        return Ok(node);
+    let node = Parser::new(source, offset).whole(Parser::value).map_err(|error| vec![*error])?;
+    let doubled = doubled_keys(&node);
+    if doubled.is_empty() { Ok(node) } else { Err(doubled) }
+}
+
+/// Keys that stand twice in one object, from top to bottom.
+fn doubled_keys(node: &Node) -> Vec<JsonError> {
+    let mut errors = Vec::new();
+    match &node.value {
+        Value::Array(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                let inner = doubled_keys(element).into_iter();
+                errors.extend(inner.map(|error| error.inside(&format!("[{index}]"))));
+            }
+        }
+        Value::Object(entries) => {
+            let mut first = HashMap::new();
+            for Entry { key, key_span, node } in entries {
+                if let Some((line, column)) = first.get(key).map(|earlier: &&Span| earlier.line_column()) {
+                    let rule = format!("stands twice, first at {line}:{column}");
+                    errors.push(JsonError::value(key_span, rule).inside(key).repair("keep one of the two"));
+                }
+                first.entry(key).or_insert(key_span);
+                errors.extend(doubled_keys(node).into_iter().map(|error| error.inside(key)));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number | Value::String(_) => {}
     }
-    parser.doubled.sort_by_key(|error| error.span.start);
-    Err(parser.doubled)
+    errors
 }
 
 pub(super) type Parsed<T> = Result<T, Box<JsonError>>;
@@ -51,25 +75,17 @@ pub(super) type Parsed<T> = Result<T, Box<JsonError>>;
 /// Goes through a text from value to value.
 pub(super) struct Parser<'a> {
     pub(super) source: &'a Arc<Source>,
-    pub(super) text: &'a str,
-    /// The next byte.
-    pub(super) at: usize,
-    /// Lists and objects around it.
-    depth: usize,
-    /// Keys that stand twice in objects that became nodes.
-    doubled: Vec<JsonError>,
-}
-
-/// A list or object that is being read.
-pub(super) struct Parts {
-    open: usize,
-    close: u8,
-    pub(super) num_read: usize,
+    /// Where the reader began.
+    offset: usize,
+    reader: Jiter<'a>,
+    /// Lists and objects that are being read: where each begins, and how many parts of it were read.
+    open: Vec<(usize, usize)>,
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(source: &'a Arc<Source>, at: usize) -> Self {
-        Self { source, text: &source.text, at, depth: 0, doubled: Vec::new() }
+    pub(super) fn new(source: &'a Arc<Source>, offset: usize) -> Self {
+        let reader = Jiter::new(&source.text.as_bytes()[offset..]);
+        Self { source, offset, reader, open: Vec::new() }
     }
 
     /// Reads the one value of the text.
@@ -77,258 +93,144 @@ impl<'a> Parser<'a> {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        if self.peek().is_none() {
-            return Err(self.error(self.at, "the file is empty; it must hold one JSON object").into());
+        let is_empty = self.source.text[self.offset..].trim_ascii().is_empty();
+        if is_empty {
+            let end = self.source.text.len();
+            return Err(self.error(end, "the file is empty; it must hold one JSON object".to_owned()).into());
         }
         let value = read(self)?;
-        if self.peek().is_some() { Err(self.expected("the end of the file").into()) } else { Ok(value) }
+        self.reader.finish().map_err(|error| self.refused(&error))?;
+        Ok(value)
+    }
+
+    /// The next byte.
+    pub(super) fn at(&self) -> usize {
+        self.offset + self.reader.current_index()
+    }
+
+    /// The kind of the next value, without stepping over it.
+    pub(super) fn peek(&mut self) -> Parsed<Peek> {
+        self.reader.peek().map_err(|error| self.refused(&error))
     }
 
     /// Reads a value.
     pub(super) fn value(&mut self) -> Parsed<Node> {
-        let first = self.peek();
-        let start = self.at;
-        let value = match first {
-            Some(b'{') => Value::Object(self.object()?),
-            Some(b'[') => {
-                let (mut parts, mut elements) = (self.open(b']')?, Vec::new());
-                while self.next_part(&mut parts)? {
-                    elements.push(self.part(|| format!("[{}]", parts.num_read - 1))?);
+        let kind = self.peek()?;
+        let start = self.at();
+        let value = match kind {
+            Peek::Object => {
+                let mut entries = Vec::new();
+                self.enter()?;
+                while let Some((key, key_span)) = self.next_key()? {
+                    entries.push(Entry { key, key_span, node: self.value()? });
+                }
+                Value::Object(entries)
+            }
+            Peek::Array => {
+                let mut elements = Vec::new();
+                self.enter()?;
+                while self.next_element()?.is_some() {
+                    elements.push(self.value()?);
                 }
                 Value::Array(elements)
             }
-            Some(b'"') => Value::String(self.string()?),
-            Some(b'-' | b'0'..=b'9') => {
-                self.number()?;
-                Value::Number
-            }
-            _ => self.literal()?.map_or(Value::Null, Value::Bool),
+            Peek::String => Value::String(self.string()?),
+            Peek::True | Peek::False => Value::Bool(self.bool(kind)?),
+            Peek::Null => self.null().map(|()| Value::Null)?,
+            _ => self.number(kind).map(|_| Value::Number)?,
         };
-        Ok(Node { value, span: self.source.span(start, self.at) })
+        Ok(Node { value, span: self.source.span(start, self.at()) })
     }
 
-    fn object(&mut self) -> Parsed<Vec<Entry>> {
-        let (mut parts, mut entries) = (self.open(b'}')?, Vec::new());
-        while self.next_part(&mut parts)? {
-            let (key, key_span) = self.key()?;
-            let node = self.part(|| key.clone())?;
-            entries.push(Entry { key, key_span, node });
-        }
-        let mut first = HashMap::new();
-        for entry in &entries {
-            let earlier = first.entry(entry.key.as_str()).or_insert(&entry.key_span);
-            if earlier.start < entry.key_span.start {
-                let (line, column) = earlier.line_column();
-                let rule = format!("stands twice, first at {line}:{column}");
-                let error = JsonError::value(&entry.key_span, rule).inside(&entry.key);
-                self.doubled.push(error.repair("keep one of the two"));
-            }
-        }
-        Ok(entries)
-    }
-
-    /// The value of a key or index.
-    fn part(&mut self, name: impl FnOnce() -> String) -> Parsed<Node> {
-        let num_doubled = self.doubled.len();
-        let node = self.value()?;
-        if self.doubled.len() > num_doubled {
-            let (name, inner) = (name(), self.doubled.split_off(num_doubled));
-            self.doubled.extend(inner.into_iter().map(|error| error.inside(&name)));
-        }
-        Ok(node)
-    }
-
-    /// Steps over the bracket that opens a list or object.
-    pub(super) fn open(&mut self, close: u8) -> Parsed<Parts> {
-        if self.depth == MAX_DEPTH {
+    /// Begins the list or object that comes next.
+    pub(super) fn enter(&mut self) -> Parsed<()> {
+        let start = self.at();
+        if self.open.len() == MAX_DEPTH {
             let rule = format!("lists and objects are more than {MAX_DEPTH} deep within each other");
-            return Err(self.error(self.at, &rule));
+            return Err(self.error(start, rule));
         }
-        self.depth += 1;
-        self.at += 1;
-        Ok(Parts { open: self.at - 1, close, num_read: 0 })
+        self.open.push((start, 0));
+        Ok(())
     }
 
-    /// Whether a further part follows. Steps over the comma before it, or over the closing bracket.
-    #[inline]
-    pub(super) fn next_part(&mut self, parts: &mut Parts) -> Parsed<bool> {
-        let comma = (parts.num_read > 0 && self.peek() == Some(b',')).then_some(self.at);
-        self.at += usize::from(comma.is_some());
-        match (self.peek(), comma) {
-            (None, _) => Err(self.unclosed(parts)),
-            (Some(found), Some(comma)) if found == parts.close => {
-                Err(self.error(comma, "a comma behind the last part is not JSON; remove it"))
-            }
-            (Some(found), None) if found == parts.close => {
-                self.at += 1;
-                self.depth -= 1;
-                Ok(false)
-            }
-            (Some(_), None) if parts.num_read > 0 => {
-                Err(self.expected(&format!("`,` or `{}`", char::from(parts.close))))
-            }
-            (Some(_), _) => {
-                parts.num_read += 1;
-                Ok(true)
-            }
-        }
+    /// How many parts of the innermost list or object were read, before it is stepped to the next.
+    fn num_read(&self) -> usize {
+        self.open.last().expect("a list or object was entered").1
     }
 
-    #[cold]
-    fn unclosed(&self, parts: &Parts) -> Box<JsonError> {
-        let what = if parts.close == b']' { "list" } else { "object" };
-        let close = char::from(parts.close);
-        self.error(parts.open, &format!("this {what} is never closed: the text ends before its `{close}`"))
+    /// Steps to the next part of the innermost list or object, or over its end.
+    fn step<T>(&mut self, part: Option<T>) -> Option<T> {
+        match (&part, self.open.last_mut()) {
+            (Some(_), Some((_, num_read))) => *num_read += 1,
+            _ => drop(self.open.pop()),
+        }
+        part
     }
 
-    /// Reads a key and the colon behind it.
-    pub(super) fn key(&mut self) -> Parsed<(String, Span)> {
-        let start = self.at;
-        if self.peek() != Some(b'"') {
-            return Err(self.expected("a key in quotes"));
-        }
-        let key = self.string()?;
-        let span = self.source.span(start, self.at);
-        if self.peek() != Some(b':') {
-            return Err(self.expected("`:`"));
-        }
-        self.at += 1;
-        Ok((key, span))
+    /// Steps to the next element of the list, and says its index.
+    pub(super) fn next_element(&mut self) -> Parsed<Option<usize>> {
+        let index = self.num_read();
+        let found = if index == 0 { self.reader.known_array() } else { self.reader.array_step() };
+        let found = found.map_err(|error| self.refused(&error))?;
+        Ok(self.step(found.map(|_| index)))
     }
 
-    /// Reads `true`, `false`, or `null` as nothing.
-    pub(super) fn literal(&mut self) -> Parsed<Option<bool>> {
-        let word = self.word();
-        let value = match word {
-            "null" => None,
-            "true" => Some(true),
-            "false" => Some(false),
-            _ => return Err(self.expected("a value")),
-        };
-        self.at += word.len();
-        Ok(value)
+    /// Steps over the next key of the object and the colon behind it.
+    pub(super) fn next_key(&mut self) -> Parsed<Option<(String, Span)>> {
+        let before = self.at();
+        let is_first = self.num_read() == 0;
+        let found = if is_first { self.reader.known_object() } else { self.reader.next_key() };
+        let key = found.map(|key| key.map(str::to_owned));
+        let key = key.map_err(|error| self.refused(&error))?.map(|key| {
+            let text = &self.source.text[..self.at() - 1];
+            let start = before + text[before..].find('"').expect("a key begins with a quote");
+            (key, self.source.span(start, text.trim_ascii_end().len()))
+        });
+        Ok(self.step(key))
     }
 
     pub(super) fn string(&mut self) -> Parsed<String> {
-        let open = self.at;
-        let mut text = String::new();
-        self.at += 1;
-        loop {
-            let start = self.at;
-            self.skip(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
-            text += &self.text[start..self.at];
-            match self.text.as_bytes().get(self.at) {
-                None => {
-                    return Err(
-                        self.error(open, "this string is never closed: the text ends before its `\"`")
-                    );
-                }
-                Some(b'"') => break,
-                Some(b'\\') => text.push(self.escaped()?),
-                Some(control) => {
-                    let rule = format!("a string holds the control character U+{control:04X}; escape it");
-                    return Err(self.error(self.at, &rule));
-                }
-            }
-        }
-        self.at += 1;
-        Ok(text)
+        self.reader.next_str().map(str::to_owned).map_err(|error| self.refused(&error))
     }
 
-    fn escaped(&mut self) -> Parsed<char> {
-        let start = self.at;
-        self.at += 2;
-        Ok(match self.text.as_bytes().get(start + 1) {
-            Some(&same @ (b'"' | b'\\' | b'/')) => char::from(same),
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => {
-                let units = [start, start + 6].into_iter().map_while(|at| self.utf16_unit(at));
-                let Some(Ok(character)) = char::decode_utf16(units).next() else {
-                    return Err(
-                        self.error(start, "`\\u` needs four hexadecimal digits, and of two halves both")
-                    );
-                };
-                self.at = start + 6 * character.len_utf16();
-                character
-            }
-            _ => return Err(self.error(start, "no such escape in a string; for a backslash write `\\\\`")),
-        })
+    pub(super) fn bool(&mut self, kind: Peek) -> Parsed<bool> {
+        self.reader.known_bool(kind).map_err(|error| self.refused(&error))
     }
 
-    /// The value of the `\uXXXX` at `at`.
-    fn utf16_unit(&self, at: usize) -> Option<u16> {
-        let digits = self.text.get(at..at + 6)?.strip_prefix("\\u")?;
-        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        u16::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal)
+    pub(super) fn null(&mut self) -> Parsed<()> {
+        self.reader.known_null().map_err(|error| self.refused(&error))
     }
 
     /// Reads a number, as it is spelled.
-    pub(super) fn number(&mut self) -> Parsed<&'a str> {
-        let start = self.at;
-        self.eat(|byte| byte == b'-');
-        if !self.eat(|byte| byte == b'0') {
-            self.digits()?;
-        }
-        if self.eat(|byte| byte == b'.') {
-            self.digits()?;
-        }
-        if self.eat(|byte| matches!(byte, b'e' | b'E')) {
-            self.eat(|byte| matches!(byte, b'+' | b'-'));
-            self.digits()?;
-        }
-        Ok(&self.text[start..self.at])
+    pub(super) fn number(&mut self, kind: Peek) -> Parsed<&'a str> {
+        let start = self.at();
+        self.reader.known_number_bytes(kind).map(drop).map_err(|error| self.refused(&error))?;
+        Ok(&self.source.text[start..self.at()])
     }
 
-    fn digits(&mut self) -> Parsed<()> {
-        let start = self.at;
-        self.skip(|byte| byte.is_ascii_digit());
-        if self.at > start { Ok(()) } else { Err(self.expected("a digit")) }
-    }
-
-    /// Steps over the next byte if it is such.
-    fn eat(&mut self, is_such: impl Fn(u8) -> bool) -> bool {
-        let found = self.text.as_bytes().get(self.at).is_some_and(|&byte| is_such(byte));
-        self.at += usize::from(found);
-        found
-    }
-
-    /// Steps over bytes as long as they are such.
-    fn skip(&mut self, is_such: impl Fn(u8) -> bool) {
-        while self.eat(&is_such) {}
-    }
-
-    /// The next byte that is not white space, without stepping over it.
-    #[inline]
-    pub(super) fn peek(&mut self) -> Option<u8> {
-        self.skip(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'));
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    /// The letters and digits here.
-    pub(super) fn word(&self) -> &'a str {
-        let rest = &self.text[self.at..];
-        let end = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric());
-        &rest[..end.unwrap_or(rest.len())]
-    }
-
+    /// The reader's error, at what was not closed or at the character that does not belong there.
     #[cold]
-    fn expected(&self, expected: &str) -> Box<JsonError> {
-        let found = match (self.word(), self.text[self.at..].chars().next()) {
-            (_, None) => "the text ends".to_owned(),
-            (_, Some('/' | '#')) => return self.error(self.at, "comments are not JSON; remove it"),
-            ("", Some(character)) => format!("`{}` stands there", shorten(&character.to_string())),
-            (word, _) => format!("`{}` stands there", shorten(word)),
+    fn refused(&self, error: &JiterError) -> Box<JsonError> {
+        use JsonErrorType::{
+            EofWhileParsingList, EofWhileParsingObject, EofWhileParsingString, TrailingComma,
         };
-        self.error(self.at, &format!("this is not JSON: {expected} belongs here, but {found}"))
+        let text = &self.source.text;
+        let found = text.floor_char_boundary(self.offset + error.index);
+        let start = match (&error.error_type, self.open.last()) {
+            (JiterErrorType::JsonError(EofWhileParsingString), _) => self.at(),
+            (JiterErrorType::JsonError(EofWhileParsingList | EofWhileParsingObject), Some(&(open, _))) => {
+                open
+            }
+            (JiterErrorType::JsonError(TrailingComma), _) => text[..found].rfind(',').unwrap_or(found),
+            _ => found,
+        };
+        let found = text[start..].chars().next().map(|character| shorten(&character.to_string()));
+        let found = found.map_or_else(String::new, |character| format!(" at `{character}`"));
+        self.error(start, format!("this is not JSON: {}{found}", error.error_type))
     }
 
-    #[cold]
-    fn error(&self, start: usize, rule: &str) -> Box<JsonError> {
-        let length = self.text[start..].chars().next().map_or(0, char::len_utf8);
-        Box::new(JsonError::syntax(self.source.span(start, start + length), rule.to_owned()))
+    fn error(&self, start: usize, rule: String) -> Box<JsonError> {
+        let length = self.source.text[start..].chars().next().map_or(0, char::len_utf8);
+        Box::new(JsonError::syntax(self.source.span(start, start + length), rule))
     }
 }

@@ -6,17 +6,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use serde::de::value::StrDeserializer;
+use jiter::Peek;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, VariantAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
 use super::error::JsonError;
 use super::nearest::nearest;
 use super::node::Node;
-use super::parse::{Parser, Parts, parse_first};
+use super::parse::{Parser, parse_first};
 use super::source::{Source, Span};
 
 impl Source {
@@ -147,11 +148,17 @@ fn in_words(expected: &str) -> String {
     }
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    /// Begins the object that comes next.
+    fn entries(&mut self) -> Result<Entries<'_, 'a>, Refusal> {
+        self.enter()?;
+        Ok(Entries { parser: self, key: String::new(), seen: HashSet::new() })
+    }
+
     /// Reads a value. What is wrong with it is reported at its place.
     fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Refusal> {
-        self.peek();
-        let start = self.at;
+        self.peek()?;
+        let start = self.at();
         seed.deserialize(&mut *self).map_err(|refusal| match refusal {
             Refusal::Placed(_) => refusal,
             refusal => match Parser::new(self.source, start).value() {
@@ -166,34 +173,32 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
     type Error = Refusal;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match self.peek() {
-            Some(b'{') => {
-                let parts = self.open(b'}')?;
-                visitor.visit_map(Entries { parser: self, parts, key: String::new(), seen: HashSet::new() })
-            }
-            Some(b'[') => {
-                let parts = self.open(b']')?;
-                let mut elements = Elements { parser: self, parts, is_done: false };
+        match self.peek()? {
+            Peek::Object => visitor.visit_map(self.entries()?),
+            Peek::Array => {
+                self.enter()?;
+                let mut elements = Elements { parser: self, is_done: false };
                 let value = visitor.visit_seq(&mut elements)?;
-                if elements.is_done || !elements.parser.next_part(&mut elements.parts)? {
-                    return Ok(value);
+                match elements.is_done {
+                    true => Ok(value),
+                    false => match elements.parser.next_element()? {
+                        None => Ok(value),
+                        Some(num_read) => Err(Refusal::Rule(format!("has more than {num_read} elements"))),
+                    },
                 }
-                Err(Refusal::Rule(format!("has more than {} elements", elements.parts.num_read - 1)))
             }
-            Some(b'"') => visitor.visit_string(self.string()?),
-            Some(b'-' | b'0'..=b'9') => visit_number(self.number()?, visitor),
-            _ => match self.literal()? {
-                Some(value) => visitor.visit_bool(value),
-                None => visitor.visit_unit(),
-            },
+            Peek::String => visitor.visit_string(self.string()?),
+            kind @ (Peek::True | Peek::False) => visitor.visit_bool(self.bool(kind)?),
+            Peek::Null => self.null().map_err(Refusal::from).and_then(|()| visitor.visit_unit()),
+            kind => visit_number(self.number(kind)?, visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        if self.peek() != Some(b'n') {
+        if self.peek()? != Peek::Null {
             return visitor.visit_some(self);
         }
-        self.literal()?;
+        self.null()?;
         visitor.visit_none()
     }
 
@@ -211,10 +216,20 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match self.peek() {
-            Some(b'[') => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        match self.peek()? {
+            Peek::Array => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_any(visitor),
         }
+    }
+
+    /// Asked for by a variant without fields that was written as the key of an object.
+    fn deserialize_unit<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Refusal> {
+        let rule = "the name alone belongs here; write it in place of the object";
+        Err(Refusal::Rule(rule.to_owned()))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -223,19 +238,15 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match self.peek() {
-            Some(b'"') => visitor.visit_enum(self.string()?.into_deserializer()),
-            Some(b'{') => {
-                let mut parts = self.open(b'}')?;
-                if !self.next_part(&mut parts)? {
+        match self.peek()? {
+            Peek::String => visitor.visit_enum(self.string()?.into_deserializer()),
+            Peek::Object => {
+                let is_empty = self.source.text[self.at() + 1..].trim_ascii_start().starts_with('}');
+                if is_empty {
                     return Err(Refusal::Rule(format!("has no key: it needs one of {}", names(variants))));
                 }
-                let (key, span) = self.key()?;
-                let value = visitor.visit_enum(OneKey { parser: self, key, span })?;
-                if !self.next_part(&mut parts)? {
-                    return Ok(value);
-                }
-                let (key, span) = self.key()?;
+                let value = visitor.visit_enum(MapAccessDeserializer::new(self.entries()?))?;
+                let Some((key, span)) = self.next_key()? else { return Ok(value) };
                 let rule = "is a second key, and only one belongs here; keep one of the two";
                 Err(Refusal::Rule(rule.to_owned()).at_key(&key, &span))
             }
@@ -244,8 +255,8 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map identifier ignored_any
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit_struct seq tuple
+        tuple_struct identifier ignored_any
     }
 }
 
@@ -264,7 +275,6 @@ fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value
 
 struct Elements<'p, 'a> {
     parser: &'p mut Parser<'a>,
-    parts: Parts,
     is_done: bool,
 }
 
@@ -272,18 +282,16 @@ impl<'de> SeqAccess<'de> for &mut Elements<'_, '_> {
     type Error = Refusal;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
-        self.is_done = !self.parser.next_part(&mut self.parts)?;
-        if self.is_done {
+        let Some(index) = self.parser.next_element()? else {
+            self.is_done = true;
             return Ok(None);
-        }
-        let index = self.parts.num_read - 1;
+        };
         self.parser.read(seed).map(Some).map_err(|refusal| refusal.inside(&format!("[{index}]")))
     }
 }
 
 struct Entries<'p, 'a> {
     parser: &'p mut Parser<'a>,
-    parts: Parts,
     /// The key that was read last.
     key: String,
     seen: HashSet<String>,
@@ -293,10 +301,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
     type Error = Refusal;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Refusal> {
-        if !self.parser.next_part(&mut self.parts)? {
-            return Ok(None);
-        }
-        let (key, span) = self.parser.key()?;
+        let Some((key, span)) = self.parser.next_key()? else { return Ok(None) };
         self.key = key;
         if !self.seen.insert(self.key.clone()) {
             // Where the first stands is found with all other keys that stand twice.
@@ -313,64 +318,4 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 fn read_key<'de, S: DeserializeSeed<'de>>(key: &str, span: &Span, seed: S) -> Result<S::Value, Refusal> {
     let text: StrDeserializer<'_, Refusal> = key.into_deserializer();
     seed.deserialize(text).map_err(|refusal| refusal.at_key(key, span))
-}
-
-/// The one key of an object, which names a variant, and the value behind it.
-struct OneKey<'p, 'a> {
-    parser: &'p mut Parser<'a>,
-    key: String,
-    span: Span,
-}
-
-impl<'de> EnumAccess<'de> for OneKey<'_, '_> {
-    type Error = Refusal;
-    type Variant = Self;
-
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Refusal> {
-        Ok((read_key(&self.key, &self.span, seed)?, self))
-    }
-}
-
-impl<'de> VariantAccess<'de> for OneKey<'_, '_> {
-    type Error = Refusal;
-
-    fn unit_variant(self) -> Result<(), Refusal> {
-        let Self { key, span, .. } = self;
-        let rule =
-            format!("is a key, but the name alone belongs here; write \"{key}\" in place of the object");
-        Err(Refusal::Rule(rule).at_key(&key, &span))
-    }
-
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Refusal> {
-        self.parser.read(seed).map_err(|refusal| refusal.inside(&self.key))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Refusal> {
-        self.newtype_variant_seed(Fields { visitor, have_names: false })
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Refusal> {
-        self.newtype_variant_seed(Fields { visitor, have_names: true })
-    }
-}
-
-/// What a variant of several fields holds: a list where they have no names, else an object.
-struct Fields<V> {
-    visitor: V,
-    have_names: bool,
-}
-
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Fields<V> {
-    type Value = V::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        match self.have_names {
-            true => deserializer.deserialize_struct("", &[], self.visitor),
-            false => deserializer.deserialize_seq(self.visitor),
-        }
-    }
 }

@@ -62,13 +62,13 @@ fn what_is_no_trace_of_the_run_is_refused() {
     refused(
         |text| text[..text.len() / 2].to_owned(),
         expect![
-            "it is damaged or no trace: this list is never closed: the text ends before its `]`; trace the run again"
+            "it is damaged or no trace: this is not JSON: EOF while parsing a value; trace the run again"
         ],
     );
     refused(
         |text| format!("{text}{{}}"),
         expect![
-            "it is damaged or no trace: this is not JSON: the end of the file belongs here, but `{` stands there; trace the run again"
+            "it is damaged or no trace: this is not JSON: trailing characters at `{`; trace the run again"
         ],
     );
     refused(

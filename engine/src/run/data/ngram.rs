@@ -15,7 +15,7 @@
 pub const VOCAB_SIZE: usize = 256;
 
 /// Cross-entropy of the validation text under counts of the training text, in nats per byte.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct NgramCrossEntropy {
     /// From the frequency of each byte.
     pub unigram: f64,

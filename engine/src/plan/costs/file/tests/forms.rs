@@ -43,7 +43,6 @@ fn kinds_are_named() {
     refuses(
         "\"gradient_norm\",",
         "{\"gradient_norm\": null},",
-        "85:16: `messages[1].kind.gradient_norm` is a key, but the name alone belongs here; \
-         write \"gradient_norm\" in place of the object",
+        "85:33: `messages[1].kind.gradient_norm` is null, but the name alone belongs here; write it in place of the object",
     );
 }

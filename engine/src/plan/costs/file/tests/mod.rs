@@ -255,9 +255,9 @@ fn keys_are_known_present_and_there_once() {
 
 #[test]
 fn a_text_that_is_not_json_is_refused_at_its_place() {
-    let expected = "18:5: this is not JSON: `,` or `}` belongs here, but `\"` stands there";
+    let expected = "18:5: this is not JSON: expected `,` or `}` at `\"`";
     refuses("\"seq_length\": 32,", "\"seq_length\": 32", expected);
-    let expected = "32:21: this is not JSON: a value belongs here, but `NaN` stands there";
+    let expected = "32:21: this is not JSON: expected value at `N`";
     refuses("\"forward_ns\": 900000", "\"forward_ns\": NaN", expected);
     refuses_text("", "1:1: the file is empty; it must hold one JSON object");
     refuses_text("[1]", "1:1: the file must be a costs file, which is one object, but is a list");
