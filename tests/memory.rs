@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
-use pipezero::plan::RankMemory;
-use pipezero::plan::{Needs, Plan};
+use pipezero::plan::{Needs, Plan, Purpose, RankMemory};
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero::run::memory::Category;
 use pipezero_schedule::{PipelineRank, Unit};
@@ -54,7 +53,7 @@ fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_grad
     for case in spread() {
         let (plan, source) = plan_and_batches(case.run, Mask::None);
         let planned = planned(&plan);
-        let needs = plan.inference_needs();
+        let needs = plan.needs_for(Purpose::Inference);
         let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
         engine.eval_batch(&source, 1).expect("an evaluation");
         engine.logits(&[1, 2, 3]).expect("logits");

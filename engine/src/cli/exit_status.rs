@@ -62,7 +62,7 @@ impl InputMistake for SimulationError {
 impl InputMistake for PlanError {
     /// The rules of the run file that only a plan can check.
     fn is_input_mistake(&self) -> bool {
-        matches!(self, Self::Pattern { .. } | Self::NoLayerMatches { .. } | Self::LoneUnit(_))
+        matches!(self, Self::Pattern { .. } | Self::LoneUnit(_))
     }
 }
 
