@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
-use pipezero::plan::{Needs, Plan};
+use pipezero::plan::{Needs, Plan, Purpose};
 use pipezero::run::engine::Engine;
 use pipezero::run::memory::Category;
 use pipezero_schedule::{PipelineRank, Unit};
@@ -37,7 +37,7 @@ fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_grad
     for case in spread() {
         let (plan, source) = plan_and_batches(case.run, Mask::None);
         let planned: Vec<_> = plan.forecast().into_iter().map(|rank| rank.memory).collect();
-        let needs = plan.inference_needs();
+        let needs = plan.needs_for(Purpose::Inference);
         let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
         engine.eval_batch(&source, 1).expect("an evaluation");
         engine.logits(&[1, 2, 3]).expect("logits");

@@ -95,9 +95,9 @@ fn a_comparison_of_a_real_step_accounts_for_all_of_it() {
         assert!(found.steps.contains(&found.median_step));
         assert_eq!(found.program.predicted_ns, played.makespan());
         for rank in &found.ranks {
-            let measured: u64 = rank.bubble.causes().iter().map(|cause| cause.measured_ns).sum();
+            let measured: u64 = rank.bubble.0.iter().map(|cause| cause.measured_ns).sum();
             assert_eq!(rank.busy.measured_ns + measured, found.program.measured_ns, "{case:?}");
-            let predicted: u64 = rank.bubble.causes().iter().map(|cause| cause.predicted_ns).sum();
+            let predicted: u64 = rank.bubble.0.iter().map(|cause| cause.predicted_ns).sum();
             assert_eq!(rank.busy.predicted_ns + predicted, found.program.predicted_ns, "{case:?}");
             assert_eq!(rank.peak.predicted_bytes, rank.peak.measured_bytes);
         }

@@ -51,7 +51,7 @@ input_mistakes! {
     };
     // The rules of the run file that only a plan can check.
     PlanError: |error| {
-        matches!(error, PlanError::Pattern { .. } | PlanError::NoLayerMatches { .. } | PlanError::LoneUnit(_))
+        matches!(error, PlanError::Pattern { .. } | PlanError::LoneUnit(_))
     };
     RunDirError: |error| match error {
         RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,

@@ -60,13 +60,8 @@ impl Plan {
         self.needs_for(Purpose::Training)
     }
 
-    /// Peak memory of ranks that only evaluate and generate: [`crate::Engine::for_inference`].
-    pub fn inference_needs(&self) -> Needs {
-        self.needs_for(Purpose::Inference)
-    }
-
     /// Peak memory of ranks that are started for `purpose`.
-    pub(crate) fn needs_for(&self, purpose: Purpose) -> Needs {
+    pub fn needs_for(&self, purpose: Purpose) -> Needs {
         let bytes = self.allocated_bytes(purpose);
         // Each rank's may be countable and their sum not.
         let world_bytes = bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
@@ -124,6 +119,11 @@ fn changed(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run))
     let mut new = run.clone();
     change(&mut new);
     (new != *run).then(|| (description.into(), new))
+}
+
+/// The same, of what only ZeRO-3 has.
+fn changed_zero_3(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run)) -> Option<Changed> {
+    (run.zero.level == ZeroLevel::Zero3).then(|| changed(run, description, change))?
 }
 
 /// Changes that save memory, in the order of what they cost: first the schedule, then traffic, then recomputation, then
@@ -191,40 +191,34 @@ fn one_f_one_b(run: &Run) -> Option<Changed> {
 
 /// Small parameters are gathered with their units, as all others are.
 fn none_persistent(run: &Run) -> Option<Changed> {
-    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
-    let change = |run: &mut Run| run.zero.param_persistence_threshold = 0;
-    is_zero_3.then(|| changed(run, "\"stage3_param_persistence_threshold\": 0", change))?
+    let description = "\"stage3_param_persistence_threshold\": 0";
+    changed_zero_3(run, description, |run| run.zero.param_persistence_threshold = 0)
 }
 
 /// Gradients are whole for one unit at a time, not for all.
 fn reduce_every(run: &Run) -> Option<Changed> {
-    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
-    let change = |run: &mut Run| run.zero.reduce = ReductionPolicy::Every;
-    is_zero_3.then(|| changed(run, "\"reduce\": \"every\"", change))?
+    changed_zero_3(run, "\"reduce\": \"every\"", |run| run.zero.reduce = ReductionPolicy::Every)
 }
 
 fn fewer_resident(run: &Run) -> Option<Changed> {
     let least = 1 + run.zero.prefetch_units;
-    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
     let change = |run: &mut Run| run.zero.resident_units = ResidencyConfig::Units(least);
-    is_zero_3.then(|| changed(run, format!("\"resident_units\": {least}"), change))?
+    changed_zero_3(run, format!("\"resident_units\": {least}"), change)
 }
 
 fn none_prefetched(run: &Run) -> Option<Changed> {
-    let is_zero_3 = run.zero.level == ZeroLevel::Zero3;
-    let change = |run: &mut Run| {
+    changed_zero_3(run, "\"resident_units\": 1, \"prefetch_units\": 0", |run| {
         run.zero.resident_units = ResidencyConfig::Units(1);
         run.zero.prefetch_units = 0;
-    };
-    is_zero_3.then(|| changed(run, "\"resident_units\": 1, \"prefetch_units\": 0", change))?
+    })
 }
 
 fn half_units(run: &Run) -> Option<Changed> {
     // Recomputation by layers needs units of as many.
-    let is_possible =
-        run.zero.level == ZeroLevel::Zero3 && !matches!(run.checkpointing, Checkpointing::Layers(_));
-    let change = |run: &mut Run| run.zero.unit_layers = UnitLayersConfig::Half;
-    is_possible.then(|| changed(run, "\"unit_layers\": 0.5", change))?
+    if matches!(run.checkpointing, Checkpointing::Layers(_)) {
+        return None;
+    }
+    changed_zero_3(run, "\"unit_layers\": 0.5", |run| run.zero.unit_layers = UnitLayersConfig::Half)
 }
 
 /// ZeRO-3 with its defaults, each of them named: below ZeRO-3 the file's own keys were passed over.

@@ -4,10 +4,12 @@ use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::Tying;
 use pipezero_schedule::Unit;
+use pipezero_schedule::generate::forward_only_on;
 
 use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
+use super::run_model::RunModel;
 use super::unit::PlannedUnit;
 use super::{PlanError, programs, units};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
@@ -53,7 +55,7 @@ impl Plan {
     }
 
     /// This plan, if every rank fits `memory`.
-    fn fitting(self) -> Result<Self, PlanError> {
+    pub(super) fn fitting(self) -> Result<Self, PlanError> {
         match self.run.memory_bytes {
             Some(limit_bytes) if self.needs().rank_bytes > limit_bytes => {
                 Err(self.rank_does_not_fit(limit_bytes))
@@ -122,11 +124,12 @@ impl Plan {
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         let graph = cut::graph(&model, shape)?;
         let order = programs::order(&run)?;
-        let ChosenSplit { split, is_proven: is_split_proven } =
-            cut::split(&run, &model, &graph, &order, shape, limit_bytes)?;
-        let units = units::units(&run, &model, &graph, shape, &split)?;
-        let training = programs::training(&run, &order, &units)?;
-        let evaluation = programs::evaluation(&run, &order.placement, &units)?;
+        let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };
+        let ChosenSplit { split, is_proven: is_split_proven } = cut::split(run_model, &order, limit_bytes)?;
+        let units = units::units(run_model, &split)?;
+        let training = programs::checked(&run, &order, &units)?;
+        let evaluation = forward_only_on(&order.placement, run.batch.num_micro_batches as u32)?;
+        let evaluation = programs::checked(&run, &evaluation, &units)?;
         Ok(Self {
             run,
             grid,

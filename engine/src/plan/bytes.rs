@@ -24,7 +24,7 @@ impl fmt::Display for Bytes {
 
 impl Bytes {
     /// Both as text, so that two that differ also look it: to the byte, where they would round to the same.
-    pub fn told_apart(self, other: Self) -> [String; 2] {
+    pub fn distinct(self, other: Self) -> [String; 2] {
         let rounded = [self, other].map(|bytes| bytes.to_string());
         if self == other || rounded[0] != rounded[1] {
             return rounded;
@@ -40,13 +40,13 @@ mod tests {
     #[test]
     fn what_differs_never_looks_the_same() {
         let gib = 1 << 30;
-        let apart = |a: u64, b: u64| Bytes(a).told_apart(Bytes(b)).join(" of ");
+        let apart = |a: u64, b: u64| Bytes(a).distinct(Bytes(b)).join(" of ");
         assert_eq!(apart(2 * gib + 1, 2 * gib), "2147483649 bytes of 2147483648 bytes");
         assert_eq!(apart(3 * gib, 2 * gib), "3.00 GiB of 2.00 GiB");
         assert_eq!(apart(gib, gib), "1.00 GiB of 1.00 GiB");
         assert_eq!(apart(1, 2), "1 B of 2 B");
         for difference in 1..10_000 {
-            let [a, b] = Bytes(gib).told_apart(Bytes(gib + 1000 * difference));
+            let [a, b] = Bytes(gib).distinct(Bytes(gib + 1000 * difference));
             assert_ne!(a, b);
         }
     }

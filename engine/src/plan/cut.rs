@@ -10,6 +10,8 @@ use pipezero_schedule::ComputeOrder;
 use regex::RegexBuilder;
 
 use super::PlanError;
+use super::error::PatternFault;
+use super::run_model::RunModel;
 use super::stage_bytes::StageBytes;
 use crate::config::{Checkpointing, PartitionConfig, Run};
 
@@ -58,39 +60,34 @@ pub(super) struct ChosenSplit {
 /// # Errors
 /// When there is no such split, or none that fits the memory of a rank.
 pub(super) fn split(
-    run: &Run,
-    model: &Model,
-    graph: &LayerGraph,
+    run_model: RunModel<'_>,
     order: &ComputeOrder,
-    shape: MicroBatchShape,
     limit_bytes: Option<u64>,
 ) -> Result<ChosenSplit, PlanError> {
+    let RunModel { run, graph, .. } = run_model;
     let num_stages = order.placement.num_stages();
     let split = match &run.parallel.partition {
         PartitionConfig::Uniform => uniform(graph, num_stages)?,
         PartitionConfig::Manual(blocks) => manual(graph, blocks)?,
         PartitionConfig::Parameters => parameters(graph, num_stages)?,
         PartitionConfig::Type(pattern) => {
+            let refused = |fault| PlanError::Pattern { pattern: pattern.clone(), fault };
             let regex = RegexBuilder::new(pattern).case_insensitive(true).build();
-            let none = |error: regex::Error| PlanError::Pattern {
-                pattern: pattern.clone(),
-                reason: error.to_string(),
-            };
-            let pattern = regex.map_err(none)?;
-            by_type(graph, num_stages, |layer| pattern.is_match(&layer.name)).map_err(
-                |error| match error {
-                    SplitError::NoLayerMatches { num_layers } => {
-                        no_layer_matches(pattern.as_str(), graph, num_layers)
-                    }
-                    other => PlanError::Split(other),
-                },
-            )?
+            let regex = regex.map_err(|error| refused(PatternFault::Syntax(error.to_string())))?;
+            let name = |layer: usize| graph.layer(layer).name.clone();
+            by_type(graph, num_stages, |layer| regex.is_match(&layer.name)).map_err(|error| match error {
+                SplitError::NoLayerMatches { num_layers } => {
+                    let names = [0, 1.min(num_layers - 1), num_layers - 1].map(name);
+                    refused(PatternFault::NoLayerMatches { num_layers, names })
+                }
+                other => PlanError::Split(other),
+            })?
         }
         PartitionConfig::Balanced => {
             let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
             let ranks: Vec<usize> =
                 order.placement.ranks_by_stage().iter().map(|rank| rank.index()).collect();
-            let stages = StageBytes::new(run, model, graph, shape, order)?;
+            let stages = StageBytes::new(run_model, order)?;
             let stage_bytes = |stage, layers| stages.peak(stage, layers);
             let least_bytes = |stage, layers| stages.least(stage, layers);
             let bound = limit_bytes.map(|limit_bytes| MemoryBound {
@@ -103,17 +100,6 @@ pub(super) fn split(
         }
     };
     Ok(ChosenSplit { split, is_proven: true })
-}
-
-fn no_layer_matches(pattern: &str, graph: &LayerGraph, num_layers: usize) -> PlanError {
-    let name = |layer: usize| graph.layer(layer).name.clone();
-    PlanError::NoLayerMatches {
-        pattern: pattern.to_owned(),
-        num_layers,
-        first: name(0),
-        second: name(1.min(num_layers - 1)),
-        last: name(num_layers - 1),
-    }
 }
 
 /// Operations of a layer for one micro-batch: forward, a backward of twice as many, and a second forward where it is

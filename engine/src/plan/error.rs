@@ -5,7 +5,7 @@ use pipezero_partition::{BalanceError, GraphError, SplitError, UnitError};
 use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
-use super::LoneUnit;
+use crate::config::Refusal;
 use crate::plan::Bytes;
 
 /// An error of the plan.
@@ -29,34 +29,17 @@ pub enum PlanError {
         "`zero_optimization.resident_units` is 0: the unit in use is resident, so write 1 or more, or \"strict\""
     )]
     NoResidentUnit,
-    /// The pattern of a partition by type is not a regular expression.
-    #[error("`parallel.partition` is \"type:{pattern}\", but {reason}")]
+    /// A partition by type has a pattern that splits nothing.
+    #[error("`parallel.partition` is \"type:{pattern}\", but {fault}; {}", fault.repair())]
     Pattern {
         /// The pattern.
         pattern: String,
         /// What is wrong with it.
-        reason: String,
-    },
-    /// The pattern of a partition by type matches no layer.
-    #[error(
-        "`parallel.partition` is \"type:{pattern}\", but the pattern matches none of the model's {num_layers} layers, which \
-         are {first}, {second} to {last}; match at least one, or use \"balanced\""
-    )]
-    NoLayerMatches {
-        /// The pattern.
-        pattern: String,
-        /// Layers of the model.
-        num_layers: usize,
-        /// The first layer's name.
-        first: String,
-        /// The second layer's.
-        second: String,
-        /// The last layer's.
-        last: String,
+        fault: PatternFault,
     },
     /// ZeRO-3 where one unit holds everything on a rank of a pipeline.
     #[error("{0}")]
-    LoneUnit(Box<LoneUnit>),
+    LoneUnit(Box<Refusal>),
     /// The user's own order is for another grid or batch.
     #[error(
         "`parallel.schedule`: the order has {} ranks and {} micro-batches, the run {} and {}; write an order for the run",
@@ -77,8 +60,8 @@ pub enum PlanError {
          stage {stage} is estimated to need {}",
         nearest.len(),
         if *is_proven { "" } else { " that was tried" },
-        Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0],
-        Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0]
+        Bytes(*limit_bytes).distinct(Bytes(*needs_bytes))[0],
+        Bytes(*needs_bytes).distinct(Bytes(*limit_bytes))[0]
     )]
     StageMemory {
         /// The largest stage of the fullest rank in the nearest split.
@@ -103,8 +86,8 @@ pub enum PlanError {
     /// A rank needs more than `memory` gives it.
     #[error(
         "rank {rank} (stage {stage}) needs {}, but `memory` gives each rank {}",
-        Bytes(*needs_bytes).told_apart(Bytes(*limit_bytes))[0],
-        Bytes(*limit_bytes).told_apart(Bytes(*needs_bytes))[0]
+        Bytes(*needs_bytes).distinct(Bytes(*limit_bytes))[0],
+        Bytes(*limit_bytes).distinct(Bytes(*needs_bytes))[0]
     )]
     RankMemory {
         /// The world rank with the largest peak.
@@ -135,6 +118,35 @@ pub enum PlanError {
     /// The program breaks a rule; for a generated schedule that is a mistake of ours.
     #[error(transparent)]
     Violation(#[from] Box<Violation>),
+}
+
+/// What is wrong with the pattern of a partition by type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatternFault {
+    /// It is not a regular expression.
+    #[error("{0}")]
+    Syntax(String),
+    /// It matches no layer.
+    #[error(
+        "the pattern matches none of the model's {num_layers} layers, which are {}, {} to {}", names[0], names[1], names[2]
+    )]
+    NoLayerMatches {
+        /// Layers of the model.
+        num_layers: usize,
+        /// The names of the first layer, the second and the last.
+        names: [String; 3],
+    },
+}
+
+impl PatternFault {
+    /// What to do about it.
+    pub(super) fn repair(&self) -> &'static str {
+        match self {
+            Self::Syntax(_) => "write a regular expression, or use \"balanced\"",
+            Self::NoLayerMatches { .. } => "match at least one, or use \"balanced\"",
+        }
+    }
 }
 
 impl From<BalanceError> for PlanError {

@@ -107,11 +107,6 @@ impl Plan {
         if self.weights_owner(id) == id { unit.unit.num_parameters() as u64 } else { 0 }
     }
 
-    fn sharding(&self) -> Sharding {
-        let zero = &self.run.zero;
-        Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.grid.data_degree as u64 }
-    }
-
     fn memory_facts(&self, rank: PipelineRank, purpose: Purpose) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
             num_activation_slots: self.num_slots(stage.stage, purpose) as u64,
@@ -125,7 +120,7 @@ impl Plan {
         let gather_buffers = self.gather_buffers(rank, purpose);
         RankFacts {
             purpose,
-            sharding: self.sharding(),
+            sharding: sharding(&self.run),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
@@ -156,7 +151,7 @@ impl Plan {
                 .collect(),
         };
         TrafficFacts {
-            sharding: self.sharding(),
+            sharding: sharding(&self.run),
             element_bytes: element_bytes(&self.run.precision),
             world_size: self.grid.world_size() as u64,
             num_micro_batches: self.run.batch.num_micro_batches as u64,
@@ -176,6 +171,10 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         tying: unit.tying,
         is_persistent: unit.is_persistent,
     }
+}
+
+pub(super) fn sharding(run: &Run) -> Sharding {
+    Sharding { level: run.zero.level, reduce: run.zero.reduce, data_degree: run.parallel.data as u64 }
 }
 
 /// Tokens of a step's micro-batches of this shape on one data rank.

@@ -1,6 +1,5 @@
 //! From a run file to its plan, with everything that is wrong or worth knowing at its key, line and column.
 
-use std::fmt;
 use std::path::Path;
 
 use pipezero_partition::Purpose;
@@ -11,37 +10,22 @@ use super::{Plan, PlanError};
 use crate::config::{ConfigErrors, Launch, Notice, Problem, Run, RunFile};
 
 /// Why a run file has no plan.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FromFileError {
     /// Something in the file is wrong, at its place.
-    File(ConfigErrors),
+    #[error(transparent)]
+    File(#[from] ConfigErrors),
     /// The file is sound, and the run cannot be planned.
+    #[error("{0}")]
     Plan(PlanError),
     /// The file is sound, and a rank needs more memory than it has.
+    #[error("{error}{}", Changes(changes))]
     Memory {
         /// What needs how much.
         error: Box<PlanError>,
         /// Changes to the file with which every rank fits, the mildest first.
         changes: Vec<Change>,
     },
-}
-
-impl fmt::Display for FromFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(errors) => errors.fmt(f),
-            Self::Plan(error) => error.fmt(f),
-            Self::Memory { error, changes } => write!(f, "{error}{}", Changes(changes)),
-        }
-    }
-}
-
-impl std::error::Error for FromFileError {}
-
-impl From<ConfigErrors> for FromFileError {
-    fn from(errors: ConfigErrors) -> Self {
-        Self::File(errors)
-    }
 }
 
 impl Plan {
@@ -69,7 +53,7 @@ impl Plan {
         let of_plan = plan
             .remarks()
             .into_iter()
-            .map(|remark| Notice::new(remark.kind(), &file.place(remark.keys()), remark.to_string()));
+            .map(|remark| Notice::new(remark.kind, &file.place(remark.keys), remark.text));
         notices.extend(of_plan);
         notices.sort_by_key(Notice::order);
         Ok((plan, notices))
@@ -79,26 +63,15 @@ impl Plan {
 /// A mistake in the file where it stands, and a lack of memory with what would fit.
 fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
     let (keys, problem): (&[&str], Problem) = match &error {
-        PlanError::LoneUnit(lone) => (
-            &["zero_optimization.unit_layers", "zero_optimization.stage"],
-            Problem::Refused(Box::new(lone.refusal())),
-        ),
-        PlanError::Pattern { pattern, reason } => (
+        PlanError::LoneUnit(refusal) => {
+            (&["zero_optimization.unit_layers", "zero_optimization.stage"], Problem::Refused(refusal.clone()))
+        }
+        PlanError::Pattern { pattern, fault } => (
             &["parallel.partition"],
             Problem::Rule {
                 value: format!("\"type:{pattern}\""),
-                rule: reason.clone(),
-                repair: "write a regular expression, or use \"balanced\"".to_owned(),
-            },
-        ),
-        PlanError::NoLayerMatches { pattern, num_layers, first, second, last } => (
-            &["parallel.partition"],
-            Problem::Rule {
-                value: format!("\"type:{pattern}\""),
-                rule: format!(
-                    "the pattern matches none of the model's {num_layers} layers, which are {first}, {second} to {last}"
-                ),
-                repair: "match at least one, or use \"balanced\"".to_owned(),
+                rule: fault.to_string(),
+                repair: fault.repair().to_owned(),
             },
         ),
         PlanError::StageMemory { limit_bytes, .. } | PlanError::RankMemory { limit_bytes, .. } => {

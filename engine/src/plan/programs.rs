@@ -4,11 +4,9 @@
 use std::num::NonZeroU32;
 
 use pipezero_partition::Tying;
-use pipezero_schedule::generate::{
-    bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
-};
+use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
 use pipezero_schedule::{
-    CheckedProgram, ComputeOrder, LowerOptions, Placement, Reduction, Residency, UnitFacts, Weights,
+    CheckedProgram, ComputeOrder, LowerOptions, Reduction, Residency, UnitFacts, Weights,
 };
 
 use super::PlanError;
@@ -43,24 +41,12 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
     })
 }
 
-pub(super) fn training(
+/// The program of an order.
+pub(super) fn checked(
     run: &Run,
     order: &ComputeOrder,
     units: &[PlannedUnit],
 ) -> Result<CheckedProgram, PlanError> {
-    checked(run, order, units)
-}
-
-pub(super) fn evaluation(
-    run: &Run,
-    placement: &Placement,
-    units: &[PlannedUnit],
-) -> Result<CheckedProgram, PlanError> {
-    let order = forward_only_on(placement, run.batch.num_micro_batches as u32)?;
-    checked(run, &order, units)
-}
-
-fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
     let parameter_bytes = element_type(&run.precision).num_bytes() as u64;
     let facts: Vec<UnitFacts> = units.iter().map(|unit| facts(unit, parameter_bytes)).collect();
     let program = pipezero_schedule::lower(order, &facts, &options(run)?)?;

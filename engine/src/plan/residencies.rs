@@ -2,10 +2,12 @@
 //!
 //! Each is planned like a run of its own, program and all, on the split that the run has.
 
+use std::ops::Range;
+
 use pipezero_partition::LayerRole;
 use serde::{Serialize, Serializer};
 
-use super::{Plan, PlanError, RankForecast};
+use super::{Plan, PlanError, PlannedUnit, RankForecast};
 use crate::config::{ResidencyConfig, ZeroLevel};
 
 /// What a residency costs: each figure is the largest over the ranks of the grid, taken separately, so the figures of a
@@ -92,21 +94,20 @@ impl Plan {
 
     /// Transformer blocks of each stage.
     pub(super) fn blocks_per_stage(&self) -> Vec<usize> {
-        let mut blocks = vec![Vec::new(); self.order.placement.num_stages()];
-        for unit in &self.units {
-            blocks[unit.stage.index()].extend(unit.layers.clone().filter_map(|layer| {
-                match self.graph.layer(layer).role {
-                    LayerRole::Block { index } => Some(index),
-                    LayerRole::Embedding | LayerRole::Head => None,
-                }
-            }));
-        }
-        let counted = blocks.into_iter().map(|mut indices| {
-            // A block may be two layers of the graph: attention and MLP.
-            indices.dedup();
-            indices.len()
-        });
-        counted.collect()
+        let stages = self.units.chunk_by(|one, next| one.stage == next.stage);
+        let layers = |stage: &[PlannedUnit]| stage[0].layers.start..stage[stage.len() - 1].layers.end;
+        stages.map(|stage| self.num_blocks(layers(stage))).collect()
+    }
+
+    /// Transformer blocks that some layers are of; a block may be two of them, attention and MLP.
+    pub(super) fn num_blocks(&self, layers: Range<usize>) -> usize {
+        let index_of = |layer| match self.graph.layer(layer).role {
+            LayerRole::Block { index } => Some(index),
+            LayerRole::Embedding | LayerRole::Head => None,
+        };
+        let mut blocks: Vec<usize> = layers.filter_map(index_of).collect();
+        blocks.dedup();
+        blocks.len()
     }
 
     /// The most units that one rank gathers.

@@ -24,11 +24,8 @@ impl Plan {
         let limit_bytes = run.memory_bytes.ok_or(PlanError::NoMemoryGiven)?;
         let least = 1 + run.zero.prefetch_units;
         run.zero.resident_units = ResidencyConfig::Units(least);
-        let mut plan = Self::planned_around(run, model)?;
-        plan.is_residency_auto = true;
-        if plan.needs().rank_bytes > limit_bytes {
-            return Err(plan.rank_does_not_fit(limit_bytes));
-        }
+        let plan = Self { is_residency_auto: true, ..Self::planned_around(run, model)? };
+        let mut plan = plan.fitting()?;
         let all = plan.with_residency(ResidencyConfig::All)?;
         if all.needs().rank_bytes <= limit_bytes {
             return Ok(all);
@@ -68,7 +65,7 @@ impl Plan {
 
 /// How many of its largest units every rank has memory for beside all that is not gathered.
 fn suggested(plan: &Plan, limit_bytes: u64) -> usize {
-    let room_of = |rank| {
+    let num_fitting = |rank| {
         let num_gathered: usize = plan.gather_buffers(rank, Purpose::Training).iter().sum();
         let gathered_bytes = (plan.element_type().num_bytes() * num_gathered) as u64;
         let mut left = limit_bytes.saturating_sub(plan.peak_of(rank) - gathered_bytes);
@@ -78,9 +75,9 @@ fn suggested(plan: &Plan, limit_bytes: u64) -> usize {
             left = left.saturating_sub(bytes);
             fits
         });
-        let num_fitting = fitting.count();
+        let fitting = fitting.count();
         // A rank that has memory for all its units does not limit the number.
-        (num_fitting < units.len()).then_some(num_fitting)
+        (fitting < units.len()).then_some(fitting)
     };
-    plan.training.ranks().filter_map(room_of).min().unwrap_or_else(|| plan.most_units_of_a_rank())
+    plan.training.ranks().filter_map(num_fitting).min().unwrap_or_else(|| plan.most_units_of_a_rank())
 }

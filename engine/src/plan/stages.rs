@@ -18,35 +18,21 @@ pub(super) struct PlannedStage<'a> {
     pub(super) units: Vec<(Unit, &'a PlannedUnit)>,
 }
 
-impl PlannedStage<'_> {
-    fn new(stage: Stage) -> Self {
-        Self { stage, input_cut: 0, output_cut: 0, local_output: 0, units: Vec::new() }
-    }
-}
-
 impl Plan {
     /// The stages of a rank, ascending, each with its units.
     pub(super) fn stages_of(&self, rank: PipelineRank) -> Vec<PlannedStage<'_>> {
-        let mut stages: Vec<PlannedStage<'_>> = Vec::new();
-        for (id, unit) in self.units_of(rank) {
-            if stages.last().is_none_or(|last| last.stage != unit.stage) {
-                stages.push(PlannedStage::new(unit.stage));
-            }
-            let stage = stages.last_mut().expect("a stage was pushed for its first unit");
-            if self.stage_before(id).is_some_and(|before| self.crosses_ranks(Edge::Up(before))) {
-                stage.input_cut = unit.sizes.input;
-            }
-            if self.sends_output(id) {
-                let output = if self.crosses_ranks(Edge::Up(unit.stage)) {
-                    &mut stage.output_cut
-                } else {
-                    &mut stage.local_output
-                };
-                *output = unit.sizes.output;
-            }
-            stage.units.push((id, unit));
-        }
-        stages
+        let planned = |stage: Stage| {
+            let units: Vec<_> = self.units_of_stage(stage).collect();
+            let (first, last) = (units[0].1, units[units.len() - 1]);
+            let before = stage.0.checked_sub(1).map(Stage);
+            let receives = before.is_some_and(|before| self.crosses_ranks(Edge::Up(before)));
+            let output = if self.sends_output(last.0) { last.1.sizes.output } else { 0 };
+            let [output_cut, local_output] =
+                if output > 0 && self.crosses_ranks(Edge::Up(stage)) { [output, 0] } else { [0, output] };
+            let input_cut = if receives { first.sizes.input } else { 0 };
+            PlannedStage { stage, input_cut, output_cut, local_output, units }
+        };
+        self.training.placement().stages(rank).map(planned).collect()
     }
 
     /// Buffers out of which a stage sends its input's gradient.

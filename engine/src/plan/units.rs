@@ -3,29 +3,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_models::layer::MicroBatchShape;
-use pipezero_models::model::Model;
 use pipezero_models::{Layer, Unit as ModelUnit};
 use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Tying, Unit, UnitLayers, UnitSplit};
 use pipezero_schedule::Stage;
 
 use super::PlanError;
 use super::planned::element_type;
+use super::run_model::RunModel;
 use super::unit::PlannedUnit;
 use crate::config::{Checkpointing, Run, UnitLayersConfig, ZeroLevel};
 
 /// The units of every stage.
-pub(super) fn units(
-    run: &Run,
-    model: &Model,
-    graph: &LayerGraph,
-    shape: MicroBatchShape,
-    split: &Split,
-) -> Result<Vec<PlannedUnit>, PlanError> {
-    let units = UnitSplit::new(graph, split, unit_layers(run)?)?;
-    let mut planned: Vec<PlannedUnit> =
-        units.iter().map(|unit| planned_unit(run, model, graph, shape, unit)).collect();
-    mark_persistent(run, &mut planned);
+pub(super) fn units(of: RunModel<'_>, split: &Split) -> Result<Vec<PlannedUnit>, PlanError> {
+    let units = UnitSplit::new(of.graph, split, unit_layers(of.run)?)?;
+    let mut planned: Vec<PlannedUnit> = units.iter().map(|unit| planned_unit(of, unit)).collect();
+    mark_persistent(of.run, &mut planned);
     Ok(planned)
 }
 
@@ -37,13 +29,8 @@ pub(super) fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
     }
 }
 
-pub(super) fn planned_unit(
-    run: &Run,
-    model: &Model,
-    graph: &LayerGraph,
-    shape: MicroBatchShape,
-    unit: &Unit,
-) -> PlannedUnit {
+pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
+    let RunModel { run, model, graph, shape } = of;
     let layers: Vec<Arc<dyn Layer>> =
         model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
     let built = ModelUnit::new(layers)

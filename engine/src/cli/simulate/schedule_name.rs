@@ -21,9 +21,9 @@ impl FromStr for ScheduleName {
         if Path::new(text).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
             return Ok(Self::File(text.into()));
         }
-        let generator = Generator::ALL.into_iter().find(|generator| generator.name() == text);
-        generator.map(Self::Generator).ok_or_else(|| {
-            let names = Generator::ALL.map(Generator::name).join(", ");
+        let named = Generator::ALL.into_iter().find(|(_, name)| *name == text);
+        named.map(|(generator, _)| Self::Generator(generator)).ok_or_else(|| {
+            let names = Generator::ALL.map(|(_, name)| name).join(", ");
             format!("the schedules are {names}; a file with your own order is named *.csv")
         })
     }

@@ -18,7 +18,6 @@ mod path;
 mod prediction;
 mod prices;
 mod ranks;
-mod route;
 #[cfg(test)]
 mod tests;
 mod waits;

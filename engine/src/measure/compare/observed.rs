@@ -11,11 +11,10 @@ use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Edge, InstructionKind, Unit};
 
 use super::prices::{Item, Prices};
-use super::route::Route;
 use super::ways::Ways;
 use crate::measure::recording::Recording;
 use crate::plan::Plan;
-use crate::plan::costs::MessageKind;
+use crate::plan::costs::{MessageKind, Route};
 
 /// The costs of the program of a plan in the steps that were recorded of it.
 pub fn observed_costs(plan: &Plan, steps: &[Recording<'_>]) -> Costs {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pipezero_schedule::{Instruction, InstructionKind, PipelineRank, Unit};
 
 use super::median::median;
-use super::route::Route;
 use crate::measure::recording::{Place, Recording, computed_unit};
+use crate::plan::costs::Route;
 
 /// What has a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ fn items(recording: &Recording<'_>, place: Place) -> [Option<(Item, u64)>; 2] {
     let times = recording.times(place);
     let own_ns = times.awaited_ns - times.started_ns;
     let together_ns = || times.ended_ns.saturating_sub(recording.ready_ns(place));
-    if let Some(route) = Route::of(place.instruction) {
+    if let Some(route) = Route::of(place.instruction).filter(|route| !route.kind.is_joint()) {
         let (issue, completion) = (Item::Issue(route), Item::Completion(route));
         return [Some((issue, times.issue_ns())), Some((completion, times.completion_ns()))];
     }

@@ -2,7 +2,7 @@
 
 use pipezero_schedule::Lane;
 use pipezero_schedule::simulate::{Bubble, IdleCause};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::compared::Compared;
 use super::prediction::Prediction;
@@ -25,39 +25,20 @@ pub struct ComparedRank {
     pub peak: ComparedBytes,
 }
 
-/// The time in which a rank does not compute, by cause: see [`Bubble`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ComparedBubble {
-    /// A message was not made yet, or no buffer was free for it.
-    pub dependency: Compared,
-    /// A message was on its way.
-    pub transfer: Compared,
-    /// Weights were not gathered yet.
-    pub gather: Compared,
-    /// A gradient buffer was not reduced yet.
-    pub reduce: Compared,
-    /// Messages were issued and completed.
-    pub handling: Compared,
-    /// After the rank's last micro-batch.
-    pub tail: Compared,
-}
+/// The time in which a rank does not compute, by cause: see [`Bubble`]. In the order of [`IdleCause::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ComparedBubble(pub [Compared; IdleCause::ALL.len()]);
 
 impl ComparedBubble {
     fn new(predicted: Bubble, measured: Bubble) -> Self {
-        let of = |cause: IdleCause| Compared::new(predicted.of(cause), measured.of(cause));
-        Self {
-            dependency: of(IdleCause::Dependency),
-            transfer: of(IdleCause::Transfer),
-            gather: of(IdleCause::Gather),
-            reduce: of(IdleCause::Reduce),
-            handling: of(IdleCause::Handling),
-            tail: of(IdleCause::Tail),
-        }
+        Self(IdleCause::ALL.map(|cause| Compared::new(predicted.of(cause), measured.of(cause))))
     }
+}
 
-    /// What each cause took, in the order of [`IdleCause::ALL`].
-    pub fn causes(&self) -> [Compared; 6] {
-        [self.dependency, self.transfer, self.gather, self.reduce, self.handling, self.tail]
+/// As `simulate --json` calls the causes.
+impl Serialize for ComparedBubble {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(IdleCause::ALL.map(IdleCause::key).into_iter().zip(&self.0))
     }
 }
 
@@ -89,7 +70,7 @@ impl ComparedGroup {
             let mean = |index: usize, of: fn(&Compared) -> u64| {
                 let times = group.iter().map(|rank| match index.checked_sub(1) {
                     None => of(&rank.busy),
-                    Some(cause) => of(&rank.bubble.causes()[cause]),
+                    Some(cause) => of(&rank.bubble.0[cause]),
                 });
                 times.sum::<u64>() / group.len() as u64
             };
@@ -185,22 +166,4 @@ fn made_ns(recording: &Recording<'_>, receive: Place) -> u64 {
     let send = recording.members(receive)[1];
     let waits = recording.program().waits(recording.pipeline_rank(send.rank).at(send.index)).iter();
     waits.map(|&wait| recording.row_times(send.rank)[wait].ended_ns).max().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Bubble, ComparedBubble, IdleCause};
-
-    /// As `simulate --json` calls them, and in the order of its table.
-    #[test]
-    fn causes_have_one_name_and_one_order_everywhere() {
-        let predicted = Bubble { dependency: 1, transfer: 2, gather: 3, reduce: 4, handling: 5, tail: 6 };
-        let compared = ComparedBubble::new(predicted, Bubble::default());
-        let json = serde_json::to_value(compared).unwrap();
-        assert_eq!(json.as_object().unwrap().len(), IdleCause::ALL.len());
-        for (cause, of) in IdleCause::ALL.into_iter().zip(compared.causes()) {
-            assert_eq!(of.predicted_ns, predicted.of(cause));
-            assert_eq!(json[cause.key()]["predicted_ns"], predicted.of(cause));
-        }
-    }
 }

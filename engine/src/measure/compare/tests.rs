@@ -48,8 +48,8 @@ fn what_went_as_predicted_has_no_error_anywhere() {
         assert_eq!(found.step.predicted_ns, found.step.measured_ns);
         for rank in &found.ranks {
             assert_eq!(rank.busy.predicted_ns, rank.busy.measured_ns, "rank {}", rank.rank);
-            let [predicted, measured] = [0, 1]
-                .map(|of| rank.bubble.causes().map(|cause| [cause.predicted_ns, cause.measured_ns][of]));
+            let [predicted, measured] =
+                [0, 1].map(|of| rank.bubble.0.map(|cause| [cause.predicted_ns, cause.measured_ns][of]));
             // Of several messages that one compute waits for, a prediction names the last, a measurement each.
             let waits = |causes: [u64; 6]| causes[..4].iter().sum::<u64>();
             assert_eq!(waits(predicted), waits(measured), "rank {}", rank.rank);
@@ -114,7 +114,7 @@ proptest! {
 /// One slow unit on the critical path is found, by name and to the nanosecond.
 #[test]
 fn a_slow_unit_is_where_the_two_part() {
-    let plan = planned(&["parallel.pipeline=1", "parallel.data=1", "zero_optimization.stage=0"]);
+    let plan = planned("parallel.pipeline=1 parallel.data=1 zero_optimization.stage=0");
     let expected = costs(&plan, 1, 0);
     let mut real = expected.clone();
     real.units[3].forward += 77_000;

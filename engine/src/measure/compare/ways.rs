@@ -10,11 +10,10 @@ use std::collections::BTreeMap;
 use pipezero_schedule::{Instruction, Lane};
 
 use super::median::median;
-use super::route::Route;
 use super::waits::was_waited_for;
 use crate::measure::recording::Recording;
 use crate::plan::Plan;
-use crate::plan::costs::Messages;
+use crate::plan::costs::{Messages, Route};
 
 /// The ways of messages in several steps.
 #[derive(Debug)]
@@ -96,7 +95,8 @@ impl<'a> Ways<'a> {
     fn received_by_link(&self, recording: &Recording<'_>, rank: usize) -> BTreeMap<Lane, Vec<Received>> {
         let mut links: BTreeMap<Lane, Vec<Received>> = BTreeMap::new();
         for place in recording.places_of(rank).filter(|place| !place.is_send()) {
-            let Some(route) = Route::of(place.instruction) else { continue };
+            let route = Route::of(place.instruction).filter(|route| !route.kind.is_joint());
+            let Some(route) = route else { continue };
             links.entry(recording.link(place)).or_default().push(Received {
                 route,
                 latency_ns: self.latency_ns(place.instruction),

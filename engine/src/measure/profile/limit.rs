@@ -50,19 +50,11 @@ fn kept_bytes(plan: &Plan, num_steps: u64) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Launch, RunFile};
+    use crate::measure::recording::testing::planned;
 
     #[test]
     fn steps_are_recorded_as_far_as_they_fit() {
-        let text = r#"{
-            "model": {"family": "timed", "num_layers": 4, "seq_length": 4, "parameters_per_layer": 16,
-                "activation_elements": 16, "forward_ms": 1},
-            "parallel": {"pipeline": 2, "data": 2},
-            "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "steps": 3
-        }"#;
-        let (run, _) =
-            RunFile::parse("run.json", text).unwrap().resolve(Launch { cores: 1, ranks: None }).unwrap();
-        let plan = Plan::new(run).unwrap();
+        let plan = planned("");
         let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
         // Five times of eight bytes each, on both data ranks; and the last step's events, of 24 bytes each.
         let (step_bytes, events_bytes) =

@@ -7,7 +7,6 @@ use pipezero_schedule::InstructionKind;
 use super::facts::MessageKey;
 use super::mean::Mean;
 use crate::measure::recording::Times;
-use crate::plan::costs::MessageKind;
 
 /// What the computes of a kind of unit took.
 #[derive(Clone, Debug, Default)]
@@ -55,14 +54,10 @@ impl MessageTotals {
     /// Adds the ranks' own times at a message; for what ranks do together on their compute lanes these are not kept apart.
     pub(super) fn add_own(&mut self, key: MessageKey, members: impl Iterator<Item = Times> + Clone) {
         let total = self.of(key);
-        match key.kind {
-            MessageKind::Activation | MessageKind::Gradient => members.for_each(|of| total.add_end(of)),
-            MessageKind::Unshard
-            | MessageKind::GatherAfterStep
-            | MessageKind::Reduce
-            | MessageKind::ReduceLast
-            | MessageKind::AllReduce => total.add_collective(members),
-            MessageKind::AddTied | MessageKind::GradientNorm => {}
+        if key.kind.is_transfer() {
+            members.for_each(|of| total.add_end(of));
+        } else if !key.kind.is_joint() {
+            total.add_collective(members);
         }
     }
 

@@ -4,28 +4,23 @@
 use std::collections::BTreeMap;
 
 use pipezero_schedule::simulate::{Costs, Timeline, simulate};
-use pipezero_schedule::{Instruction, Lane};
 
 use super::facts::{Facts, MessageKey};
 use super::into_file::costs_file;
-use crate::config::{Launch, RunFile};
 use crate::measure::recording::testing::{times, unchecked};
 use crate::measure::recording::{Recording, Times};
 use crate::plan::Plan;
+use crate::plan::costs::tests::{by_kind, plan, sized};
 use crate::plan::costs::{
-    CostsFile, Host, MessageTimes, PerElement, RankSlowness, SizedTimes, Source, UnitTimes, Workload,
+    CostsFile, Host, MessageKind, PerElement, RankSlowness, SizedTimes, Source, UnitTimes, Workload,
     counted_elements, for_plan, owned_elements,
 };
 
 pub(super) fn planned(model: &str, rest: &str) -> Plan {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("run.json");
     let text = format!(
         r#"{{"model": {{{model}}}, {rest}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01}}}}, "steps": 1}}"#
     );
-    std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(Launch { cores: 2, ranks: None }).unwrap();
-    Plan::new(run).unwrap()
+    plan(&text, "")
 }
 
 const TIMED: &str = r#""family": "timed", "num_layers": 8, "seq_length": 4, "parameters_per_layer": 4000,
@@ -56,8 +51,8 @@ fn plans() -> Vec<Plan> {
             (r#""pipeline": 2, "data": 2, "schedule": "zb-v""#, r#""stage": 1"#),
             (r#""pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2"#, r#""stage": 3"#),
         ] {
-            for checkpointing in ["false", "true"] {
-                if checkpointing == "true" && parallel.contains("zb") {
+            for checkpointing in [false, true] {
+                if checkpointing && parallel.contains("zb") {
                     continue;
                 }
                 let rest = format!(
@@ -85,7 +80,6 @@ impl Random {
 /// A costs file of everything that a plan does, with times of our own.
 fn file_for(facts: &Facts<'_>) -> CostsFile {
     let mut random = Random(7);
-    let instructions = || facts.program().program().rows.iter().flatten().copied();
     let units = (0..facts.keys.len()).map(|key| {
         let unit = facts.first_of(key);
         let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
@@ -105,25 +99,15 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
     });
     let units = units.collect();
     let mut messages: BTreeMap<MessageKey, SizedTimes> = BTreeMap::new();
-    for instruction in instructions().filter(|of| is_message(*of)) {
-        let key = facts.key(instruction);
-        let joins = matches!(instruction, Instruction::AddTied { .. } | Instruction::GradientNorm);
+    for instruction in facts.program().program().rows.iter().flatten().copied() {
+        let Some(kind) = MessageKind::of(instruction) else { continue };
+        let (key, joins) = (facts.key(instruction), kind.is_joint());
         let alone = key.ranks == 1;
-        messages.entry(key).or_insert_with(|| SizedTimes {
-            bytes: key.bytes,
-            issue_ns: if joins && !alone { 0 } else { random.next(1_000, 40_000) },
-            occupied_ns: 0,
-            latency_ns: if alone { 0 } else { random.next(20_000, 90_000) },
-            landing_ns: if joins { 0 } else { random.next(1_000, 30_000) },
-            probed: false,
+        messages.entry(key).or_insert_with(|| {
+            let issue = if joins && !alone { 0 } else { random.next(1_000, 40_000) };
+            let latency = if alone { 0 } else { random.next(20_000, 90_000) };
+            sized(key.bytes, [issue, 0, latency, if joins { 0 } else { random.next(1_000, 30_000) }])
         });
-    }
-    let mut entries: Vec<MessageTimes> = Vec::new();
-    for (MessageKey { kind, ranks, .. }, sized) in messages {
-        match entries.last_mut().filter(|last| (last.kind, last.ranks) == (kind, ranks)) {
-            Some(last) => last.sizes.push(sized),
-            None => entries.push(MessageTimes { kind, ranks, sizes: vec![sized] }),
-        }
     }
     CostsFile {
         version: crate::plan::costs::COSTS_VERSION,
@@ -132,13 +116,8 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
         step_overhead_ns: 123_456,
         rank_slowness_ppm: RankSlowness::default(),
         units,
-        messages: entries,
+        messages: by_kind(messages.into_iter().map(|(key, times)| (key.kind, key.ranks, times))),
     }
-}
-
-fn is_message(instruction: Instruction) -> bool {
-    instruction.lane() != Lane::Compute
-        || matches!(instruction, Instruction::AddTied { .. } | Instruction::GradientNorm)
 }
 
 fn played<'a>(plan: &'a Plan, costs: &Costs, timeline: &Timeline, step_overhead_ns: u64) -> Recording<'a> {
@@ -216,10 +195,7 @@ fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
 
 /// Changes all times of an instruction.
 fn change(of: &mut Times, by: impl Fn(u64) -> u64) {
-    let Times { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns } = of;
-    for at_ns in [started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns] {
-        *at_ns = by(*at_ns);
-    }
+    *of = [of.started_ns, of.issued_ns, of.awaited_ns, of.arrived_ns, of.ended_ns].map(by).into();
 }
 
 /// Of three ranks one is twice as fast in a second step, and one half as slow again.

@@ -8,7 +8,6 @@ use super::joint::{self, OwnNorms};
 use super::mean::Mean;
 use super::sums::{MessageTotals, UnitTotals};
 use crate::measure::recording::{RecordedMessage, Recording, computed_unit};
-use crate::plan::costs::MessageKind;
 
 /// Everything that was measured.
 #[derive(Clone, Debug)]
@@ -47,7 +46,7 @@ impl Totals {
         for message in &messages {
             let key = facts.key(message.first().instruction);
             self.messages.add_own(key, message.members.iter().map(|&member| step.times(member)));
-            if matches!(message.kind, MessageKind::AddTied | MessageKind::GradientNorm) {
+            if message.kind.is_joint() {
                 joint::add_recorded(facts, step, message, self.own_norms, &mut self.messages);
             }
         }

@@ -52,8 +52,7 @@ impl Times {
                 }
             };
         }
-        let [started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns] = filled;
-        Ok(Self { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns })
+        Ok(filled.into())
     }
 
     /// When each event happened that an instruction of a shape has.
@@ -73,31 +72,17 @@ mod tests {
     #[test]
     fn events_of_several_instructions_are_sorted_out() {
         use EventKind::{Arrived, Awaited, Ended, Issued, Started};
-        let events = [
-            (0, Started, 10),
-            (0, Issued, 12),
-            (1, Started, 13),
-            (1, Ended, 20),
-            (0, Awaited, 21),
-            (0, Arrived, 30),
-            (0, Ended, 33),
-            (2, Started, 33),
-            (2, Awaited, 40),
-            (2, Ended, 41),
-        ];
-        let events = events.map(|(index, kind, at_ns)| Event { index, kind, at_ns });
+        let message_and_compute = [(0, Started, 10), (0, Issued, 12), (1, Started, 13), (1, Ended, 20)];
+        let end_of_message = [(0, Awaited, 21), (0, Arrived, 30), (0, Ended, 33)];
+        let joint = [(2, Started, 33), (2, Awaited, 40), (2, Ended, 41)];
+        let events = [&message_and_compute[..], &end_of_message, &joint].concat();
+        let event = |(index, kind, at_ns)| Event { index, kind, at_ns };
+        let events: Vec<Event> = events.into_iter().map(event).collect();
         let instruction = Instruction::OptimizerStep { unit: Unit(0) };
         let shapes = [Shape::Message, Shape::Compute, Shape::Joint];
         let row =
             times_of_events(&events, 10, 3, |index| (Place { rank: 0, index, instruction }, shapes[index]));
-        let times = |[started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns]: [u64; 5]| Times {
-            started_ns,
-            issued_ns,
-            awaited_ns,
-            arrived_ns,
-            ended_ns,
-        };
-        let expected = [[0, 2, 11, 20, 23], [3, 3, 3, 3, 10], [23, 23, 30, 30, 31]].map(times);
+        let expected = [[0, 2, 11, 20, 23], [3, 3, 3, 3, 10], [23, 23, 30, 30, 31]].map(Times::from);
         assert_eq!(row.unwrap(), expected);
         let [message, compute, _] = expected;
         assert_eq!((message.issue_ns(), message.completion_ns(), compute.duration_ns()), (2, 3, 7));

@@ -8,12 +8,12 @@ use pipezero_schedule::{Instruction, Lane, PipelineRank};
 use super::events::times_of_events;
 use super::recorded::Recording;
 use super::times::{Shape, Times};
-use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
+use crate::plan::costs::tests::plan;
 use crate::run::executor::{Event, EventKind};
 
-/// A run of timed layers whose grid, schedule and ZeRO are those of `changes`.
-pub(in crate::measure) fn planned(changes: &[&str]) -> Plan {
+/// A run of timed layers whose grid, schedule and ZeRO are those of `changes`, with spaces between them.
+pub(in crate::measure) fn planned(changes: &str) -> Plan {
     let text = r#"{
         "model": {"family": "timed", "num_layers": 8, "seq_length": 4, "parameters_per_layer": 16,
             "activation_elements": 16, "forward_ms": 1},
@@ -23,24 +23,21 @@ pub(in crate::measure) fn planned(changes: &[&str]) -> Plan {
         "gradient_accumulation_steps": 4,
         "steps": 3
     }"#;
-    let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
-    let file = RunFile::parse("run.json", text).and_then(|file| file.set(&changes)).unwrap();
-    let (run, _) = file.resolve(Launch { cores: 1, ranks: None }).unwrap();
-    Plan::new(run).unwrap()
+    plan(text, changes)
 }
 
 /// Grids, schedules and levels that together have every instruction but those of tied weights.
 pub(in crate::measure) fn plans() -> Vec<Plan> {
     [
-        &["parallel.pipeline=1"][..],
-        &[],
-        &["parallel.pipeline=4", "parallel.schedule=gpipe"],
-        &["parallel.pipeline=4", "zero_optimization.prefetch_units=0", "zero_optimization.resident_units=1"],
-        &["parallel.schedule=interleaved", "parallel.virtual_stages=2"],
-        &["parallel.schedule=zb-h1", "gradient_accumulation_steps=5"],
-        &["activation_checkpointing.enabled=true", "zero_optimization.reduce=last"],
-        &["zero_optimization.stage=1", "parallel.pipeline=4"],
-        &["zero_optimization.stage=0"],
+        "parallel.pipeline=1",
+        "",
+        "parallel.pipeline=4 parallel.schedule=gpipe",
+        "parallel.pipeline=4 zero_optimization.prefetch_units=0 zero_optimization.resident_units=1",
+        "parallel.schedule=interleaved parallel.virtual_stages=2",
+        "parallel.schedule=zb-h1 gradient_accumulation_steps=5",
+        "activation_checkpointing.enabled=true zero_optimization.reduce=last",
+        "zero_optimization.stage=1 parallel.pipeline=4",
+        "zero_optimization.stage=0",
     ]
     .into_iter()
     .map(planned)

@@ -42,14 +42,14 @@ fn change_all(ranks: &mut Value, change: impl Fn(u64) -> u64) {
 }
 
 #[test]
-fn times_of_no_step() {
-    let plan = planned(&[]);
+fn times_that_no_step_has() {
+    let plan = planned("");
     let found = fault(&plan, |ranks| change_all(ranks, |_| 0));
     assert_eq!(found, Fault::NoTime);
-    let found = fault(&plan, |ranks| change_all(ranks, |time| time + 1_000_000_000_000));
-    assert_eq!(found, Fault::Origin { first_ns: 1_000_000_000_000 });
-    let found = fault(&plan, |ranks| change_all(ranks, |time| time + 1));
-    assert_eq!(found, Fault::Origin { first_ns: 1 });
+    for first_ns in [1, 1_000_000_000_000] {
+        let found = fault(&plan, |ranks| change_all(ranks, |time| time + first_ns));
+        assert_eq!(found, Fault::Origin { first_ns });
+    }
     let mut makespan_ns = 0;
     let found = fault_of_step(&plan, |ranks, step_ns| {
         makespan_ns = *step_ns;
@@ -76,7 +76,7 @@ fn at(ranks: &Value, rank: usize, event: &str, index: usize) -> u64 {
 
 #[test]
 fn missing_superfluous_and_uncounted_times() {
-    let plan = planned(&[]);
+    let plan = planned("");
     let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
     let found = fault(&plan, |ranks| ranks[1]["ended"][compute] = Value::Null);
     assert!(
@@ -92,7 +92,7 @@ fn missing_superfluous_and_uncounted_times() {
 
 #[test]
 fn times_out_of_order() {
-    let plan = planned(&[]);
+    let plan = planned("");
     let compute = find(&plan, |instruction| matches!(instruction, Instruction::Forward { .. }));
     let found = fault(&plan, |ranks| {
         ranks[0]["started"][compute] = json!(at(ranks, 0, "ended", compute) + 1);
@@ -115,32 +115,31 @@ fn times_out_of_order() {
 
 #[test]
 fn what_is_not_waited_for() {
-    let plan = planned(&[]);
+    let plan = planned("");
     let row = plan.training().row(PipelineRank(0));
     let is_gather = |instruction: &Instruction| matches!(instruction, Instruction::Unshard { .. });
     let gathers: Vec<usize> = (0..row.len()).filter(|&index| is_gather(&row[index])).collect();
     // All that is awaited of the first gather happens at the end of the step, after its reader and the later gathers.
-    let found = fault(&plan, |ranks| {
-        for event in ["awaited", "arrived", "ended"] {
-            ranks[0][event][gathers[0]] = json!(1_u64 << 60);
-        }
-    });
+    let late = |gather: usize| {
+        fault(&plan, |ranks| {
+            for event in ["awaited", "arrived", "ended"] {
+                ranks[0][event][gather] = json!(1_u64 << 60);
+            }
+        })
+    };
+    let found = late(gathers[0]);
     assert!(
         matches!(found, Fault::LaneOrder { earlier, later } if (earlier.index, later.index) == (gathers[0], gathers[1]))
     );
     let last = gathers[gathers.len() - 1];
-    let found = fault(&plan, |ranks| {
-        for event in ["awaited", "arrived", "ended"] {
-            ranks[0][event][last] = json!(1_u64 << 60);
-        }
-    });
+    let found = late(last);
     assert!(matches!(found, Fault::Dependency { waits_for, .. } if waits_for.index == last), "{found}");
 }
 
 /// The last stage has done its part of the norm long before the first one has reached it.
 #[test]
-fn what_needs_others_before_they_came() {
-    let plan = planned(&[]);
+fn a_norm_that_is_done_before_another_rank_joined() {
+    let plan = planned("");
     let norm =
         plan.training().row(PipelineRank(1)).iter().position(|&of| of == Instruction::GradientNorm).unwrap();
     let found = fault(&plan, |ranks| ranks[3]["ended"][norm] = json!(at(ranks, 3, "awaited", norm)));

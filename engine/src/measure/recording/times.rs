@@ -29,6 +29,13 @@ pub struct Times {
     pub ended_ns: u64,
 }
 
+impl From<[u64; EventKind::ALL.len()]> for Times {
+    /// In the order of [`EventKind::ALL`].
+    fn from([started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns]: [u64; EventKind::ALL.len()]) -> Self {
+        Self { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns }
+    }
+}
+
 impl Times {
     /// From start to end.
     pub fn duration_ns(self) -> u64 {

@@ -1,6 +1,6 @@
 //! Files are read as they were written, and nothing else is.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::fingerprint::fingerprint;
@@ -19,7 +19,6 @@ fn what_is_written_is_read() {
 }
 
 /// Why a text is not a step of a plan.
-#[track_caller]
 fn refusal(plan: &Plan, text: &str) -> String {
     match Recording::from_json(plan, text) {
         // Not `unwrap_err`, which prints the whole step.
@@ -28,106 +27,66 @@ fn refusal(plan: &Plan, text: &str) -> String {
     }
 }
 
-/// What is said of a file whose text was changed.
-#[track_caller]
-fn refused(change: impl FnOnce(&str) -> String, expected: Expect) {
-    let plan = planned(&[]);
-    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json();
-    let refusal = refusal(&plan, &change(&text)).replace(&fingerprint(plan.training().program()), "HASH");
-    // Where in the text depends on the digits of its times.
-    let what = match refusal.split_once("line ") {
-        Some((before, place)) => before.to_owned() + place.split_once(": ").unwrap().1,
-        None => refusal,
-    };
-    expected.assert_eq(&what);
-}
-
-/// A file of which a field was changed.
-fn with(field: &'static str, value: Value) -> impl FnOnce(&str) -> String {
-    move |text| {
-        let mut file: Value = serde_json::from_str(text).unwrap();
-        file[field] = value;
-        file.to_string()
-    }
+/// A file's text with another value of a field.
+fn with(text: &str, field: &str, value: Value) -> String {
+    let mut file: Value = serde_json::from_str(text).unwrap();
+    file[field] = value;
+    file.to_string()
 }
 
 #[test]
 fn what_is_no_trace_of_the_run_is_refused() {
-    refused(
-        |_| String::new(),
-        expect![
-            "it is damaged or no trace: the file is empty; it must hold one JSON object; trace the run again"
-        ],
-    );
-    refused(
-        |text| text[..text.len() / 2].to_owned(),
-        expect![
-            "it is damaged or no trace: this is not JSON: EOF while parsing a value; trace the run again"
-        ],
-    );
-    refused(
-        |text| format!("{text}{{}}"),
-        expect![
-            "it is damaged or no trace: this is not JSON: trailing characters at `{`; trace the run again"
-        ],
-    );
-    refused(
-        with("format", json!("chrome")),
-        expect!["its format is `chrome`, not `pipezero-trace`; trace the run again"],
-    );
-    refused(
-        with("version", json!(2)),
-        expect!["its version is 2, and 1 is what is read here; trace the run again"],
-    );
-    refused(
-        with("more", json!(2)),
-        expect![
-            "it is damaged or no trace: `more` is an unknown key; remove it, or write `format`, `version`, `step`, `step_ns`, `program`, `data_degree` or `ranks`; trace the run again"
-        ],
-    );
-    refused(
-        with("step", json!(-1)),
-        expect![
-            "it is damaged or no trace: `step` must be a whole number from 0 to 18446744073709551615, but is -1; trace the run again"
-        ],
-    );
-    refused(
-        with("program", json!("0000000000000000")),
-        expect![
-            "it is of program 0000000000000000, the run's is HASH: the run file was changed since, or means something else on this host; trace the run again"
-        ],
-    );
-    refused(
-        with("data_degree", json!(1)),
-        expect!["it is of 1 data ranks, the run has 2; trace the run again"],
-    );
-    refused(
-        with("ranks", json!([])),
-        expect!["it is damaged: it has 0 ranks, the run has 4; trace the run again"],
-    );
-    refused(
-        with("ranks", json!([[[], [], [], [], []]])),
-        expect![
-            "it is damaged or no trace: `ranks[0]` must be an object, but is a list; trace the run again"
-        ],
-    );
-    refused(
-        |text| text.replace("\"started\":[0,", "\"started\":[1.5,"),
-        expect![
-            "it is damaged or no trace: `ranks[0].started[0]` must be a whole number from 0 to 18446744073709551615, but is 1.5; trace the run again"
-        ],
-    );
+    let plan = planned("");
+    let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json();
+    let hash = fingerprint(plan.training().program());
+    let texts = [
+        String::new(),
+        text[..text.len() / 2].to_owned(),
+        format!("{text}{{}}"),
+        with(&text, "format", json!("chrome")),
+        with(&text, "version", json!(2)),
+        with(&text, "more", json!(2)),
+        with(&text, "step", json!(-1)),
+        with(&text, "program", json!("0000000000000000")),
+        with(&text, "data_degree", json!(1)),
+        with(&text, "ranks", json!([])),
+        with(&text, "ranks", json!([[[], [], [], [], []]])),
+        text.replace("\"started\":[0,", "\"started\":[1.5,"),
+    ];
+    let refusals = texts.map(|text| {
+        let refusal = refusal(&plan, &text).replace(&hash, "HASH");
+        // Where in the text depends on the digits of its times.
+        match refusal.split_once("line ") {
+            Some((before, place)) => format!("{before}{}\n", place.split_once(": ").unwrap().1),
+            None => refusal + "\n",
+        }
+    });
+    expect![[r#"
+        it is damaged or no trace: the file is empty; it must hold one JSON object; trace the run again
+        it is damaged or no trace: this list is never closed: the text ends before its `]`; trace the run again
+        it is damaged or no trace: this is not JSON: the end of the file belongs here, but `{` stands there; trace the run again
+        its format is `chrome`, not `pipezero-trace`; trace the run again
+        its version is 2, and 1 is what is read here; trace the run again
+        it is damaged or no trace: `more` is an unknown key; remove it, or write `format`, `version`, `step`, `step_ns`, `program`, `data_degree` or `ranks`; trace the run again
+        it is damaged or no trace: `step` must be a whole number from 0 to 18446744073709551615, but is -1; trace the run again
+        it is of program 0000000000000000, the run's is HASH: the run file was changed since, or means something else on this host; trace the run again
+        it is of 1 data ranks, the run has 2; trace the run again
+        it is damaged: it has 0 ranks, the run has 4; trace the run again
+        it is damaged or no trace: `ranks[0]` must be an object, but is a list; trace the run again
+        it is damaged or no trace: `ranks[0].started[0]` must be a whole number from 0 to 18446744073709551615, but is 1.5; trace the run again
+    "#]]
+    .assert_eq(&refusals.concat());
 }
 
 /// The same run on another grid has another program.
 #[test]
 fn a_trace_of_another_run_is_refused() {
-    let plan = planned(&[]);
+    let plan = planned("");
     let text = step(&plan, &costs(&plan, 7, 1_000_000)).to_json();
     for change in
         ["parallel.schedule=gpipe", "model.parameters_per_layer=256", "gradient_accumulation_steps=5"]
     {
-        let error = refusal(&planned(&[change]), &text);
+        let error = refusal(&planned(change), &text);
         assert!(error.starts_with("it is of program "), "{change}: {error}");
     }
 }

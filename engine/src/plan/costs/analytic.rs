@@ -11,11 +11,10 @@
 //! - Left out: launches, fusion, and what shapes a kernel runs well at. That is what the achieved share stands for.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use pipezero_models::{ElementType, Layer};
 use pipezero_schedule::Unit;
-use pipezero_schedule::simulate::{Links, MessageCost, UnitCosts};
+use pipezero_schedule::simulate::{MessageCost, UnitCosts};
 
 use super::device::Device;
 use super::error::PredictError;
@@ -31,10 +30,10 @@ const F32_BYTES: f64 = ElementType::F32.num_bytes() as f64;
 
 /// The costs of a plan on a device.
 pub(super) struct Analytic<'a> {
-    plan: &'a Plan,
-    device: &'a Device,
+    pub(super) plan: &'a Plan,
+    pub(super) device: &'a Device,
     /// How many of the device's rates a rank has: on a CPU its cores.
-    rates: f64,
+    pub(super) rates: f64,
 }
 
 /// What a pass over a layer does.
@@ -54,12 +53,7 @@ struct LayerTimes {
     recompute: f64,
 }
 
-impl<'a> Analytic<'a> {
-    /// `rates` is how many of the device's rates each rank has.
-    pub(super) fn new(plan: &'a Plan, device: &'a Device, rates: f64) -> Self {
-        Self { plan, device, rates }
-    }
-
+impl Analytic<'_> {
     /// The longer of computing and moving, nanoseconds.
     fn time(&self, work: Work) -> f64 {
         let flops_per_s = self.device.flops_per_s(self.plan.element_type()) * self.rates;
@@ -72,7 +66,7 @@ impl<'a> Analytic<'a> {
 
     fn layer(&self, layer: &dyn Layer) -> LayerTimes {
         if let Some(times) = self.plan.run().model.facts().given_times {
-            return LayerTimes::given(times);
+            return times.into();
         }
         let shape = self.plan.micro_batch_shape();
         let sizes = layer.sizes(shape);
@@ -116,13 +110,7 @@ impl<'a> Analytic<'a> {
             MessageKind::Reduce => [0, self.moving(3.0 * bytes / data_degree + bytes)],
             // Within a rank the head's gradient is added and emptied.
             MessageKind::AddTied if message.num_ranks() == 1 => [0, self.moving(4.0 * bytes)],
-            MessageKind::GatherAfterStep
-            | MessageKind::ReduceLast
-            | MessageKind::AllReduce
-            | MessageKind::Activation
-            | MessageKind::Gradient
-            | MessageKind::AddTied
-            | MessageKind::GradientNorm => [0, 0],
+            _ => [0, 0],
         }
     }
 
@@ -130,14 +118,11 @@ impl<'a> Analytic<'a> {
     fn over_network(&self, message: &Message) -> [u64; 2] {
         let num_others = (message.num_ranks() - 1) as f64;
         let steps = match message.kind {
-            MessageKind::Activation | MessageKind::Gradient => 1.0,
-            MessageKind::Unshard
-            | MessageKind::GatherAfterStep
-            | MessageKind::Reduce
-            | MessageKind::ReduceLast => num_others,
+            kind if kind.is_transfer() => 1.0,
             MessageKind::AllReduce | MessageKind::AddTied => 2.0 * num_others,
             // A few words go up a tree and down again.
             MessageKind::GradientNorm => 2.0 * (message.num_ranks() as f64).log2().ceil(),
+            _ => num_others,
         };
         let over = |group: &Vec<usize>| {
             let link = self.device.network.ring(group);
@@ -149,15 +134,12 @@ impl<'a> Analytic<'a> {
     }
 }
 
-impl LayerTimes {
-    fn given(times: PassTimes) -> Self {
-        let ns = |time: Duration| time.as_nanos() as f64;
-        Self {
-            forward: ns(times.forward),
-            backward_input: ns(times.backward_input),
-            backward_weight: ns(times.backward_weight),
-            recompute: ns(times.recompute),
-        }
+impl From<PassTimes> for LayerTimes {
+    fn from(times: PassTimes) -> Self {
+        let [forward, backward_input, backward_weight, recompute] =
+            [times.forward, times.backward_input, times.backward_weight, times.recompute]
+                .map(|time| time.as_nanos() as f64);
+        Self { forward, backward_input, backward_weight, recompute }
     }
 }
 
@@ -193,11 +175,6 @@ impl Prices for Analytic<'_> {
             None => self.over_network(message),
         };
         Ok(MessageCost { issue, occupied, latency, landing })
-    }
-
-    fn links(&self) -> Links {
-        let of_device = if self.device.network.shared { Links::SharedByCollectives } else { Links::Own };
-        self.plan.links().unwrap_or(of_device)
     }
 }
 

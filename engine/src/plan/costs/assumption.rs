@@ -8,7 +8,7 @@ use super::unit_key::in_words;
 /// Something that a costs file does not hold, and what stands for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Assumption {
-    /// Units that are no entry are the sum of several.
+    /// Units without an entry of their own are the sum of several.
     Composed {
         /// Layers of such a unit by kind.
         layers: Vec<String>,

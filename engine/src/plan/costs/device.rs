@@ -96,7 +96,9 @@ const NEAR: f64 = 0.8;
 const FAR: f64 = 0.9;
 
 /// Peak rates of a GPU with eight to a node.
+#[derive(Clone, Copy)]
 struct Gpu {
+    key: &'static str,
     name: &'static str,
     half_tflops: f64,
     f32_tflops: f64,
@@ -106,44 +108,30 @@ struct Gpu {
     far_gb_per_s: f64,
 }
 
-const GPUS: [(&str, Gpu); 3] = [
-    (
-        "h100",
-        Gpu {
-            name: "H100 SXM",
-            half_tflops: 989.4,
-            f32_tflops: 66.9,
-            memory_gb_per_s: 3350.0,
-            memory_gib: 80,
-            near_gb_per_s: 450.0,
-            far_gb_per_s: 50.0,
-        },
-    ),
-    (
-        "h200",
-        Gpu {
-            name: "H200",
-            half_tflops: 989.4,
-            f32_tflops: 66.9,
-            memory_gb_per_s: 4800.0,
-            memory_gib: 140,
-            near_gb_per_s: 450.0,
-            far_gb_per_s: 50.0,
-        },
-    ),
-    (
-        "a100",
-        Gpu {
-            name: "A100 80GB SXM",
-            half_tflops: 312.0,
-            f32_tflops: 19.5,
-            memory_gb_per_s: 2039.0,
-            memory_gib: 80,
-            near_gb_per_s: 300.0,
-            far_gb_per_s: 25.0,
-        },
-    ),
-];
+const H100: Gpu = Gpu {
+    key: "h100",
+    name: "H100 SXM",
+    half_tflops: 989.4,
+    f32_tflops: 66.9,
+    memory_gb_per_s: 3350.0,
+    memory_gib: 80,
+    near_gb_per_s: 450.0,
+    far_gb_per_s: 50.0,
+};
+
+/// The same processor with other memory.
+const H200: Gpu = Gpu { key: "h200", name: "H200", memory_gb_per_s: 4800.0, memory_gib: 140, ..H100 };
+
+const A100: Gpu = Gpu {
+    key: "a100",
+    name: "A100 80GB SXM",
+    half_tflops: 312.0,
+    f32_tflops: 19.5,
+    memory_gb_per_s: 2039.0,
+    memory_gib: 80,
+    near_gb_per_s: 300.0,
+    far_gb_per_s: 25.0,
+};
 
 /// A core's clock, Hz: between base and boost of server processors of the last years.
 const CPU_CLOCK: f64 = 3e9;
@@ -158,7 +146,7 @@ const CPU_WAKE_NS: f64 = 30_000.0;
 
 impl Device {
     /// The names that [`Device::by_name`] knows.
-    pub const NAMES: [&str; 4] = ["h100", "h200", "a100", "cpu"];
+    pub const NAMES: [&str; 4] = [H100.key, H200.key, A100.key, "cpu"];
 
     /// A device by its name, in any case; `cpu` is [`Device::this_cpu`].
     pub fn by_name(name: &str) -> Option<Self> {
@@ -166,7 +154,7 @@ impl Device {
         if name == "cpu" {
             return Some(Self::this_cpu());
         }
-        GPUS.into_iter().find(|(known, _)| *known == name).map(|(_, gpu)| gpu.device())
+        [H100, H200, A100].into_iter().find(|gpu| gpu.key == name).map(Gpu::device)
     }
 
     /// A core of this host by the width of its vectors, at a clock that is assumed: nothing is measured.

@@ -87,46 +87,6 @@ pub enum CostsFileRule {
         /// The mean of all.
         mean_ppm: u64,
     },
-    /// A unit consists of nothing.
-    #[error("`{path}` is empty: a unit has at least one layer; remove the unit, or name its layers")]
-    NoLayers {
-        /// The key.
-        path: String,
-    },
-    /// Nothing of what there is one of at least.
-    #[error("`{path}` is 0, but there is at least 1: write how many there were, or measure again")]
-    None {
-        /// The key.
-        path: String,
-    },
-    /// A name of nothing.
-    #[error("`{path}` is \"\", but a name has at least one character: write one")]
-    NoName {
-        /// The key.
-        path: String,
-    },
-    /// A name that no terminal prints as it is.
-    #[error(
-        "`{path}` has the control character U+{:04X}, but names are printed: take it out", u32::from(*control)
-    )]
-    Unprintable {
-        /// The key.
-        path: String,
-        /// The character.
-        control: char,
-    },
-    /// A layer by its name, not by its kind.
-    #[error(
-        "`{path}` is \"{layer}\", but layers are told by kind, with `*` for numbers: write \"{expected}\""
-    )]
-    LayerNumber {
-        /// The key.
-        path: String,
-        /// What stands there.
-        layer: String,
-        /// Its kind.
-        expected: String,
-    },
     /// One half of a backward was measured, and the other was not.
     #[error(
         "the unit of {} has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or \
@@ -136,16 +96,6 @@ pub enum CostsFileRule {
     OneHalf {
         /// Its layers.
         layers: Vec<String>,
-    },
-    /// Work on nothing that takes time.
-    #[error(
-        "`{path}` is 0, but its `ns` is {ns}: time is in proportion to elements; write how many there were, or 0 for both"
-    )]
-    NoElements {
-        /// The key.
-        path: String,
-        /// What they take together.
-        ns: u64,
     },
     /// A unit was never run backward.
     #[error(
@@ -170,11 +120,56 @@ pub enum CostsFileRule {
         /// Ranks.
         ranks: u64,
     },
-    /// A message to more ranks than one, or to none.
-    #[error("`{path}` is {ranks}, but `{kind}` goes from one rank to another: write 2, or measure again")]
-    NoPair {
+    /// The value of a key cannot be.
+    #[error("`{path}` {fault}")]
+    Key {
         /// The key.
         path: String,
+        /// What is wrong with its value.
+        fault: KeyFault,
+    },
+}
+
+/// What is wrong with the value of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyFault {
+    /// A unit without layers.
+    #[error("is empty: a unit has at least one layer; remove the unit, or name its layers")]
+    NoLayers,
+    /// A count of 0.
+    #[error("is 0, but there is at least 1: write how many there were, or measure again")]
+    None,
+    /// An empty name.
+    #[error("is \"\", but a name has at least one character: write one")]
+    NoName,
+    /// A name that no terminal prints as it is.
+    #[error(
+        "has the control character U+{:04X}, but names are printed: take it out", u32::from(*control)
+    )]
+    Unprintable {
+        /// The character.
+        control: char,
+    },
+    /// A layer by its name, not by its kind.
+    #[error("is \"{layer}\", but layers are named by kind, with `*` for numbers: write \"{expected}\"")]
+    LayerNumber {
+        /// What stands there.
+        layer: String,
+        /// Its kind.
+        expected: String,
+    },
+    /// Work on nothing that takes time.
+    #[error(
+        "is 0, but its `ns` is {ns}: time is in proportion to elements; write how many there were, or 0 for both"
+    )]
+    NoElements {
+        /// What they take together.
+        ns: u64,
+    },
+    /// A message to more ranks than one, or to none.
+    #[error("is {ranks}, but `{kind}` goes from one rank to another: write 2, or measure again")]
+    NoPair {
         /// The kind.
         kind: MessageKind,
         /// What stands there.
@@ -182,26 +177,19 @@ pub enum CostsFileRule {
     },
     /// A weight of more uses than two.
     #[error(
-        "`{path}` is {ranks}, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, \
+        "is {ranks}, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, \
          or measure again"
     )]
     TiedRanks {
-        /// The key.
-        path: String,
         /// What stands there.
         ranks: u64,
     },
-    /// A message of no size.
-    #[error("`{path}` is empty: a message was measured at one size at least; add one, or remove the message")]
-    NoSizes {
-        /// The key.
-        path: String,
-    },
+    /// A message without sizes.
+    #[error("is empty: a message was measured at one size at least; add one, or remove the message")]
+    NoSizes,
     /// Sizes out of order.
-    #[error("`{path}` is {bytes}, behind {before}: sizes ascend, and none is there twice; sort them")]
+    #[error("is {bytes}, behind {before}: sizes ascend, and none is there twice; sort them")]
     Unsorted {
-        /// The key.
-        path: String,
         /// What stands there.
         bytes: u64,
         /// What stands before it.

@@ -2,7 +2,7 @@
 //! links beside them.
 
 use pipezero_schedule::Unit;
-use pipezero_schedule::simulate::{Links, MessageCost, UnitCosts};
+use pipezero_schedule::simulate::{MessageCost, UnitCosts};
 
 use super::assumption::Assumption;
 use super::error::{PredictError, differences};
@@ -11,8 +11,7 @@ use super::message_kind::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
 use super::prices::Prices;
-use super::unit_key::UnitKey;
-use super::unit_key::in_words;
+use super::unit_key::{UnitKey, in_words};
 use crate::plan::Plan;
 
 /// The costs of a plan by a file of its workload.
@@ -55,13 +54,13 @@ impl<'a> Measured<'a> {
         if (99 * least..=101 * most).contains(&(100 * asked)) {
             return;
         }
-        let told = self.assumptions.iter_mut().find_map(|assumption| match assumption {
+        let reported = self.assumptions.iter_mut().find_map(|assumption| match assumption {
             Assumption::Size { kind: of, ranks: among, run_bytes, .. } if (*of, *among) == (kind, ranks) => {
                 Some(run_bytes)
             }
             _ => None,
         });
-        match told {
+        match reported {
             Some([least, most]) => (*least, *most) = (bytes.min(*least), bytes.max(*most)),
             None => self.assume(Assumption::Size { kind, ranks, run_bytes: [bytes; 2], measured_bytes }),
         }
@@ -103,13 +102,10 @@ fn relation(wanted: MessageKind, measured: MessageKind) -> Option<u8> {
     };
     match (wanted, measured) {
         _ if wanted == measured => Some(0),
-        (Unshard, GatherAfterStep)
-        | (GatherAfterStep, Unshard)
-        | (Activation, Gradient)
-        | (Gradient, Activation) => Some(1),
-        (Reduce, ReduceLast) | (ReduceLast, Reduce) => Some(1),
+        (Unshard | GatherAfterStep, Unshard | GatherAfterStep) => Some(1),
+        (Activation | Gradient, Activation | Gradient) => Some(1),
+        (Reduce | ReduceLast, Reduce | ReduceLast) | (AddTied, AllReduce) => Some(1),
         (Reduce | ReduceLast, AllReduce) | (AllReduce | AddTied, Reduce | ReduceLast) => Some(2),
-        (AddTied, AllReduce) => Some(1),
         _ => None,
     }
 }
@@ -134,17 +130,12 @@ impl Prices for Measured<'_> {
         if needs.halves && entries.iter().any(|entry| !entry.has_halves()) {
             self.assume(Assumption::Halves);
         }
-        let of = |part: fn(&UnitTimes) -> PerElement| {
-            entries.iter().map(|entry| part(entry)).fold(PerElement::default(), |sum, part| PerElement {
-                elements: sum.elements + part.elements,
-                ns: sum.ns + part.ns,
-            })
+        let time = |part: fn(&UnitTimes) -> PerElement, elements: u64| {
+            let of_unit = PerElement::sum(entries.iter().map(|entry| part(entry)));
+            of_unit.for_elements(elements, PerElement::sum(self.file.units.iter().map(part)))
         };
-        let all = |part: fn(&UnitTimes) -> PerElement| self.file.rate(part);
-        costs.gradient_norm = of(|entry| entry.gradient_norm)
-            .for_elements(counted_elements(self.plan, unit), all(|entry| entry.gradient_norm));
-        costs.optimizer_step = of(|entry| entry.optimizer_step)
-            .for_elements(owned_elements(self.plan, unit), all(|entry| entry.optimizer_step));
+        costs.gradient_norm = time(|entry| entry.gradient_norm, counted_elements(self.plan, unit));
+        costs.optimizer_step = time(|entry| entry.optimizer_step, owned_elements(self.plan, unit));
         Ok(costs)
     }
 
@@ -171,10 +162,6 @@ impl Prices for Measured<'_> {
             landing,
         })
     }
-
-    fn links(&self) -> Links {
-        self.plan.links().unwrap_or(Links::Own)
-    }
 }
 
 impl UnitTimes {
@@ -200,6 +187,13 @@ impl UnitTimes {
 }
 
 impl PerElement {
+    fn sum(parts: impl Iterator<Item = Self>) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            elements: sum.elements.saturating_add(part.elements),
+            ns: sum.ns.saturating_add(part.ns),
+        })
+    }
+
     /// What so many elements take, at this rate or, where no elements were measured, at another.
     fn for_elements(self, elements: u64, otherwise: Self) -> u64 {
         let Self { elements: measured, ns } = if self.elements > 0 { self } else { otherwise };
@@ -209,16 +203,5 @@ impl PerElement {
         // To the nearest.
         let product = u128::from(ns) * u128::from(elements) + u128::from(measured / 2);
         u64::try_from(product / u128::from(measured)).unwrap_or(u64::MAX)
-    }
-}
-
-impl CostsFile {
-    /// A rate over all units.
-    fn rate(&self, part: fn(&UnitTimes) -> PerElement) -> PerElement {
-        let sum = |sum: PerElement, part: PerElement| PerElement {
-            elements: sum.elements.saturating_add(part.elements),
-            ns: sum.ns.saturating_add(part.ns),
-        };
-        self.units.iter().map(part).fold(PerElement::default(), sum)
     }
 }

@@ -7,7 +7,7 @@ use pipezero_partition::Purpose;
 use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 
-use super::messages::{GRADIENT_BYTES, Messages};
+use super::messages::{GRADIENT_BYTES, edge_bytes};
 use crate::plan::{Plan, RankSizes};
 use pipezero_partition::RankMemory;
 
@@ -29,11 +29,8 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         let sizes = plan.sizes(rank, Purpose::Training);
         fixed(&forecast[grid.rank(rank.index(), 0)].memory, &sizes, element_bytes)
     });
-    MemoryCosts {
-        units: units.collect(),
-        message_bytes: Messages::of(plan).edge_bytes(),
-        fixed: fixed.collect(),
-    }
+    let message_bytes = plan.training().chain().edges().map(|edge| edge_bytes(plan, edge)).collect();
+    MemoryCosts { units: units.collect(), message_bytes, fixed: fixed.collect() }
 }
 
 /// What of a rank's memory does not come and go.

@@ -32,21 +32,21 @@ pub enum MessageKind {
 /// As the file spells it.
 impl fmt::Display for MessageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unshard => "unshard",
-            Self::GatherAfterStep => "gather_after_step",
-            Self::Reduce => "reduce",
-            Self::ReduceLast => "reduce_last",
-            Self::AllReduce => "all_reduce",
-            Self::Activation => "activation",
-            Self::Gradient => "gradient",
-            Self::AddTied => "add_tied",
-            Self::GradientNorm => "gradient_norm",
-        })
+        self.serialize(f)
     }
 }
 
 impl MessageKind {
+    /// Whether it goes from one rank to another: all others are of a group.
+    pub(crate) fn is_transfer(self) -> bool {
+        matches!(self, Self::Activation | Self::Gradient)
+    }
+
+    /// Whether ranks stand still in their rows until all have joined.
+    pub(crate) fn is_joint(self) -> bool {
+        matches!(self, Self::AddTied | Self::GradientNorm)
+    }
+
     /// What an instruction sends, if it sends anything.
     pub fn of(instruction: Instruction) -> Option<Self> {
         match instruction {

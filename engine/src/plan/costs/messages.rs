@@ -1,5 +1,6 @@
 //! The messages of a plan: between whom, and how large.
 
+use std::collections::BTreeMap;
 use std::iter::once;
 use std::num::NonZeroU32;
 
@@ -9,8 +10,8 @@ use pipezero_partition::part_bytes;
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
 use super::message_kind::MessageKind;
-use crate::config::Links;
-use crate::config::{ReductionPolicy, ZeroLevel};
+use super::route::Route;
+use crate::config::{Links, ZeroLevel};
 use crate::plan::{Plan, PlannedUnit};
 
 /// What the elements of a gradient are in every precision.
@@ -68,75 +69,50 @@ impl Message {
     }
 }
 
-/// All messages of a plan. What its program does not send is here too: it is for the program to say.
+/// The messages that a plan's program sends.
 #[derive(Clone, Debug)]
-pub(crate) struct Messages {
-    /// `[unit]`
-    gathers: Vec<Message>,
-    /// `[unit]`
-    reductions: Vec<Message>,
-    /// `[unit]`
-    gathers_after_step: Vec<Message>,
-    /// `[edge]`, by [`Edge::index`].
-    edges: Vec<Message>,
-    add_tied: Option<Message>,
-    gradient_norm: Message,
-}
+pub(crate) struct Messages(BTreeMap<Route, Message>);
 
 impl Messages {
     /// Reads them off the plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let reduction = match (plan.run().zero.level, plan.run().zero.reduce) {
-            (ZeroLevel::Zero0, _) => MessageKind::AllReduce,
-            (_, ReductionPolicy::Last) => MessageKind::ReduceLast,
-            (_, ReductionPolicy::Every) => MessageKind::Reduce,
-        };
-        let collectives = |kind, element_type| {
-            plan.units().iter().map(|unit| collective(plan, unit, kind, element_type)).collect()
-        };
-        Self {
-            gathers: collectives(MessageKind::Unshard, plan.element_type()),
-            reductions: collectives(reduction, GRADIENT_TYPE),
-            gathers_after_step: collectives(MessageKind::GatherAfterStep, plan.element_type()),
-            edges: plan.training().chain().edges().map(|edge| transfer(plan, edge)).collect(),
-            add_tied: add_tied(plan),
-            gradient_norm: gradient_norm(plan),
+        let mut messages = BTreeMap::new();
+        for &instruction in plan.training().program().rows.iter().flatten() {
+            if let Some(route) = Route::of(instruction) {
+                messages.entry(route).or_insert_with(|| message(plan, route.kind, instruction));
+            }
         }
-    }
-
-    /// `[edge]`: bytes of a message over it.
-    pub(crate) fn edge_bytes(&self) -> Vec<u64> {
-        self.edges.iter().map(|message| message.bytes).collect()
+        Self(messages)
     }
 
     /// What an instruction sends, if it sends anything.
     pub(crate) fn get(&self, instruction: Instruction) -> Option<&Message> {
-        match instruction {
-            Instruction::Unshard { unit } => Some(&self.gathers[unit.index()]),
-            Instruction::Reduce { unit, .. }
-            | Instruction::ReduceLast { unit }
-            | Instruction::AllReduce { unit } => Some(&self.reductions[unit.index()]),
-            Instruction::GatherAfterStep { unit } => Some(&self.gathers_after_step[unit.index()]),
-            Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => {
-                Some(&self.edges[edge.index()])
-            }
-            Instruction::AddTied { .. } => self.add_tied.as_ref(),
-            Instruction::GradientNorm => Some(&self.gradient_norm),
-            Instruction::Forward { .. }
-            | Instruction::Backward { .. }
-            | Instruction::BackwardInput { .. }
-            | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. }
-            | Instruction::Reshard { .. }
-            | Instruction::OptimizerStep { .. } => None,
-        }
+        self.0.get(&Route::of(instruction)?)
+    }
+
+    /// The message of a unit or over an edge that is of one of these kinds.
+    pub(super) fn find(&self, kinds: &[MessageKind], index: usize) -> Option<&Message> {
+        kinds.iter().find_map(|&kind| self.0.get(&Route { kind, index }))
+    }
+}
+
+fn message(plan: &Plan, kind: MessageKind, instruction: Instruction) -> Message {
+    match instruction {
+        Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => transfer(plan, kind, edge),
+        Instruction::AddTied { embedding, head } => add_tied(plan, embedding, head),
+        _ => match instruction.unit() {
+            Some(unit) => collective(plan, kind, plan.unit(unit)),
+            None => gradient_norm(plan),
+        },
     }
 }
 
 /// A collective over the data ranks of a unit.
-fn collective(plan: &Plan, unit: &PlannedUnit, kind: MessageKind, element_type: ElementType) -> Message {
+fn collective(plan: &Plan, kind: MessageKind, unit: &PlannedUnit) -> Message {
     let grid = plan.grid();
     let members = grid.data_group(grid.rank(plan.pipeline_rank_of(unit.stage).index(), 0));
+    let is_gather = matches!(kind, MessageKind::Unshard | MessageKind::GatherAfterStep);
+    let element_type = if is_gather { plan.element_type() } else { GRADIENT_TYPE };
     let (num_elements, element_bytes) = (unit.layout.padded_len(), element_type.num_bytes());
     // An all-reduce is a reduce-scatter and an all-gather.
     let passes = if kind == MessageKind::AllReduce { 2 } else { 1 };
@@ -159,36 +135,37 @@ fn pairs(plan: &Plan, from: PipelineRank, to: PipelineRank) -> Vec<Vec<usize>> {
     (0..grid.data_degree).map(pair).collect()
 }
 
-fn transfer(plan: &Plan, edge: Edge) -> Message {
-    let (lower, kind) = match edge {
-        Edge::Up(stage) => (stage, MessageKind::Activation),
-        Edge::Down(stage) => (stage, MessageKind::Gradient),
-    };
+/// Bytes of a message over an edge.
+pub(super) fn edge_bytes(plan: &Plan, edge: Edge) -> u64 {
+    let (Edge::Up(lower) | Edge::Down(lower)) = edge;
     let last = plan.units().iter().rfind(|unit| unit.stage == lower).expect("every stage has a unit");
-    let bytes = (last.sizes.output * plan.element_type().num_bytes()) as u64;
-    let rank = |stage| plan.pipeline_rank_of(stage);
+    (last.sizes.output * plan.element_type().num_bytes()) as u64
+}
+
+fn transfer(plan: &Plan, kind: MessageKind, edge: Edge) -> Message {
+    let bytes = edge_bytes(plan, edge);
+    let [sender, receiver] = [edge.sender(), edge.receiver()].map(|stage| plan.pipeline_rank_of(stage));
     Message {
         kind,
         element_type: Some(plan.element_type()),
         bytes,
         sent_bytes: bytes,
-        groups: pairs(plan, rank(edge.sender()), rank(edge.receiver())),
+        groups: pairs(plan, sender, receiver),
     }
 }
 
 /// The gradients of both uses of a tied weight: what a data rank owns of them.
-fn add_tied(plan: &Plan) -> Option<Message> {
-    let (embedding, head) = plan.training().chain().tied()?;
-    let rank = |unit: Unit| plan.pipeline_rank_of(plan.unit(unit).stage);
-    let groups = pairs(plan, rank(embedding), rank(head));
+fn add_tied(plan: &Plan, embedding: Unit, head: Unit) -> Message {
+    let [first, second] = [embedding, head].map(|unit| plan.pipeline_rank_of(plan.unit(unit).stage));
+    let groups = pairs(plan, first, second);
     let num_elements = owned_elements(plan, embedding) as usize;
-    Some(Message {
+    Message {
         kind: MessageKind::AddTied,
         element_type: Some(GRADIENT_TYPE),
         bytes: (num_elements * GRADIENT_BYTES) as u64,
         sent_bytes: 2 * part_bytes(num_elements, groups[0].len(), GRADIENT_BYTES),
         groups,
-    })
+    }
 }
 
 /// The record of a step, over all ranks.

@@ -2,15 +2,15 @@
 
 use std::num::NonZeroU32;
 
-use pipezero_schedule::simulate::Costs;
+use pipezero_schedule::simulate::{Costs, Links};
 
 use super::analytic::Analytic;
 use super::assumption::Assumption;
-use super::device::Device;
+use super::device::{Device, Network};
 use super::error::PredictError;
-use super::file::CostsFile;
+use super::file::{CostsFile, Host};
 use super::measured::Measured;
-use super::prices::{self, EdgeCosts};
+use super::prices::{self, EdgeCosts, Prices};
 use super::slowness::RankSlowness;
 use crate::plan::Plan;
 
@@ -51,49 +51,50 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
     match source {
         Source::Measured(file) => {
             let mut prices = Measured::new(plan, file)?;
-            let costs = prices::costs(plan, &mut prices)?;
-            let ranks_per_node = ranks_per_node(plan, None);
-            let edges_by_reach = prices::edges_by_reach(plan, &mut prices, ranks_per_node)?;
+            let predicted = Predicted::by(&mut prices, plan, None)?;
             let mut assumptions = prices.assumptions;
             assumptions.extend(file.rank_slowness_ppm.assumption(plan));
-            let host = &file.host;
+            let Host { name, cores, ranks } = &file.host;
             Ok(Predicted {
-                costs,
-                ranks_per_node,
-                edges_by_reach,
                 step_overhead_ns: file.step_overhead_ns,
                 slowness: file.rank_slowness_ppm.clone(),
-                description: format!(
-                    "measured on {} ({} cores, {} ranks at work)",
-                    host.name, host.cores, host.ranks
-                ),
+                description: format!("measured on {name} ({cores} cores, {ranks} ranks at work)"),
                 assumptions,
+                ..predicted
             })
         }
         Source::Analytic(device) => {
             let rates = rates_of_rank(plan, device);
-            let mut prices = Analytic::new(plan, device, rates);
-            let costs = prices::costs(plan, &mut prices)?;
-            let ranks_per_node = ranks_per_node(plan, Some(device));
-            let edges_by_reach = prices::edges_by_reach(plan, &mut prices, ranks_per_node)?;
-            Ok(Predicted {
-                costs,
-                ranks_per_node,
-                edges_by_reach,
-                step_overhead_ns: 0,
-                slowness: RankSlowness::default(),
-                description: describe(plan, device, rates),
-                assumptions: Vec::new(),
-            })
+            let predicted = Predicted::by(&mut Analytic { plan, device, rates }, plan, Some(device))?;
+            Ok(Predicted { description: describe(plan, device, rates), ..predicted })
         }
     }
 }
 
-/// Ranks of a node; `None` if it has all, or more than can be counted.
-fn ranks_per_node(plan: &Plan, device: Option<&Device>) -> Option<NonZeroU32> {
-    let of_links = plan.run().comm.links.map(|links| links.ranks_per_node);
-    let ranks_per_node = of_links.or(device.map(|device| device.network.ranks_per_node));
-    NonZeroU32::new(u32::try_from(ranks_per_node?).ok()?)
+impl Predicted {
+    /// By prices alone; nothing is known of what lies beside the program.
+    fn by<P: Prices>(prices: &mut P, plan: &Plan, device: Option<&Device>) -> Result<Self, PredictError> {
+        let network = device.map(|device| device.network);
+        let of_device = match network {
+            Some(Network { shared: true, .. }) => Links::SharedByCollectives,
+            _ => Links::Own,
+        };
+        let of_links = plan.run().comm.links.map(|links| links.ranks_per_node);
+        // None if a node has all ranks, or more than can be counted.
+        let ranks_per_node = of_links.or(network.map(|network| network.ranks_per_node));
+        let ranks_per_node = ranks_per_node.and_then(|ranks| NonZeroU32::new(u32::try_from(ranks).ok()?));
+        let links = plan.links().unwrap_or(of_device);
+        let (costs, edges_by_reach) = prices::costs(plan, prices, links, ranks_per_node)?;
+        Ok(Self {
+            costs,
+            ranks_per_node,
+            edges_by_reach,
+            step_overhead_ns: 0,
+            slowness: RankSlowness::default(),
+            description: String::new(),
+            assumptions: Vec::new(),
+        })
+    }
 }
 
 /// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Layers

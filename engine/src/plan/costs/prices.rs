@@ -2,12 +2,13 @@
 
 use std::num::NonZeroU32;
 
+use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
-use pipezero_schedule::{Instruction, Unit};
 
 use super::error::PredictError;
+use super::message_kind::MessageKind;
 use super::messages::{Message, Messages};
-use super::needs::{Needs, UnitNeeds};
+use super::needs::UnitNeeds;
 use crate::plan::Plan;
 
 /// What things cost, by one way or another of knowing it; times in nanoseconds.
@@ -17,9 +18,6 @@ pub(super) trait Prices {
 
     /// What a message costs.
     fn message(&mut self, message: &Message) -> Result<MessageCost, PredictError>;
-
-    /// Which messages share a link.
-    fn links(&self) -> Links;
 }
 
 /// What messages over edges cost where both of their ranks are on one node, and where they are on two: `[edge]`, by
@@ -32,52 +30,48 @@ pub struct EdgeCosts {
     pub far: Vec<MessageCost>,
 }
 
-/// What edges cost near and far, where some edge is near for one data rank and far for another.
-pub(super) fn edges_by_reach<P: Prices>(
+/// What every instruction of a plan's program costs, and what edges cost near and far where some edge is near for one data
+/// rank and far for another. What does not occur in the program costs nothing, and is not asked for.
+pub(super) fn costs<P: Prices>(
     plan: &Plan,
     prices: &mut P,
+    links: Links,
     ranks_per_node: Option<NonZeroU32>,
-) -> Result<Option<EdgeCosts>, PredictError> {
+) -> Result<(Costs, Option<EdgeCosts>), PredictError> {
+    use MessageKind::{
+        Activation, AddTied, AllReduce, GatherAfterStep, Gradient, GradientNorm, Reduce, ReduceLast, Unshard,
+    };
     let messages = Messages::of(plan);
-    let (mut edges, mut differ) = (EdgeCosts { near: Vec::new(), far: Vec::new() }, false);
-    for send in Needs::of(plan.training()).edges {
-        let message = send.and_then(|send| messages.get(send));
-        let [near, far] = match message.map(|message| (message, message.by_reach(ranks_per_node))) {
-            None => [MessageCost::default(); 2],
-            Some((message, None)) => [prices.message(message)?; 2],
-            Some((_, Some([near, far]))) => [prices.message(&near)?, prices.message(&far)?],
-        };
-        differ |= near != far;
-        edges.near.push(near);
-        edges.far.push(far);
-    }
-    Ok(differ.then_some(edges))
-}
-
-/// What every instruction of a plan's program costs. What does not occur in it costs nothing, and is not asked for.
-pub(super) fn costs<P: Prices>(plan: &Plan, prices: &mut P) -> Result<Costs, PredictError> {
-    let needs = Needs::of(plan.training());
-    let messages = Messages::of(plan);
-    let message_cost = |prices: &mut P, of: Option<Instruction>| match of.and_then(|of| messages.get(of)) {
-        Some(message) => Prices::message(prices, message),
+    let cost = |prices: &mut P, kinds: &[MessageKind], index: usize| match messages.find(kinds, index) {
+        Some(message) => prices.message(message),
         None => Ok(MessageCost::default()),
     };
-    let mut units = Vec::with_capacity(needs.units.len());
-    for (index, &unit) in needs.units.iter().enumerate() {
-        let computes = prices.computes(Unit(index as u32), unit)?;
+    let mut units = Vec::new();
+    for (index, needs) in UnitNeeds::of(plan.training()).into_iter().enumerate() {
+        let computes = prices.computes(Unit(index as u32), needs)?;
         units.push(UnitCosts {
-            gather: message_cost(prices, unit.unshard)?,
-            reduce: message_cost(prices, unit.reduction)?,
-            gather_after_step: message_cost(prices, unit.gather_after_step)?,
+            gather: cost(prices, &[Unshard], index)?,
+            reduce: cost(prices, &[Reduce, ReduceLast, AllReduce], index)?,
+            gather_after_step: cost(prices, &[GatherAfterStep], index)?,
             ..computes
         });
     }
-    let edges = needs.edges.iter().map(|&send| message_cost(prices, send)).collect::<Result<_, _>>()?;
+    let num_edges = plan.training().chain().num_edges();
+    let edges = (0..num_edges).map(|edge| cost(prices, &[Activation, Gradient], edge));
+    let edges: Vec<MessageCost> = edges.collect::<Result<_, _>>()?;
     // All ranks wait for it in their rows, so its parts are not kept apart.
     let joint = |of: MessageCost| {
         [of.occupied, of.latency, of.landing].into_iter().fold(of.issue, u64::saturating_add)
     };
-    let add_tied = joint(message_cost(prices, needs.add_tied)?);
-    let gradient_norm = joint(message_cost(prices, needs.gradient_norm)?);
-    Ok(Costs { units, edges, add_tied, gradient_norm, links: prices.links() })
+    let add_tied = joint(cost(prices, &[AddTied], 0)?);
+    let gradient_norm = joint(cost(prices, &[GradientNorm], 0)?);
+    let mut by_reach = EdgeCosts { near: edges.clone(), far: edges.clone() };
+    for edge in 0..num_edges {
+        let message = messages.find(&[Activation, Gradient], edge);
+        if let Some([near, far]) = message.and_then(|message| message.by_reach(ranks_per_node)) {
+            (by_reach.near[edge], by_reach.far[edge]) = (prices.message(&near)?, prices.message(&far)?);
+        }
+    }
+    let by_reach = (by_reach.near != by_reach.far).then_some(by_reach);
+    Ok((Costs { units, edges, add_tied, gradient_norm, links }, by_reach))
 }

@@ -2,6 +2,20 @@
 
 use super::file::{MessageTimes, SizedTimes};
 
+impl SizedTimes {
+    /// A size of which `time` says each part.
+    fn of_parts(bytes: u64, time: impl Fn(fn(&Self) -> u64) -> u64) -> Self {
+        Self {
+            bytes,
+            issue_ns: time(|size| size.issue_ns),
+            occupied_ns: time(|size| size.occupied_ns),
+            latency_ns: time(|size| size.latency_ns),
+            landing_ns: time(|size| size.landing_ns),
+            probed: false,
+        }
+    }
+}
+
 impl MessageTimes {
     /// A size that was measured is as it was measured. Others lie on the line between their neighbours, and beyond the outer
     /// ones on the same line, never falling; where only one size was measured, all but the latency is in proportion to bytes.
@@ -14,21 +28,13 @@ impl MessageTimes {
         }
         let sizes: Vec<SizedTimes> = groups(&self.sizes).map(mean).collect();
         let (a, b) = match sizes.as_slice() {
-            [only] => (SizedTimes { bytes: 0, issue_ns: 0, occupied_ns: 0, landing_ns: 0, ..*only }, *only),
+            [only] => (SizedTimes { latency_ns: only.latency_ns, ..SizedTimes::default() }, *only),
             sizes => {
                 let above = sizes.partition_point(|size| size.bytes < bytes).clamp(1, sizes.len() - 1);
                 (sizes[above - 1], sizes[above])
             }
         };
-        let time = |of: fn(&SizedTimes) -> u64| line([(a.bytes, of(&a)), (b.bytes, of(&b))], bytes);
-        SizedTimes {
-            bytes,
-            issue_ns: time(|size| size.issue_ns),
-            occupied_ns: time(|size| size.occupied_ns),
-            latency_ns: time(|size| size.latency_ns),
-            landing_ns: time(|size| size.landing_ns),
-            probed: false,
-        }
+        SizedTimes::of_parts(bytes, |part| line([(a.bytes, part(&a)), (b.bytes, part(&b))], bytes))
     }
 }
 
@@ -45,14 +51,9 @@ fn groups(mut sizes: &[SizedTimes]) -> impl Iterator<Item = &[SizedTimes]> {
 /// The mean of some sizes. A latency of 0 was not observed: no rank waited there.
 fn mean(sizes: &[SizedTimes]) -> SizedTimes {
     let of_all = |of: fn(&SizedTimes) -> u64| mean_of(sizes.iter().map(of));
-    SizedTimes {
-        bytes: of_all(|size| size.bytes),
-        issue_ns: of_all(|size| size.issue_ns),
-        occupied_ns: of_all(|size| size.occupied_ns),
-        latency_ns: mean_of(sizes.iter().map(|size| size.latency_ns).filter(|&latency| latency > 0)),
-        landing_ns: of_all(|size| size.landing_ns),
-        probed: false,
-    }
+    let latencies = sizes.iter().map(|size| size.latency_ns);
+    let latency_ns = mean_of(latencies.filter(|&latency| latency > 0));
+    SizedTimes { latency_ns, ..SizedTimes::of_parts(of_all(|size| size.bytes), of_all) }
 }
 
 /// To the nearest; 0 of nothing.
@@ -80,17 +81,11 @@ fn line([(x0, y0), (x1, y1)]: [(u64, u64); 2], x: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::plan::costs::MessageKind;
+    use crate::plan::costs::tests::sized;
     use crate::plan::costs::whole::TIME_NS_MAX;
 
     fn times(sizes: &[(u64, u64)]) -> MessageTimes {
-        let size = |&(bytes, ns): &(u64, u64)| SizedTimes {
-            bytes,
-            issue_ns: ns,
-            occupied_ns: 2 * ns,
-            latency_ns: ns,
-            landing_ns: 3 * ns,
-            probed: false,
-        };
+        let size = |&(bytes, ns): &(u64, u64)| sized(bytes, [ns, 2 * ns, ns, 3 * ns]);
         MessageTimes { kind: MessageKind::Reduce, ranks: 2, sizes: sizes.iter().map(size).collect() }
     }
 
@@ -102,17 +97,7 @@ mod tests {
         assert_eq!([150, 400].map(occupied), [40, 70]);
         // The lines of the outer pairs: 0.4 and 0.05 a byte, and nothing costs less than nothing.
         assert_eq!([75, 0, 1000].map(occupied), [10, 0, 100]);
-        assert_eq!(
-            times.at(150),
-            SizedTimes {
-                bytes: 150,
-                issue_ns: 20,
-                occupied_ns: 40,
-                latency_ns: 20,
-                landing_ns: 60,
-                probed: false
-            }
-        );
+        assert_eq!(times.at(150), sized(150, [20, 40, 20, 60]));
     }
 
     /// Sizes that differ by a few percent give no slope, and where no rank waited no latency was observed.
@@ -123,15 +108,11 @@ mod tests {
         // A size that was measured is as it was measured.
         assert_eq!(times.at(1010), times.sizes[1]);
         // The mean of the first three, at (1000 + 1010 + 1990) / 3 bytes, and the last.
-        assert_eq!([1333, 2667, 4000, 5334].map(issue_of(&times)), [80, 130, 180, 230]);
+        assert_eq!([1333, 2667, 4000, 5334].map(|bytes| times.at(bytes).issue_ns), [80, 130, 180, 230]);
         assert_eq!([1333, 4000].map(|bytes| times.at(bytes).latency_ns), [75, 180]);
         // Two and no more are in proportion to bytes.
         times.sizes.truncate(2);
-        assert_eq!([2010, 1005].map(issue_of(&times)), [140, 70]);
-    }
-
-    fn issue_of(times: &MessageTimes) -> impl Fn(u64) -> u64 {
-        |bytes| times.at(bytes).issue_ns
+        assert_eq!([2010, 1005].map(|bytes| times.at(bytes).issue_ns), [140, 70]);
     }
 
     #[test]
@@ -143,28 +124,8 @@ mod tests {
     #[test]
     fn one_size_stands_for_all_in_proportion_but_for_the_latency() {
         let times = times(&[(100, 10)]);
-        assert_eq!(
-            times.at(250),
-            SizedTimes {
-                bytes: 250,
-                issue_ns: 25,
-                occupied_ns: 50,
-                latency_ns: 10,
-                landing_ns: 75,
-                probed: false
-            }
-        );
-        assert_eq!(
-            times.at(0),
-            SizedTimes {
-                bytes: 0,
-                issue_ns: 0,
-                occupied_ns: 0,
-                latency_ns: 10,
-                landing_ns: 0,
-                probed: false
-            }
-        );
+        assert_eq!(times.at(250), sized(250, [25, 50, 10, 75]));
+        assert_eq!(times.at(0), sized(0, [0, 0, 10, 0]));
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! What ZeRO-2 with a pipeline, which the run file's reader refuses, would cost in a run.
 
-use pipezero_models::Model;
-
 use super::price::{as_zero_1, row, without_pipeline};
 use crate::config::{CombinationTable, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
 use crate::plan::Plan;
@@ -27,13 +25,9 @@ pub(in crate::plan) fn costs_of_zero_2(run: &Run) -> Option<CombinationTable> {
     let rows = combinations.into_iter().filter_map(|(name, change)| {
         let mut run = run.clone();
         change(&mut run);
-        Some(row(name, &planned(run, &model)?.forecast()))
+        Some(row(name, &Plan::planned(run, model.clone()).ok()?.forecast()))
     });
     Some(CombinationTable { rows: rows.collect() })
-}
-
-fn planned(run: Run, model: &Model) -> Option<Plan> {
-    Plan::planned(run, model.clone()).ok()
 }
 
 /// ZeRO-3 in units, of which a rank has several wherever the model allows it.

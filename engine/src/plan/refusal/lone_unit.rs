@@ -1,12 +1,11 @@
 //! The search for a unit that holds all layers of its rank, and for what may stand in for it.
 
-use pipezero_partition::{LayerRole, Tying};
+use pipezero_partition::Tying;
 use pipezero_schedule::{PipelineRank, Unit};
 
-use super::error::LoneUnit;
 use super::price::{as_zero_1, row, without_pipeline};
-use crate::config::{CombinationTable, PartitionConfig, Run, UnitLayersConfig, ZeroLevel};
-use crate::plan::{Plan, PlanError, PlannedUnit};
+use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayersConfig, ZeroLevel};
+use crate::plan::{Plan, PlanError};
 
 impl Plan {
     /// A rank that has all its layers in one unit, under ZeRO-3. A tied weight is a unit of its own: in a pipeline, one layer
@@ -20,20 +19,9 @@ impl Plan {
             let has_tied = self.units_of(rank).any(|(_, unit)| unit.tying != Tying::Untied);
             let mut units = self.units_of(rank).filter(|(_, unit)| unit.tying == Tying::Untied);
             let (first, unit) = units.next()?;
-            let is_alone = !(in_pipeline && has_tied) || self.num_blocks(unit) > 1;
+            let is_alone = !(in_pipeline && has_tied) || self.num_blocks(unit.layers.clone()) > 1;
             (units.next().is_none() && is_alone).then_some((rank, first))
         })
-    }
-
-    /// Transformer layers that a unit has a part of.
-    pub(in crate::plan) fn num_blocks(&self, unit: &PlannedUnit) -> usize {
-        let index_of = |layer| match self.graph.layer(layer).role {
-            LayerRole::Block { index } => Some(index),
-            LayerRole::Embedding | LayerRole::Head => None,
-        };
-        let mut blocks: Vec<usize> = unit.layers.clone().filter_map(index_of).collect();
-        blocks.dedup();
-        blocks.len()
     }
 
     /// Whether users are refused this plan.
@@ -41,7 +29,7 @@ impl Plan {
         self.grid.pipeline_degree > 1 && self.lone_unit().is_some()
     }
 
-    /// Refuses a lone unit in a pipeline.
+    /// Refuses a lone unit in a pipeline, since everything would be gathered for every micro-batch.
     ///
     /// # Errors
     /// [`PlanError::LoneUnit`].
@@ -58,17 +46,20 @@ impl Plan {
             PartitionConfig::Balanced => "balanced".to_owned(),
         };
         let layers = self.unit(unit).layers.clone();
-        let name = |layer: usize| self.graph.layer(layer).name.clone();
+        let name = |layer: usize| &self.graph.layer(layer).name;
         let (repairs, table) = self.instead_of_lone_unit();
-        Err(PlanError::LoneUnit(Box::new(LoneUnit {
-            pipeline: self.grid.pipeline_degree,
-            pipeline_rank: rank.index(),
-            partition,
-            first_layer: name(layers.start),
-            last_layer: name(layers.end - 1),
-            repairs,
-            table,
-        })))
+        let headline = format!(
+            "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is {}, \
+             and the {partition} split leaves pipeline rank {} a single unit of layers, {} to {})",
+            self.grid.pipeline_degree,
+            rank.index(),
+            name(layers.start),
+            name(layers.end - 1)
+        );
+        let reason =
+            "everything would be gathered for every micro-batch, and the peak memory is that of no sharding";
+        let table = Some(table);
+        Err(PlanError::LoneUnit(Box::new(Refusal { headline, reason: reason.to_owned(), repairs, table })))
     }
 
     /// What to write instead, and what each costs beside the refused.

@@ -2,7 +2,6 @@
 //! allowed, counted from planned programs.
 
 mod costs_of_zero_2;
-mod error;
 mod lone_unit;
 mod price;
 
@@ -10,4 +9,3 @@ mod price;
 mod tests;
 
 pub(super) use costs_of_zero_2::costs_of_zero_2;
-pub use error::LoneUnit;

@@ -21,28 +21,49 @@ fn outcome(text: &str) -> String {
     }
 }
 
-/// Compares the outcome of the valid file with changes.
-fn check(changes: &[(&str, &str)], expected: Expect) {
-    expected.assert_eq(&outcome(&file(changes)));
+/// The outcome of the valid file with another model, grid and ZeRO; what is empty stays as it is.
+fn of(model: &str, parallel: &str, zero: &str) -> String {
+    let changes = [("model", model), ("parallel", parallel), ("zero_optimization", zero)];
+    outcome(&file(&changes.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>()))
+}
+
+/// Compares outcomes, one after the other.
+fn check(outcomes: &[String], expected: Expect) {
+    expected.assert_eq(&outcomes.concat());
 }
 
 const MLP: &str = r#"{"family": "mlp", "num_layers": 8, "hidden_size": 100, "seq_length": 16}"#;
+
+const DATA: &str = r#"{"data": 2}"#;
+
+const UNIFORM: &str = r#"{"pipeline": 2, "data": 2, "partition": "uniform"}"#;
+
+const UNIFORM_OF_FOUR: &str = r#"{"pipeline": 4, "data": 2, "partition": "uniform"}"#;
 
 /// The numbers by hand, s = 2 for AdamW: a block has 100^2 + 100 = 10,100 parameters, embedding and head 25,600 each; a
 /// stage of four blocks and one of the two has P = 66,000; a unit of one block and embedding U = 35,700. At d = 2 each
 /// unit is padded to a multiple of 32: P = 66,048 and U = 35,712. m = 4, G = 4 * 66,048 / 2 = 132,096. In bytes:
 /// parameters 264,192, optimizer 264,192; ZeRO-2 by micro-batch has gradients 132,096 + 8 U = 417,792 and sends 5 G =
 /// 660,480; ZeRO-3 gathers into 4 U + 4 * 10,112 = 183,296.
+///
+/// In bf16 parameters and gathers have 2 bytes, gradients 4, and the optimizer's state has a master copy: parameters
+/// 132,096, gathered 91,648, optimizer 3 x 132,096.
 #[test]
 fn zero_2_with_a_pipeline_is_refused_with_this_runs_numbers() {
-    let changes = [
+    let zero_2 = [
         ("model", MLP),
-        ("parallel", r#"{"pipeline": 2, "data": 2, "partition": "uniform"}"#),
+        ("parallel", UNIFORM),
         ("gradient_accumulation_steps", "4"),
         ("zero_optimization", r#"{"stage": 2}"#),
+        ("bf16", r#"{"enabled": true}"#),
     ];
     check(
-        &changes,
+        &[
+            outcome(&file(&zero_2[..4])),
+            outcome(&file(&zero_2)),
+            // Also where sizes are wrong.
+            of("", r#"{"pipeline": 5}"#, r#"{"stage": 2}"#),
+        ],
         expect![[r#"
             run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
               per rank                                                         parameters   gathered  gradients  optimizer      total  sent per step
@@ -51,16 +72,13 @@ fn zero_2_with_a_pipeline_is_refused_with_this_runs_numbers() {
               ZeRO-1, pipeline 2 x data 2                                       258.0 KiB        0 B  258.0 KiB  258.0 KiB  774.0 KiB      258.0 KiB
               ZeRO-3, pipeline 2 x data 2, units of 1 layer                     129.0 KiB  179.0 KiB  408.0 KiB  258.0 KiB  974.0 KiB        1.0 MiB
               ZeRO-2, pipeline 1 x data 4                                       516.0 KiB        0 B  408.0 KiB  258.0 KiB    1.2 MiB        1.1 MiB
-        "#]],
-    );
-}
-
-#[test]
-fn zero_2_is_refused_even_where_sizes_are_wrong() {
-    let changes = [("parallel", r#"{"pipeline": 5}"#), ("zero_optimization", r#"{"stage": 2}"#)];
-    check(
-        &changes,
-        expect![[r#"
+            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+              per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
+              refused: ZeRO-2, pipeline 2 x data 2, reduced once per step       129.0 KiB       0 B  258.0 KiB  387.0 KiB  774.0 KiB      193.5 KiB
+              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   129.0 KiB       0 B  408.0 KiB  387.0 KiB  924.0 KiB      580.5 KiB
+              ZeRO-1, pipeline 2 x data 2                                       129.0 KiB       0 B  258.0 KiB  387.0 KiB  774.0 KiB      193.5 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer                      64.5 KiB  89.5 KiB  408.0 KiB  387.0 KiB  949.0 KiB      793.8 KiB
+              ZeRO-2, pipeline 1 x data 4                                       258.0 KiB       0 B  408.0 KiB  387.0 KiB    1.0 MiB      967.5 KiB
             run.json:6:28: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
             run.json:7:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 5): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
         "#]],
@@ -69,9 +87,19 @@ fn zero_2_is_refused_even_where_sizes_are_wrong() {
 
 #[test]
 fn zero_3_needs_several_units_per_stage() {
-    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2, "partition": "uniform"}"#);
+    let of_four = r#"{"pipeline": 4, "data": 2}"#;
+    let uneven = r#"{"pipeline": 2, "data": 2, "partition": [3, 1]}"#;
+    let mlp = r#"{"family": "mlp", "num_layers": 4, "hidden_size": 8, "seq_length": 16}"#;
     check(
-        &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
+        &[
+            of("", UNIFORM, r#"{"stage": 3, "unit_layers": 2}"#),
+            of("", UNIFORM, r#"{"stage": 3, "unit_layers": "stage"}"#),
+            of("", r#"{"pipeline": 2, "data": 2}"#, r#"{"stage": 3, "unit_layers": 2}"#),
+            of(mlp, of_four, r#"{"stage": 3}"#),
+            of("", of_four, r#"{"stage": 3}"#),
+            of(mlp, uneven, r#"{"stage": 3}"#),
+            of("", uneven, r#"{"stage": 3}"#),
+        ],
         expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the uniform split leaves pipeline rank 0 a single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
@@ -80,11 +108,6 @@ fn zero_3_needs_several_units_per_stage() {
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
-        "#]],
-    );
-    check(
-        &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": "stage"}"#)],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the uniform split leaves pipeline rank 0 a single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
@@ -92,12 +115,6 @@ fn zero_3_needs_several_units_per_stage() {
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  467.7 KiB  116.4 KiB  816.8 KiB      373.1 KiB
-        "#]],
-    );
-    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
-    check(
-        &[parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 2}"#)],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the balanced split leaves pipeline rank 0 a single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
@@ -105,206 +122,112 @@ fn zero_3_needs_several_units_per_stage() {
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
-        "#]],
-    );
-    let parallel = ("parallel", r#"{"pipeline": 4, "data": 2}"#);
-    let mlp = ("model", r#"{"family": "mlp", "num_layers": 4, "hidden_size": 8, "seq_length": 16}"#);
-    check(
-        &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
-        expect![[r#"
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and the balanced split leaves pipeline rank 0 a single unit of layers, wte to h.0.dense): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or a `parallel.pipeline` of at most 2, so that every stage has two units
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank     4.2 KiB   8.4 KiB   20.9 KiB    8.4 KiB  41.9 KiB        8.4 KiB
               ZeRO-1, pipeline 4 x data 2                                  8.4 KiB       0 B    8.4 KiB    8.4 KiB  25.1 KiB        8.4 KiB
               ZeRO-2, pipeline 1 x data 8                                 18.0 KiB       0 B   19.2 KiB    4.5 KiB  41.8 KiB       31.5 KiB
-        "#]],
-    );
-    check(
-        &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
-        expect![[r#"
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and the balanced split leaves pipeline rank 1 a single unit of layers, h.1.attn to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "unit_layers": 0.5
               per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank    41.8 KiB  83.6 KiB  145.1 KiB   83.6 KiB  354.1 KiB       83.6 KiB
               ZeRO-3, pipeline 4 x data 2, units of half a layer          40.9 KiB  65.1 KiB  107.2 KiB   81.9 KiB  295.1 KiB       90.2 KiB
               ZeRO-1, pipeline 4 x data 2                                 83.6 KiB       0 B   83.6 KiB   83.6 KiB  250.9 KiB       83.6 KiB
               ZeRO-2, pipeline 1 x data 8                                234.0 KiB       0 B  137.2 KiB   58.5 KiB  429.8 KiB      437.5 KiB
-        "#]],
-    );
-    let parallel = ("parallel", r#"{"pipeline": 2, "data": 2, "partition": [3, 1]}"#);
-    check(
-        &[mlp, parallel, ("zero_optimization", r#"{"stage": 3}"#)],
-        expect![[r#"
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the [3, 1] split leaves pipeline rank 1 a single unit of layers, h.3.dense to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "partition": "uniform"
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank     4.6 KiB   8.8 KiB   21.3 KiB    9.1 KiB  43.8 KiB       13.3 KiB
               ZeRO-3, pipeline 2 x data 2, uniform split                   4.4 KiB   8.8 KiB   21.1 KiB    8.8 KiB  43.0 KiB        8.8 KiB
               ZeRO-1, pipeline 2 x data 2                                  9.1 KiB       0 B    9.1 KiB    9.1 KiB  27.4 KiB        9.1 KiB
               ZeRO-2, pipeline 1 x data 4                                 18.0 KiB       0 B   21.5 KiB    9.0 KiB  48.5 KiB       27.0 KiB
-        "#]],
-    );
-    check(
-        &[parallel, ("zero_optimization", r#"{"stage": 3}"#)],
-        expect![[r#"
             run.json:7:34: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.5 at rest, no fewer than the 3 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.5
         "#]],
     );
 }
 
+/// Without a pipeline one unit may hold all layers; on one data rank nothing is sharded.
 #[test]
-fn zero_3_without_a_pipeline_may_have_one_unit_and_is_warned() {
-    let data = ("parallel", r#"{"data": 2}"#);
+fn zero_3_that_saves_nothing_is_warned_of() {
     check(
-        &[data, ("zero_optimization", r#"{"stage": 3, "unit_layers": "stage"}"#)],
+        &[
+            of("", DATA, r#"{"stage": 3, "unit_layers": "stage"}"#),
+            of("", DATA, r#"{"stage": 3, "unit_layers": 9}"#),
+            of("", r#"{"pipeline": 2}"#, r#"{"stage": 3}"#),
+            of("", "", r#"{"stage": 1}"#),
+        ],
         expect![[r#"
             run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds all 4 layers: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", r#"{"stage": 3, "unit_layers": 9}"#)],
-        expect![[r#"
             run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds all 4 layers: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
+            run.json:7:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
+            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
         "#]],
     );
 }
 
-/// The worked example: 12 layers a stage, data degree 2, units of 4 with prefetch 1 hold 8 layers beside 6 at rest.
+/// 12 layers a stage at data degree 2, and break-even is 6 layers gathered, in units of any size and any number: units of 4
+/// with prefetch 1 hold 8 layers beside 6 at rest.
 #[test]
 fn units_that_cannot_pay_are_warned_of() {
-    let model = r#"{"family": "mlp", "num_layers": 48, "hidden_size": 8, "seq_length": 16}"#;
-    let of = |zero: &str, parallel: &str| {
-        outcome(&file(&[("model", model), ("parallel", parallel), ("zero_optimization", zero)]))
-    };
-    let grid = r#"{"pipeline": 4, "data": 2, "partition": "uniform"}"#;
-    expect![[r#"
-        run.json:7:52: warning: `zero_optimization.unit_layers`: units of 4 layers with `prefetch_units` 1 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 6.0
-    "#]].assert_eq(&of(r#"{"stage": 3, "unit_layers": 4}"#, grid));
-    // Break-even at data degree 2 and 12 layers: 5 layers without prefetch, 2 with.
-    for (prefetch, pays) in [(0, 5), (1, 2)] {
-        for unit in 1..12 {
-            let zero = format!(r#"{{"stage": 3, "unit_layers": {unit}, "prefetch_units": {prefetch}}}"#);
-            assert_eq!(of(&zero, grid) == "valid\n", unit <= pays, "{zero}");
-        }
-    }
-}
-
-/// 12 layers a stage at data degree 2: break-even is 6 layers gathered, in units of any size and any number.
-#[test]
-fn budgets_and_half_layers_have_the_same_break_even() {
-    let model = r#"{"family": "gpt2", "num_layers": 48, "hidden_size": 8, "num_attention_heads": 1, "seq_length": 16}"#;
-    let warns = |zero: &str| {
-        let changes = [
-            ("model", model),
-            ("parallel", r#"{"pipeline": 4, "data": 2, "partition": "uniform"}"#),
-            ("zero_optimization", zero),
-        ];
-        let outcome = outcome(&file(&changes));
-        assert!(outcome == "valid\n" || outcome.contains("warning: `zero_optimization"), "{outcome}");
-        outcome != "valid\n"
-    };
-    for units in 2..16 {
-        assert_eq!(warns(&format!(r#"{{"stage": 3, "resident_units": {units}}}"#)), units >= 6);
-        assert_eq!(
-            warns(&format!(r#"{{"stage": 3, "unit_layers": 0.5, "resident_units": {units}}}"#)),
-            units >= 12
-        );
-    }
-    let zero = r#"{"stage": 3, "unit_layers": 2, "resident_units": 4}"#;
-    let changes = [
-        ("model", model),
-        ("parallel", r#"{"pipeline": 4, "data": 2, "partition": "uniform"}"#),
-        ("zero_optimization", zero),
-    ];
+    let mlp = r#"{"family": "mlp", "num_layers": 48, "hidden_size": 8, "seq_length": 16}"#;
+    let gpt2 = r#"{"family": "gpt2", "num_layers": 48, "hidden_size": 8, "num_attention_heads": 1, "seq_length": 16}"#;
     check(
-        &changes,
+        &[
+            of(mlp, UNIFORM_OF_FOUR, r#"{"stage": 3, "unit_layers": 4}"#),
+            of(gpt2, UNIFORM_OF_FOUR, r#"{"stage": 3, "unit_layers": 2, "resident_units": 4}"#),
+            // No more is gathered than a rank has.
+            of("", DATA, r#"{"stage": 3, "resident_units": 1000}"#),
+        ],
         expect![[r#"
+            run.json:7:52: warning: `zero_optimization.unit_layers`: units of 4 layers with `prefetch_units` 1 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 6.0
             run.json:7:73: warning: `zero_optimization.resident_units`: units of 2 layers with `resident_units` 4 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 6.0
-        "#]],
-    );
-}
-
-/// 4 layers on a rank, in one unit of 4, or in units of 3 and 1: a prefetched second copy has no buffer.
-#[test]
-fn no_more_is_said_to_be_gathered_than_there_is() {
-    let data = ("parallel", r#"{"data": 2}"#);
-    for prefetch in 1..4 {
-        let zero = format!(r#"{{"stage": 3, "unit_layers": 3, "prefetch_units": {prefetch}}}"#);
-        let outcome = outcome(&file(&[data, ("zero_optimization", &zero)]));
-        assert!(outcome.contains("hold 4 layers gathered and 2.0 at rest"), "{outcome}");
-    }
-}
-
-#[test]
-fn a_budget_gathers_no_more_than_a_rank_has() {
-    let zero = r#"{"stage": 3, "resident_units": 1000}"#;
-    check(
-        &[("parallel", r#"{"data": 2}"#), ("zero_optimization", zero)],
-        expect![[r#"
             run.json:7:55: warning: `zero_optimization.resident_units`: units of 1 layer with `resident_units` 1000 hold 4 layers gathered and 2.0 at rest, no fewer than the 4 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 2.0
             run.json:7:55: hint: `zero_optimization.resident_units`: 1000 units, but no rank gathers more than 6 units: what is beyond that changes nothing, and "all" says the same
         "#]],
     );
+    let warns = |model: &str, zero: &str| {
+        let outcome = of(model, UNIFORM_OF_FOUR, &format!(r#"{{"stage": 3, {zero}}}"#));
+        assert!(outcome == "valid\n" || outcome.contains("warning: `zero_optimization"), "{outcome}");
+        outcome != "valid\n"
+    };
+    // 5 layers without prefetch, 2 with.
+    for (prefetch, pays) in [(0, 5), (1, 2)] {
+        for unit in 1..12 {
+            let zero = format!(r#""unit_layers": {unit}, "prefetch_units": {prefetch}"#);
+            assert_eq!(warns(mlp, &zero), unit > pays, "{zero}");
+        }
+    }
+    for units in 2..16 {
+        let resident = format!(r#""resident_units": {units}"#);
+        assert_eq!(warns(gpt2, &resident), units >= 6);
+        assert_eq!(warns(gpt2, &format!(r#""unit_layers": 0.5, {resident}"#)), units >= 12);
+    }
 }
 
-/// Two stages on each rank are two units at least: nothing is refused, and break-even counts the layers of a rank.
+/// 4 layers on a rank, in one unit of 4, or in units of 3 and 1: a prefetched second copy has no buffer.
+#[test]
+fn no_more_layers_are_gathered_than_there_are() {
+    for prefetch in 1..4 {
+        let zero = format!(r#"{{"stage": 3, "unit_layers": 3, "prefetch_units": {prefetch}}}"#);
+        let outcome = of("", DATA, &zero);
+        assert!(outcome.contains("hold 4 layers gathered and 2.0 at rest"), "{outcome}");
+    }
+}
+
+/// Two stages on each rank are two units at least: nothing is refused, and break-even counts the layers of a rank: 12, in
+/// stages of 3, so that it is 10.5 layers at data degree 8.
 #[test]
 fn several_stages_on_a_rank_are_several_units() {
     let model = r#"{"family": "gpt2", "num_layers": 24, "hidden_size": 8, "num_attention_heads": 1, "seq_length": 16}"#;
-    let of = |zero: &str| {
-        let parallel = r#"{"pipeline": 2, "data": 8, "schedule": "interleaved", "virtual_stages": 4, "partition": "uniform"}"#;
-        let changes = [("model", model), ("parallel", parallel), ("zero_optimization", zero)];
-        outcome(&file(&changes))
-    };
-    // 12 layers on a rank, in stages of 3: break-even at data degree 8 is 10.5 layers.
-    expect![[r#"
-        valid
-    "#]]
-    .assert_eq(&of(r#"{"stage": 3, "unit_layers": "stage"}"#));
-    expect![[r#"
-        valid
-    "#]]
-    .assert_eq(&of(r#"{"stage": 3, "unit_layers": "stage", "resident_units": 3}"#));
-    expect![[r#"
-        run.json:7:79: warning: `zero_optimization.resident_units`: units of 3 layers with `resident_units` 4 hold 12 layers gathered and 1.5 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 10.5
-    "#]].assert_eq(&of(r#"{"stage": 3, "unit_layers": "stage", "resident_units": 4}"#));
-}
-
-/// By hand as above, in bf16: parameters and gathers of 2 bytes, gradients of 4, and a master copy in the optimizer's state:
-/// parameters 132,096, gathered 91,648, optimizer 3 x 132,096.
-#[test]
-fn half_precision_halves_what_is_gathered() {
-    let changes = [
-        ("model", MLP),
-        ("parallel", r#"{"pipeline": 2, "data": 2, "partition": "uniform"}"#),
-        ("gradient_accumulation_steps", "4"),
-        ("zero_optimization", r#"{"stage": 2}"#),
-        ("bf16", r#"{"enabled": true}"#),
-    ];
+    let parallel = r#"{"pipeline": 2, "data": 8, "schedule": "interleaved", "virtual_stages": 4, "partition": "uniform"}"#;
     check(
-        &changes,
+        &[
+            of(model, parallel, r#"{"stage": 3, "unit_layers": "stage"}"#),
+            of(model, parallel, r#"{"stage": 3, "unit_layers": "stage", "resident_units": 3}"#),
+            of(model, parallel, r#"{"stage": 3, "unit_layers": "stage", "resident_units": 4}"#),
+        ],
         expect![[r#"
-            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
-              per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
-              refused: ZeRO-2, pipeline 2 x data 2, reduced once per step       129.0 KiB       0 B  258.0 KiB  387.0 KiB  774.0 KiB      193.5 KiB
-              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   129.0 KiB       0 B  408.0 KiB  387.0 KiB  924.0 KiB      580.5 KiB
-              ZeRO-1, pipeline 2 x data 2                                       129.0 KiB       0 B  258.0 KiB  387.0 KiB  774.0 KiB      193.5 KiB
-              ZeRO-3, pipeline 2 x data 2, units of 1 layer                      64.5 KiB  89.5 KiB  408.0 KiB  387.0 KiB  949.0 KiB      793.8 KiB
-              ZeRO-2, pipeline 1 x data 4                                       258.0 KiB       0 B  408.0 KiB  387.0 KiB    1.0 MiB      967.5 KiB
-        "#]],
-    );
-}
-
-#[test]
-fn one_data_rank_leaves_nothing_to_shard() {
-    check(
-        &[("parallel", r#"{"pipeline": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)],
-        expect![[r#"
-            run.json:7:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 1}"#)],
-        expect![[r#"
-            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
+            valid
+            valid
+            run.json:7:79: warning: `zero_optimization.resident_units`: units of 3 layers with `resident_units` 4 hold 12 layers gathered and 1.5 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 10.5
         "#]],
     );
 }
@@ -342,9 +265,9 @@ fn a_split_is_refused_however_it_is_written() {
             let [by_cost, by_hand] =
                 ["\"balanced\"", "[5, 1]"].map(|partition| planned(partition, tied, &zero).err());
             let is_refused = |error: &Option<String>| {
-                let told =
+                let headline =
                     "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism";
-                error.as_ref().inspect(|error| assert!(error.contains(told), "{error}")).is_some()
+                error.as_ref().inspect(|error| assert!(error.contains(headline), "{error}")).is_some()
             };
             assert_eq!(is_refused(&by_cost), is_refused(&by_hand), "tied: {tied}, {zero}: {by_cost:?}");
             let is_lone = unit_layers != "0.5" && !tied;

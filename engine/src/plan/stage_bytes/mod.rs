@@ -15,26 +15,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
-    LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, Sharding, StageFacts,
-    Tying, Unit, UnitLayers, units_of_stage,
+    LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit,
+    UnitLayers, units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
 
-use super::forecast::{element_bytes, memory_facts_of, num_tokens};
+use super::forecast::{element_bytes, memory_facts_of, num_tokens, sharding};
+use super::run_model::RunModel;
 use super::units::{planned_unit, unit_layers};
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
 
 /// The bytes of all stages that may be cut from a model.
 pub(super) struct StageBytes<'a> {
-    run: &'a Run,
-    model: &'a Model,
-    graph: &'a LayerGraph,
-    shape: MicroBatchShape,
+    of: RunModel<'a>,
     unit_layers: UnitLayers,
     weights: Weights,
     /// `[stage]`: micro-batches whose activations it holds.
@@ -70,27 +67,17 @@ struct LeastElements {
 }
 
 impl<'a> StageBytes<'a> {
-    pub(super) fn new(
-        run: &'a Run,
-        model: &'a Model,
-        graph: &'a LayerGraph,
-        shape: MicroBatchShape,
-        order: &ComputeOrder,
-    ) -> Result<Self, PlanError> {
-        let stages = 0..order.placement.num_stages();
+    pub(super) fn new(of: RunModel<'a>, order: &ComputeOrder) -> Result<Self, PlanError> {
+        let stages = || (0..order.placement.num_stages() as u32).map(Stage);
+        let num_waiting = |stage| order.num_weight_input_buffers(stage) as u64;
         Ok(Self {
-            run,
-            model,
-            graph,
-            shape,
-            unit_layers: unit_layers(run)?,
-            weights: programs::weights(run)?,
-            in_flight: stages.clone().map(|stage| order.in_flight(Stage(stage as u32)) as u64).collect(),
-            num_weight_input_buffers: stages
-                .map(|stage| order.num_weight_input_buffers(Stage(stage as u32)) as u64)
-                .collect(),
-            first_alike: first_alike(model, graph, shape),
-            least: least_elements(run, graph),
+            of,
+            unit_layers: unit_layers(of.run)?,
+            weights: programs::weights(of.run)?,
+            in_flight: stages().map(|stage| order.in_flight(stage) as u64).collect(),
+            num_weight_input_buffers: stages().map(num_waiting).collect(),
+            first_alike: first_alike(of),
+            least: least_elements(of.run, of.graph),
             units: RefCell::default(),
             known: RefCell::default(),
         })
@@ -116,12 +103,12 @@ impl<'a> StageBytes<'a> {
     pub(super) fn least(&self, stage: usize, layers: Range<usize>) -> u64 {
         let (before, all) = (self.least[layers.start], self.least[layers.end]);
         let states = ModelStates {
-            sharding: self.sharding(),
-            element_bytes: element_bytes(&self.run.precision),
-            num_optimizer_states: self.run.optimizer.num_states() as u64,
+            sharding: sharding(self.of.run),
+            element_bytes: element_bytes(&self.of.run.precision),
+            num_optimizer_states: self.of.run.optimizer.num_states() as u64,
         };
         let states = states.bytes(all.parameters - before.parameters);
-        let saved = u128::from(element_bytes(&self.run.precision).activation) * (all.saved - before.saved);
+        let saved = u128::from(element_bytes(&self.of.run.precision).activation) * (all.saved - before.saved);
         let bytes = saved.saturating_mul(self.in_flight[stage].into());
         u64::try_from(bytes.saturating_add(states)).unwrap_or(u64::MAX)
     }
@@ -129,15 +116,15 @@ impl<'a> StageBytes<'a> {
     /// The first range that needs the same: among equal blocks only how many they are counts. With the first layer or
     /// the last come embedding and head.
     fn first_alike_range(&self, layers: Range<usize>) -> Range<usize> {
-        let block_of = |layer: usize| match self.graph.layer(layer).role {
+        let block_of = |layer: usize| match self.of.graph.layer(layer).role {
             LayerRole::Block { index } => Some(index),
             LayerRole::Embedding | LayerRole::Head => None,
         };
         match (block_of(layers.start), block_of(layers.end - 1)) {
             (Some(first), Some(last)) if self.first_alike[first] == self.first_alike[last] => {
-                let start = self.graph.block_layers(self.first_alike[first]).start;
+                let start = self.of.graph.block_layers(self.first_alike[first]).start;
                 // The first layer and the last read tokens, and the last sends nothing on: what has them is like no other.
-                let has_end = layers.start == 0 || layers.end == self.graph.num_layers();
+                let has_end = layers.start == 0 || layers.end == self.of.graph.num_layers();
                 if has_end { layers } else { start..start + layers.len() }
             }
             _ => layers,
@@ -145,9 +132,9 @@ impl<'a> StageBytes<'a> {
     }
 
     fn needs(&self, layers: Range<usize>) -> Needs {
-        let has_next = layers.end < self.graph.num_layers();
+        let has_next = layers.end < self.of.graph.num_layers();
         let reads_tokens = layers.start == 0 || !has_next;
-        let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.graph, 0, layers, self.unit_layers)
+        let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
             .collect();
@@ -156,11 +143,11 @@ impl<'a> StageBytes<'a> {
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
             purpose: Purpose::Training,
-            sharding: self.sharding(),
-            element_bytes: element_bytes(&self.run.precision),
-            num_optimizer_states: self.run.optimizer.num_states() as u64,
+            sharding: sharding(self.of.run),
+            element_bytes: element_bytes(&self.of.run.precision),
+            num_optimizer_states: self.of.run.optimizer.num_states() as u64,
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), self.weights),
-            num_tokens: if reads_tokens { num_tokens(self.run, self.shape) } else { 0 },
+            num_tokens: if reads_tokens { num_tokens(self.of.run, self.of.shape) } else { 0 },
             stages: vec![StageFacts {
                 num_activation_slots: 0,
                 num_weight_input_buffers: 0,
@@ -182,18 +169,13 @@ impl<'a> StageBytes<'a> {
     fn planned(&self, unit: Unit) -> Rc<PlannedUnit> {
         let mut units = self.units.borrow_mut();
         let entry = units.entry(unit.layers.clone());
-        let built = || planned_unit(self.run, self.model, self.graph, self.shape, &unit);
+        let built = || planned_unit(self.of, &unit);
         Rc::clone(entry.or_insert_with(|| Rc::new(built())))
-    }
-
-    fn sharding(&self) -> Sharding {
-        let zero = &self.run.zero;
-        Sharding { level: zero.level, reduce: zero.reduce, data_degree: self.run.parallel.data as u64 }
     }
 }
 
 /// For each block, the first of the run of equal blocks that it belongs to.
-fn first_alike(model: &Model, graph: &LayerGraph, shape: MicroBatchShape) -> Vec<usize> {
+fn first_alike(RunModel { model, graph, shape, .. }: RunModel<'_>) -> Vec<usize> {
     let layers = |block: usize| &model.layers[graph.block_layers(block)];
     let mut first: Vec<usize> = Vec::with_capacity(graph.num_blocks());
     for block in 0..graph.num_blocks() {

@@ -28,30 +28,22 @@ pub enum Generator {
 }
 
 impl Generator {
-    /// All generators, in the order in which they are listed.
-    pub const ALL: [Self; 8] = [
-        Self::GPipe,
-        Self::OneFOneB,
-        Self::EagerOneFOneB,
-        Self::Interleaved,
-        Self::Bfs,
-        Self::ZbH1,
-        Self::ZbH2,
-        Self::ZbV,
+    /// All generators with their names in a run file, in the order in which they are listed.
+    pub const ALL: [(Self, &str); 8] = [
+        (Self::GPipe, "gpipe"),
+        (Self::OneFOneB, "1f1b"),
+        (Self::EagerOneFOneB, "eager-1f1b"),
+        (Self::Interleaved, "interleaved"),
+        (Self::Bfs, "bfs"),
+        (Self::ZbH1, "zb-h1"),
+        (Self::ZbH2, "zb-h2"),
+        (Self::ZbV, "zb-v"),
     ];
 
     /// Its name, as in a run file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GPipe => "gpipe",
-            Self::OneFOneB => "1f1b",
-            Self::EagerOneFOneB => "eager-1f1b",
-            Self::Interleaved => "interleaved",
-            Self::Bfs => "bfs",
-            Self::ZbH1 => "zb-h1",
-            Self::ZbH2 => "zb-h2",
-            Self::ZbV => "zb-v",
-        }
+    fn name(self) -> &'static str {
+        let named = Self::ALL.into_iter().find(|(generator, _)| *generator == self);
+        named.expect("all generators are listed").1
     }
 
     /// Whether it runs the two halves of a backward apart, each with its own time.
@@ -64,7 +56,7 @@ impl Generator {
         match self {
             Self::Interleaved | Self::Bfs => None,
             Self::ZbV => Some(2),
-            Self::GPipe | Self::OneFOneB | Self::EagerOneFOneB | Self::ZbH1 | Self::ZbH2 => Some(1),
+            _ => Some(1),
         }
     }
 }
@@ -142,10 +134,10 @@ impl GeneratedSchedule {
     /// Whether the program of so many micro-batches, at most those of the schedule, can be simulated.
     fn check_size(&self, micro_batches: u32, limits: SizeLimits) -> Result<(), LoneScheduleError> {
         self.program_size(micro_batches).check(limits).map_err(|too_many| match too_many {
-            TooMany::Stages(num_stages) => LoneScheduleError::TooManyStages {
+            TooMany::Stages { found, .. } => LoneScheduleError::TooManyStages {
                 num_ranks: self.ranks,
                 stages_per_rank: self.stages_per_rank(),
-                num_stages,
+                num_stages: found,
             },
             TooMany::Instructions { fitting, .. } => LoneScheduleError::TooLarge {
                 micro_batches: self.micro_batches,
@@ -164,10 +156,19 @@ impl GeneratedSchedule {
 mod tests {
     use super::*;
 
+    fn schedule(
+        generator: Generator,
+        ranks: u32,
+        micro_batches: u32,
+        virtual_stages: Option<u32>,
+    ) -> GeneratedSchedule {
+        GeneratedSchedule { generator, ranks, micro_batches, virtual_stages, group_size: None }
+    }
+
     /// The size from the formula is that of the order; the order's own count is tested against its program.
     #[test]
     fn the_size_of_a_schedule_is_that_of_its_order() {
-        for generator in Generator::ALL {
+        for (generator, _) in Generator::ALL {
             let virtual_stages = match generator {
                 Generator::Interleaved | Generator::Bfs => 2..5,
                 _ => 1..2,
@@ -175,13 +176,7 @@ mod tests {
             for (ranks, micro_batches) in (1..6).flat_map(|ranks| (1..8).map(move |of| (ranks, of))) {
                 for virtual_stages in virtual_stages.clone() {
                     let virtual_stages = (virtual_stages > 1).then_some(virtual_stages);
-                    let schedule = GeneratedSchedule {
-                        generator,
-                        ranks,
-                        micro_batches,
-                        virtual_stages,
-                        group_size: None,
-                    };
+                    let schedule = schedule(generator, ranks, micro_batches, virtual_stages);
                     let order = schedule.order(micro_batches).unwrap();
                     let size = schedule.program_size(micro_batches);
                     assert_eq!(size, ProgramSize::of_order(&order), "{schedule:?}");
@@ -194,18 +189,11 @@ mod tests {
     /// The number that an error names fits, and one more does not.
     #[test]
     fn the_named_number_of_micro_batches_is_the_largest_that_fits() {
-        let of = |generator, ranks, micro_batches, virtual_stages| GeneratedSchedule {
-            generator,
-            ranks,
-            micro_batches,
-            virtual_stages,
-            group_size: None,
-        };
         for schedule in [
-            of(Generator::ZbH1, 4000, 1000, None),
-            of(Generator::Bfs, 64, u32::MAX, Some(8)),
-            of(Generator::ZbV, 2048, 900, None),
-            of(Generator::OneFOneB, 1, u32::MAX, None),
+            schedule(Generator::ZbH1, 4000, 1000, None),
+            schedule(Generator::Bfs, 64, u32::MAX, Some(8)),
+            schedule(Generator::ZbV, 2048, 900, None),
+            schedule(Generator::OneFOneB, 1, u32::MAX, None),
         ] {
             let limits = SizeLimits::SIMULATED;
             let Err(LoneScheduleError::TooLarge { fitting, .. }) =
@@ -222,16 +210,10 @@ mod tests {
     /// The size is computed without overflow for sizes that the generators refuse.
     #[test]
     fn sizes_that_no_schedule_has_are_errors() {
-        for generator in Generator::ALL {
+        for (generator, _) in Generator::ALL {
             for (ranks, micro_batches) in [(0, 0), (0, 1), (1, 0), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
                 for virtual_stages in [None, Some(0), Some(1), Some(u32::MAX)] {
-                    let schedule = GeneratedSchedule {
-                        generator,
-                        ranks,
-                        micro_batches,
-                        virtual_stages,
-                        group_size: None,
-                    };
+                    let schedule = schedule(generator, ranks, micro_batches, virtual_stages);
                     assert!(schedule.order(micro_batches).is_err(), "{schedule:?}");
                 }
             }

@@ -8,7 +8,7 @@ use pipezero_schedule::{ComputeOrder, PipelineRank};
 
 use super::generator::GeneratedSchedule;
 use super::lone_schedule_error::{LoneScheduleError, OrderRule};
-use super::program_size::{MAX_SHOWN_FORWARDS, ProgramSize, SizeLimits, TooMany};
+use super::program_size::{MAX_SHOWN_FORWARDS, ProgramSize, SizeLimits};
 use crate::files::order::read_order;
 
 /// A schedule that is simulated without a model.
@@ -120,12 +120,7 @@ fn check(order: &ComputeOrder, limits: SizeLimits) -> Result<(), OrderRule> {
     if !order.has_backward() {
         return Err(OrderRule::NoBackward);
     }
-    ProgramSize::of_order(order).check(limits).map_err(|too_many| match too_many {
-        TooMany::Stages(found) => OrderRule::TooManyStages { found, max: limits.num_stages },
-        TooMany::Instructions { num_instructions, fitting } => {
-            OrderRule::TooLarge { num_instructions, max: limits.num_instructions, fitting }
-        }
-    })?;
+    ProgramSize::of_order(order).check(limits)?;
     let placement = &order.placement;
     let num_stages = |rank| placement.stages(PipelineRank(rank as u32)).count();
     let first = num_stages(0);

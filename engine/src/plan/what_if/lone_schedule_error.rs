@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::simulate::CostsError;
 
-use super::program_size::{MAX_SHOWN_FORWARDS, SizeLimits};
+use super::program_size::{MAX_SHOWN_FORWARDS, SizeLimits, TooMany};
 use crate::files::order::OrderFileError;
 
 /// Why a schedule without a model cannot be simulated.
@@ -112,27 +112,9 @@ pub enum OrderRule {
         /// Its stages.
         found: usize,
     },
-    /// A pipeline that would take too long.
-    #[error("it has {found} stages, and at most {max} are simulated; use fewer")]
-    TooManyStages {
-        /// Stages of all ranks.
-        found: u128,
-        /// The most that are simulated.
-        max: u128,
-    },
-    /// A program that would not fit into memory.
-    #[error(
-        "it has {num_instructions} instructions, messages included, and at most {max} are simulated; use fewer micro-batches, \
-         about {fitting}"
-    )]
-    TooLarge {
-        /// Instructions of all ranks.
-        num_instructions: u128,
-        /// The most that are simulated.
-        max: u128,
-        /// Micro-batches that fit.
-        fitting: u128,
-    },
+    /// It is too large.
+    #[error(transparent)]
+    TooLarge(#[from] TooMany),
 }
 
 impl LoneScheduleError {
@@ -143,16 +125,8 @@ impl LoneScheduleError {
             | Self::TooManyStages { .. }
             | Self::TooLongToShow { .. }
             | Self::Size(SizeError::TooLarge { .. }) => true,
-            Self::File { rule, .. } => {
-                matches!(rule, OrderRule::TooManyStages { .. } | OrderRule::TooLarge { .. })
-            }
-            Self::Size(_)
-            | Self::Costs(_)
-            | Self::VirtualStages { .. }
-            | Self::NoVirtualStages
-            | Self::GroupSize(_)
-            | Self::NoTime(_)
-            | Self::NoBackward => false,
+            Self::File { rule, .. } => matches!(rule, OrderRule::TooLarge(_)),
+            _ => false,
         }
     }
 }

@@ -36,12 +36,12 @@ mod tests;
 pub use crate::files::order::OrderFileError;
 pub use changes::{HostCores, WhatIf};
 pub use cluster_step::ClusterStep;
-pub use device_remark::{DeviceRemark, device_remarks};
+pub use device_remark::device_remarks;
 pub use generator::{GeneratedSchedule, Generator};
 pub use lone_schedule::LoneSchedule;
 pub use lone_schedule_error::{LoneScheduleError, OrderRule};
 /// What a [`WhatIf`] is made of.
 pub use pipezero_schedule::simulate::cluster::{Duplex, Jitter, Ratio, Sharing};
-pub use program_size::MAX_SHOWN_FORWARDS;
+pub use program_size::{MAX_SHOWN_FORWARDS, TooMany};
 pub use simulation::{Changed, Simulation, memory_curves};
 pub use simulation_error::SimulationError;

@@ -33,14 +33,26 @@ pub(super) struct ProgramSize {
 }
 
 /// What exceeds a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TooMany {
-    /// The number of stages.
-    Stages(u128),
-    /// The number of instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooMany {
+    /// A pipeline that would take too long.
+    #[error("it has {found} stages, and at most {max} are simulated; use fewer")]
+    Stages {
+        /// Stages of all ranks.
+        found: u128,
+        /// The most that are simulated.
+        max: u128,
+    },
+    /// A program that would not fit into memory.
+    #[error(
+        "it has {found} instructions, messages included, and at most {max} are simulated; use fewer micro-batches, about \
+         {fitting}"
+    )]
     Instructions {
         /// Instructions of all ranks.
-        num_instructions: u128,
+        found: u128,
+        /// The most that are simulated.
+        max: u128,
         /// The largest number of micro-batches that fits, if each has as many instructions.
         fitting: u128,
     },
@@ -67,15 +79,15 @@ impl ProgramSize {
     /// Whether the step can be simulated.
     pub(super) fn check(self, limits: SizeLimits) -> Result<(), TooMany> {
         if self.num_stages > limits.num_stages {
-            return Err(TooMany::Stages(self.num_stages));
+            return Err(TooMany::Stages { found: self.num_stages, max: limits.num_stages });
         }
-        let num_instructions = self.num_instructions();
-        if num_instructions <= limits.num_instructions {
+        let (found, max) = (self.num_instructions(), limits.num_instructions);
+        if found <= max {
             return Ok(());
         }
-        let available = limits.num_instructions.saturating_sub(self.at_the_end());
+        let available = max.saturating_sub(self.at_the_end());
         let fitting = available * self.num_micro_batches / self.of_micro_batches().max(1);
-        Err(TooMany::Instructions { num_instructions, fitting })
+        Err(TooMany::Instructions { found, max, fitting })
     }
 
     /// Instructions of all ranks.
@@ -136,10 +148,10 @@ mod tests {
                 num_micro_batches,
                 num_computes: per_micro_batch * num_micro_batches,
             };
-            let Err(TooMany::Instructions { num_instructions, fitting }) = of(5000).check(limits) else {
+            let Err(TooMany::Instructions { found, fitting, .. }) = of(5000).check(limits) else {
                 panic!("{num_stages} stages");
             };
-            assert_eq!(num_instructions, of(5000).num_instructions());
+            assert_eq!(found, of(5000).num_instructions());
             assert_eq!(of(fitting).check(limits), Ok(()));
             assert!(of(fitting + 1).check(limits).is_err());
         }
@@ -154,8 +166,9 @@ mod tests {
             num_micro_batches: 1,
             num_computes: 2 * num_stages,
         };
-        let SizeLimits { num_stages, .. } = SizeLimits::SIMULATED;
-        assert_eq!(of(num_stages).check(SizeLimits::SIMULATED), Ok(()));
-        assert_eq!(of(num_stages + 1).check(SizeLimits::SIMULATED), Err(TooMany::Stages(num_stages + 1)));
+        let SizeLimits { num_stages: max, .. } = SizeLimits::SIMULATED;
+        assert_eq!(of(max).check(SizeLimits::SIMULATED), Ok(()));
+        let expected = TooMany::Stages { found: max + 1, max };
+        assert_eq!(of(max + 1).check(SizeLimits::SIMULATED), Err(expected));
     }
 }

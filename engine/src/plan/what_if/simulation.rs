@@ -15,15 +15,10 @@ use crate::plan::costs::{Device, PredictError, Predicted, Source, Step, for_plan
 pub struct Simulation<'a> {
     plan: &'a Plan,
     predicted: Predicted,
-    simulated: Simulated,
-}
-
-#[derive(Clone, Debug)]
-enum Simulated {
-    /// All data ranks are alike, so one is simulated.
-    Alike(Step),
-    /// Every data rank separately.
-    Changed(Box<Changed>),
+    /// Of one data rank: all are alike, or else the slowest.
+    step: Step,
+    /// Every data rank separately, where they are not alike.
+    changed: Option<Box<Changed>>,
 }
 
 /// A step on a cluster that differs, beside the step on one that does not.
@@ -58,7 +53,7 @@ impl<'a> Simulation<'a> {
         let predicted = predicted(plan, source, what_if)?;
         let Some(what_if) = what_if else {
             let step = Step::new(plan, &predicted).map_err(SimulationError::Step)?;
-            return Ok(Self { plan, predicted, simulated: Simulated::Alike(step) });
+            return Ok(Self { plan, predicted, step, changed: None });
         };
         let alike = predicted.cluster(plan);
         let cluster = what_if.applied_to(alike.clone(), plan.grid().world_size(), computes(plan, source))?;
@@ -67,8 +62,9 @@ impl<'a> Simulation<'a> {
                 .map_err(|error| SimulationError::Step(PredictError::Cluster(error)))
         };
         let (step, without) = (simulate(&cluster)?, simulate(&alike)?.slowest().clone());
+        let slowest = step.slowest().clone();
         let changed = Changed { cluster, step, without };
-        Ok(Self { plan, predicted, simulated: Simulated::Changed(Box::new(changed)) })
+        Ok(Self { plan, predicted, step: slowest, changed: Some(Box::new(changed)) })
     }
 
     /// The plan.
@@ -83,25 +79,19 @@ impl<'a> Simulation<'a> {
 
     /// The cluster that differs and the step on it, if there was a "what if".
     pub fn changed(&self) -> Option<&Changed> {
-        match &self.simulated {
-            Simulated::Alike(_) => None,
-            Simulated::Changed(changed) => Some(changed),
-        }
+        self.changed.as_deref()
     }
 
     /// The step of one data rank: the slowest, where they differ.
     pub fn step(&self) -> &Step {
-        match &self.simulated {
-            Simulated::Alike(step) => step,
-            Simulated::Changed(changed) => changed.step.slowest(),
-        }
+        &self.step
     }
 
     /// The share of the makespan in which ranks do not compute, mean over all world ranks.
     pub fn bubble_rate(&self) -> f64 {
-        match &self.simulated {
-            Simulated::Alike(step) => step.bubble_rate(),
-            Simulated::Changed(changed) => changed.step.bubble_rate(),
+        match &self.changed {
+            None => self.step.bubble_rate(),
+            Some(changed) => changed.step.bubble_rate(),
         }
     }
 

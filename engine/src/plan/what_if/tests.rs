@@ -16,15 +16,15 @@ fn predicted(plan: &Plan) -> Predicted {
 #[test]
 fn data_ranks_that_are_alike_equal_the_one_of_a_step() {
     for (file, changes) in [
-        (GPT2, &["parallel.data=3"][..]),
-        (GPT2, &["zero_optimization.stage=1", "parallel.schedule=zb-h1"]),
-        (TIMED, &["parallel.data=2"]),
+        (GPT2, "parallel.data=3"),
+        (GPT2, "zero_optimization.stage=1 parallel.schedule=zb-h1"),
+        (TIMED, "parallel.data=2"),
     ] {
         let plan = plan(file, changes);
         let predicted = predicted(&plan);
         let step = Step::new(&plan, &predicted).unwrap();
         let cluster = ClusterStep::new(&plan, &predicted, &predicted.cluster(&plan)).unwrap();
-        assert!(cluster.is_alike() && cluster.by_data_rank().iter().all(|of| *of == step), "{changes:?}");
+        assert!(cluster.is_alike() && cluster.by_data_rank().iter().all(|of| *of == step), "{changes}");
         assert_eq!(cluster.bubble_rate().to_bits(), step.bubble_rate().to_bits());
         assert_eq!(
             (cluster.slowest_data_rank(), cluster.slowest_of_pipeline_rank(1)),
@@ -36,18 +36,11 @@ fn data_ranks_that_are_alike_equal_the_one_of_a_step() {
 /// Two stages on three data ranks, nodes of four: ranks 0 and 3 are on one node, 1 and 4 on two, as are 2 and 5.
 #[test]
 fn an_edge_is_near_where_its_ranks_share_a_node() {
-    let links = |per_node: u32| {
-        [
-            format!(
-                "comm.links={{\"ranks_per_node\":{per_node},\"near\":{{\"latency_us\":1000,\"gb_per_s\":1}},\"far\":{{\"latency_us\":4000}}}}"
-            ),
-            "parallel.pipeline=2".to_owned(),
-            "parallel.data=3".to_owned(),
-        ]
-    };
     let of = |per_node: u32| {
-        let changes = links(per_node);
-        plan(TIMED, &changes.each_ref().map(String::as_str))
+        let links = format!(
+            r#"{{"ranks_per_node":{per_node},"near":{{"latency_us":1000,"gb_per_s":1}},"far":{{"latency_us":4000}}}}"#
+        );
+        plan(TIMED, &format!("comm.links={links} parallel.pipeline=2 parallel.data=3"))
     };
     let mixed = of(4);
     let predicted_mixed = predicted(&mixed);

@@ -28,8 +28,8 @@ pub enum EngineError {
     /// The ranks of this host together need more memory than there is.
     #[error(
         "the run needs {} of memory (ranks: {num_ranks}), but {} is available on this host or to its control group{}",
-        Bytes(*needed_bytes).told_apart(Bytes(*available_bytes))[0],
-        Bytes(*available_bytes).told_apart(Bytes(*needed_bytes))[0],
+        Bytes(*needed_bytes).distinct(Bytes(*available_bytes))[0],
+        Bytes(*available_bytes).distinct(Bytes(*needed_bytes))[0],
         Changes(changes)
     )]
     Memory {

@@ -88,6 +88,7 @@ fn num_rounds([share, left]: [Duration; 2], round: Duration) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::costs::tests::sized;
 
     #[test]
     fn rounds_fit_a_share_of_the_time_within_bounds() {
@@ -135,21 +136,12 @@ mod tests {
     /// Nothing is sent to learn that a link is slow: the run file says it, and the run has measured the rest.
     #[test]
     fn a_first_size_is_expected_to_take_what_it_took_in_the_run() {
-        let own = SizedTimes {
-            bytes: 1000,
-            issue_ns: 100,
-            occupied_ns: 0,
-            latency_ns: 20,
-            landing_ns: 3,
-            probed: false,
-        };
         let ns = Duration::from_nanos;
         let size = Size { bytes: 1000, on_its_link: ns(50_000) };
-        let budget = Budget::new(ns(12 * 50_123 - 1), &own);
+        let mut budget = Budget::new(ns(12 * 50_123 - 1), &sized(1000, [100, 0, 20, 3]));
         assert_eq!(budget.expected(size), ns(50_123));
         assert_eq!(budget.expected(Size { bytes: 4000, on_its_link: ns(7) }), ns(7 + 4 * 123));
         let mut nothing = |_| panic!("it is not sent");
-        let mut budget = budget;
         assert!(budget.spend(size, 1, &mut nothing).unwrap().is_none());
     }
 }

@@ -138,9 +138,10 @@ fn rise(sizes: &mut [SizedTimes], time: fn(&mut SizedTimes) -> &mut u64) {
 mod tests {
     use super::*;
     use crate::plan::costs::MessageKind;
+    use crate::plan::costs::tests::sized;
 
     fn size(bytes: u64, issue_ns: u64, latency_ns: u64, landing_ns: u64) -> SizedTimes {
-        SizedTimes { bytes, issue_ns, occupied_ns: 0, latency_ns, landing_ns, probed: false }
+        sized(bytes, [issue_ns, 0, latency_ns, landing_ns])
     }
 
     /// With as many messages of each own size.
@@ -168,17 +169,17 @@ mod tests {
         let found = added(&[own], &alone.map(|(bytes, latency)| size(bytes, 9, latency, 9)));
         let latency: Vec<u64> = found.iter().map(|size| size.latency_ns).collect();
         assert_eq!(latency, [406_000, 406_000, 406_000, 407_000]);
-        // Nobody in the run waited: from its 0 on, only what larger sizes take longer counts.
+        // No rank of the run waited: only what larger sizes take longer is added to its 0.
         let found = added(&[size(1000, 9, 0, 9)], &[size(1000, 9, 60, 9), size(4000, 9, 100, 9)]);
         assert_eq!([found[0].latency_ns, found[1].latency_ns], [0, 40]);
-        // Of sizes that hardly differ, only those count for which somebody waited.
+        // Of sizes that hardly differ, only those count for which a rank waited.
         let own = [size(1000, 9, 70, 9), size(1010, 9, 0, 9)];
         let found = added(&own, &[size(1000, 9, 60, 9), size(1010, 9, 65, 9), size(4000, 9, 61, 9)]);
         assert_eq!(found[2].latency_ns, 71);
     }
 
     #[test]
-    fn nothing_has_no_ratio() {
+    fn beside_a_time_of_0_the_difference_is_added() {
         let own = size(1000, 10, 5, 7);
         let found = added(&[own], &[size(1000, 0, 20, 0), size(4000, 3, 10, 0)]);
         assert_eq!(found, [own, SizedTimes { probed: true, ..size(4000, 13, 5, 7) }]);
@@ -219,21 +220,11 @@ mod tests {
     fn probed_times_do_not_fall() {
         let alike = |bytes, ns| size(bytes, ns, ns, ns);
         let own = [alike(100, 50), alike(400, 80)];
-        let alone = [
-            own[0],
-            own[1],
-            // More than the run's next.
-            alike(50, 60),
-            // Less than its last, and then more than its next.
-            alike(150, 40),
-            alike(300, 90),
-            // Falling, and one that is not.
-            alike(800, 100),
-            alike(900, 95),
-            alike(1000, 90),
-            alike(1100, 97),
-        ];
-        let found = added(&own, &alone);
+        // More than the run's next; less than its last, and then more than its next.
+        let between = [own[0], own[1], alike(50, 60), alike(150, 40), alike(300, 90)];
+        // Falling, and one that is not.
+        let beyond = [(800, 100), (900, 95), (1000, 90), (1100, 97)].map(|(bytes, ns)| alike(bytes, ns));
+        let found = added(&own, &[&between[..], &beyond].concat());
         let times: Vec<[u64; 3]> =
             found.iter().map(|size| [size.issue_ns, size.latency_ns, size.landing_ns]).collect();
         assert_eq!(times, [50, 50, 50, 80, 80, 95, 95, 95, 97].map(|ns| [ns; 3]));

@@ -78,10 +78,14 @@ pub(super) fn add(
                 joint::add(*key, *imitated, times.map(|of| [of.started_ns, of.ended_ns]), totals);
                 continue;
             }
-            let is_transfer = matches!(key.kind, MessageKind::Activation | MessageKind::Gradient);
             let ready_ns = times.clone().map(|of| of.issued_ns).max().unwrap_or(0);
             // Nothing else is on its link.
-            delays::add(*key, ready_ns + imitated.total(), times.skip(usize::from(is_transfer)), totals);
+            delays::add(
+                *key,
+                ready_ns + imitated.total(),
+                times.skip(usize::from(key.kind.is_transfer())),
+                totals,
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use pipezero_models::ElementType;
 
-use crate::plan::costs::{MessageKind, MessageTimes};
+use crate::plan::costs::MessageTimes;
 use pipezero_partition::ShardLayout;
 
 /// The smallest: below it a message costs what sending anything costs.
@@ -30,36 +30,22 @@ pub(super) fn to_probe(measured: &MessageTimes, element_type: ElementType) -> Ve
 
 /// A collective's parts are equal and aligned, as those of a unit are.
 fn padded(measured: &MessageTimes, element_bytes: u64, bytes: u64) -> u64 {
-    match measured.kind {
-        MessageKind::Activation | MessageKind::Gradient => bytes,
-        MessageKind::Unshard
-        | MessageKind::GatherAfterStep
-        | MessageKind::Reduce
-        | MessageKind::ReduceLast
-        | MessageKind::AllReduce
-        | MessageKind::AddTied
-        | MessageKind::GradientNorm => {
-            let layout = ShardLayout::new((bytes / element_bytes) as usize, measured.ranks as usize);
-            layout.padded_len() as u64 * element_bytes
-        }
+    if measured.kind.is_transfer() {
+        return bytes;
     }
+    let layout = ShardLayout::new((bytes / element_bytes) as usize, measured.ranks as usize);
+    layout.padded_len() as u64 * element_bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::costs::SizedTimes;
+    use crate::plan::costs::MessageKind;
+    use crate::plan::costs::tests::sized;
 
     fn probed(kind: MessageKind, ranks: u64, element_type: ElementType, own: &[u64]) -> Vec<u64> {
-        let size = |&bytes: &u64| SizedTimes {
-            bytes,
-            issue_ns: 1,
-            occupied_ns: 0,
-            latency_ns: 1,
-            landing_ns: 1,
-            probed: false,
-        };
-        to_probe(&MessageTimes { kind, ranks, sizes: own.iter().map(size).collect() }, element_type)
+        let sizes = own.iter().map(|&bytes| sized(bytes, [1, 0, 1, 1])).collect();
+        to_probe(&MessageTimes { kind, ranks, sizes }, element_type)
     }
 
     #[test]

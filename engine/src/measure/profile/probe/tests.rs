@@ -14,6 +14,7 @@ use crate::measure::profile::sums::MessageTotals;
 use crate::measure::profile::{ProfileOptions, Profiler, steps, tests};
 use crate::measure::recording::Times;
 use crate::plan::Plan;
+use crate::plan::costs::tests::sized;
 use crate::plan::costs::{CostsFile, MessageKind, MessageTimes, SizedTimes, Source, for_plan};
 use crate::run::data::Zeros;
 use crate::run::engine::Engine;
@@ -50,6 +51,8 @@ fn plans() -> Vec<(Plan, Vec<MessageKind>)> {
     let looped = r#""pipeline": 2, "schedule": "interleaved", "virtual_stages": 2"#;
     let v_shaped = r#""pipeline": 2, "data": 2, "schedule": "zb-v""#;
     let fp16 = r#""fp16": {"enabled": true},"#;
+    let of_zero_1 = [GatherAfterStep, ReduceLast, Activation, Gradient, GradientNorm];
+    let of_zero_3 = [Unshard, Reduce, Activation, Gradient, AddTied, GradientNorm];
     vec![
         (timed("", r#""stage": 0"#), vec![GradientNorm]),
         (timed(dp, r#""stage": 0"#), vec![AllReduce, GradientNorm]),
@@ -57,18 +60,12 @@ fn plans() -> Vec<(Plan, Vec<MessageKind>)> {
         (timed(dp, r#""stage": 2"#), vec![GatherAfterStep, Reduce, GradientNorm]),
         (timed(r#""data": 3"#, r#""stage": 3"#), vec![Unshard, Reduce, GradientNorm]),
         (timed(pp, r#""stage": 0"#), vec![Activation, Gradient, GradientNorm]),
-        (timed(both, r#""stage": 1"#), vec![GatherAfterStep, ReduceLast, Activation, Gradient, GradientNorm]),
+        (timed(both, r#""stage": 1"#), of_zero_1.to_vec()),
         (timed(looped, r#""stage": 0"#), vec![Activation, Gradient, GradientNorm]),
         (gpt2("", r#""stage": 0"#), vec![AddTied, GradientNorm]),
-        (gpt2(both, r#""stage": 3"#), vec![Unshard, Reduce, Activation, Gradient, AddTied, GradientNorm]),
-        (
-            gpt2(v_shaped, r#""stage": 1"#),
-            vec![GatherAfterStep, ReduceLast, Activation, Gradient, AddTied, GradientNorm],
-        ),
-        (
-            planned(GPT2, both, r#""stage": 3"#, &format!("{TEXT} {fp16}")),
-            vec![Unshard, Reduce, Activation, Gradient, AddTied, GradientNorm],
-        ),
+        (gpt2(both, r#""stage": 3"#), of_zero_3.to_vec()),
+        (gpt2(v_shaped, r#""stage": 1"#), [&of_zero_1[..], &[AddTied]].concat()),
+        (planned(GPT2, both, r#""stage": 3"#, &format!("{TEXT} {fp16}")), of_zero_3.to_vec()),
     ]
 }
 
@@ -87,11 +84,7 @@ fn every_kind_is_probed_with_the_ranks_of_the_run() {
         // So much that a busy machine leaves no size out.
         super::add_sizes(&mut engine, &facts, &mut costs, Duration::from_secs(3600)).unwrap();
         let kinds: Vec<MessageKind> = costs.messages.iter().map(|of| of.kind).collect();
-        assert_eq!(
-            kinds.iter().filter(|kind| expected.contains(kind)).count(),
-            expected.len(),
-            "{case}: {kinds:?}"
-        );
+        assert!(expected.iter().all(|kind| kinds.contains(kind)), "{case}: {kinds:?}");
         for (probed, measured) in costs.messages.iter().zip(&measured.messages) {
             assert_eq!((probed.kind, probed.ranks), (measured.kind, measured.ranks), "{case}");
             // The run's own figures are those of its steps.
@@ -130,11 +123,10 @@ fn every_group_sends_once_a_round() {
         let is_line = plan.training().chain().num_stages() == pipeline_degree;
         let num_pairs = if is_line { pipeline_degree - 1 } else { pipeline_degree };
         assert_eq!(num_transfers, if pipeline_degree == 1 { 0 } else { 2 * num_pairs });
-        // Nobody waits for what the other end does not start.
+        // Every send has its receive.
         for kind in [MessageKind::Activation, MessageKind::Gradient] {
             let Some(routes) = Routes::of(&facts, kind) else { continue };
-            let mut sent_to = Vec::new();
-            let mut received_at = Vec::new();
+            let (mut sent_to, mut received_at) = (Vec::new(), Vec::new());
             for (rank, index, message) in routes.messages() {
                 match message.instruction() {
                     Instruction::Send { edge, .. } => sent_to.push(routes.receive_of(&facts, edge)),
@@ -146,10 +138,7 @@ fn every_group_sends_once_a_round() {
             assert_eq!(sent_to, received_at);
         }
         if plan.run().zero.level == crate::config::ZeroLevel::Zero3 {
-            assert_eq!(
-                (num_of(MessageKind::Unshard), num_of(MessageKind::Reduce)),
-                (pipeline_degree, pipeline_degree)
-            );
+            assert_eq!([MessageKind::Unshard, MessageKind::Reduce].map(num_of), [pipeline_degree; 2]);
         }
     }
 }
@@ -161,27 +150,12 @@ fn collectives_are_measured_as_in_a_step() {
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::Reduce).unwrap();
     // 8192 bytes, of which half is sent at 2 GB/s, take 2048 ns, and 30 us more: those that joined at 1300 arrive at 33348.
-    let members =
-        [[1000, 1100, 1110, 33_400, 33_450], [1010, 1300, 1310, 33_500, 33_520]].map(|of| vec![times(of)]);
+    let members = [[1000, 1100, 1110, 33_400, 33_450], [1010, 1300, 1310, 33_500, 33_520]]
+        .map(|of| vec![Times::from(of)]);
     let round = Round { rows: members.to_vec() };
     let sizes = sizes_of(&facts, &routes, 8192, vec![round]);
-    let expected = SizedTimes {
-        bytes: 8192,
-        // The longest of both.
-        issue_ns: 290,
-        occupied_ns: 0,
-        // 52 and 152.
-        latency_ns: 102,
-        // 50 and 20.
-        landing_ns: 35,
-        probed: false,
-    };
-    assert_eq!(sizes, [expected]);
-}
-
-/// Started, issued, awaited, arrived, ended.
-fn times([started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns]: [u64; 5]) -> Times {
-    Times { started_ns, issued_ns, awaited_ns, arrived_ns, ended_ns }
+    // The longest issue of both; latencies of 52 and 152; 50 and 20 for what arrived.
+    assert_eq!(sizes, [sized(8192, [290, 0, 102, 35])]);
 }
 
 /// Only ranks that wait from before a message arrives show when it came, and of several rounds the middle half counts.
@@ -194,21 +168,13 @@ fn transfers_are_measured_as_in_a_step() {
         matches!(routes.rows[0][..], [message] if matches!(message.instruction(), Instruction::Send { .. }))
     );
     // 4096 bytes at 2 GB/s are 2048 ns, and 30 us more.
-    let sent = |later: u64| vec![times([1000, 1050, 1060, 3200 + later, 3210 + later])];
-    let received = |later: u64| vec![times([1000, 1010, 1020, 33_148 + later, 33_178 + later])];
+    let sent = |later: u64| vec![Times::from([1000, 1050, 1060, 3200 + later, 3210 + later])];
+    let received = |later: u64| vec![Times::from([1000, 1010, 1020, 33_148 + later, 33_178 + later])];
     let round = |later| Round { rows: vec![sent(later), received(later)] };
     let rounds = [9_000_000, 10, 30, 0].map(round);
     let sizes = sizes_of(&facts, &routes, 4096, rounds.to_vec());
     // They joined at 1050, so it could be there at 33,098; it was there 60 and 80 later in the two rounds that count.
-    let expected = SizedTimes {
-        bytes: 4096,
-        issue_ns: 30,
-        occupied_ns: 0,
-        latency_ns: 70,
-        landing_ns: 20,
-        probed: false,
-    };
-    assert_eq!(sizes, [expected]);
+    assert_eq!(sizes, [sized(4096, [30, 0, 70, 20])]);
 }
 
 fn sizes_of(facts: &Facts<'_>, routes: &Routes, bytes: u64, rounds: Vec<Round>) -> Vec<SizedTimes> {
@@ -223,13 +189,11 @@ fn tied_additions_are_measured_as_in_a_step() {
     let plan = planned(GPT2, r#""pipeline": 2, "data": 2"#, r#""stage": 1"#, TEXT);
     let facts = Facts::new(&plan);
     let routes = Routes::of(&facts, MessageKind::AddTied).unwrap();
-    let row = |started, ended| vec![times([started, started, started, ended, ended])];
-    // Data rank 0 meets from 30 to 100, data rank 1 from 50 to 140.
+    let row = |started, ended| vec![Times::from([started, started, started, ended, ended])];
+    // Both ranks of data rank 0 are there from 30 to 100, those of data rank 1 from 50 to 140.
     let round = Round { rows: vec![row(10, 90), row(50, 140), row(30, 100), row(20, 130)] };
     let sizes = sizes_of(&facts, &routes, 4096, vec![round]);
-    let expected =
-        SizedTimes { bytes: 4096, issue_ns: 0, occupied_ns: 0, latency_ns: 80, landing_ns: 0, probed: false };
-    assert_eq!(sizes, [expected]);
+    assert_eq!(sizes, [sized(4096, [0, 0, 80, 0])]);
 }
 
 #[test]
@@ -301,15 +265,8 @@ fn a_kind_whose_own_size_takes_too_long_is_not_sent() {
     let time = Duration::from_secs(6);
     assert!(12 * routes.longest_on_its_link(&facts, 90_000) > time);
     assert!(12 * routes.longest_on_its_link(&facts, 4096) < time);
-    let own = SizedTimes {
-        bytes: 90_000,
-        issue_ns: 1,
-        occupied_ns: 0,
-        latency_ns: 1,
-        landing_ns: 1,
-        probed: false,
-    };
-    let measured = MessageTimes { kind: MessageKind::Activation, ranks: 2, sizes: vec![own] };
+    let sizes = vec![sized(90_000, [1, 0, 1, 1])];
+    let measured = MessageTimes { kind: MessageKind::Activation, ranks: 2, sizes };
     let mut engine = Engine::recording(plan.clone(), Arc::new(Zeros)).unwrap();
     let probed = super::probe(&mut engine, &facts, &routes, &measured, time).unwrap();
     assert_eq!(probed.iter().count(), 0);

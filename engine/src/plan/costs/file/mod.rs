@@ -134,7 +134,7 @@ pub struct MessageTimes {
 
 /// What a message of a size costs beside an imitated link. The simulator's words:
 /// [`pipezero_schedule::simulate::MessageCost`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizedTimes {
     /// Bytes of the whole buffer, padding included, whatever part of it a rank sends.
@@ -156,7 +156,7 @@ pub struct SizedTimes {
     pub probed: bool,
 }
 
-/// What goes without saying.
+/// Whether `probed` is left out of the file: it is false.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_of_the_run(probed: &bool) -> bool {
     !probed

@@ -1,7 +1,7 @@
-//! What JSON cannot say of a costs file: that entries are there, none for nothing, and no two for one thing.
+//! Rules of a costs file beyond its JSON: nothing is missing or empty, and nothing stands twice.
 
 use super::file::{CostsFile, MessageTimes, PerElement, UnitTimes};
-use super::file_error::CostsFileRule;
+use super::file_error::{CostsFileRule, KeyFault};
 use super::message_kind::MessageKind;
 use super::slowness::MEAN_PPM;
 use super::unit_key::kind;
@@ -14,6 +14,12 @@ pub(super) struct Broken {
 
 fn broken(path: impl Into<String>, rule: CostsFileRule) -> Result<(), Broken> {
     Err(Broken { path: path.into(), rule })
+}
+
+/// As [`broken`], of a rule that names its key.
+fn broken_at(path: impl Into<String>, fault: KeyFault) -> Result<(), Broken> {
+    let path = path.into();
+    broken(path.clone(), CostsFileRule::Key { path, fault })
 }
 
 impl CostsFile {
@@ -58,31 +64,28 @@ impl CostsFile {
 impl UnitTimes {
     fn check(&self, path: &str) -> Result<(), Broken> {
         if self.layers.is_empty() {
-            let path = format!("{path}.layers");
-            return broken(path.clone(), CostsFileRule::NoLayers { path });
+            return broken_at(format!("{path}.layers"), KeyFault::NoLayers);
         }
         for (index, layer) in self.layers.iter().enumerate() {
             let path = format!("{path}.layers[{index}]");
             check_name(&path, layer)?;
             let expected = kind(layer);
             if expected != *layer {
-                let rule = CostsFileRule::LayerNumber { path: path.clone(), layer: layer.clone(), expected };
-                return broken(path, rule);
+                return broken_at(path, KeyFault::LayerNumber { layer: layer.clone(), expected });
             }
         }
-        let layers = || self.layers.clone();
+        let layers = self.layers.clone();
         match (self.backward_ns, self.backward_input_ns, self.backward_weight_ns) {
             (_, Some(_), None) | (_, None, Some(_)) => {
-                return broken(path, CostsFileRule::OneHalf { layers: layers() });
+                return broken(path, CostsFileRule::OneHalf { layers });
             }
-            (None, None, None) => return broken(path, CostsFileRule::NoBackward { layers: layers() }),
+            (None, None, None) => return broken(path, CostsFileRule::NoBackward { layers }),
             (Some(_), None, None) | (_, Some(_), Some(_)) => {}
         }
         for (key, part) in [("gradient_norm", self.gradient_norm), ("optimizer_step", self.optimizer_step)] {
             let PerElement { elements, ns } = part;
             if elements == 0 && ns > 0 {
-                let path = format!("{path}.{key}.elements");
-                return broken(path.clone(), CostsFileRule::NoElements { path, ns });
+                return broken_at(format!("{path}.{key}.elements"), KeyFault::NoElements { ns });
             }
         }
         Ok(())
@@ -93,52 +96,42 @@ impl MessageTimes {
     fn check(&self, path: &str) -> Result<(), Broken> {
         check_ranks(format!("{path}.ranks"), self.kind, self.ranks)?;
         if self.sizes.is_empty() {
-            let path = format!("{path}.sizes");
-            return broken(path.clone(), CostsFileRule::NoSizes { path });
+            return broken_at(format!("{path}.sizes"), KeyFault::NoSizes);
         }
         for (index, size) in self.sizes.iter().enumerate() {
             check_count(&format!("{path}.sizes[{index}].bytes"), size.bytes)?;
         }
         let unsorted = self.sizes.windows(2).position(|pair| pair[0].bytes >= pair[1].bytes);
         let Some(index) = unsorted else { return Ok(()) };
-        let path = format!("{path}.sizes[{}].bytes", index + 1);
         let [before, bytes] = [self.sizes[index].bytes, self.sizes[index + 1].bytes];
-        broken(path.clone(), CostsFileRule::Unsorted { path, bytes, before })
+        broken_at(format!("{path}.sizes[{}].bytes", index + 1), KeyFault::Unsorted { bytes, before })
     }
 }
 
 /// What goes from stage to stage goes from rank to rank, since nothing is sent within one; a weight has two uses.
 fn check_ranks(path: String, kind: MessageKind, ranks: u64) -> Result<(), Broken> {
     check_count(&path, ranks)?;
-    match kind {
-        MessageKind::Activation | MessageKind::Gradient if ranks != 2 => {
-            broken(path.clone(), CostsFileRule::NoPair { path, kind, ranks })
-        }
-        MessageKind::AddTied if ranks > 2 => broken(path.clone(), CostsFileRule::TiedRanks { path, ranks }),
-        MessageKind::Activation
-        | MessageKind::Gradient
-        | MessageKind::AddTied
-        | MessageKind::Unshard
-        | MessageKind::GatherAfterStep
-        | MessageKind::Reduce
-        | MessageKind::ReduceLast
-        | MessageKind::AllReduce
-        | MessageKind::GradientNorm => Ok(()),
+    if kind.is_transfer() && ranks != 2 {
+        return broken_at(path, KeyFault::NoPair { kind, ranks });
     }
+    if kind == MessageKind::AddTied && ranks > 2 {
+        return broken_at(path, KeyFault::TiedRanks { ranks });
+    }
+    Ok(())
 }
 
-/// There is at least one of everything that is counted.
+/// A count is at least 1.
 fn check_count(path: &str, found: u64) -> Result<(), Broken> {
-    if found > 0 { Ok(()) } else { broken(path, CostsFileRule::None { path: path.to_owned() }) }
+    if found > 0 { Ok(()) } else { broken_at(path, KeyFault::None) }
 }
 
-/// Names are printed: they are of something, and no commands to a terminal.
+/// Names are printed: they are not empty, and have no control characters, which a terminal would obey.
 fn check_name(path: &str, name: &str) -> Result<(), Broken> {
     if name.is_empty() {
-        return broken(path, CostsFileRule::NoName { path: path.to_owned() });
+        return broken_at(path, KeyFault::NoName);
     }
     match name.chars().find(|character| character.is_control()) {
-        Some(control) => broken(path, CostsFileRule::Unprintable { path: path.to_owned(), control }),
+        Some(control) => broken_at(path, KeyFault::Unprintable { control }),
         None => Ok(()),
     }
 }

@@ -6,6 +6,8 @@ use pipezero_schedule::simulate::Links;
 use super::{GPT2, TIMED, plan};
 use crate::plan::costs::{Device, Network, NetworkLink, Source, Step, for_plan};
 
+const MLP: &str = "model.family=mlp model.num_attention_heads=null";
+
 /// A device whose memory and links cost nothing.
 fn device(flops_per_s: f64, link_bytes_per_s: f64) -> Device {
     let link = NetworkLink { bytes_per_s: link_bytes_per_s, base_ns: 0.0, step_ns: 0.0 };
@@ -23,7 +25,7 @@ fn device(flops_per_s: f64, link_bytes_per_s: f64) -> Device {
 /// `(m + p - 1) (T_F + T_B)` with two layers of 1 + 1.5 + 0.5 ms on each rank, whatever the device computes.
 #[test]
 fn timed_layers_take_the_run_files_times() {
-    let plan = plan(TIMED, &[]);
+    let plan = plan(TIMED, "");
     let predicted = for_plan(&plan, Source::Analytic(&device(1.0, f64::INFINITY))).unwrap();
     let step = Step::new(&plan, &predicted).unwrap();
     assert_eq!(step.makespan_ns, (8 + 4 - 1) * 6_000_000);
@@ -42,7 +44,7 @@ fn timed_layers_take_the_run_files_times() {
 /// The zero-bubble schedule runs the halves of a backward: `m T + (p - 1)(T_F + T_I - T_W)`, with 2, 3 and 1 ms.
 #[test]
 fn split_backwards_take_both_halves() {
-    let plan = plan(TIMED, &["parallel.schedule=zb-h1"]);
+    let plan = plan(TIMED, "parallel.schedule=zb-h1");
     let predicted = for_plan(&plan, Source::Analytic(&device(1.0, f64::INFINITY))).unwrap();
     assert_eq!(Step::new(&plan, &predicted).unwrap().makespan_ns, (8 * 6 + 3 * (2 + 3 - 1)) * 1_000_000);
 }
@@ -51,32 +53,24 @@ fn split_backwards_take_both_halves() {
 /// segment, one is recomputed by `R` and one within `B`.
 #[test]
 fn recomputation_is_one_more_forward_of_each_segment() {
-    let common = [
-        "zero_optimization.unit_layers=2",
-        "zero_optimization.stage=3",
-        "parallel.pipeline=2",
-        "parallel.data=2",
-        "model.recompute_ms=0.25",
-    ];
-    let times = |segments: &[&str]| {
-        let plan = plan(TIMED, &[&common[..], segments].concat());
+    let common = "zero_optimization.unit_layers=2 zero_optimization.stage=3 parallel.pipeline=2 parallel.data=2 \
+                  model.recompute_ms=0.25";
+    let times = |segments: &str| {
+        let plan = plan(TIMED, &format!("{common} {segments}"));
         let units = for_plan(&plan, Source::Analytic(&device(1.0, 1.0))).unwrap().costs.units;
         (units[0].recompute, units[0].backward)
     };
-    assert_eq!(times(&[]), (0, 4_000_000));
+    assert_eq!(times(""), (0, 4_000_000));
     let unit = "activation_checkpointing.enabled=true";
-    assert_eq!(times(&[unit]), (1_250_000, 4_000_000));
-    assert_eq!(times(&[unit, "activation_checkpointing.every_layers=1"]), (250_000, 4_250_000));
+    assert_eq!(times(unit), (1_250_000, 4_000_000));
+    assert_eq!(times(&format!("{unit} activation_checkpointing.every_layers=1")), (250_000, 4_250_000));
 }
 
 /// Operations over the rate, to the nearest nanosecond: 2 N C^2 for a layer of the MLP family.
 #[test]
 fn computes_take_their_operations_over_the_rate() {
-    for (precision, element) in
-        [("bf16.enabled=true", ElementType::Bf16), ("bf16.enabled=false", ElementType::F32)]
-    {
-        let mlp = ["model.family=mlp", "model.num_attention_heads=null", "model.hidden_size=128", precision];
-        let plan = plan(GPT2, &mlp);
+    for (half, element) in [(true, ElementType::Bf16), (false, ElementType::F32)] {
+        let plan = plan(GPT2, &format!("{MLP} model.hidden_size=128 bf16.enabled={half}"));
         assert_eq!(plan.element_type(), element);
         let unit = for_plan(&plan, Source::Analytic(&device(1e9, 1.0))).unwrap().costs.units[1];
         let forward = 2 * (2 * 16) * 128 * 128;
@@ -98,19 +92,11 @@ fn gathers_hide_from_the_tokens_that_theory_says() {
                 [(0.99, [false, false]), (1.01, [true, false]), (1.49, [true, false]), (1.51, [true, true])]
             {
                 let tokens = (share * threshold).round() as u64;
-                let changes = [
-                    "model.family=mlp".to_owned(),
-                    "model.num_attention_heads=null".to_owned(),
-                    "model.hidden_size=512".to_owned(),
-                    "model.num_layers=12".to_owned(),
-                    "model.seq_length=1".to_owned(),
-                    "parallel.pipeline=1".to_owned(),
-                    "bf16.enabled=true".to_owned(),
-                    format!("parallel.data={data}"),
-                    format!("train_micro_batch_size_per_gpu={tokens}"),
-                    format!("zero_optimization.unit_layers={unit_layers}"),
-                ];
-                let plan = plan(GPT2, &changes.each_ref().map(String::as_str));
+                let changes = format!(
+                    "{MLP} model.hidden_size=512 model.num_layers=12 model.seq_length=1 parallel.pipeline=1 bf16.enabled=true \
+                     parallel.data={data} train_micro_batch_size_per_gpu={tokens} zero_optimization.unit_layers={unit_layers}"
+                );
+                let plan = plan(GPT2, &changes);
                 let costs =
                     for_plan(&plan, Source::Analytic(&device(flops_per_s, bytes_per_s))).unwrap().costs;
                 assert_eq!(costs.links, Links::SharedByCollectives);
@@ -131,7 +117,7 @@ fn gathers_hide_from_the_tokens_that_theory_says() {
 #[test]
 fn memory_bounds_what_computes_little() {
     let slow = Device { memory_bytes_per_s: 1e9, ..device(f64::INFINITY, 1.0) };
-    let plan = plan(GPT2, &[]);
+    let plan = plan(GPT2, "");
     let costs = for_plan(&plan, Source::Analytic(&slow)).unwrap().costs;
     let owned = plan.units()[1].layout.shard_len() as u64;
     // AdamW in f32, a byte a nanosecond: gradient, weight and two moments read, weight and moments written, gradient
@@ -145,8 +131,7 @@ fn memory_bounds_what_computes_little() {
 
 #[test]
 fn links_of_the_run_file_come_before_those_of_the_device() {
-    let links = ["comm.links.near.gb_per_s=1", "comm.links.near.latency_us=3"];
-    let plan = plan(GPT2, &links);
+    let plan = plan(GPT2, "comm.links.near.gb_per_s=1 comm.links.near.latency_us=3");
     let predicted = for_plan(&plan, Source::Analytic(&device(1.0, 1.0))).unwrap();
     let shard_bytes = 4 * plan.units()[1].layout.shard_len() as u64;
     let gather = predicted.costs.units[1].gather;
@@ -161,12 +146,12 @@ fn latency_grows_with_the_steps_of_a_collective() {
     let link = NetworkLink { bytes_per_s: f64::INFINITY, base_ns: 100.0, step_ns: 10.0 };
     let base = device(1.0, 1.0);
     let device = Device { network: Network { near: link, far: link, ..base.network }, ..base };
-    let latency = |changes: &[&str]| {
-        let plan = plan(GPT2, &[&["parallel.data=4"], changes].concat());
+    let latency = |changes: &str| {
+        let plan = plan(GPT2, &format!("parallel.data=4 {changes}"));
         let costs = for_plan(&plan, Source::Analytic(&device)).unwrap().costs;
         (costs.units[1].reduce.latency, costs.edges[0].latency, costs.gradient_norm)
     };
     // The words of eight ranks go three steps up a tree and three down.
-    assert_eq!(latency(&[]), (130, 110, 160));
-    assert_eq!(latency(&["zero_optimization.stage=0"]), (160, 110, 160));
+    assert_eq!(latency(""), (130, 110, 160));
+    assert_eq!(latency("zero_optimization.stage=0"), (160, 110, 160));
 }

@@ -4,7 +4,7 @@ use expect_test::expect;
 use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Instruction, Unit};
 
-use super::{GPT2, TIMED, plan};
+use super::{GPT2, TIMED, by_kind, plan, sized};
 use crate::plan::Plan;
 use crate::plan::costs::messages::{Message, Messages, counted_elements, owned_elements};
 use crate::plan::costs::whole::TIME_NS_MAX;
@@ -15,10 +15,7 @@ pub(super) fn file_of(plan: &Plan) -> CostsFile {
     let mut units: Vec<UnitTimes> = Vec::new();
     for (index, unit) in plan.units().iter().enumerate() {
         let (key, id) = (UnitKey::of(unit), Unit(index as u32));
-        if units
-            .iter()
-            .any(|known| (known.layers.clone(), known.parameters) == (key.layers(), key.parameters()))
-        {
+        if units.iter().any(|of| (&of.layers, of.parameters) == (&key.layers(), key.parameters())) {
             continue;
         }
         units.push(UnitTimes {
@@ -51,35 +48,14 @@ fn per_element(elements: u64, ns: u64) -> PerElement {
 
 fn times_of(message: &Message) -> SizedTimes {
     let bytes = message.bytes;
-    SizedTimes {
-        bytes,
-        issue_ns: 10 + bytes,
-        occupied_ns: 2 * bytes,
-        latency_ns: 50,
-        landing_ns: 3 * bytes,
-        probed: false,
-    }
+    sized(bytes, [10 + bytes, 2 * bytes, 50, 3 * bytes])
 }
 
 /// All sizes of every message that the program sends.
 fn messages_of(plan: &Plan) -> Vec<MessageTimes> {
     let all = Messages::of(plan);
-    let mut found: Vec<MessageTimes> = Vec::new();
-    for &instruction in plan.training().program().rows.iter().flatten() {
-        let Some(message) = all.get(instruction) else { continue };
-        let (kind, ranks) = (message.kind, message.num_ranks() as u64);
-        let position = found.iter().position(|times| (times.kind, times.ranks) == (kind, ranks));
-        let position = position.unwrap_or_else(|| {
-            found.push(MessageTimes { kind, ranks, sizes: Vec::new() });
-            found.len() - 1
-        });
-        let sizes = &mut found[position].sizes;
-        if sizes.iter().all(|size| size.bytes != message.bytes) {
-            sizes.push(times_of(message));
-            sizes.sort_by_key(|size| size.bytes);
-        }
-    }
-    found
+    let sent = plan.training().program().rows.iter().flatten().filter_map(|&of| all.get(of));
+    by_kind(sent.map(|message| (message.kind, message.num_ranks() as u64, times_of(message))))
 }
 
 /// What the plan's program is expected to cost by [`file_of`], read off the plan and not off the file.
@@ -133,27 +109,22 @@ fn expected(plan: &Plan) -> Costs {
 #[test]
 fn a_file_of_a_plan_gives_back_what_was_measured() {
     let mut num_plans = 0;
-    for tied in ["model.tie_embeddings=false", "model.tie_embeddings=true"] {
-        for grid in [["1", "1"], ["2", "2"], ["4", "1"]] {
-            for zero in [&["stage=0"][..], &["stage=1"], &["stage=3"], &["stage=3", "reduce=last"]] {
-                for schedule in ["1f1b", "zb-h1", "interleaved", "zb-v"] {
-                    if grid[0] == "1" && schedule != "1f1b" {
+    for tied in [false, true] {
+        for (pipeline, data) in [(1, 1), (2, 2), (4, 1)] {
+            for zero in ["0", "1", "3", "3 zero_optimization.reduce=last"] {
+                for schedule in ["1f1b", "zb-h1", "interleaved parallel.virtual_stages=2", "zb-v"] {
+                    if pipeline == 1 && schedule != "1f1b" {
                         continue;
                     }
-                    let (pipeline, data) =
-                        (format!("parallel.pipeline={}", grid[0]), format!("parallel.data={}", grid[1]));
-                    let schedule = format!("parallel.schedule={schedule}");
-                    let mut changes = vec![tied.to_owned(), pipeline, data, schedule.clone()];
-                    if schedule.ends_with("interleaved") {
-                        changes.push("parallel.virtual_stages=2".to_owned());
-                    }
                     // Twice as many layers, so that every rank has several units.
-                    changes.push("model.num_layers=16".to_owned());
-                    changes.extend(zero.iter().map(|key| format!("zero_optimization.{key}")));
-                    let plan = plan(GPT2, &changes.iter().map(String::as_str).collect::<Vec<_>>());
+                    let changes = format!(
+                        "model.tie_embeddings={tied} parallel.pipeline={pipeline} parallel.data={data} \
+                         parallel.schedule={schedule} model.num_layers=16 zero_optimization.stage={zero}"
+                    );
+                    let plan = plan(GPT2, &changes);
                     let file = CostsFile::parse("costs.json", &file_of(&plan).to_json()).unwrap();
                     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
-                    assert_eq!(predicted.costs, expected(&plan), "{changes:?}");
+                    assert_eq!(predicted.costs, expected(&plan), "{changes}");
                     assert_eq!((predicted.step_overhead_ns, predicted.assumptions), (777, Vec::new()));
                     num_plans += 1;
                 }
@@ -166,10 +137,10 @@ fn a_file_of_a_plan_gives_back_what_was_measured() {
 /// Costs of halves of a layer, for plans with larger units, other grids and other levels.
 #[test]
 fn other_units_and_grids_are_composed_of_what_was_measured() {
-    let measured = plan(GPT2, &["zero_optimization.unit_layers=0.5"]);
+    let measured = plan(GPT2, "zero_optimization.unit_layers=0.5");
     let file = file_of(&measured);
     for unit_layers in ["1", "2", "3"] {
-        let plan = plan(GPT2, &[&format!("zero_optimization.unit_layers={unit_layers}"), "parallel.data=4"]);
+        let plan = plan(GPT2, &format!("zero_optimization.unit_layers={unit_layers} parallel.data=4"));
         let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
         for (index, (unit, costs)) in plan.units().iter().zip(&predicted.costs.units).enumerate() {
             let key = UnitKey::of(unit);
@@ -182,7 +153,6 @@ fn other_units_and_grids_are_composed_of_what_was_measured() {
             assert_eq!(costs.optimizer_step, 5 * owned_elements(&plan, id));
             assert_eq!(costs.gradient_norm, 3 * counted_elements(&plan, id));
         }
-        let assumed: Vec<String> = predicted.assumptions.iter().map(ToString::to_string).collect();
         if unit_layers == "1" {
             expect![[r#"
                 measured with 4 ranks at work on 2 cores, and the run has 8: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
@@ -193,15 +163,16 @@ fn other_units_and_grids_are_composed_of_what_was_measured() {
                 `reduce` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
                 the unit of h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
                 the unit of h.*.attn, h.*.mlp, ln_f, lm_head was not measured: it is the sum of 2 units
-                `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 ranks stands for it"#]]
-            .assert_eq(&assumed.join("\n"));
+                `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 ranks stands for it
+            "#]]
+            .assert_eq(&assumed(&plan, &file));
         }
     }
 }
 
 #[test]
 fn without_measured_halves_each_is_half_of_a_backward() {
-    let split = plan(GPT2, &["parallel.schedule=zb-h1"]);
+    let split = plan(GPT2, "parallel.schedule=zb-h1");
     let mut file = file_of(&split);
     for unit in &mut file.units {
         (unit.backward_ns, unit.backward_input_ns, unit.backward_weight_ns) = (Some(1001), None, None);
@@ -214,16 +185,16 @@ fn without_measured_halves_each_is_half_of_a_backward() {
     for unit in &mut file.units {
         (unit.backward_ns, unit.backward_input_ns, unit.backward_weight_ns) = (None, Some(600), Some(300));
     }
-    let predicted = for_plan(&plan(GPT2, &[]), Source::Measured(&file)).unwrap();
+    let predicted = for_plan(&plan(GPT2, ""), Source::Measured(&file)).unwrap();
     assert_eq!((predicted.costs.units[1].backward, predicted.assumptions), (900, Vec::new()));
 }
 
 /// What the host makes a message cost comes beside the run's links, which need no measurement.
 #[test]
 fn imitated_links_are_added_to_what_was_measured() {
-    let file = file_of(&plan(GPT2, &[]));
-    let far = ["comm.links.near.gb_per_s=0.5", "comm.links.near.latency_us=9", "comm.links.shared=true"];
-    let plan = plan(GPT2, &far);
+    let file = file_of(&plan(GPT2, ""));
+    let far = "comm.links.near.gb_per_s=0.5 comm.links.near.latency_us=9 comm.links.shared=true";
+    let plan = plan(GPT2, far);
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     assert_eq!(predicted.costs.links, Links::SharedByCollectives);
     let bytes = 4 * plan.units()[1].layout.padded_len() as u64;
@@ -237,37 +208,39 @@ fn imitated_links_are_added_to_what_was_measured() {
     assert!(predicted.assumptions.is_empty());
 }
 
+/// What is assumed of a plan by a file, line by line.
+fn assumed(plan: &Plan, file: &CostsFile) -> String {
+    let predicted = for_plan(plan, Source::Measured(file)).unwrap();
+    predicted.assumptions.iter().map(|assumption| format!("{assumption}\n")).collect()
+}
+
 #[test]
 fn messages_that_are_like_others_take_their_costs_and_say_so() {
-    let mut file = file_of(&plan(GPT2, &["parallel.data=4"]));
-    let of = |changes: &[&str], file: &CostsFile| {
-        let predicted = for_plan(&plan(GPT2, changes), Source::Measured(file)).unwrap();
-        predicted.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    };
+    let mut file = file_of(&plan(GPT2, "parallel.data=4"));
+    let mut found = assumed(&plan(GPT2, ""), &file);
+    file.host.ranks = 4;
+    found += &assumed(&plan(GPT2, "zero_optimization.stage=1"), &file);
+    file.messages.retain(|times| times.kind != MessageKind::Gradient);
+    found += &assumed(&plan(GPT2, "zero_optimization.stage=0"), &file);
     expect![[r#"
         measured with 8 ranks at work on 2 cores, and the run has 4: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
         `unshard` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
         `reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
-        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
-    .assert_eq(&of(&[], &file));
-    file.host.ranks = 4;
-    expect![[r#"
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it
         `reduce_last` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
         `gather_after_step` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
-        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
-    .assert_eq(&of(&["zero_optimization.stage=1"], &file));
-    file.messages.retain(|times| times.kind != MessageKind::Gradient);
-    expect![[r#"
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it
         `all_reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
         `gradient` between 2 ranks was not measured: `activation` between 2 ranks stands for it
-        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it"#]]
-    .assert_eq(&of(&["zero_optimization.stage=0"], &file));
+        `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it
+    "#]]
+    .assert_eq(&found);
 }
 
 /// Beyond the measured sizes times go on in a line, which is reported once for each message; between two sizes it is not.
 #[test]
-fn sizes_beyond_the_measured_ones_are_told() {
-    let plan = plan(GPT2, &[]);
+fn sizes_beyond_the_measured_ones_are_reported() {
+    let plan = plan(GPT2, "");
     let complete = file_of(&plan);
     let with_sizes_of = |kept: &dyn Fn(usize, usize) -> bool| {
         let mut file = complete.clone();
@@ -276,46 +249,64 @@ fn sizes_beyond_the_measured_ones_are_told() {
             let mut index = 0..;
             times.sizes.retain(|_| kept(index.next().unwrap(), num_sizes));
         }
-        let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
-        predicted.assumptions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        assumed(&plan, &file)
     };
-    expect![[""]].assert_eq(&with_sizes_of(&|_, _| true));
-    expect![[""]].assert_eq(&with_sizes_of(&|index, num_sizes| index == 0 || index + 1 == num_sizes));
-    expect!["`unshard` between 2 ranks was measured with 50816 bytes, and the run has 83840 to 85632: times go on in a line"].assert_eq(&with_sizes_of(&|index, _| index == 0));
-    expect!["`unshard` between 2 ranks was measured with 85632 bytes, and the run has 50816 to 83840: times go on in a line"].assert_eq(&with_sizes_of(&|index, num_sizes| index + 1 == num_sizes));
-    expect!["`unshard` between 2 ranks was measured with 83840 bytes, and the run has 50816 to 85632: times go on in a line"].assert_eq(&with_sizes_of(&|index, _| index == 1));
+    assert_eq!(with_sizes_of(&|_, _| true), "");
+    assert_eq!(with_sizes_of(&|index, num_sizes| index == 0 || index + 1 == num_sizes), "");
+    expect![[r#"
+        `unshard` between 2 ranks was measured with 50816 bytes, and the run has 83840 to 85632: times go on in a line
+        `unshard` between 2 ranks was measured with 85632 bytes, and the run has 50816 to 83840: times go on in a line
+        `unshard` between 2 ranks was measured with 83840 bytes, and the run has 50816 to 85632: times go on in a line
+    "#]]
+    .assert_eq(
+        &[
+            with_sizes_of(&|index, _| index == 0),
+            with_sizes_of(&|index, num_sizes| index + 1 == num_sizes),
+            with_sizes_of(&|index, _| index == 1),
+        ]
+        .concat(),
+    );
 }
 
 #[test]
 fn what_a_file_does_not_hold_is_an_error() {
-    let file = file_of(&plan(GPT2, &[]));
-    let error = |changes: &[&str], file: &CostsFile| {
-        for_plan(&plan(GPT2, changes), Source::Measured(file)).unwrap_err().to_string()
-    };
-    expect!["the costs are of another model: `model.gpt2.hidden_size` is 32 there and 64 in the run, `micro_batch_size` is 2 there and 1 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&error(&["model.hidden_size=64", "train_micro_batch_size_per_gpu=1"], &file));
-    expect![[r#"the costs are of another model: `precision` is "f32" there and "bf16" in the run, `optimizer` is "AdamW" there and "SGD" in the run, `threads` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(
-        &["bf16.enabled=true", "threads=2", "optimizer.type=SGD", "optimizer.params.lr=1"],
-        &file,
-    ));
-    expect![[r#"the costs are of another model: `activation_checkpointing` is "off" there and "unit" in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(&["activation_checkpointing.enabled=true"], &file));
-    expect!["the costs are of another model: `model.gpt2.dropout` is false there and true in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&error(&["model.dropout=0.1"], &file));
-    expect!["the costs file has no unit of embedding, h.*.attn with 12992 parameters, nor units to compose it of (it has embedding, h.*.attn, h.*.mlp with 21408 parameters; h.*.attn, h.*.mlp with 12704 parameters; h.*.attn, h.*.mlp, ln_f, lm_head with 20960 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)"].assert_eq(&error(&["zero_optimization.unit_layers=0.5"], &file));
-    // What moved nothing stands for no message.
-    let alone = file_of(&plan(GPT2, &["parallel.data=1"]));
-    expect!["the costs file has no message like `unshard` between 2 ranks: measure a run on a grid with such messages, with `pipezero profile`"].assert_eq(&error(&[], &alone));
-    let timed = file_of(&plan(TIMED, &[]));
-    expect![[r#"the costs are of another model: `model` is "timed" there and "gpt2" in the run, `seq_length` is 8 there and 16 in the run, `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out"#]].assert_eq(&error(&[], &timed));
-    let slower = plan(TIMED, &["model.forward_ms=2"]);
-    expect!["the costs are of another model: `model.timed.forward_ns` is 1000000 there and 2000000 in the run, `model.timed.recompute_ns` is 1000000 there and 2000000 in the run; measure this one with `pipezero profile`, or leave `--costs` out"].assert_eq(&for_plan(&slower, Source::Measured(&timed)).unwrap_err().to_string());
-    let recomputing = plan(GPT2, &["activation_checkpointing.enabled=true"]);
-    let without = file_of(&recomputing);
-    expect!["the costs file has no `recompute_ns` of the unit of embedding, h.*.attn, h.*.mlp: measure this run with `pipezero profile`"].assert_eq(&for_plan(&recomputing, Source::Measured(&without)).unwrap_err().to_string());
+    let [file, alone, timed] =
+        [(GPT2, ""), (GPT2, "parallel.data=1"), (TIMED, "")].map(|(of, changes)| file_of(&plan(of, changes)));
+    let recomputing = "activation_checkpointing.enabled=true";
+    let without = file_of(&plan(GPT2, recomputing));
+    let cases = [
+        (&file, GPT2, "model.hidden_size=64 train_micro_batch_size_per_gpu=1"),
+        (&file, GPT2, "bf16.enabled=true threads=2 optimizer.type=SGD optimizer.params.lr=1"),
+        (&file, GPT2, recomputing),
+        (&file, GPT2, "model.dropout=0.1"),
+        (&file, GPT2, "zero_optimization.unit_layers=0.5"),
+        // What moved nothing stands for no message.
+        (&alone, GPT2, ""),
+        (&timed, GPT2, ""),
+        (&timed, TIMED, "model.forward_ms=2"),
+        (&without, GPT2, recomputing),
+    ];
+    let errors = cases.map(|(file, of, changes)| {
+        format!("{}\n", for_plan(&plan(of, changes), Source::Measured(file)).unwrap_err())
+    });
+    expect![[r#"
+        the costs are of another model: `model.gpt2.hidden_size` is 32 there and 64 in the run, `micro_batch_size` is 2 there and 1 in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs are of another model: `precision` is "f32" there and "bf16" in the run, `optimizer` is "AdamW" there and "SGD" in the run, `threads` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs are of another model: `activation_checkpointing` is "off" there and "unit" in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs are of another model: `model.gpt2.dropout` is false there and true in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs file has no unit of embedding, h.*.attn with 12992 parameters, nor units to compose it of (it has embedding, h.*.attn, h.*.mlp with 21408 parameters; h.*.attn, h.*.mlp with 12704 parameters; h.*.attn, h.*.mlp, ln_f, lm_head with 20960 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
+        the costs file has no message like `unshard` between 2 ranks: measure a run on a grid with such messages, with `pipezero profile`
+        the costs are of another model: `model` is "timed" there and "gpt2" in the run, `seq_length` is 8 there and 16 in the run, `micro_batch_size` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs are of another model: `model.timed.forward_ns` is 1000000 there and 2000000 in the run, `model.timed.recompute_ns` is 1000000 there and 2000000 in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs file has no `recompute_ns` of the unit of embedding, h.*.attn, h.*.mlp: measure this run with `pipezero profile`
+    "#]]
+    .assert_eq(&errors.concat());
 }
 
 /// Times within a file's bounds may still add up to more than a step can take.
 #[test]
 fn costs_that_cannot_be_added_up_are_an_error() {
-    let plan = plan(GPT2, &["gradient_accumulation_steps=4000"]);
+    let plan = plan(GPT2, "gradient_accumulation_steps=4000");
     let mut file = file_of(&plan);
     for unit in &mut file.units {
         unit.forward_ns = TIME_NS_MAX;

@@ -33,28 +33,20 @@ fn counted(plan: &Plan, rank: PipelineRank) -> Traffic {
 #[test]
 fn messages_send_what_the_plan_forecasts() {
     let mut num_plans = 0;
-    for tied in ["model.tie_embeddings=false", "model.tie_embeddings=true"] {
+    for tied in [false, true] {
         for (pipeline, data) in [(1, 1), (1, 3), (2, 1), (2, 2), (4, 2)] {
-            let grid = [format!("parallel.pipeline={pipeline}"), format!("parallel.data={data}")];
-            for zero in [
-                &["stage=0"][..],
-                &["stage=1"],
-                &["stage=3"],
-                &["stage=3", "reduce=last"],
-                &["stage=3", "unit_layers=2"],
-            ] {
-                let zero: Vec<String> = zero.iter().map(|key| format!("zero_optimization.{key}")).collect();
-                for precision in ["bf16.enabled=true", "bf16.enabled=false"] {
-                    let mut changes = vec![tied, &grid[0], &grid[1], precision, "model.num_layers=16"];
-                    changes.extend(zero.iter().map(String::as_str));
+            for zero in
+                ["0", "1", "3", "3 zero_optimization.reduce=last", "3 zero_optimization.unit_layers=2"]
+            {
+                for half in [true, false] {
+                    let changes = format!(
+                        "model.tie_embeddings={tied} parallel.pipeline={pipeline} parallel.data={data} bf16.enabled={half} \
+                         model.num_layers=16 zero_optimization.stage={zero}"
+                    );
                     let plan = plan(GPT2, &changes);
                     for rank in 0..pipeline {
                         let forecast = &plan.forecast()[plan.grid().rank(rank, 0)];
-                        assert_eq!(
-                            counted(&plan, PipelineRank(rank as u32)),
-                            forecast.traffic,
-                            "{changes:?}"
-                        );
+                        assert_eq!(counted(&plan, PipelineRank(rank as u32)), forecast.traffic, "{changes}");
                     }
                     num_plans += 1;
                 }
@@ -67,15 +59,10 @@ fn messages_send_what_the_plan_forecasts() {
 /// A message between nodes is as slow as the slowest of its data ranks.
 #[test]
 fn one_far_pair_makes_a_message_far() {
-    let links = [
-        "comm.links.ranks_per_node=3",
-        "comm.links.near.gb_per_s=1",
-        "comm.links.near.latency_us=1",
-        "comm.links.far.gb_per_s=0.5",
-        "comm.links.far.latency_us=7",
-    ];
+    let links = "comm.links.ranks_per_node=3 comm.links.near.gb_per_s=1 comm.links.near.latency_us=1 \
+                 comm.links.far.gb_per_s=0.5 comm.links.far.latency_us=7";
     // Ranks 0 1 2 | 3: of the pairs 0-2 and 1-3 one is near; of the data groups 0-1 and 2-3 one.
-    let plan = plan(GPT2, &links);
+    let plan = plan(GPT2, links);
     let shaping = plan.run().comm.links.unwrap();
     let messages = Messages::of(&plan);
     let mut num_messages = 0;

@@ -8,27 +8,41 @@ mod memory; // What is in use beside what is allocated.
 mod messages; // Bytes beside the plan's traffic.
 mod slowness; // Ranks that are off their mean times.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
 use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
+use crate::plan::costs::{MessageKind, MessageTimes, SizedTimes};
 
-/// A plan of this run file with keys changed, as `--set` changes them.
-pub(in crate::plan) fn plan(file: &str, changes: &[&str]) -> Plan {
-    let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
-    let file = RunFile::parse("run.json", file).unwrap().set(&changes).unwrap();
-    match file.resolve(Launch { cores: 2, ranks: None }) {
-        Ok((run, _)) => Plan::new(run).unwrap(),
-        Err(errors) => {
-            let mut text = format!("{changes:?}");
-            write!(text, ": {errors}").unwrap();
-            panic!("{text}")
-        }
+/// A plan of this run file with keys changed, as `--set` changes them; spaces lie between the changes.
+pub(crate) fn plan(file: &str, changes: &str) -> Plan {
+    let arguments: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();
+    let file = RunFile::parse("run.json", file).unwrap().set(&arguments).unwrap();
+    let resolved = file.resolve(Launch { cores: 2, ranks: None });
+    Plan::new(resolved.unwrap_or_else(|errors| panic!("{changes}: {errors}")).0).unwrap()
+}
+
+/// What a message of a size costs: issue, occupied, latency, landing.
+pub(crate) fn sized(bytes: u64, [issue_ns, occupied_ns, latency_ns, landing_ns]: [u64; 4]) -> SizedTimes {
+    SizedTimes { bytes, issue_ns, occupied_ns, latency_ns, landing_ns, probed: false }
+}
+
+/// Messages by kind and number of ranks, each with its sizes ascending.
+pub(crate) fn by_kind(messages: impl Iterator<Item = (MessageKind, u64, SizedTimes)>) -> Vec<MessageTimes> {
+    let mut found: BTreeMap<_, BTreeMap<u64, SizedTimes>> = BTreeMap::new();
+    for (kind, ranks, times) in messages {
+        found.entry((kind, ranks)).or_default().insert(times.bytes, times);
     }
+    let times = |((kind, ranks), sizes): (_, BTreeMap<_, _>)| MessageTimes {
+        kind,
+        ranks,
+        sizes: sizes.into_values().collect(),
+    };
+    found.into_iter().map(times).collect()
 }
 
 /// Eight layers on two pipeline ranks of two data ranks.
-pub(in crate::plan) const GPT2: &str = r#"{
+pub(crate) const GPT2: &str = r#"{
   "model": { "family": "gpt2", "num_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16,
              "tie_embeddings": false },
   "data": { "text": "x" },
@@ -41,7 +55,7 @@ pub(in crate::plan) const GPT2: &str = r#"{
 }"#;
 
 /// Eight timed layers on four pipeline ranks.
-pub(in crate::plan) const TIMED: &str = r#"{
+pub(crate) const TIMED: &str = r#"{
   "model": { "family": "timed", "num_layers": 8, "seq_length": 8, "parameters_per_layer": 1024,
              "activation_elements": 64, "forward_ms": 1, "backward_input_ms": 1.5, "backward_weight_ms": 0.5 },
   "parallel": { "pipeline": 4, "partition": "uniform" },

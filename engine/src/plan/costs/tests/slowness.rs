@@ -25,12 +25,11 @@ fn all_slower(plan: &Plan, predicted: &Predicted, ppm: u32) -> u64 {
     ClusterStep::new(plan, &alike, &world).unwrap().slowest().makespan_ns
 }
 
-/// Two data ranks meet at every gather and reduction, and at the end: whichever is the slow one, all go at its speed.
+/// Two data ranks wait for each other at every gather and reduction, and at the end: all go at the speed of the slow one.
 #[test]
 fn data_ranks_wait_for_the_slow_one() {
     for level in [1, 3] {
-        let changes = ["parallel.pipeline=1".to_owned(), format!("zero_optimization.stage={level}")];
-        let plan = plan(GPT2, &changes.each_ref().map(String::as_str));
+        let plan = plan(GPT2, &format!("parallel.pipeline=1 zero_optimization.stage={level}"));
         let predicted =
             predicted(&plan, &[&[1_250_000, 800_000], &[1_000_000, 1_250_000], &[500_000, 1_250_000]]);
         let step = Step::new(&plan, &predicted).unwrap();
@@ -44,7 +43,7 @@ fn data_ranks_wait_for_the_slow_one() {
 /// What the ranks of a step have in common is longer in one step and shorter in another, and is not waited for.
 #[test]
 fn steps_that_are_slow_for_all_ranks_cost_nothing_in_the_mean() {
-    let plan = plan(GPT2, &[]);
+    let plan = plan(GPT2, "");
     let predicted = predicted(&plan, &[&[1_250_000; 4], &[750_000; 4], &[1_000_000; 4]]);
     let step = Step::new(&plan, &predicted).unwrap();
     let sum: u64 =
@@ -56,7 +55,7 @@ fn steps_that_are_slow_for_all_ranks_cost_nothing_in_the_mean() {
 
 #[test]
 fn nothing_is_waited_for_where_no_rank_is_slow() {
-    let plan = plan(GPT2, &[]);
+    let plan = plan(GPT2, "");
     let (of_four, of_two): (&[u32], &[u32]) = (&[1_000_000; 4], &[1_000_000; 2]);
     for steps in [&[][..], &[of_four], &[of_two, of_two]] {
         let step = Step::new(&plan, &predicted(&plan, steps)).unwrap();
@@ -67,12 +66,10 @@ fn nothing_is_waited_for_where_no_rank_is_slow() {
 /// Costs of two ranks serve a run of four: ranks 2 and 3 are as ranks 0 and 1 were one step later.
 #[test]
 fn further_ranks_take_further_steps() {
-    let plan = plan(GPT2, &[]);
+    let plan = plan(GPT2, "");
     let of_two = predicted(&plan, &[&[1_100_000, 900_000], &[700_000, 1_300_000]]);
-    let of_four = predicted(
-        &plan,
-        &[&[1_100_000, 900_000, 700_000, 1_300_000], &[700_000, 1_300_000, 1_100_000, 900_000]],
-    );
+    let four = [[1_100_000, 900_000, 700_000, 1_300_000], [700_000, 1_300_000, 1_100_000, 900_000]];
+    let of_four = predicted(&plan, &[&four[0], &four[1]]);
     let straggling_ns =
         |predicted: &Predicted| predicted.straggling_ns(&plan, &predicted.cluster(&plan)).unwrap();
     assert!(straggling_ns(&of_two) > 0);
@@ -81,12 +78,12 @@ fn further_ranks_take_further_steps() {
 
 /// Steps left out of the mean are reported, here with a costs file of so many steps that not all of them are played.
 #[test]
-fn steps_that_are_not_played_are_told() {
-    let plan = plan(GPT2, &[]);
+fn steps_that_are_not_played_are_reported() {
+    let plan = plan(GPT2, "");
     let num_instructions: usize = plan.training().program().rows.iter().map(Vec::len).sum();
     // Two data ranks; twenty million instructions at most.
     let num_played = 20_000_000 / (2 * num_instructions);
-    let told = |num_recorded: usize| {
+    let assumptions = |num_recorded: usize| {
         let step = || vec![[1, 1]; 4];
         let file = CostsFile {
             rank_slowness_ppm: RankSlowness::new((0..num_recorded).map(|_| step())),
@@ -94,21 +91,21 @@ fn steps_that_are_not_played_are_told() {
         };
         for_plan(&plan, Source::Measured(&file)).unwrap().assumptions
     };
-    assert_eq!(told(num_played), []);
+    assert_eq!(assumptions(num_played), []);
     let num_recorded = num_played + 1;
-    let told = told(num_recorded);
-    assert_eq!(told, [Assumption::Played { num_played, num_recorded }]);
+    let found = assumptions(num_recorded);
+    assert_eq!(found, [Assumption::Played { num_played, num_recorded }]);
     let expected = format!(
         "of {num_recorded} recorded steps, {num_played} stand for all in what ranks wait for slow ones, evenly chosen: the run \
          is too large to play each"
     );
-    assert_eq!(told[0].to_string(), expected);
+    assert_eq!(found[0].to_string(), expected);
 }
 
 /// A rank that was said to be slow is slow in turn around that.
 #[test]
 fn slowness_comes_on_top_of_a_speed() {
-    let plan = plan(GPT2, &["parallel.pipeline=1"]);
+    let plan = plan(GPT2, "parallel.pipeline=1");
     let predicted = predicted(&plan, &[&[1_250_000, 1_000_000]]);
     let half = Ratio::new(1, 2);
     let world = Cluster { speeds: [(0, half)].into(), ..predicted.cluster(&plan) };

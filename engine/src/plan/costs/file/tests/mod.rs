@@ -2,6 +2,7 @@
 
 mod forms; // Lists for objects, and kinds that are not named.
 
+use expect_test::{Expect, expect};
 use pipezero_models::shared::GptSizes;
 
 use super::*;
@@ -137,130 +138,94 @@ fn the_example_of_the_page_is_a_costs_file() {
     }
 }
 
-/// What is said of a text: line, column, and what is wrong.
-#[track_caller]
-pub(in crate::plan::costs) fn refuses_text(text: &str, expected: &str) {
+/// What is said of a text: line, column, and what is wrong; without the repair that stands behind every mistake in JSON.
+pub(in crate::plan::costs) fn refusal(text: &str) -> String {
     let error = CostsFile::parse("costs.json", text).unwrap_err();
+    let said = error.to_string();
     let repair = match error {
         CostsFileError::Syntax { .. } => "; mend it, or measure again with `pipezero profile`",
         _ => "",
     };
-    assert_eq!(error.to_string(), format!("costs.json:{expected}{repair}"));
+    said.strip_prefix("costs.json:").and_then(|said| said.strip_suffix(repair)).unwrap().to_owned()
 }
 
-/// What is said of a file in which one text stands for another.
-#[track_caller]
-pub(in crate::plan::costs) fn refuses(from: &str, to: &str, expected: &str) {
-    assert!(FILE.contains(from), "{from}");
-    refuses_text(&FILE.replacen(from, to, 1), expected);
+/// Compares what is said of the file with each of these changes, one text in place of another, line by line.
+pub(in crate::plan::costs) fn refuses(changes: &[(&str, &str)], expected: Expect) {
+    let said = changes.iter().map(|(from, to)| {
+        assert!(FILE.contains(from), "{from}");
+        refusal(&FILE.replacen(from, to, 1)) + "\n"
+    });
+    expected.assert_eq(&said.collect::<String>());
 }
 
 #[test]
 fn times_are_whole_nanoseconds_within_bounds() {
-    for (key, place, value, least, found) in [
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "-900000"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "0"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "900000.5"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "900000.0"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "1e300"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "1000000000000001"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "18446744073709551616"),
-        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, "null"),
+    let forward = "-900000 0 900000.5 900000.0 1e300 1000000000000001 18446744073709551616 null";
+    for (key, place, value, least, all_found) in [
+        ("forward_ns", "32:21: `units[0].forward_ns`", "900000", 1, forward),
         ("backward_ns", "33:22: `units[0].backward_ns`", "1900000", 1, "0"),
         ("recompute_ns", "52:23: `units[1].recompute_ns`", "10", 1, "null"),
         ("issue_ns", "70:23: `messages[0].sizes[0].issue_ns`", "9000", 0, "-1"),
         ("step_overhead_ns", "24:23: `step_overhead_ns`", "40000", 0, "1e30"),
     ] {
-        let rule = format!("must be a time in whole nanoseconds from {least} to 1000000000000000");
-        refuses(
-            &format!("\"{key}\": {value}"),
-            &format!("\"{key}\": {found}"),
-            &format!("{place} {rule}, but is {found}"),
-        );
+        for found in all_found.split(' ') {
+            let rule = format!("must be a time in whole nanoseconds from {least} to 1000000000000000");
+            let text = FILE.replacen(&format!("\"{key}\": {value}"), &format!("\"{key}\": {found}"), 1);
+            assert_eq!(refusal(&text), format!("{place} {rule}, but is {found}"));
+        }
     }
+}
+
+/// Numbers, words, names and lists, as they stand in the file; keys are known, present and there once.
+#[test]
+fn what_does_not_fit_its_key_is_refused_at_its_place() {
     refuses(
-        "\"forward_ns\": 900000",
-        "\"forward_ns\": 1e400",
-        "32:21: `units[0].forward_ns` is 1e400, but numbers end at 1.8e308; write a smaller one",
+        &[
+            (r#""forward_ns": 900000"#, r#""forward_ns": 1e400"#),
+            (r#""bytes": 66048"#, r#""bytes": -1"#),
+            (r#""cores": 2"#, r#""cores": 2.5"#),
+            (r#""cores": 2"#, r#""cores": 2.0"#),
+            (r#""name": "a machine""#, r#""name": 7"#),
+            (r#""dropout": false"#, r#""dropout": 0"#),
+            (r#""layers": ["#, r#""layers": 5, "x": ["#),
+            (r#""forward_ns": 900000"#, r#""forward_ns": "9""#),
+            (r#""step_overhead_ns": 40000"#, r#""step_overhead_ns": [[1]]"#),
+            (r#""step_overhead_ns": 40000"#, r#""step_overhead_ns": {"a": {}}"#),
+            (r#""forward_ns""#, r#""forward""#),
+            (r#""threads": 1"#, r#""threads": 1, "nodes": 1"#),
+            (r#""forward_ns": 900000,"#, ""),
+            (r#""version": 1,"#, ""),
+            (r#""forward_ns": 900000,"#, r#""forward_ns": 900000, "forward_ns": 1,"#),
+            (r#""gradient_norm","#, r#""norm","#),
+            // Texts that are not JSON.
+            (r#""seq_length": 32,"#, r#""seq_length": 32"#),
+            (r#""forward_ns": 900000"#, r#""forward_ns": NaN"#),
+            (FILE, ""),
+            (FILE, "[1]"),
+        ],
+        expect![[r#"
+            32:21: `units[0].forward_ns` is 1e400, but numbers end at 1.8e308; write a smaller one
+            69:20: `messages[0].sizes[0].bytes` must be a whole number from 0 to 18446744073709551615, but is -1
+            5:14: `host.cores` must be a whole number from 0 to 18446744073709551615, but is 2.5
+            5:14: `host.cores` must be a whole number from 0 to 18446744073709551615, but is 2.0
+            4:13: `host.name` must be a string, but is 7
+            14:20: `workload.model.gpt2.dropout` must be true or false, but is 0
+            27:17: `units[0].layers` must be a list, but is 5
+            32:21: `units[0].forward_ns` must be a time in whole nanoseconds from 1 to 1000000000000000, but is the string "9"
+            24:23: `step_overhead_ns` must be a time in whole nanoseconds from 0 to 1000000000000000, but is a list
+            24:23: `step_overhead_ns` must be a time in whole nanoseconds from 0 to 1000000000000000, but is an object
+            32:7: `units[0].forward` is an unknown key; did you mean `forward_ns`?
+            22:19: `workload.nodes` is an unknown key; remove it, or write `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing` or `threads`
+            26:5: `units[0].forward_ns` is missing; add it
+            1:1: `version` is missing; add it
+            32:29: `units[0].forward_ns` stands twice, first at 32:7; keep one of the two
+            85:15: `messages[1].kind` must be `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied` or `gradient_norm`, but is the string "norm"
+            18:5: this is not JSON: `,` or `}` belongs here, but `"` stands there
+            32:21: this is not JSON: a value belongs here, but `NaN` stands there
+            1:1: the file is empty; it must hold one JSON object
+            1:1: the file must be a costs file, which is one object, but is a list
+        "#]],
     );
-}
-
-/// Numbers, words, names and lists, as they stand in the file.
-#[test]
-fn values_are_of_their_keys_kind() {
-    let whole = "must be a whole number from 0 to 18446744073709551615, but is";
-    let time = "must be a time in whole nanoseconds from";
-    for (from, to, expected) in [
-        ("\"bytes\": 66048", "\"bytes\": -1", &*format!("69:20: `messages[0].sizes[0].bytes` {whole} -1")),
-        ("\"cores\": 2", "\"cores\": 2.5", &*format!("5:14: `host.cores` {whole} 2.5")),
-        ("\"cores\": 2", "\"cores\": 2.0", &*format!("5:14: `host.cores` {whole} 2.0")),
-        ("\"name\": \"a machine\"", "\"name\": 7", "4:13: `host.name` must be a string, but is 7"),
-        (
-            "\"dropout\": false",
-            "\"dropout\": 0",
-            "14:20: `workload.model.gpt2.dropout` must be true or false, but is 0",
-        ),
-        ("\"layers\": [", "\"layers\": 5, \"x\": [", "27:17: `units[0].layers` must be a list, but is 5"),
-        (
-            "\"forward_ns\": 900000",
-            "\"forward_ns\": \"9\"",
-            &*format!("32:21: `units[0].forward_ns` {time} 1 to 1000000000000000, but is the string \"9\""),
-        ),
-        (
-            "\"step_overhead_ns\": 40000",
-            "\"step_overhead_ns\": [[1]]",
-            &*format!("24:23: `step_overhead_ns` {time} 0 to 1000000000000000, but is a list"),
-        ),
-        (
-            "\"step_overhead_ns\": 40000",
-            "\"step_overhead_ns\": {\"a\": {}}",
-            &*format!("24:23: `step_overhead_ns` {time} 0 to 1000000000000000, but is an object"),
-        ),
-    ] {
-        refuses(from, to, expected);
-    }
-}
-
-#[test]
-fn keys_are_known_present_and_there_once() {
-    for (from, to, expected) in [
-        (
-            "\"forward_ns\"",
-            "\"forward\"",
-            "32:7: `units[0].forward` is an unknown key; did you mean `forward_ns`?",
-        ),
-        (
-            "\"threads\": 1",
-            "\"threads\": 1, \"nodes\": 1",
-            "22:19: `workload.nodes` is an unknown key; remove it, or write `model`, `seq_length`, `micro_batch_size`, \
-             `precision`, `optimizer`, `activation_checkpointing` or `threads`",
-        ),
-        ("\"forward_ns\": 900000,", "", "26:5: `units[0].forward_ns` is missing; add it"),
-        ("\"version\": 1,", "", "1:1: `version` is missing; add it"),
-        (
-            "\"forward_ns\": 900000,",
-            "\"forward_ns\": 900000, \"forward_ns\": 1,",
-            "32:29: `units[0].forward_ns` stands twice, first at 32:7; keep one of the two",
-        ),
-        (
-            "\"gradient_norm\",",
-            "\"norm\",",
-            "85:15: `messages[1].kind` must be `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, \
-             `activation`, `gradient`, `add_tied` or `gradient_norm`, but is the string \"norm\"",
-        ),
-    ] {
-        refuses(from, to, expected);
-    }
-}
-
-#[test]
-fn a_text_that_is_not_json_is_refused_at_its_place() {
-    let expected = "18:5: this is not JSON: expected `,` or `}` at `\"`";
-    refuses("\"seq_length\": 32,", "\"seq_length\": 32", expected);
-    let expected = "32:21: this is not JSON: expected value at `N`";
-    refuses("\"forward_ns\": 900000", "\"forward_ns\": NaN", expected);
-    refuses_text("", "1:1: the file is empty; it must hold one JSON object");
-    refuses_text("[1]", "1:1: the file must be a costs file, which is one object, but is a list");
 }
 
 /// The byte order mark that some editors put before the text is not part of it.
@@ -275,11 +240,8 @@ fn a_byte_order_mark_is_passed_over() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = CostsFile::load("no/such/file.json".as_ref()).unwrap_err();
-    let reason = "No such file or directory (os error 2)";
-    let expected = format!(
-        "no/such/file.json: cannot read the costs file: {reason}; name one that `pipezero profile` has written"
-    );
-    assert_eq!(error.to_string(), expected);
+    expect!["no/such/file.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written"]
+        .assert_eq(&error.to_string());
 }
 
 fn workload(text: &str) -> Workload {

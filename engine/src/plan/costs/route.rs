@@ -1,24 +1,24 @@
 //! Which messages have one size between the same ranks, and so one price.
 
-use pipezero_schedule::Instruction;
+use pipezero_schedule::{Instruction, Unit};
 
-use crate::plan::costs::MessageKind;
+use super::message_kind::MessageKind;
 
 /// The messages of a kind for one unit, or over one edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Route {
-    pub(super) kind: MessageKind,
-    /// Of the unit or the edge.
-    pub(super) index: usize,
+pub(crate) struct Route {
+    pub(crate) kind: MessageKind,
+    /// Of the unit or the edge; 0 of the norm and the tied addition, of which there is one.
+    pub(crate) index: usize,
 }
 
 impl Route {
-    /// Of a message; `None` of what the compute lane does.
-    pub(super) fn of(instruction: Instruction) -> Option<Self> {
+    /// Of what an instruction sends, if it sends anything.
+    pub(crate) fn of(instruction: Instruction) -> Option<Self> {
         let kind = MessageKind::of(instruction)?;
         let index = match instruction {
             Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => edge.index(),
-            _ => instruction.unit()?.index(),
+            _ => instruction.unit().map_or(0, Unit::index),
         };
         Some(Self { kind, index })
     }
