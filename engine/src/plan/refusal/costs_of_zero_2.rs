@@ -4,29 +4,27 @@ use super::price::{as_zero_1, row, without_pipeline};
 use crate::config::{CombinationTable, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
 use crate::plan::Plan;
 
-/// What makes a run another combination.
-type Change = fn(&mut Run);
-
 /// ZeRO-2 both ways, reduced once and after every micro-batch, beside what is allowed. `None` where the model cannot be
 /// built; a row is missing where its combination cannot be planned.
 pub(in crate::plan) fn costs_of_zero_2(run: &Run) -> Option<CombinationTable> {
     let model = run.model.build().ok()?;
     let (pipeline, data) = (run.parallel.pipeline, run.parallel.data);
     let grid = format!("pipeline {pipeline} x data {data}");
-    let combinations: [(String, Change); 5] = [
-        (format!("refused: ZeRO-2, {grid}, reduced once per step"), |run| {
-            run.zero.reduce = ReductionPolicy::Last
-        }),
-        (format!("refused: ZeRO-2, {grid}, reduced every micro-batch"), |_| ()),
-        (format!("ZeRO-1, {grid}"), as_zero_1),
-        (format!("ZeRO-3, {grid}, units of {}", name_of_units(run)), as_zero_3),
-        (format!("ZeRO-2, pipeline 1 x data {}", pipeline * data), without_pipeline),
-    ];
-    let rows = combinations.into_iter().filter_map(|(name, change)| {
+    let forecast = |change: fn(&mut Run)| {
         let mut run = run.clone();
         change(&mut run);
-        Some(row(name, &Plan::planned(run, model.clone()).ok()?.forecast()))
-    });
+        Some(Plan::planned(run, model.clone()).ok()?.forecast())
+    };
+    // Reduced once, ZeRO-2 has the buffers and the program of ZeRO-1: one plan is the price of both.
+    let zero_1 = forecast(as_zero_1);
+    let combinations = [
+        (format!("refused: ZeRO-2, {grid}, reduced once per step"), zero_1.clone()),
+        (format!("refused: ZeRO-2, {grid}, reduced every micro-batch"), forecast(|_| ())),
+        (format!("ZeRO-1, {grid}"), zero_1),
+        (format!("ZeRO-3, {grid}, units of {}", name_of_units(run)), forecast(as_zero_3)),
+        (format!("ZeRO-2, pipeline 1 x data {}", pipeline * data), forecast(without_pipeline)),
+    ];
+    let rows = combinations.into_iter().filter_map(|(name, ranks)| Some(row(name, &ranks?)));
     Some(CombinationTable { rows: rows.collect() })
 }
 
