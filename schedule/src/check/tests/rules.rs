@@ -22,8 +22,10 @@ fn of_units(units: &[UnitFacts], residency: Residency) -> Program {
     lower(&one_f_one_b(1, 1).unwrap(), units, &LowerOptions::zero_3(residency, 0)).unwrap()
 }
 
-/// The program that a text describes once each of these pieces is replaced where it stands first.
-fn edited(program: &Program, edits: &[(&str, &str)]) -> Program {
+/// What is replaced by what in the text of a program, each where it stands first.
+type Edits<'a> = &'a [(&'a str, &'a str)];
+
+fn edited(program: &Program, edits: Edits<'_>) -> Program {
     let text = edits.iter().fold(program.to_string(), |text, (from, to)| {
         assert!(text.contains(from), "{from:?} in\n{text}");
         text.replacen(from, to, 1)
@@ -36,7 +38,7 @@ fn rule_of(program: Program) -> Rule {
 }
 
 /// The rules that edits of programs break, a line each.
-fn rules(cases: &[(Program, &[&[(&str, &str)]])], expected: Expect) {
+fn rules(cases: &[(Program, &[Edits<'_>])], expected: Expect) {
     let edited = cases.iter().flat_map(|(program, edits)| edits.iter().map(|edits| edited(program, edits)));
     expected.assert_eq(&edited.map(|program| rule_of(program).to_string() + "\n").collect::<String>());
 }
