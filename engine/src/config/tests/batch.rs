@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, file, run};
+use super::{check_each, file, run};
 use crate::config::{Launch, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
@@ -79,33 +79,19 @@ fn solve(
 
 #[test]
 fn contradictions_show_their_arithmetic() {
-    check(
-        &[GRID, ("train_micro_batch_size_per_gpu", "4"), ("gradient_accumulation_steps", "3")],
+    check_each(
+        &[
+            &[GRID, ("train_micro_batch_size_per_gpu", "4"), ("gradient_accumulation_steps", "3")],
+            &[GRID, ("train_micro_batch_size_per_gpu", "3")],
+            &[GRID, ("gradient_accumulation_steps", "3")],
+            &[GRID, ("train_batch_size", "7")],
+            &[GRID, ("train_batch_size", "1"), ("train_micro_batch_size_per_gpu", "4")],
+        ],
         expect![[r#"
             run.json:4:23: `train_batch_size` is 8, but `train_micro_batch_size_per_gpu` 4 x `gradient_accumulation_steps` 3 x data degree 2 = 24; use 24, or leave one of the three out
-        "#]],
-    );
-    check(
-        &[GRID, ("train_micro_batch_size_per_gpu", "3")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 8, but `train_micro_batch_size_per_gpu` 3 x data degree 2 = 6 does not divide it: every data rank gets the same share; use a multiple such as 6
-        "#]],
-    );
-    check(
-        &[GRID, ("gradient_accumulation_steps", "3")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 8, but `gradient_accumulation_steps` 3 x data degree 2 = 6 does not divide it: every data rank gets the same share; use a multiple such as 6
-        "#]],
-    );
-    check(
-        &[GRID, ("train_batch_size", "7")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 7, but data degree 2 does not divide it: every data rank gets the same share; use a multiple such as 6
-        "#]],
-    );
-    check(
-        &[GRID, ("train_batch_size", "1"), ("train_micro_batch_size_per_gpu", "4")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 1, but `train_micro_batch_size_per_gpu` 4 x data degree 2 = 8 does not divide it: every data rank gets the same share; use a multiple such as 8
         "#]],
     );
@@ -113,47 +99,25 @@ fn contradictions_show_their_arithmetic() {
 
 #[test]
 fn too_little_and_nonsense() {
-    check(
-        &[("train_batch_size", "")],
+    check_each(
+        &[
+            &[("train_batch_size", "")],
+            &[("train_batch_size", ""), ("gradient_accumulation_steps", "4")],
+            &[("train_batch_size", "0")],
+            &[("train_batch_size", "-8")],
+            &[("train_batch_size", "8.5")],
+            &[("train_batch_size", "\"eight\"")],
+            &[("train_micro_batch_size_per_gpu", "0"), ("gradient_accumulation_steps", "0")],
+        ],
         expect![[r#"
             run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-        "#]],
-    );
-    check(
-        &[("train_batch_size", ""), ("gradient_accumulation_steps", "4")],
-        expect![[r#"
             run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "0")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 0, but it must be at least 1; use 1 or more
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "-8")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is -8, but it must not be negative; write it without a sign
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "8.5")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` must be a whole number or "auto", but is 8.5
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "\"eight\"")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` must be a whole number or "auto", but is the string "eight"
-        "#]],
-    );
-    check(
-        &[("train_micro_batch_size_per_gpu", "0"), ("gradient_accumulation_steps", "0")],
-        expect![[r#"
             run.json:6:37: `train_micro_batch_size_per_gpu` is 0, but it must be at least 1; use 1 or more
-            run.json:7:34: `gradient_accumulation_steps` is 0, but it must be at least 1; use 1 or more
+              run.json:7:34: `gradient_accumulation_steps` is 0, but it must be at least 1; use 1 or more
         "#]],
     );
 }
@@ -166,19 +130,17 @@ fn auto_everywhere_is_reported_where_it_stands() {
         ("train_micro_batch_size_per_gpu", auto),
         ("gradient_accumulation_steps", auto),
     ];
-    check(
-        &all,
-        expect![[r#"
-        run.json:4:23: `train_batch_size` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
-    "#]],
-    );
-    check(
+    check_each(
         &[
-            ("train_batch_size", ""),
-            ("train_micro_batch_size_per_gpu", auto),
-            ("gradient_accumulation_steps", "4"),
+            &all,
+            &[
+                ("train_batch_size", ""),
+                ("train_micro_batch_size_per_gpu", auto),
+                ("gradient_accumulation_steps", "4"),
+            ],
         ],
         expect![[r#"
+            run.json:4:23: `train_batch_size` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
             run.json:5:37: `train_micro_batch_size_per_gpu` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
         "#]],
     );
@@ -188,56 +150,34 @@ fn auto_everywhere_is_reported_where_it_stands() {
 #[test]
 fn numbers_beyond_counting() {
     let huge = "18446744073709551615";
-    check(
+    check_each(
         &[
-            ("train_batch_size", ""),
-            ("train_micro_batch_size_per_gpu", huge),
-            ("gradient_accumulation_steps", "3"),
+            &[
+                ("train_batch_size", ""),
+                ("train_micro_batch_size_per_gpu", huge),
+                ("gradient_accumulation_steps", "3"),
+            ],
+            &[("train_batch_size", huge)],
+            &[("train_batch_size", "1e400")],
+            &[("steps", huge)],
+            &[("parallel", r#"{"data": 8589934592}"#)],
+            &[(
+                "model",
+                r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 1e15, "num_attention_heads": 1, "seq_length": 16}"#,
+            )],
+            &[(
+                "model",
+                r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 1, "seq_length": 1e14}"#,
+            )],
         ],
         expect![[r#"
             run.json:5:37: `train_micro_batch_size_per_gpu` is 18446744073709551615, but `train_micro_batch_size_per_gpu` 18446744073709551615 x `gradient_accumulation_steps` 3 x data degree 1 is more than 2^64; use smaller numbers
-        "#]],
-    );
-    check(
-        &[("train_batch_size", huge)],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 18446744073709551615, but a micro-batch of 18446744073709551615 sequences x 16 tokens x 256 values is more than 2^53 elements; use fewer or shorter sequences
-            run.json:5:12: `steps` is 10, but with 18446744073709551615 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "1e400")],
-        expect![[r#"
+              run.json:5:12: `steps` is 10, but with 18446744073709551615 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
             run.json:4:23: `train_batch_size` is 1e400, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
-        "#]],
-    );
-    check(
-        &[("steps", huge)],
-        expect![[r#"
             run.json:5:12: `steps` is 18446744073709551615, but with 8 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"data": 8589934592}"#)],
-        expect![[r#"
             run.json:6:24: `parallel.data` is 8589934592, but with `parallel.pipeline` 1 that is more than 2^32 ranks; use a smaller grid
-        "#]],
-    );
-    check(
-        &[(
-            "model",
-            r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 1e15, "num_attention_heads": 1, "seq_length": 16}"#,
-        )],
-        expect![[r#"
             run.json:2:3: `model` is 4.8e31 parameters large, but a model may have at most 2^53 parameters; use smaller sizes
-        "#]],
-    );
-    check(
-        &[(
-            "model",
-            r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 1, "seq_length": 1e14}"#,
-        )],
-        expect![[r#"
             run.json:2:107: `model.seq_length` is 100000000000000, but a micro-batch of 8 sequences x 100000000000000 tokens x 256 values is more than 2^53 elements; use shorter or fewer sequences
         "#]],
     );

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, run};
+use super::{check_values, run};
 use crate::config::resolved::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 
 #[test]
@@ -100,60 +100,29 @@ fn the_scheduler() {
 
 #[test]
 fn wrong_schedulers() {
-    check(
-        &[("scheduler", "{}")],
+    check_values(
+        "scheduler",
+        &[
+            "{}",
+            r#"{"type": "OneCycle"}"#,
+            r#"{"type": "Warmup"}"#,
+            r#"{"type": "WarmupLR", "params": {"total_num_steps": 5, "cos_min_ratio": 0.1}}"#,
+            r#"{"type": "WarmupCosineLR", "params": {"warmup_max_lr": 1, "cos_min_ratio": 2}}"#,
+            r#"{"type": "WarmupDecayLR", "params": {"total_num_steps": 0, "warmup_min_lr": -1}}"#,
+            r#"{"type": "WarmupLR", "params": {"warmup_type": "cosine", "last_batch_iteration": 3}}"#,
+            r#"{"type": "WarmupDecayLR"}"#,
+        ],
         expect![[r#"
             run.json:6:3: `scheduler.type` is missing: a scheduler is chosen by its type; add it, or remove `scheduler` for a constant rate
-        "#]],
-    );
-    check(
-        &[("scheduler", r#"{"type": "OneCycle"}"#)],
-        expect![[r#"
             run.json:6:25: `scheduler.type` is "OneCycle", but that is not offered; use "WarmupLR", "WarmupDecayLR" or "WarmupCosineLR"
-        "#]],
-    );
-    check(
-        &[("scheduler", r#"{"type": "Warmup"}"#)],
-        expect![[r#"
             run.json:6:25: `scheduler.type` is "Warmup", but it must be "WarmupLR", "WarmupDecayLR" or "WarmupCosineLR"; did you mean "WarmupLR"?
-        "#]],
-    );
-    check(
-        &[("scheduler", r#"{"type": "WarmupLR", "params": {"total_num_steps": 5, "cos_min_ratio": 0.1}}"#)],
-        expect![[r#"
             run.json:6:67: `scheduler.params.total_num_steps` is set, but it belongs to WarmupDecayLR and WarmupCosineLR; remove it
-        "#]],
-    );
-    check(
-        &[("scheduler", r#"{"type": "WarmupCosineLR", "params": {"warmup_max_lr": 1, "cos_min_ratio": 2}}"#)],
-        expect![[r#"
             run.json:6:71: `scheduler.params.warmup_max_lr` is set, but it belongs to WarmupLR and WarmupDecayLR: WarmupCosineLR scales the optimizer's rate; remove it
-            run.json:6:91: `scheduler.params.cos_min_ratio` is 2, but it is a share of the optimizer's rate, from 0 to 1; use such a share
-        "#]],
-    );
-    check(
-        &[(
-            "scheduler",
-            r#"{"type": "WarmupDecayLR", "params": {"total_num_steps": 0, "warmup_min_lr": -1}}"#,
-        )],
-        expect![[r#"
+              run.json:6:91: `scheduler.params.cos_min_ratio` is 2, but it is a share of the optimizer's rate, from 0 to 1; use such a share
             run.json:6:72: `scheduler.params.total_num_steps` is 0, but it must be at least 1; use the run's `steps`, or "auto"
-            run.json:6:92: `scheduler.params.warmup_min_lr` is -1, but it must not be negative; use 0 or more
-        "#]],
-    );
-    check(
-        &[(
-            "scheduler",
-            r#"{"type": "WarmupLR", "params": {"warmup_type": "cosine", "last_batch_iteration": 3}}"#,
-        )],
-        expect![[r#"
+              run.json:6:92: `scheduler.params.warmup_min_lr` is -1, but it must not be negative; use 0 or more
             run.json:6:63: `scheduler.params.warmup_type` is "cosine", but it must be "log" or "linear"; use "log" or "linear"
-            run.json:6:97: `scheduler.params.last_batch_iteration` is 3, but starting the schedule at another step than the first is not offered; remove it, or set -1
-        "#]],
-    );
-    check(
-        &[("scheduler", r#"{"type": "WarmupDecayLR"}"#)],
-        expect![[r#"
+              run.json:6:97: `scheduler.params.last_batch_iteration` is 3, but starting the schedule at another step than the first is not offered; remove it, or set -1
             run.json:6:3: warning: `scheduler.params.total_num_steps`: the rate decays within 10 steps, but warms up over 1000
         "#]],
     );
