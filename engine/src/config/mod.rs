@@ -19,6 +19,7 @@ mod reference;
 mod refusal;
 mod resolve;
 mod run_file;
+mod schedule_name;
 mod schema;
 mod section;
 mod set;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::keys::{self, ForeignKey, Meaning};
+use super::keys::{self, Meaning, Off, Offer};
 use super::raw::RawRun;
 use super::section::{Section, SectionSpec};
+use crate::files::json::join;
 
 /// The tables as Markdown: keys that have an effect, section by section; hints; what is not offered.
 pub fn reference() -> String {
@@ -12,29 +13,29 @@ pub fn reference() -> String {
     let mut paths = Vec::new();
     let mut text = String::new();
     effective(&run, &mut text, &mut paths);
-    let rows = |wanted: fn(&Meaning) -> Option<String>| {
+    let rows = |wanted: &dyn Fn(&Meaning) -> Option<String>| {
         let keys = paths.iter().flat_map(|path| keys::foreign(path).iter().map(move |key| (*path, key)));
         keys.filter_map(move |(path, key)| {
-            Some(format!("| `{}` | {} |\n", full_name(path, key), wanted(&key.meaning)?))
+            Some(format!("| `{}` | {} |\n", join(path, key.name), wanted(&key.meaning)?))
         })
         .collect::<String>()
     };
     text += "## Hints\n\n| Key | What decides that here |\n|---|---|\n";
-    text += &rows(|meaning| match meaning {
+    text += &rows(&|meaning| match meaning {
         Meaning::Hint(decides) => Some((*decides).to_owned()),
         _ => None,
     });
-    text += "\n## Not offered\n\n| Key | Accepted only as | What any other value asks for |\n|---|---|---|\n";
-    text += &rows(|meaning| match meaning {
-        Meaning::NotOffered { off, what, .. } => Some(format!("{} | {what}", off.spelled())),
-        _ => None,
-    });
-    text +=
-        "\n## Not offered yet\n\n| Key | Accepted only as | What any other value asks for |\n|---|---|---|\n";
-    text += &rows(|meaning| match meaning {
-        Meaning::NotOfferedYet { off, what, .. } => Some(format!("{} | {what}", off.spelled())),
-        _ => None,
-    });
+    for wanted in [Offer::Never, Offer::Later] {
+        let head = "| Key | Accepted only as | What any other value asks for |\n|---|---|---|";
+        text += &format!("\n## {}\n\n{head}\n", wanted.title());
+        text += &rows(&|meaning| match meaning {
+            Meaning::NotOffered { offer, off, what, .. } if *offer == wanted => {
+                let quote = if matches!(off, Off::Never) { "" } else { "`" };
+                Some(format!("{quote}{}{quote} | {what}", off.json()))
+            }
+            _ => None,
+        });
+    }
     text
 }
 
@@ -60,8 +61,4 @@ fn effective(section: &SectionSpec, text: &mut String, paths: &mut Vec<&'static 
     for (_, inner) in &section.sections {
         effective(inner, text, paths);
     }
-}
-
-fn full_name(path: &str, key: &ForeignKey) -> String {
-    crate::files::json::join(path, key.name)
 }

@@ -75,17 +75,17 @@ impl RunFile {
         launch: Launch,
         fault: &dyn Fn(&Path) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        let mut findings = Findings::default();
-        let root = Object::root(&self.root, &mut findings);
-        let raw = RawRun::read(&root, &mut findings);
-        let run = resolve::resolve(&raw, &self.folder, launch, &mut findings);
-        resolve::check_texts(&raw, &self.folder, fault, &mut findings);
+        let findings = Findings::default();
+        let raw = RawRun::read(&Object::root(&self.root, &findings));
+        let run = resolve::resolve(&raw, &self.folder, launch);
+        resolve::check_texts(&raw, &self.folder, fault);
+        let (errors, mut notices) = (findings.errors.take(), findings.notices.take());
         match run {
-            Some(run) if findings.errors.is_empty() => {
-                findings.notices.sort_by_key(Notice::order);
-                Ok((run, findings.notices))
+            Some(run) if errors.is_empty() => {
+                notices.sort_by_key(Notice::order);
+                Ok((run, notices))
             }
-            run => Err(ConfigErrors::new(findings.errors).of(run)),
+            run => Err(ConfigErrors::new(errors).of(run)),
         }
     }
 

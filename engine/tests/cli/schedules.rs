@@ -198,7 +198,7 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     let error = refused("check");
     expect![[r#"
         error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it has forwards alone, and learns nothing
+          x `parallel.schedule` is file "order.csv", but it has no backwards, so the model would learn nothing
             ,-[run.json:11:55]
          10 |   "evaluation": { "every": 2, "batches": 1 },
          11 |   "parallel": { "pipeline": 2, "data": 2, "schedule": {"file": "order.csv"} },

@@ -1,11 +1,10 @@
 //! Which type a run computes in, from the two keys that users set, and how fp16 scales its loss.
 
-use crate::config::findings::Findings;
 use crate::config::kind::Auto;
-use crate::config::notice::Notice;
 use crate::config::raw::{RawBf16, RawFp16};
 use crate::config::resolved::{LossScaling, Precision};
-use crate::config::section::Field;
+
+use super::foreign::written_keys;
 
 /// What `bf16.enabled` and `fp16.enabled` say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,32 +58,31 @@ const CPU_NATIVE_BF16: bool = false;
 const MAX_SCALE_POWER: u64 = 127;
 
 /// The type that a run computes in.
-pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, findings: &mut Findings) -> Option<Precision> {
+pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16) -> Option<Precision> {
     let switch = |enabled: Option<Auto<bool>>| match enabled {
         Some(Auto::Value(true)) => Switch::On,
         Some(Auto::Value(false)) | None => Switch::Off,
         Some(Auto::Auto) => Switch::Auto,
     };
-    let scaling = loss_scaling(fp16, findings);
+    let scaling = loss_scaling(fp16);
     let precision = precision(switch(bf16.enabled.given()), switch(fp16.enabled.given()), CPU_NATIVE_BF16);
     match precision {
         Err(BothOn) => {
             let rule = "`bf16.enabled` is true too, and a run computes in one type";
-            findings.broken(&fp16.enabled.place, "true", rule, "set one of the two to false");
-            None
+            fp16.enabled.broken("true", rule, "set one of the two to false")
         }
         Ok(ComputeType::Fp16) => {
             if scaling.is_some_and(|scaling| !scaling.is_dynamic) {
-                hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed", findings);
+                hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed");
             }
             scaling.map(Precision::Fp16)
         }
         Ok(ComputeType::Bf16) => {
-            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in bf16", findings);
+            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in bf16");
             Some(Precision::Bf16)
         }
         Ok(ComputeType::F32) => {
-            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32", findings);
+            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32");
             Some(Precision::F32)
         }
     }
@@ -109,36 +107,25 @@ fn adaptive_keys(fp16: &RawFp16) -> [(&'static str, bool); 5] {
 }
 
 /// One line for all keys that are passed over; most DeepSpeed files have them, whatever they compute in.
-fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str, findings: &mut Findings) {
-    let written: Vec<String> =
-        keys.iter().filter(|(_, written)| *written).map(|(name, _)| format!("`{name}`")).collect();
-    if !written.is_empty() {
-        let message = format!("{why}, so these keys have no effect: {}", written.join(", "));
-        findings.notices.push(Notice::hint(&fp16.head.place, message));
+fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str) {
+    if let Some(keys) = written_keys(keys) {
+        fp16.head.site.hint(format!("{why}, so these keys have no effect: {keys}"));
     }
 }
 
-fn loss_scaling(raw: &RawFp16, findings: &mut Findings) -> Option<LossScaling> {
-    let scale = value(&raw.loss_scale, 0.0).filter(|&scale| {
-        // Written so that a scale beyond f32 fails too.
-        let holds = scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
-        if !holds {
-            let rule =
-                "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
-            findings.broken(&raw.loss_scale.place, scale, rule, "use a value such as 1024, or 0");
-        }
-        holds
-    });
-    let power = value(&raw.initial_scale_power, 16).filter(|&power| {
-        if power > MAX_SCALE_POWER {
-            let rule = "2 to that power is beyond f32";
-            findings.broken(&raw.initial_scale_power.place, power, rule, "use a value such as 16");
-        }
-        power <= MAX_SCALE_POWER
-    });
-    let window = positive(&raw.loss_scale_window, 1000, findings);
-    let hysteresis = positive(&raw.hysteresis, 2, findings);
-    let min_scale = min_scale(raw, scale, power, findings);
+fn loss_scaling(raw: &RawFp16) -> Option<LossScaling> {
+    let in_f32 =
+        |scale| scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
+    let rule = "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
+    let scale = raw.loss_scale.auto_or(0.0);
+    let scale = raw.loss_scale.keep(scale, in_f32, rule, "use a value such as 1024, or 0");
+    let rule = "2 to this power is more than f32 can hold";
+    let power = raw.initial_scale_power.auto_or(16);
+    let power =
+        raw.initial_scale_power.keep(power, |power| power <= MAX_SCALE_POWER, rule, "use a value such as 16");
+    let window = raw.loss_scale_window.at_least_one(raw.loss_scale_window.auto_or(1000));
+    let hysteresis = raw.hysteresis.at_least_one(raw.hysteresis.auto_or(2));
+    let min_scale = min_scale(raw, scale, power);
     let scale = scale?;
     Some(LossScaling {
         initial_scale: if scale == 0.0 { 2_f64.powi(power? as i32) } else { scale },
@@ -151,38 +138,17 @@ fn loss_scaling(raw: &RawFp16, findings: &mut Findings) -> Option<LossScaling> {
 }
 
 /// A scale that adapts starts at or above its least value; a fixed one has no other.
-fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>, findings: &mut Findings) -> Option<f64> {
-    let min = value(&raw.min_loss_scale, 1.0)?;
-    let place = &raw.min_loss_scale.place;
-    if min <= 0.0 {
-        let rule = "a scale is positive, and so is the least one";
-        findings.broken(place, min, rule, "use a value such as 1");
-        return None;
-    }
+fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>) -> Option<f64> {
+    let field = &raw.min_loss_scale;
+    let rule = "the smallest scale of the loss must be positive";
+    let min = field.keep(field.auto_or(1.0), |min| min > 0.0, rule, "use a value such as 1")?;
     if scale? != 0.0 {
         return scale;
     }
     let initial = 2_f64.powi(power? as i32);
-    if min > initial {
-        let rule = format!("the first scale is {initial} and is never below it");
-        findings.broken(place, min, rule, "use a smaller one, or a larger `initial_scale_power`");
-        return None;
-    }
-    Some(min)
-}
-
-/// The written value, or `default` where none is written or it is `"auto"`.
-fn value<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
-    Some(field.or(Auto::Auto)?.value().unwrap_or(default))
-}
-
-fn positive(field: &Field<Auto<u64>>, default: u64, findings: &mut Findings) -> Option<u64> {
-    let value = value(field, default)?;
-    if value == 0 {
-        findings.broken(&field.place, value, "it must be at least 1", "use 1 or more");
-        return None;
-    }
-    Some(value)
+    let rule = format!("the first scale is {initial}, which must not be below the smallest one");
+    let repair = "use a smaller one, or a larger `initial_scale_power`";
+    field.keep(Some(min), |min| min <= initial, &rule, repair)
 }
 
 #[cfg(test)]

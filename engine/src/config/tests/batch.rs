@@ -98,7 +98,7 @@ fn contradictions_show_their_arithmetic() {
 }
 
 #[test]
-fn too_little_and_nonsense() {
+fn missing_and_invalid_batch_sizes_are_refused() {
     check_each(
         &[
             &[("train_batch_size", "")],
@@ -148,7 +148,7 @@ fn auto_everywhere_is_reported_where_it_stands() {
 }
 
 #[test]
-fn numbers_beyond_counting() {
+fn numbers_that_cannot_be_counted_are_refused() {
     let huge = "18446744073709551615";
     check_each(
         &[
@@ -172,13 +172,13 @@ fn numbers_beyond_counting() {
         ],
         expect![[r#"
             run.json:5:37: `train_micro_batch_size_per_gpu` is 18446744073709551615, but `train_micro_batch_size_per_gpu` 18446744073709551615 x `gradient_accumulation_steps` 3 x data degree 1 is more than 2^64; use smaller numbers
-            run.json:4:23: `train_batch_size` is 18446744073709551615, but a micro-batch of 18446744073709551615 sequences x 16 tokens x 256 values is more than 2^53 elements; use fewer or shorter sequences
+            run.json:4:23: `train_batch_size` is 18446744073709551615, but the largest activation of a micro-batch, 18446744073709551615 sequences x 16 tokens x 256 values, would have more than 2^53 elements, too many to count exactly; use fewer or shorter sequences
               run.json:5:12: `steps` is 10, but with 18446744073709551615 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
             run.json:4:23: `train_batch_size` is 1e400, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:5:12: `steps` is 18446744073709551615, but with 8 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
             run.json:6:24: `parallel.data` is 8589934592, but with `parallel.pipeline` 1 that is more than 2^32 ranks; use a smaller grid
             run.json:2:3: `model` is 4.8e31 parameters large, but a model may have at most 2^53 parameters; use smaller sizes
-            run.json:2:107: `model.seq_length` is 100000000000000, but a micro-batch of 8 sequences x 100000000000000 tokens x 256 values is more than 2^53 elements; use shorter or fewer sequences
+            run.json:2:107: `model.seq_length` is 100000000000000, but the largest activation of a micro-batch, 8 sequences x 100000000000000 tokens x 256 values, would have more than 2^53 elements, too many to count exactly; use shorter or fewer sequences
         "#]],
     );
 }

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{check, file, outcome};
-use crate::config::keys::{self, Meaning, Off};
+use crate::config::keys::{self, Meaning, Off, Offer};
 use crate::config::raw::RawRun;
 use crate::config::section::{Section, SectionSpec};
 
@@ -28,7 +28,7 @@ fn hints_get_one_line_each() {
 }
 
 #[test]
-fn what_is_not_offered_is_named() {
+fn features_that_are_not_offered_are_named() {
     let changes = [
         ("amp", r#"{"enabled": true, "opt_level": "O1"}"#),
         ("tensor_parallel", r#"{"autotp_size": 4}"#),
@@ -71,7 +71,7 @@ fn what_is_not_offered_is_named() {
 }
 
 #[test]
-fn what_is_switched_off_is_accepted_in_silence() {
+fn features_that_are_switched_off_are_accepted_in_silence() {
     let changes = [
         ("amp", r#"{"enabled": false}"#),
         ("elasticity", "{}"),
@@ -144,8 +144,9 @@ fn every_foreign_key_keeps_its_class() {
                         "{path}: {found}"
                     );
                 }
-                Meaning::NotOffered { off, what, repair } | Meaning::NotOfferedYet { off, what, repair } => {
-                    let yet = if matches!(key.meaning, Meaning::NotOfferedYet { .. }) { " yet" } else { "" };
+                Meaning::NotOffered { offer, off, what, repair } => {
+                    let yet = if offer == Offer::Later { " yet" } else { "" };
+                    let repair = repair.map_or_else(|| off.repair(), str::to_owned);
                     let (spelled, other) = spellings(off);
                     let found = outcome(other);
                     let error = format!(", but {what} is not offered{yet}; {repair}");

@@ -53,7 +53,7 @@ fn the_partition() {
             run.json:6:44: `parallel.partition` is [4], but the pipeline has 2 stages: the list has one number for each; write 2 numbers
             run.json:6:44: `parallel.partition` is [4, 0], but stage 1 would have no layer: every stage needs at least one; use 1 or more for each
             run.json:6:44: `parallel.partition` is [18446744073709551615, 5], but its sum is more than 2^64 and `model.num_layers` is 4; use numbers with sum 4
-            run.json:6:44: `parallel.partition` is "type:", but it names no layers: a regular expression follows the colon; use one such as "type:block"
+            run.json:6:44: `parallel.partition` is "type:", but it names no layers: a regular expression must follow the colon; use one such as "type:block"
             run.json:6:44: `parallel.partition` is "type:h[", but that is no regular expression: unclosed character class; correct it, or use "balanced"
             run.json:6:44: `parallel.partition` is "type:(?<=a)b", but that is no regular expression: look-around, including look-ahead and look-behind, is not supported; correct it, or use "balanced"
             run.json:6:44: `parallel.partition` is "Type:block", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; use "balanced", "uniform", "parameters" or "type:REGEX"

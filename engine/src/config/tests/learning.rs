@@ -41,7 +41,7 @@ fn the_optimizer() {
     "#]].assert_eq(&optimizer("AdamWW", ""));
     expect![[r#"
         run.json:6:54: `optimizer.params.betas` must be a list of two numbers or "auto", but is a list
-        run.json:6:67: `optimizer.params.lr` is 1e999, but numbers end at 1.8e308, on either side of 0; use one nearer to 0
+        run.json:6:67: `optimizer.params.lr` is 1e999, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
     "#]]
     .assert_eq(&optimizer("AdamW", r#""betas": [0.9], "lr": 1e999"#));
     expect![[r#"

@@ -8,7 +8,7 @@ use super::{LAUNCH, check, check_each, file, listed, outcome};
 const LONG: &str = r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 100000000}"#;
 
 #[test]
-fn a_program_has_an_end() {
+fn models_and_programs_that_are_too_large_are_refused() {
     let deep = r#"{"family": "gpt2", "num_layers": 1000000000, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16}"#;
     let changes = [("train_batch_size", "4000000"), ("gradient_accumulation_steps", "4000000")];
     check_each(
@@ -25,7 +25,7 @@ fn activations_can_be_counted() {
     check(
         &[("model", LONG)],
         expect![[r#"
-            run.json:2:107: `model.seq_length` is 100000000, but what 4 layers save of 1 micro-batch x 8 sequences of that length is more than 2^53 elements; use shorter or fewer sequences
+            run.json:2:107: `model.seq_length` is 100000000, but the activations that 4 layers would keep for the backward of 1 micro-batch of 8 sequences of this length are more than 2^53 elements, too many to count exactly; use shorter or fewer sequences
         "#]],
     );
 }
@@ -37,19 +37,19 @@ fn given_activations_can_be_counted() {
     check(
         &[("model", timed)],
         expect![[r#"
-        run.json:2:117: `model.activation_elements` is 4503599627370496, but what 4 layers save of 1 micro-batch is more than 2^53 elements; use a smaller one
-    "#]],
+            run.json:2:117: `model.activation_elements` is 4503599627370496, but the activations that 4 layers would keep for the backward of 1 micro-batch are more than 2^53 elements, too many to count exactly; use a smaller number
+        "#]],
     );
 }
 
 #[test]
-fn grids_and_threads_have_an_end() {
+fn grids_and_threads_that_are_too_large_are_refused() {
     let changes =
         [("parallel", r#"{"data": 100000}"#), ("train_batch_size", "400000"), ("threads", "1000000")];
     check(
         &changes,
         expect![[r#"
-            run.json:6:24: `parallel.data` is 100000, but at `parallel.pipeline` 1 that is 100000 ranks, of at most 65536; use a smaller grid
+            run.json:6:24: `parallel.data` is 100000, but with `parallel.pipeline` 1 that is 100000 ranks, and a grid has at most 65536; use a smaller grid
             run.json:7:14: `threads` is 1000000, but a rank has at most 4096 threads; use "auto"
         "#]],
     );
@@ -57,7 +57,7 @@ fn grids_and_threads_have_an_end() {
 
 /// Numbers that no key can have say why, and what is written is repeated.
 #[test]
-fn numbers_have_an_end() {
+fn numbers_that_are_too_large_are_refused() {
     check_each(
         &[
             &[("steps", "1e18")],
@@ -105,20 +105,20 @@ fn numbers_have_an_end() {
             run.json:6:13: `memory` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:6:13: `memory` is "99999999999TiB", but sizes end at 2^64 - 1 bytes; use a smaller one
             run.json:6:14: `threads` is 99999999999999999999, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
-            run.json:4:23: `train_batch_size` is 1000000000000000000, but a micro-batch of 1000000000000000000 sequences x 16 tokens x 256 values is more than 2^53 elements; use fewer or shorter sequences
+            run.json:4:23: `train_batch_size` is 1000000000000000000, but the largest activation of a micro-batch, 1000000000000000000 sequences x 16 tokens x 256 values, would have more than 2^53 elements, too many to count exactly; use fewer or shorter sequences
               run.json:5:12: `steps` is 10, but with 1000000000000000000 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
             run.json:4:23: `train_batch_size` is 8, but `gradient_accumulation_steps` 18446744073709551615 x data degree 1 = 18446744073709551615 does not divide it: every data rank gets the same share; use a multiple such as 18446744073709551615
-            run.json:6:24: `gradient_clipping` is 1e400, but numbers end at 1.8e308, on either side of 0; use one nearer to 0
+            run.json:6:24: `gradient_clipping` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
             run.json:6:24: `gradient_clipping` is -1e300, but it must not be negative; use 0 or more
             valid
-            run.json:6:43: `optimizer.params.betas[1]` is 1e999, but numbers end at 1.8e308, on either side of 0; use one nearer to 0
-            run.json:6:34: `optimizer.params.lr` is -1e400, but numbers end at 1.8e308, on either side of 0; use one nearer to 0
+            run.json:6:43: `optimizer.params.betas[1]` is 1e999, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
+            run.json:6:34: `optimizer.params.lr` is -1e400, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
             run.json:6:3: `parallel.data` is 1, but with `parallel.pipeline` 1000000000000000000 that is more than 2^32 ranks; use a smaller grid
               run.json:6:28: `parallel.pipeline` is 1000000000000000000, but the model has 4 layers: every stage needs at least one; use at most 4
             run.json:6:24: `parallel.data` is 9223372036854775808, but with `parallel.pipeline` 1 that is more than 2^32 ranks; use a smaller grid
             run.json:6:33: `parallel.partition[1]` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:6:34: `zero_optimization.stage` is -1, but it must not be negative; write it without a sign
-            run.json:6:52: `zero_optimization.unit_layers` is 1e400, but numbers end at 1.8e308, on either side of 0; use one nearer to 0
+            run.json:6:52: `zero_optimization.unit_layers` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
             run.json:6:52: `zero_optimization.unit_layers` is 1e300, but no stage has so many blocks; use "stage"
             run.json:6:55: `zero_optimization.resident_units` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:6:43: `fp16.loss_scale` is 1e300, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
@@ -130,7 +130,7 @@ fn numbers_have_an_end() {
 
 /// So have the sizes of a model.
 #[test]
-fn sizes_have_an_end() {
+fn sizes_that_are_too_large_are_refused() {
     let outcome_of = |(key, value): (&str, &str)| {
         let mut model = json!({"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16});
         model[key] = "VALUE".into();
@@ -158,9 +158,9 @@ fn sizes_have_an_end() {
         run.json:2:83: `model.num_attention_heads` is 1000000000000000000, but `model.hidden_size` is 32, which 1000000000000000000 does not divide: every head has the same width; use a divisor such as 32
         run.json:2:3: `model` is 5.9e20 parameters large, but a model may have at most 2^53 parameters; use smaller sizes
         run.json:2:114: `model.vocab_size` is 1000000000000000000, but tokens are numbers of 32 bits, of which the largest marks a target without loss; use at most 4294967294
-        run.json:2:111: `model.dropout` is 1e400, but numbers end at 1.8e308, on either side of 0; use one nearer to 0
+        run.json:2:111: `model.dropout` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
         run.json:2:111: `model.dropout` is 1e300, but it must be at least 0 and below 1; use a value such as 0.1
-        run.json:2:112: `model.init_std` is -1e-300, but equal weights never grow apart: it must be positive; use a value such as 0.02
+        run.json:2:112: `model.init_std` is -1e-300, but with 0 all weights would start equal and stay equal: it must be positive; use a value such as 0.02
     "#]]
     .assert_eq(&listed(cases.map(outcome_of)));
 }

@@ -91,11 +91,11 @@ fn scales_stay_within_f32() {
         expect![[r#"
             run.json:6:43: `fp16.loss_scale` is -1, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
             run.json:6:43: `fp16.loss_scale` is 1e39, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
-            run.json:6:52: `fp16.initial_scale_power` is 128, but 2 to that power is beyond f32; use a value such as 16
+            run.json:6:52: `fp16.initial_scale_power` is 128, but 2 to this power is more than f32 can hold; use a value such as 16
             run.json:6:50: `fp16.loss_scale_window` is 0, but it must be at least 1; use 1 or more
               run.json:6:67: `fp16.hysteresis` is 0, but it must be at least 1; use 1 or more
-            run.json:6:47: `fp16.min_loss_scale` is 0, but a scale is positive, and so is the least one; use a value such as 1
-            run.json:6:73: `fp16.min_loss_scale` is 17, but the first scale is 16 and is never below it; use a smaller one, or a larger `initial_scale_power`
+            run.json:6:47: `fp16.min_loss_scale` is 0, but the smallest scale of the loss must be positive; use a value such as 1
+            run.json:6:73: `fp16.min_loss_scale` is 17, but the first scale is 16, which must not be below the smallest one; use a smaller one, or a larger `initial_scale_power`
         "#]],
     );
 }

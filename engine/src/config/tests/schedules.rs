@@ -36,7 +36,7 @@ fn every_name_is_its_schedule() {
 }
 
 #[test]
-fn a_name_that_is_none() {
+fn unknown_schedules_are_refused() {
     check_values(
         "parallel",
         &[
@@ -112,7 +112,7 @@ fn groups_belong_to_interleaved_and_are_no_shorter_than_the_pipeline() {
         "parallel",
         &[interleaved, r#"{"pipeline": 2, "group_size": 2}"#, bfs],
         expect![[r#"
-            run.json:6:93: `parallel.group_size` is 1, but `parallel.pipeline` is 2: a rank would come to its next stage before the first micro-batch has gone round, and wait for it for ever; use 2 or more
+            run.json:6:93: `parallel.group_size` is 1, but `parallel.pipeline` is 2: with smaller groups a rank would reach its next stage before the first micro-batch has passed all ranks, and wait for ever; use 2 or more
             run.json:6:45: `parallel.group_size` is 2, but only "interleaved" runs micro-batches in groups; remove it
             run.json:6:85: `parallel.group_size` is 2, but only "interleaved" runs micro-batches in groups; remove it
         "#]],
@@ -120,14 +120,14 @@ fn groups_belong_to_interleaved_and_are_no_shorter_than_the_pipeline() {
 }
 
 /// A folder with a run file of two ranks whose schedule is `order.csv`.
-struct Home(tempfile::TempDir);
+struct Folder(tempfile::TempDir);
 
-impl Home {
+impl Folder {
     fn new(csv: &str) -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
-        std::fs::write(home.path("order.csv"), csv).unwrap();
-        std::fs::write(home.path("run.json"), file(&[("gradient_accumulation_steps", "2")])).unwrap();
-        home
+        let folder = Self(tempfile::tempdir().unwrap());
+        std::fs::write(folder.path("order.csv"), csv).unwrap();
+        std::fs::write(folder.path("run.json"), file(&[("gradient_accumulation_steps", "2")])).unwrap();
+        folder
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -142,8 +142,8 @@ impl Home {
     /// Compares what is said of several values of `parallel`: errors, or notices.
     fn check(&self, parallels: &[&str], expected: Expect) {
         let found = listed(parallels.iter().map(|parallel| said(self.load(parallel).resolve(LAUNCH))));
-        let folder = self.0.path().to_str().expect("temporary folders have plain names");
-        expected.assert_eq(&found.replace(folder, "FOLDER"));
+        let path = self.0.path().to_str().expect("temporary folders have plain names");
+        expected.assert_eq(&found.replace(path, "FOLDER"));
     }
 }
 
@@ -152,13 +152,13 @@ const FROM_FILE: &str = r#"{"pipeline":2,"schedule":{"file":"order.csv"}}"#;
 #[test]
 fn a_file_is_read_from_the_run_files_folder() {
     let order = one_f_one_b(2, 2).unwrap();
-    let home = Home::new(&order.to_csv());
-    let (run, notices) = home.load(FROM_FILE).resolve(LAUNCH).unwrap();
+    let folder = Folder::new(&order.to_csv());
+    let (run, notices) = folder.load(FROM_FILE).resolve(LAUNCH).unwrap();
     assert!(notices.is_empty(), "{notices:?}");
     let ScheduleConfig::File { path, order: found } = &run.parallel.schedule else {
         panic!("{:?}", run.parallel.schedule)
     };
-    assert_eq!((path, found.as_ref()), (&home.path("order.csv"), &order));
+    assert_eq!((path, found.as_ref()), (&folder.path("order.csv"), &order));
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (2, 1));
 }
 
@@ -180,7 +180,7 @@ fn a_file_is_named_by_a_string() {
             run.json:6:37: `parallel.schedule.file` must be a string, but is null
             run.json:6:29: unknown key `parallel.schedule.files`; did you mean `file`?
             run.json:6:46: unknown key `parallel.schedule.group_size`; remove it; docs/run-file.md lists every key
-            run.json:6:28: `parallel.schedule.file` is missing: an object here names a file; write {"file": "..."}
+            run.json:6:28: `parallel.schedule.file` is missing: an object must name a file here; write {"file": "..."}
             run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v" or {"file": "..."}, but is 3
         "#]],
     );
@@ -189,18 +189,18 @@ fn a_file_is_named_by_a_string() {
 /// A V: rank 0 has the first stage and the last.
 #[test]
 fn a_file_places_its_stages() {
-    let home = Home::new("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-    let (run, _) = home.load(FROM_FILE).resolve(LAUNCH).unwrap();
+    let folder = Folder::new("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
+    let (run, _) = folder.load(FROM_FILE).resolve(LAUNCH).unwrap();
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (4, 2));
     // Of four layers each rank has two, one in each of its stages: two units, so ZeRO-3 is not refused.
     let argument = ["zero_optimization.stage=3".to_owned()];
-    home.load(FROM_FILE).set(&argument).unwrap().resolve(LAUNCH).unwrap();
+    folder.load(FROM_FILE).set(&argument).unwrap().resolve(LAUNCH).unwrap();
 }
 
 #[test]
 fn a_file_has_the_runs_ranks_and_micro_batches() {
-    let home = Home::new(&one_f_one_b(2, 3).unwrap().to_csv());
-    home.check(
+    let folder = Folder::new(&one_f_one_b(2, 3).unwrap().to_csv());
+    folder.check(
         &[
             FROM_FILE,
             r#"{"pipeline":4,"schedule":{"file":"order.csv"}}"#,
@@ -215,15 +215,15 @@ fn a_file_has_the_runs_ranks_and_micro_batches() {
         "#]],
     );
     let stages = "0F0,2F0,4F0,4B0,2B0,0B0\n1F0,3F0,5F0,5B0,3B0,1B0\n";
-    Home::new(stages).check(&[FROM_FILE], expect![[r#"
+    Folder::new(stages).check(&[FROM_FILE], expect![[r#"
         --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has 6 stages, and the model has 4 layers: every stage needs at least one; use a schedule of fewer stages, or a deeper model
     "#]]);
 }
 
 #[test]
 fn a_file_that_is_no_schedule() {
-    let home = Home::new("0F0,0X0\n");
-    home.check(
+    let folder = Folder::new("0F0,0X0\n");
+    folder.check(
         &[
             FROM_FILE,
             r#"{"schedule":{"file":"other.csv"}}"#,
@@ -237,8 +237,8 @@ fn a_file_that_is_no_schedule() {
             --set parallel={"schedule":{"file":"."}}: `parallel.schedule` is file ".", but `FOLDER` cannot be read: it is a folder, and only regular files of at most 268435456 bytes are read; relative paths start at the run file's folder; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
         "#]],
     );
-    Home::new("0F0,0F1\n1F0,1F1\n").check(&[FROM_FILE], expect![[r#"
-        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has forwards alone, and learns nothing; add the backwards
+    Folder::new("0F0,0F1\n1F0,1F1\n").check(&[FROM_FILE], expect![[r#"
+        --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it has no backwards, so the model would learn nothing; add the backwards
     "#]]);
 }
 
@@ -246,7 +246,7 @@ fn a_file_that_is_no_schedule() {
 #[test]
 fn split_backwards_are_whole_where_activations_are_recomputed() {
     let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";
-    Home::new(halves).check(&[FROM_FILE], expect![["valid\n"]]);
+    Folder::new(halves).check(&[FROM_FILE], expect![["valid\n"]]);
     let every = ("activation_checkpointing", r#"{"every_layers": 1}"#);
     let on = ("activation_checkpointing", r#"{"enabled": true}"#);
     check_each(
@@ -286,7 +286,7 @@ fn a_v_has_two_stages_on_each_rank() {
 /// It trains; bits differ, and that is said.
 #[test]
 fn backwards_in_another_order_are_warned_of() {
-    Home::new("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n").check(&[FROM_FILE], expect![[r#"
+    Folder::new("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n").check(&[FROM_FILE], expect![[r#"
         --set parallel={"pipeline":2,"schedule":{"file...: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, first at `0B0` at row 1, column 4, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
     "#]]);
 }

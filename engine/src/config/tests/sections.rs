@@ -13,7 +13,7 @@ fn model(sizes: &str) -> String {
 
 /// Whether texts exist is not a rule of the file, but `check` asks for it; both kinds of mistakes are reported together.
 #[test]
-fn texts_that_are_not_there_are_reported_with_all_else_where_they_are_asked_for() {
+fn missing_texts_are_reported_with_other_mistakes() {
     let fault = |path: &Path| (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()));
     let said = |changes: &[(&str, &str)]| {
         let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(LAUNCH, &fault);
@@ -67,7 +67,7 @@ fn the_model() {
               run.json:2:106: `model.seq_length` is 0, but it must be at least 1; use 1 or more
             run.json:2:90: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
             run.json:2:124: `model.vocab_size` is 128, but text is read as bytes, which are 256 tokens; use at least 256
-            run.json:2:122: `model.init_std` is 0, but equal weights never grow apart: it must be positive; use a value such as 0.02
+            run.json:2:122: `model.init_std` is 0, but with 0 all weights would start equal and stay equal: it must be positive; use a value such as 0.02
         "#]],
     );
 }
@@ -109,7 +109,7 @@ fn memory_of_a_rank() {
         "memory",
         &["0", "\"80G\"", "-1"],
         expect![[r#"
-            run.json:6:13: `memory` is 0, but a rank holds something; use a size such as "80GiB"
+            run.json:6:13: `memory` is 0, but a rank needs some memory; use a size such as "80GiB"
             run.json:6:13: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
             run.json:6:13: `memory` is -1, but it must not be negative; write it without a sign
         "#]],
@@ -162,7 +162,7 @@ fn communication_threads_and_clipping() {
             run.json:6:20: `comm.port` is 5000, but a side channel between processes is not offered yet; remove it: ranks are threads of one process
             run.json:6:14: `threads` is 0, but it must be at least 1; use 1 or more
               run.json:7:24: `gradient_clipping` is -1, but it must not be negative; use 0 or more
-            run.json:1:1: `steps` is missing: a run has an end; add the number of optimizer steps
+            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps
         "#]],
     );
     assert_eq!(run(&[("threads", "3"), ("gradient_clipping", "0")]).threads, 3);

@@ -212,7 +212,7 @@ fn set_to_null_takes_a_key_away() {
     check_sets(
         &[&["steps=null"], &["steps.more=null"]],
         expect![[r#"
-            run.json:1:1: `steps` is missing: a run has an end; add the number of optimizer steps
+            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps
             --set steps.more=null: `steps` is 10, but only a section has keys; set that key itself
         "#]],
     );

@@ -60,7 +60,7 @@ fn each_family_has_its_own_sizes() {
               run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.parameters_per_layer` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.activation_elements` is missing: the model's size is yours to choose; add it
-              run.json:2:3: `model.forward_ms` is missing: its layers take the time that they are given; add it
+              run.json:2:3: `model.forward_ms` is missing: a timed layer takes the time that is written here; add it
             run.json:2:65: `model.hidden_size` is 4, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
               run.json:2:79: `model.dropout` is 0, but it belongs to family "gpt2", not to "timed"; remove it
             run.json:2:73: `model.num_attention_heads` is 2, but it belongs to family "gpt2", not to "timed"; remove it
@@ -77,7 +77,7 @@ fn each_family_has_its_own_sizes() {
 
 /// A time that would be rounded to 0 is refused, since the user did not mean 0.
 #[test]
-fn times_that_no_clock_can_tell_are_refused() {
+fn times_that_would_be_rounded_to_0_are_refused() {
     let links = r#"{"links": {"near": {"latency_us": 1e-5, "gb_per_s": 1}}}"#;
     check_each(
         &[
@@ -89,12 +89,12 @@ fn times_that_no_clock_can_tell_are_refused() {
             &[("model", TIMED), ("comm", links)],
         ],
         expect![[r#"
-            run.json:3:47: `model.forward_ms` is 1e-400, but no number lies between 0 and 4.9e-324; use 0, or one further from it
-            run.json:3:47: `model.forward_ms` is -1e-400, but no number lies between 0 and 4.9e-324; use 0, or one further from it
-            run.json:3:47: `model.forward_ms` is 0.0000001, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.000001
-            run.json:3:47: `model.forward_ms` is 0.0000004, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.000001
+            run.json:3:47: `model.forward_ms` is 1e-400, but the smallest number above 0 is 4.9e-324; use 0, or a number further from 0
+            run.json:3:47: `model.forward_ms` is -1e-400, but the smallest number above 0 is 4.9e-324; use 0, or a number further from 0
+            run.json:3:47: `model.forward_ms` is 0.0000001, but times are rounded to whole nanoseconds, and this one would be rounded to 0; use 0, or at least 0.000001
+            run.json:3:47: `model.forward_ms` is 0.0000004, but times are rounded to whole nanoseconds, and this one would be rounded to 0; use 0, or at least 0.000001
             run.json:4:3: hint: `data`: no effect here: a timed model reads no text
-            run.json:7:45: `comm.links.near.latency_us` is 0.00001, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.001
+            run.json:7:45: `comm.links.near.latency_us` is 0.00001, but times are rounded to whole nanoseconds, and this one would be rounded to 0; use 0, or at least 0.001
         "#]],
     );
 }

@@ -132,7 +132,7 @@ fn persistence_thresholds() {
 
 /// Everything gathered all step is a choice, and is named for what it is.
 #[test]
-fn all_units_resident_are_named_for_what_they_are() {
+fn keeping_all_units_gathered_causes_a_warning() {
     let data = ("parallel", r#"{"data": 2}"#);
     check_each(
         &[
