@@ -33,7 +33,6 @@ pub use launch::Launch;
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
 pub use refusal::{CombinationRow, CombinationTable, Refusal};
-pub use resolve::precision::{BothOn, ComputeType, Switch, precision};
 pub use resolved::*;
 pub use run_file::RunFile;
 pub use schema::schema;

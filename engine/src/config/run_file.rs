@@ -21,8 +21,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// A run file that is well-formed JSON; what it says is checked when it is resolved.
 #[derive(Clone, Debug)]
 pub struct RunFile {
-    root: Node,
-    folder: PathBuf,
+    pub(super) root: Node,
+    pub(super) folder: PathBuf,
 }
 
 impl RunFile {
@@ -117,16 +117,6 @@ impl RunFile {
             span = if matches!(node.value, Value::Object(_)) { &entry.key_span } else { &node.span }.clone();
         }
         (Place { path: key.to_owned(), span }, is_written)
-    }
-}
-
-impl RunFile {
-    pub(super) fn root(&self) -> &Node {
-        &self.root
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 

@@ -133,6 +133,14 @@ pub(crate) struct SectionSpec {
     pub(crate) sections: Vec<(&'static str, SectionSpec)>,
 }
 
+impl SectionSpec {
+    /// This section and all sections inside it.
+    pub(crate) fn all(&self) -> Vec<&Self> {
+        let inner = self.sections.iter().flat_map(|(_, inner)| inner.all());
+        std::iter::once(self).chain(inner).collect()
+    }
+}
+
 /// What is known about a key that has an effect.
 pub(crate) struct KeySpec {
     /// Its name.

@@ -91,8 +91,8 @@ words! {
 }
 
 words! {
-    /// Learning rate schedules.
-    SchedulerWord { WarmupLr = "WarmupLR", WarmupDecayLr = "WarmupDecayLR", WarmupCosineLr = "WarmupCosineLR", }
+    /// Learning rate schedules, by what follows the warm-up.
+    SchedulerWord { Constant = "WarmupLR", Decay = "WarmupDecayLR", Cosine = "WarmupCosineLR", }
     never ["OneCycle", "LRRangeTest"]
 }
 

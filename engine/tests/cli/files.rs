@@ -443,7 +443,8 @@ fn sizes_beyond_every_machine_are_errors() {
         &[("\"seq_length\": 16", "\"seq_length\": 1000000000000")],
         expect![[r#"
             error: not a valid run, 1 mistake:
-              x `model.seq_length` is 1000000000000, but the activations that 4 layers would keep for the backward of 2 micro-batches of 2 sequences of this length are more than 2^53 elements, too many to count exactly
+              x `model.seq_length` is 1000000000000, but the activations that 4 layers would keep for the backward of 2 micro-batches of 2 sequences of this length are more than 2^53 elements, too many to count
+              | exactly
                ,-[run.json:7:19]
              6 |     "num_attention_heads": 2,
              7 |     "seq_length": 1000000000000

@@ -15,14 +15,13 @@ mod model;
 mod optimizer;
 mod parallel;
 mod partition;
+mod precision;
 mod rules;
 mod schedule;
 mod schedule_file;
 mod scheduler;
 mod zero;
 mod zero_and_pipeline;
-
-pub(crate) mod precision;
 
 use std::path::Path;
 

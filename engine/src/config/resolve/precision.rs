@@ -3,51 +3,34 @@
 use crate::config::kind::Auto;
 use crate::config::raw::{RawBf16, RawFp16};
 use crate::config::resolved::{LossScaling, Precision};
+use crate::config::section::Field;
 
 use super::foreign::written_keys;
 
-/// What `bf16.enabled` and `fp16.enabled` say together.
+/// The type of parameters and activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ComputeType {
-    /// f32 parameters, activations and computation.
+enum ComputeType {
     F32,
-    /// bf16 parameters and activations, f32 master weights, accumulation and reduction.
     Bf16,
-    /// fp16 parameters and activations, the rest as for bf16, with a scaled loss.
     Fp16,
 }
 
-/// One of the two keys; an absent one is false.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    /// `true`
-    On,
-    /// `false`
-    Off,
-    /// `"auto"`
-    Auto,
-}
-
-/// Both keys are true: no run computes in two types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BothOn;
-
-/// Resolves precision, for loading and training alike. True wins; with no true, `"auto"` for bf16 means bf16 where the
-/// device computes in it natively (`native_bf16`); `"auto"` for fp16 alone never picks fp16, since its range needs loss
-/// scaling, which should not be switched on without being asked for.
+/// What `bf16.enabled` and `fp16.enabled` say together; `None` where both are true, since no run computes in two types. True
+/// wins; with no true, `"auto"` for bf16 means bf16 where the device computes in it natively (`native_bf16`); `"auto"` for
+/// fp16 alone never picks fp16, since its range needs loss scaling, which should not be switched on without being asked for.
 ///
 /// | bf16 \ fp16 | true | auto | false |
 /// |---|---|---|---|
 /// | true | error | bf16 | bf16 |
 /// | auto | fp16 | bf16 if native, else f32 | bf16 if native, else f32 |
 /// | false | fp16 | f32 | f32 |
-pub fn precision(bf16: Switch, fp16: Switch, native_bf16: bool) -> Result<ComputeType, BothOn> {
+fn compute_type(bf16: Auto<bool>, fp16: Auto<bool>, native_bf16: bool) -> Option<ComputeType> {
     match (bf16, fp16) {
-        (Switch::On, Switch::On) => Err(BothOn),
-        (Switch::On, Switch::Auto | Switch::Off) => Ok(ComputeType::Bf16),
-        (Switch::Auto | Switch::Off, Switch::On) => Ok(ComputeType::Fp16),
-        (Switch::Auto, Switch::Auto | Switch::Off) if native_bf16 => Ok(ComputeType::Bf16),
-        (Switch::Auto | Switch::Off, Switch::Auto | Switch::Off) => Ok(ComputeType::F32),
+        (Auto::Value(true), Auto::Value(true)) => None,
+        (Auto::Value(true), _) => Some(ComputeType::Bf16),
+        (_, Auto::Value(true)) => Some(ComputeType::Fp16),
+        (Auto::Auto, _) if native_bf16 => Some(ComputeType::Bf16),
+        _ => Some(ComputeType::F32),
     }
 }
 
@@ -59,29 +42,25 @@ const MAX_SCALE_POWER: u64 = 127;
 
 /// The type that a run computes in.
 pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16) -> Option<Precision> {
-    let switch = |enabled: Option<Auto<bool>>| match enabled {
-        Some(Auto::Value(true)) => Switch::On,
-        Some(Auto::Value(false)) | None => Switch::Off,
-        Some(Auto::Auto) => Switch::Auto,
-    };
+    // A key of the wrong type is reported already.
+    let written = |enabled: &Field<Auto<bool>>| enabled.given().unwrap_or(Auto::Value(false));
     let scaling = loss_scaling(fp16);
-    let precision = precision(switch(bf16.enabled.given()), switch(fp16.enabled.given()), CPU_NATIVE_BF16);
-    match precision {
-        Err(BothOn) => {
+    match compute_type(written(&bf16.enabled), written(&fp16.enabled), CPU_NATIVE_BF16) {
+        None => {
             let rule = "`bf16.enabled` is true too, and a run computes in one type";
             fp16.enabled.broken("true", rule, "set one of the two to false")
         }
-        Ok(ComputeType::Fp16) => {
+        Some(ComputeType::Fp16) => {
             if scaling.is_some_and(|scaling| !scaling.is_dynamic) {
                 hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed");
             }
             scaling.map(Precision::Fp16)
         }
-        Ok(ComputeType::Bf16) => {
+        Some(ComputeType::Bf16) => {
             hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in bf16");
             Some(Precision::Bf16)
         }
-        Ok(ComputeType::F32) => {
+        Some(ComputeType::F32) => {
             hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32");
             Some(Precision::F32)
         }
@@ -153,27 +132,26 @@ fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>) -> Option<f6
 
 #[cfg(test)]
 mod tests {
-    use super::{BothOn, ComputeType, Switch, precision};
+    use super::{ComputeType, compute_type};
 
     #[test]
     fn all_nine_cells() {
+        use crate::config::kind::Auto::{Auto, Value};
         use ComputeType::{Bf16, F32, Fp16};
-        use Switch::{Auto, Off, On};
         // Each row: bf16, fp16, on a device without native bf16, on one with it.
-        let cells = [
-            (On, On, Err(BothOn), Err(BothOn)),
-            (On, Auto, Ok(Bf16), Ok(Bf16)),
-            (On, Off, Ok(Bf16), Ok(Bf16)),
-            (Auto, On, Ok(Fp16), Ok(Fp16)),
-            (Auto, Auto, Ok(F32), Ok(Bf16)),
-            (Auto, Off, Ok(F32), Ok(Bf16)),
-            (Off, On, Ok(Fp16), Ok(Fp16)),
-            (Off, Auto, Ok(F32), Ok(F32)),
-            (Off, Off, Ok(F32), Ok(F32)),
-        ];
-        for (bf16, fp16, emulated, native) in cells {
-            assert_eq!(precision(bf16, fp16, false), emulated, "{bf16:?} {fp16:?}");
-            assert_eq!(precision(bf16, fp16, true), native, "{bf16:?} {fp16:?}");
+        for (bf16, fp16, emulated, native) in [
+            (Value(true), Value(true), None, None),
+            (Value(true), Auto, Some(Bf16), Some(Bf16)),
+            (Value(true), Value(false), Some(Bf16), Some(Bf16)),
+            (Auto, Value(true), Some(Fp16), Some(Fp16)),
+            (Auto, Auto, Some(F32), Some(Bf16)),
+            (Auto, Value(false), Some(F32), Some(Bf16)),
+            (Value(false), Value(true), Some(Fp16), Some(Fp16)),
+            (Value(false), Auto, Some(F32), Some(F32)),
+            (Value(false), Value(false), Some(F32), Some(F32)),
+        ] {
+            assert_eq!(compute_type(bf16, fp16, false), emulated, "{bf16:?} {fp16:?}");
+            assert_eq!(compute_type(bf16, fp16, true), native, "{bf16:?} {fp16:?}");
         }
     }
 }

@@ -23,19 +23,19 @@ pub(super) fn resolve(
     let word = raw.r#type.required("a scheduler is chosen by its type", repair)?;
     let params = Params { raw: &raw.params, optimizer, steps };
     match word {
-        SchedulerWord::WarmupLr => {
+        SchedulerWord::Constant => {
             let warmup = params.warmup();
             not_of(&params.raw.total_num_steps, "WarmupDecayLR and WarmupCosineLR")?;
             params.no_ratios()?;
             Some(SchedulerConfig::WarmupLr(warmup?))
         }
-        SchedulerWord::WarmupDecayLr => {
+        SchedulerWord::Decay => {
             let warmup = params.warmup();
             let total_num_steps = params.total_num_steps();
             params.no_ratios()?;
             Some(SchedulerConfig::WarmupDecayLr { warmup: warmup?, total_num_steps: total_num_steps? })
         }
-        SchedulerWord::WarmupCosineLr => params.cosine(),
+        SchedulerWord::Cosine => params.cosine(),
     }
 }
 

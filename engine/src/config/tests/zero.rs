@@ -59,6 +59,7 @@ fn residency_and_prefetch() {
             &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 1e10}"#)],
             &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 3, "prefetch_units": 3}"#)],
             &[("zero_optimization", r#"{"stage": 3, "resident_units": "strickt"}"#)],
+            &[("zero_optimization", r#"{"stage": 1, "resident_units": "strickt"}"#)],
             &[("zero_optimization", r#"{"stage": 3, "prefetch_units": 257}"#)],
             &[("zero_optimization", r#"{"stage": 4}"#)],
             &[("zero_optimization", r#"{"stage": true}"#)],
@@ -68,6 +69,7 @@ fn residency_and_prefetch() {
             run.json:7:55: `zero_optimization.resident_units` is "auto", but it keeps as many units as fit `memory`, which is not set; set `memory` to what a rank may hold, such as "80GiB", or use a number
             run.json:7:55: `zero_optimization.resident_units` is 10000000000, but no rank has so many units; use "all"
             run.json:7:55: `zero_optimization.resident_units` is 3, but the unit in use and 3 prefetched ones must fit, so it must be at least 4; use 4, or fewer `prefetch_units`
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
             run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
             run.json:6:55: `zero_optimization.prefetch_units` is 257, but each unit gathered ahead takes memory: it is at most 256; use a small number such as 1, or `resident_units` to keep what was gathered
             run.json:6:34: `zero_optimization.stage` is 4, but ZeRO has the levels 0, 1, 2 and 3; use one of them
