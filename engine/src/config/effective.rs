@@ -12,9 +12,9 @@ impl RunFile {
     /// The file as JSON, every `--set` applied and the paths of texts absolute. A schedule file is named
     /// `schedule_file`: the copy of it that is kept beside this one.
     pub fn effective_json(&self, schedule_file: &str) -> String {
-        let mut json = to_json(self.root());
+        let mut json = to_json(&self.root);
         if let Some(paths) = json.pointer_mut("/data/text") {
-            make_absolute(paths, self.folder());
+            make_absolute(paths, &self.folder);
         }
         if let Some(path) = json.pointer_mut("/parallel/schedule/file") {
             *path = Json::String(schedule_file.to_owned());

@@ -70,12 +70,10 @@ impl fmt::Display for ConfigErrors {
             if i > 0 {
                 writeln!(f)?;
             }
-            match error.problem {
-                Problem::Unreadable { .. } => {
-                    write!(f, "{}: {}", error.place.span.source.name, error.message())?
-                }
-                _ => write!(f, "{}: {}", error.place.span, error.message())?,
+            if !matches!(error.problem, Problem::Unreadable { .. }) {
+                write!(f, "{}: ", error.place.span)?;
             }
+            write!(f, "{error}")?;
             if let Some(repair) = error.problem.repair() {
                 write!(f, "; {repair}")?;
             }
@@ -123,29 +121,6 @@ impl ConfigError {
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
-
-    /// Value and rule; the path is added here and nowhere else.
-    fn message(&self) -> String {
-        let path = match self.place.path.as_str() {
-            "" => "the run file".to_owned(),
-            path => format!("`{}`", shorten_path(path)),
-        };
-        match &self.problem {
-            Problem::Unreadable { reason } => format!("cannot read the run file: {reason}"),
-            Problem::Syntax { message, .. } => message.clone(),
-            Problem::UnknownKey { .. } => format!("unknown key {path}"),
-            Problem::WrongType { expected, found } => format!("{path} must be {expected}, but is {found}"),
-            Problem::Missing { rule, .. } => format!("{path} is missing: {rule}"),
-            Problem::Rule { value, rule, .. } => format!("{path} is {value}, but {rule}"),
-            Problem::NotOffered { value, what, .. } => {
-                format!("{path} is {value}, but {what} is not offered")
-            }
-            Problem::NotOfferedYet { value, what, .. } => {
-                format!("{path} is {value}, but {what} is not offered yet")
-            }
-            Problem::Refused(refusal) => format!("{path}: {}: {}", refusal.headline, refusal.reason),
-        }
-    }
 }
 
 /// A kind of mistake, with the values that it is about.
@@ -183,31 +158,13 @@ pub enum Problem {
         /// What to write.
         repair: String,
     },
-    /// The value breaks a rule, alone or with other keys.
+    /// The value breaks a rule, alone or with other keys, or asks for something that is not offered.
     Rule {
         /// The value.
         value: String,
         /// The rule that it breaks.
         rule: String,
         /// What to write instead.
-        repair: String,
-    },
-    /// The key asks for something that pipezero does not do, and that would change memory or numbers.
-    NotOffered {
-        /// The value.
-        value: String,
-        /// What it asks for.
-        what: String,
-        /// What to write instead.
-        repair: String,
-    },
-    /// The key asks for something that pipezero will do, but does not do yet.
-    NotOfferedYet {
-        /// The value.
-        value: String,
-        /// What it asks for.
-        what: String,
-        /// What to write for now.
         repair: String,
     },
     /// A combination of ZeRO and pipeline that costs more than it gains.
@@ -227,10 +184,7 @@ impl Problem {
             Self::UnknownKey { nearest: None } => {
                 Some("remove it; docs/run-file.md lists every key".to_owned())
             }
-            Self::Missing { repair, .. }
-            | Self::Rule { repair, .. }
-            | Self::NotOffered { repair, .. }
-            | Self::NotOfferedYet { repair, .. } => Some(repair.clone()),
+            Self::Missing { repair, .. } | Self::Rule { repair, .. } => Some(repair.clone()),
             Self::Refused(refusal) => Some(refusal.repair()),
         }
     }
@@ -248,13 +202,25 @@ fn shorten_path(path: &str) -> String {
     path.split('.').map(shorten).collect::<Vec<_>>().join(".")
 }
 
+/// Value and rule; the path is added here and nowhere else.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Problem::Unreadable { .. } = self.problem {
+        let path = match self.place.path.as_str() {
+            "" => "the run file".to_owned(),
+            path => format!("`{}`", shorten_path(path)),
+        };
+        match &self.problem {
             // No line of the file can be shown that would say which file it is.
-            write!(f, "{}: ", self.place.span.source.name)?;
+            Problem::Unreadable { reason } => {
+                write!(f, "{}: cannot read the run file: {reason}", self.place.span.source.name)
+            }
+            Problem::Syntax { message, .. } => f.write_str(message),
+            Problem::UnknownKey { .. } => write!(f, "unknown key {path}"),
+            Problem::WrongType { expected, found } => write!(f, "{path} must be {expected}, but is {found}"),
+            Problem::Missing { rule, .. } => write!(f, "{path} is missing: {rule}"),
+            Problem::Rule { value, rule, .. } => write!(f, "{path} is {value}, but {rule}"),
+            Problem::Refused(refusal) => write!(f, "{path}: {}: {}", refusal.headline, refusal.reason),
         }
-        f.write_str(&self.message())
     }
 }
 

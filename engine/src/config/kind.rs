@@ -5,7 +5,7 @@ use schemars::{Schema, json_schema};
 use super::error::Problem;
 use super::place::Place;
 use super::whole_number::{self, NotWhole};
-use crate::files::json::{Node, Span, Value, join, nearest, shorten};
+use crate::files::json::{Node, Value, shorten};
 
 /// A type of value.
 pub(crate) trait Kind: Sized {
@@ -101,11 +101,11 @@ impl Kind for f64 {
             return Some(rule(
                 place,
                 text,
-                "no number lies between 0 and 4.9e-324",
-                "use 0, or one further from it",
+                "the smallest number above 0 is 4.9e-324",
+                "use 0, or a number further from 0",
             ));
         }
-        Some(rule(place, text, "numbers end at 1.8e308, on either side of 0", "use one nearer to 0"))
+        Some(rule(place, text, "numbers must lie between -1.8e308 and 1.8e308", "use a number nearer to 0"))
     }
 }
 
@@ -254,55 +254,5 @@ impl<A: Kind, B: Kind> Kind for Either<A, B> {
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
         A::fault(node, place).or_else(|| B::fault(node, place))
-    }
-}
-
-/// A file's name in an object, `{"file": "..."}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileName(pub(crate) String);
-
-impl Kind for FileName {
-    fn expected() -> String {
-        "{\"file\": \"...\"}".to_owned()
-    }
-
-    fn schema() -> Schema {
-        json_schema!({
-            "type": "object",
-            "properties": { "file": { "type": "string" } },
-            "required": ["file"],
-            "additionalProperties": false
-        })
-    }
-
-    fn read(node: &Node) -> Option<Self> {
-        match &node.value {
-            Value::Object(entries) => match entries.as_slice() {
-                [entry] if entry.key == "file" => String::read(&entry.node).map(Self),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
-        let Value::Object(entries) = &node.value else { return None };
-        let at = |key: &str, span: &Span| Place { path: join(&place.path, key), span: span.clone() };
-        if let Some(entry) = entries.iter().find(|entry| entry.key != "file") {
-            let nearest = nearest(&entry.key, std::iter::once("file")).map(str::to_owned);
-            return Some((at(&entry.key, &entry.key_span), Problem::UnknownKey { nearest }));
-        }
-        Some(match entries.first() {
-            Some(entry) => {
-                let found = entry.node.describe();
-                let problem = Problem::WrongType { expected: String::expected(), found };
-                (at("file", &entry.node.span), problem)
-            }
-            None => {
-                let rule = "an object here names a file".to_owned();
-                let problem = Problem::Missing { rule, repair: format!("write {}", Self::expected()) };
-                (at("file", &node.span), problem)
-            }
-        })
     }
 }

@@ -22,14 +22,6 @@ pub enum NoticeKind {
 }
 
 impl Notice {
-    pub(crate) fn hint(place: &Place, message: impl Into<String>) -> Self {
-        Self::new(NoticeKind::Hint, place, message.into())
-    }
-
-    pub(crate) fn warning(place: &Place, message: impl Into<String>) -> Self {
-        Self::new(NoticeKind::Warning, place, message.into())
-    }
-
     pub(crate) fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
         Self { kind, place: place.clone(), message }
     }

@@ -4,13 +4,11 @@
 //! `resolve` applies them, and a test holds the two together.
 
 use super::byte_size::ByteSize;
-use super::kind::{Auto, Either, FileName};
-use super::partition_method::PartitionMethod;
+use super::kind::{Auto, Either};
+use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, WarmupType};
+use super::schedule_name::ScheduleName;
 use super::section::section;
-use super::words::{
-    BackendWord, FamilyWord, OptimizerWord, ReduceWord, ResidencyWord, ScheduleWord, SchedulerWord, UnitWord,
-    WarmupWord,
-};
+use super::words::{FamilyWord, OptimizerWord, ResidencyWord, SchedulerWord, UnitWord};
 
 section! {
     /// A training run.
@@ -27,7 +25,7 @@ section! {
         /// Optimizer steps of the run.
         steps: u64 = "", "how long to train is the user's choice";
         /// Seed of initial values and of the order of the data.
-        seed: u64 = "0", "a run repeats unless it is told otherwise";
+        seed: u64 = "0", "the same file gives the same run";
         /// Threads of each rank. `"auto"` is max(1, cores / ranks).
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
@@ -123,7 +121,7 @@ section! {
         /// stages per rank, smaller bubble), `"zb-h1"`, `"zb-h2"` and `"zb-v"` (weight gradients apart, in the bubble), or
         /// `{"file": "order.csv"}`: an order of one's own in PyTorch's CSV, a row per rank; a relative path starts at the run
         /// file's folder. See docs/schedules.md.
-        schedule: Either<ScheduleWord, FileName> = "\"1f1b\"", "gpipe's time with the fewest activations";
+        schedule: ScheduleName = "\"1f1b\"", "gpipe's time with the fewest activations";
         /// v: stages of each rank. At least 2, and needed, for `"interleaved"` and `"bfs"`; 2 for `"zb-v"`; 1 for the others;
         /// a file says it itself.
         virtual_stages: usize = "1, except where it is needed", "more stages cost more messages and activations";
@@ -134,7 +132,7 @@ section! {
         /// `"uniform"` (equal numbers of blocks), `"parameters"` (the largest stage is as small as can be), `"type:REGEX"`
         /// (equal numbers of the layers whose name matches, whatever the case), or a list with the transformer blocks of each
         /// stage. The embedding joins the first stage, the head the last.
-        partition: Either<PartitionMethod, Vec<usize>> = "\"balanced\"", "embedding and head cost time too";
+        partition: PartitionConfig = "\"balanced\"", "embedding and head cost time too";
     }
 }
 
@@ -158,7 +156,7 @@ section! {
         stage3_model_persistence_threshold: Auto<u64> = "no limit", "DeepSpeed's";
         /// When gradients are reduced over the data ranks: `"every"` micro-batch, or after the `"last"`, unsharded until
         /// then. ZeRO-0 and ZeRO-1 reduce after the last, ZeRO-2 after every; ZeRO-3 does either.
-        reduce: ReduceWord = "\"every\" for ZeRO-2 and ZeRO-3, else \"last\"", "the level's own memory";
+        reduce: ReductionPolicy = "\"every\" for ZeRO-2 and ZeRO-3, else \"last\"", "the level's own memory";
     }
 }
 
@@ -212,7 +210,7 @@ section! {
         /// Steps of the warm-up. `"auto"` is steps / 10, at least 1.
         warmup_num_steps: Auto<u64> = "1000", "DeepSpeed's";
         /// `"log"` or `"linear"`.
-        warmup_type: WarmupWord = "\"log\"", "DeepSpeed's";
+        warmup_type: WarmupType = "\"log\"", "DeepSpeed's";
         /// Steps until the rate has decayed. `"auto"` is `steps`. Not for WarmupLR.
         total_num_steps: Auto<u64> = "steps", "the decay ends with the run";
         /// Share of the optimizer's rate at the first step. WarmupCosineLR alone.
@@ -226,7 +224,7 @@ section! {
     /// How ranks talk.
     RawComm at "comm" {
         /// `"threads"`: ranks are threads of one process.
-        backend: BackendWord = "\"threads\"", "it needs no system package";
+        backend: BackendName = "\"threads\"", "it needs no system package";
         /// Seconds that a rank waits for another before the run stops with a report.
         timeout_s: f64 = "300", "longer than any step of a run that fits one machine";
     }    sections {
@@ -263,9 +261,9 @@ section! {
     /// A link between nodes.
     RawFarLink at "comm.links.far" {
         /// As for near links.
-        latency_us: f64 = "near.latency_us", "nodes are alike unless told apart";
+        latency_us: f64 = "near.latency_us", "links between nodes are like those within one unless the file says otherwise";
         /// As for near links.
-        gb_per_s: f64 = "near.gb_per_s", "nodes are alike unless told apart";
+        gb_per_s: f64 = "near.gb_per_s", "links between nodes are like those within one unless the file says otherwise";
     }
 }
 

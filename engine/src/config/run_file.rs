@@ -21,8 +21,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// A run file that is well-formed JSON; what it says is checked when it is resolved.
 #[derive(Clone, Debug)]
 pub struct RunFile {
-    root: Node,
-    folder: PathBuf,
+    pub(super) root: Node,
+    pub(super) folder: PathBuf,
 }
 
 impl RunFile {
@@ -75,17 +75,17 @@ impl RunFile {
         launch: Launch,
         fault: &dyn Fn(&Path) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        let mut findings = Findings::default();
-        let root = Object::root(&self.root, &mut findings);
-        let raw = RawRun::read(&root, &mut findings);
-        let run = resolve::resolve(&raw, &self.folder, launch, &mut findings);
-        resolve::check_texts(&raw, &self.folder, fault, &mut findings);
+        let findings = Findings::default();
+        let raw = RawRun::read(&Object::root(&self.root, &findings));
+        let run = resolve::resolve(&raw, &self.folder, launch);
+        resolve::check_texts(&raw, &self.folder, fault);
+        let (errors, mut notices) = (findings.errors.take(), findings.notices.take());
         match run {
-            Some(run) if findings.errors.is_empty() => {
-                findings.notices.sort_by_key(Notice::order);
-                Ok((run, findings.notices))
+            Some(run) if errors.is_empty() => {
+                notices.sort_by_key(Notice::order);
+                Ok((run, notices))
             }
-            run => Err(ConfigErrors::new(findings.errors).of(run)),
+            run => Err(ConfigErrors::new(errors).of(run)),
         }
     }
 
@@ -117,16 +117,6 @@ impl RunFile {
             span = if matches!(node.value, Value::Object(_)) { &entry.key_span } else { &node.span }.clone();
         }
         (Place { path: key.to_owned(), span }, is_written)
-    }
-}
-
-impl RunFile {
-    pub(super) fn root(&self) -> &Node {
-        &self.root
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 

@@ -85,11 +85,7 @@ fn foreign_key(key: &ForeignKey) -> Option<Value> {
             Some(json!({ "description": "The schema of this file, for editors.", "type": "string" }))
         }
         Meaning::Hint(decides) => Some(json!({ "description": format!("Accepted; no effect: {decides}.") })),
-        Meaning::NotOffered { what, .. } | Meaning::NotOfferedYet { what, .. } if key.is_zero3_alone() => {
-            Some(json!({ "description": format!("Not offered yet: {what}. No effect below ZeRO-3.") }))
-        }
-        Meaning::NotOffered { off, what, .. } => only(*off, format!("Not offered: {what}.")),
-        Meaning::NotOfferedYet { off, what, .. } => only(*off, format!("Not offered yet: {what}.")),
+        Meaning::NotOffered { offer, off, what, .. } => only(*off, format!("{}: {what}.", offer.title())),
     }
 }
 

@@ -4,16 +4,16 @@
 use schemars::Schema;
 
 use super::error::Problem;
-use super::findings::Findings;
+use super::findings::{Findings, Site};
 use super::keys::{self, ForeignKey};
-use super::kind::Kind;
+use super::kind::{Auto, Kind};
 use super::place::Place;
 use crate::files::json::{Entry, Node, Span, Value, join, nearest};
 
 /// A key of a section as it was written.
 #[derive(Debug)]
 pub(crate) struct Field<T> {
-    pub(crate) place: Place,
+    pub(crate) site: Site,
     state: State<T>,
 }
 
@@ -43,19 +43,69 @@ impl<T: Clone> Field<T> {
 
     /// The value, `default` where none is written, and `None` where it has the wrong type.
     pub(crate) fn or(&self, default: T) -> Option<T> {
-        match &self.state {
-            State::Given(value) => Some(value.clone()),
-            State::Absent => Some(default),
-            State::Invalid => None,
-        }
+        if self.is_written() { self.given() } else { Some(default) }
     }
 
     /// The value; where none is written, reports that `rule` needs one.
-    pub(crate) fn required(&self, findings: &mut Findings, rule: &str, repair: &str) -> Option<T> {
-        if !self.is_written() {
-            findings.missing(&self.place, rule, repair);
+    pub(crate) fn required(&self, rule: &str, repair: &str) -> Option<T> {
+        if self.is_written() { self.given() } else { self.site.missing(rule, repair) }
+    }
+
+    /// Reports that this key is `value`, which breaks `rule`.
+    pub(crate) fn broken<U>(
+        &self,
+        value: impl ToString,
+        rule: impl Into<String>,
+        repair: impl Into<String>,
+    ) -> Option<U> {
+        self.site.broken(value, rule, repair)
+    }
+
+    /// The value of this key if `holds` is true of it; otherwise reports that it breaks `rule`.
+    pub(crate) fn keep<U: Copy + ToString>(
+        &self,
+        value: Option<U>,
+        holds: impl Fn(U) -> bool,
+        rule: &str,
+        repair: &str,
+    ) -> Option<U> {
+        let value = value?;
+        if holds(value) { Some(value) } else { self.broken(value, rule, repair) }
+    }
+
+    /// The value of this key, if it is at least 1.
+    pub(crate) fn at_least_one<U: Copy + ToString + PartialOrd + From<u8>>(
+        &self,
+        value: Option<U>,
+    ) -> Option<U> {
+        self.keep(value, |value| value >= U::from(1), "it must be at least 1", "use 1 or more")
+    }
+
+    /// The value of this key, if it is 0 or more.
+    pub(crate) fn not_negative(&self, value: Option<f64>) -> Option<f64> {
+        self.keep(value, |value| value >= 0.0, "it must not be negative", "use 0 or more")
+    }
+
+    /// The value of this key, if it is at least 0 and below 1, as `example` is.
+    pub(crate) fn below_one(&self, value: Option<f64>, example: f64) -> Option<f64> {
+        let repair = format!("use a value such as {example}");
+        let holds = |value| (0.0..1.0).contains(&value);
+        self.keep(value, holds, "it must be at least 0 and below 1", &repair)
+    }
+
+    /// Reports this key if it is written although it has no meaning here: `None` if it is.
+    pub(crate) fn absent(&self, value: impl FnOnce(T) -> String, rule: &str) -> Option<()> {
+        if let Some(written) = self.given() {
+            return self.broken(value(written), rule, "remove it");
         }
-        self.given()
+        (!self.is_written()).then_some(())
+    }
+}
+
+impl<T: Clone> Field<Auto<T>> {
+    /// The value, and `default` where none is written or it is `"auto"`.
+    pub(crate) fn auto_or(&self, default: T) -> Option<T> {
+        Some(self.or(Auto::Auto)?.value().unwrap_or(default))
     }
 }
 
@@ -65,7 +115,7 @@ pub(crate) trait Section: Sized {
     fn spec() -> SectionSpec;
 
     /// Reads it; reports values of the wrong type and unknown keys.
-    fn read(object: &Object<'_>, findings: &mut Findings) -> Self;
+    fn read(object: &Object<'_>) -> Self;
 
     /// Adds its head and those of the sections inside it.
     fn heads<'a>(&'a self, heads: &mut Vec<&'a Head>);
@@ -81,6 +131,14 @@ pub(crate) struct SectionSpec {
     pub(crate) keys: Vec<KeySpec>,
     /// The sections inside it, each with its key.
     pub(crate) sections: Vec<(&'static str, SectionSpec)>,
+}
+
+impl SectionSpec {
+    /// This section and all sections inside it.
+    pub(crate) fn all(&self) -> Vec<&Self> {
+        let inner = self.sections.iter().flat_map(|(_, inner)| inner.all());
+        std::iter::once(self).chain(inner).collect()
+    }
 }
 
 /// What is known about a key that has an effect.
@@ -103,7 +161,7 @@ pub(crate) struct KeySpec {
 #[derive(Debug)]
 pub(crate) struct Head {
     /// Where it stands, or the section around it where it is absent.
-    pub(crate) place: Place,
+    pub(crate) site: Site,
     /// Whether it stands in the file, rightly or wrongly.
     pub(crate) is_written: bool,
     /// Its keys that have no effect: hints, and what is not offered.
@@ -114,16 +172,17 @@ pub(crate) struct Head {
 #[derive(Clone, Debug)]
 pub(crate) struct Foreign {
     pub(crate) key: &'static ForeignKey,
-    pub(crate) place: Place,
+    pub(crate) site: Site,
     pub(crate) node: Node,
 }
 
 /// An object of the file that is being read as a section.
 pub(crate) struct Object<'a> {
-    place: Place,
+    site: Site,
     entries: Entries<'a>,
 }
 
+#[derive(Clone, Copy)]
 enum Entries<'a> {
     /// The section is not written: every key is absent.
     Absent,
@@ -134,88 +193,86 @@ enum Entries<'a> {
 
 impl<'a> Object<'a> {
     /// The whole file.
-    pub(crate) fn root(node: &'a Node, findings: &mut Findings) -> Self {
+    pub(crate) fn root(node: &'a Node, findings: &Findings) -> Self {
         let span = Span { end: (node.span.start + 1).min(node.span.end), ..node.span.clone() };
-        Self::new(node, Place { path: String::new(), span }, findings)
+        let place = Place { path: String::new(), span };
+        Self::new(node, Site { place, findings: findings.clone() })
     }
 
     /// The section below key `name`.
-    pub(crate) fn section(&self, name: &str, findings: &mut Findings) -> Self {
-        let path = join(&self.place.path, name);
-        match &self.entries {
-            Entries::Given(entries) => match entries.iter().find(|entry| entry.key == name) {
-                Some(entry) => Self::new(&entry.node, Place { path, span: entry.key_span.clone() }, findings),
-                None => Self { place: Place { path, ..self.place.clone() }, entries: Entries::Absent },
-            },
-            Entries::Absent => Self { place: Place { path, ..self.place.clone() }, entries: Entries::Absent },
-            Entries::Invalid => {
-                Self { place: Place { path, ..self.place.clone() }, entries: Entries::Invalid }
+    pub(crate) fn section(&self, name: &str) -> Self {
+        match self.entry(name) {
+            Some(entry) => Self::new(&entry.node, self.site_of(name, &entry.key_span)),
+            None => {
+                let absent = if self.is_invalid() { Entries::Invalid } else { Entries::Absent };
+                Self { site: self.site_of(name, &self.site.place.span), entries: absent }
             }
         }
     }
 
-    fn new(node: &'a Node, place: Place, findings: &mut Findings) -> Self {
-        let entries = match &node.value {
-            Value::Object(entries) => Entries::Given(entries.as_slice()),
-            _ => {
-                let place = Place { span: node.span.clone(), ..place.clone() };
-                findings.error(&place, wrong_type("an object", node));
-                Entries::Invalid
-            }
-        };
-        Self { place, entries }
+    fn new(node: &'a Node, site: Site) -> Self {
+        if let Value::Object(entries) = &node.value {
+            return Self { site, entries: Entries::Given(entries) };
+        }
+        let value = Site { place: Place { span: node.span.clone(), ..site.place.clone() }, ..site.clone() };
+        value.error::<()>(wrong_type("an object", node));
+        Self { site, entries: Entries::Invalid }
+    }
+
+    fn is_invalid(&self) -> bool {
+        matches!(self.entries, Entries::Invalid)
+    }
+
+    fn entries(&self) -> &'a [Entry] {
+        if let Entries::Given(entries) = self.entries { entries } else { &[] }
+    }
+
+    fn entry(&self, name: &str) -> Option<&'a Entry> {
+        self.entries().iter().find(|entry| entry.key == name)
+    }
+
+    /// The key `name` of this section, which stands at `span`.
+    fn site_of(&self, name: &str, span: &Span) -> Site {
+        let path = join(&self.site.place.path, name);
+        Site { place: Place { path, span: span.clone() }, ..self.site.clone() }
     }
 
     /// What is known of the section itself; reports keys that are neither `own` nor known otherwise.
-    pub(crate) fn head(&self, own: &[&str], findings: &mut Findings) -> Head {
-        Head {
-            place: self.place.clone(),
-            is_written: !matches!(self.entries, Entries::Absent),
-            foreign: self.foreign(own, findings),
-        }
+    pub(crate) fn head(&self, own: &[&str]) -> Head {
+        let is_written = !matches!(self.entries, Entries::Absent);
+        Head { site: self.site.clone(), is_written, foreign: self.foreign(own) }
     }
 
     /// The key `name` as type `T`.
-    pub(crate) fn field<T: Kind>(&self, name: &str, findings: &mut Findings) -> Field<T> {
-        let path = join(&self.place.path, name);
-        let entries = match self.entries {
-            Entries::Given(entries) => entries,
-            Entries::Absent => &[],
-            Entries::Invalid => {
-                return Field { place: Place { path, ..self.place.clone() }, state: State::Invalid };
-            }
+    pub(crate) fn field<T: Kind>(&self, name: &str) -> Field<T> {
+        let Some(entry) = self.entry(name) else {
+            let state = if self.is_invalid() { State::Invalid } else { State::Absent };
+            return Field { site: self.site_of(name, &self.site.place.span), state };
         };
-        let Some(entry) = entries.iter().find(|entry| entry.key == name) else {
-            return Field { place: Place { path, ..self.place.clone() }, state: State::Absent };
-        };
-        let place = Place { path, span: entry.node.span.clone() };
+        let site = self.site_of(name, &entry.node.span);
         let state = match T::read(&entry.node) {
             Some(value) => State::Given(value),
             None => {
-                let fault = T::fault(&entry.node, &place);
-                let (at, problem) =
-                    fault.unwrap_or_else(|| (place.clone(), wrong_type(&T::expected(), &entry.node)));
-                findings.error(&at, problem);
+                let (place, problem) = T::fault(&entry.node, &site.place)
+                    .unwrap_or_else(|| (site.place.clone(), wrong_type(&T::expected(), &entry.node)));
+                Site { place, ..site.clone() }.error::<()>(problem);
                 State::Invalid
             }
         };
-        Field { place, state }
+        Field { site, state }
     }
 
-    fn foreign(&self, own: &[&str], findings: &mut Findings) -> Vec<Foreign> {
-        let Entries::Given(entries) = self.entries else { return Vec::new() };
-        let known = keys::foreign(&self.place.path);
+    fn foreign(&self, own: &[&str]) -> Vec<Foreign> {
+        let known = keys::foreign(&self.site.place.path);
         let mut foreign = Vec::new();
-        for entry in entries.iter().filter(|entry| !own.contains(&entry.key.as_str())) {
-            let path = join(&self.place.path, &entry.key);
+        for entry in self.entries().iter().filter(|entry| !own.contains(&entry.key.as_str())) {
             if let Some(key) = known.iter().find(|key| key.name == entry.key) {
-                let place = Place { path, span: entry.node.span.clone() };
-                foreign.push(Foreign { key, place, node: entry.node.clone() });
+                let site = self.site_of(&entry.key, &entry.node.span);
+                foreign.push(Foreign { key, site, node: entry.node.clone() });
             } else {
                 let names = own.iter().copied().chain(known.iter().map(|key| key.name));
                 let nearest = nearest(&entry.key, names).map(str::to_owned);
-                let place = Place { path, span: entry.key_span.clone() };
-                findings.error(&place, Problem::UnknownKey { nearest });
+                self.site_of(&entry.key, &entry.key_span).error::<()>(Problem::UnknownKey { nearest });
             }
         }
         foreign
@@ -264,18 +321,15 @@ macro_rules! section {
                 }
             }
 
-            fn read(
-                object: &$crate::config::section::Object<'_>,
-                findings: &mut $crate::config::findings::Findings,
-            ) -> Self {
+            fn read(object: &$crate::config::section::Object<'_>) -> Self {
                 let own = [
                     $( $crate::config::section::plain(stringify!($key)), )*
                     $( $( stringify!($inner), )+ )?
                 ];
                 Self {
-                    head: object.head(&own, findings),
-                    $( $key: object.field($crate::config::section::plain(stringify!($key)), findings), )*
-                    $( $( $inner: $inner_type::read(&object.section(stringify!($inner), findings), findings), )+ )?
+                    head: object.head(&own),
+                    $( $key: object.field($crate::config::section::plain(stringify!($key))), )*
+                    $( $( $inner: $inner_type::read(&object.section(stringify!($inner))), )+ )?
                 }
             }
 

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_says_why() {
+    fn numbers_that_are_not_whole_say_why() {
         for (text, reason) in [
             ("1.5", NotWhole::Fraction),
             ("-1.5", NotWhole::Fraction),

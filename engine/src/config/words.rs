@@ -1,25 +1,27 @@
 //! Keys whose values are words from a list.
-//!
-//! Reading accepts every string: which words are offered, not yet offered or a slip of the pen is for `resolve` to say,
-//! with a better message than "wrong type".
 
+use pipezero_partition::ReductionPolicy;
 use schemars::{Schema, json_schema};
 
-use super::findings::Findings;
+use super::error::Problem;
 use super::kind::Kind;
 use super::place::Place;
+use super::resolved::{BackendName, WarmupType};
 use crate::files::json::{Node, Value, nearest, shorten};
 
-/// Declares a list of words as an enum; any other word is kept in `Other`.
+/// Declares the words of a key as an enum, or with `impl` the words for the variants of an enum that exists. After them may
+/// follow `later`, words that are to come, and `never`, words of DeepSpeed's that are not; their messages say so.
 macro_rules! words {
-    ($(#[doc = $doc:literal])+ $name:ident { $( $variant:ident = $word:literal, )+ }) => {
+    ($(#[doc = $doc:literal])+ $name:ident { $( $variant:ident = $word:literal, )+ } $($unoffered:tt)*) => {
         $(#[doc = $doc])+
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name {
             $( $variant, )+
-            Other(String),
         }
 
+        words! { impl $name { $( $variant = $word, )+ } $($unoffered)* }
+    };
+    (impl $name:ident { $( $variant:ident = $word:literal, )+ } $(later $later:tt)? $(never $never:tt)?) => {
         impl Kind for $name {
             fn expected() -> String {
                 one_of(&[$( $word ),+])
@@ -31,23 +33,26 @@ macro_rules! words {
 
             fn read(node: &Node) -> Option<Self> {
                 let Value::String(word) = &node.value else { return None };
-                Some(match word.as_str() {
-                    $( $word => Self::$variant, )+
-                    _ => Self::Other(word.clone()),
-                })
+                match word.as_str() {
+                    $( $word => Some(Self::$variant), )+
+                    _ => None,
+                }
+            }
+
+            fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+                let Value::String(word) = &node.value else { return None };
+                let unoffered = Unoffered { later: &words!(list $($later)?), never: &words!(list $($never)?) };
+                Some((place.clone(), unknown_word(word, &[$( $word ),+], &unoffered)))
             }
         }
-
-        impl $name {
-            /// The words that are offered.
-            pub(crate) const OFFERED: &[&str] = &[$( $word ),+];
-        }
     };
+    (list) => { [] };
+    (list $list:tt) => { $list };
 }
 
 words! {
     /// Model families.
-    FamilyWord { Gpt2 = "gpt2", Mlp = "mlp", Timed = "timed", }
+    FamilyWord { Gpt2 = "gpt2", Mlp = "mlp", Timed = "timed", } later ["llama"]
 }
 
 words! {
@@ -62,12 +67,10 @@ words! {
         ZbH2 = "zb-h2",
         ZbV = "zb-v",
     }
+    later ["zb-1p", "zb-2p", "v-half", "v-min", "dualpipe-v"]
 }
 
-words! {
-    /// Reduction policies.
-    ReduceWord { Every = "every", Last = "last", }
-}
+words! { impl ReductionPolicy { Every = "every", Last = "last", } }
 
 words! {
     /// What `unit_layers` may say beside a number.
@@ -82,22 +85,20 @@ words! {
 words! {
     /// Optimizers.
     OptimizerWord { AdamW = "AdamW", Adam = "Adam", Sgd = "SGD", }
+    never [
+        "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD", "CPUAdam",
+    ]
 }
 
 words! {
-    /// Learning rate schedules.
-    SchedulerWord { WarmupLr = "WarmupLR", WarmupDecayLr = "WarmupDecayLR", WarmupCosineLr = "WarmupCosineLR", }
+    /// Learning rate schedules, by what follows the warm-up.
+    SchedulerWord { Constant = "WarmupLR", Decay = "WarmupDecayLR", Cosine = "WarmupCosineLR", }
+    never ["OneCycle", "LRRangeTest"]
 }
 
-words! {
-    /// Forms of a warm-up.
-    WarmupWord { Log = "log", Linear = "linear", }
-}
+words! { impl WarmupType { Log = "log", Linear = "linear", } }
 
-words! {
-    /// Backends.
-    BackendWord { Threads = "threads", }
-}
+words! { impl BackendName { Threads = "threads", } later ["mpi", "nccl"] never ["gloo", "ccl", "hccl"] }
 
 /// The words as a choice: `"a", "b" or "c"`.
 pub(crate) fn one_of(words: &[&str]) -> String {
@@ -109,7 +110,7 @@ pub(crate) fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// Words of a key that are known and have no effect yet.
+/// Words of a key that are known and have no effect.
 pub(crate) struct Unoffered {
     /// Words that come later.
     pub(crate) later: &'static [&'static str],
@@ -117,27 +118,18 @@ pub(crate) struct Unoffered {
     pub(crate) never: &'static [&'static str],
 }
 
-/// Reports a word that is not offered: as such where it is known, else with the nearest of those that are.
-pub(crate) fn refuse(
-    findings: &mut Findings,
-    place: &Place,
-    word: &str,
-    offered: &'static [&'static str],
-    unoffered: &Unoffered,
-) {
-    let value = format!("\"{}\"", shorten(word));
-    let repair = format!("use {}", one_of(offered));
+/// What is wrong with a word that is not offered: where it is known, that; else the nearest of those that are offered.
+pub(crate) fn unknown_word(word: &str, offered: &[&'static str], unoffered: &Unoffered) -> Problem {
+    let use_one = format!("use {}", one_of(offered));
     let is = |known: &&str| known.eq_ignore_ascii_case(word);
-    if unoffered.later.iter().any(is) {
-        findings.not_yet(place, &value, "that", repair);
+    let (rule, repair) = if unoffered.later.iter().any(is) {
+        ("that is not offered yet".to_owned(), use_one)
     } else if unoffered.never.iter().any(is) {
-        findings.not_offered(place, &value, "that", repair);
+        ("that is not offered".to_owned(), use_one)
     } else {
-        let known = offered.iter().chain(unoffered.later).copied();
-        let repair = match nearest(word, known) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None => repair,
-        };
-        findings.broken(place, &value, format!("it must be {}", one_of(offered)), repair);
-    }
+        let nearest = nearest(word, offered.iter().chain(unoffered.later).copied());
+        let repair = nearest.map_or(use_one, |nearest| format!("did you mean \"{nearest}\"?"));
+        (format!("it must be {}", one_of(offered)), repair)
+    };
+    Problem::Rule { value: format!("\"{}\"", shorten(word)), rule, repair }
 }

@@ -5,9 +5,6 @@
 //! it is an error, unless its value switches the feature off. The names are DeepSpeed's, from its configuration at
 //! revision edaa7221 and in release 0.19.8, with those of older releases that its examples still have.
 
-mod top;
-mod zero;
-
 use crate::files::json::{Node, Value};
 
 /// A key without effect.
@@ -35,22 +32,32 @@ pub(crate) enum Meaning {
     Hint(&'static str),
     /// An error, unless `off` says that the value asks for nothing.
     NotOffered {
+        /// Whether it is to come.
+        offer: Offer,
         /// Values that ask for nothing.
         off: Off,
         /// What other values ask for.
         what: &'static str,
-        /// What to write instead.
-        repair: &'static str,
+        /// What to write instead, where it is more than to remove the key or to set it to `off`.
+        repair: Option<&'static str>,
     },
-    /// The same, for what is to come.
-    NotOfferedYet {
-        /// Values that ask for nothing.
-        off: Off,
-        /// What other values ask for.
-        what: &'static str,
-        /// What to write for now.
-        repair: &'static str,
-    },
+}
+
+/// Whether a feature that is not there is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    Never,
+    Later,
+}
+
+impl Offer {
+    /// As the title of a table.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Never => "Not offered",
+            Self::Later => "Not offered yet",
+        }
+    }
 }
 
 /// Values that switch a feature off.
@@ -99,21 +106,59 @@ impl Off {
         }
     }
 
-    /// The value that switches the feature off, as JSON.
-    pub(crate) fn spelled(self) -> String {
+    /// The value that switches the feature off, as JSON; "absent" where none does.
+    pub(crate) fn json(self) -> String {
         match self {
             Self::Never => "absent".to_owned(),
-            Self::False => "`false`".to_owned(),
-            Self::True => "`true`".to_owned(),
-            Self::Number(off) => format!("`{off}`"),
-            Self::Word(off) => format!("`\"{off}\"`"),
-            Self::Disabled => "`{\"enabled\": false}`".to_owned(),
-            Self::Without(switch) => format!("`{{\"{switch}\": false}}`"),
-            Self::NoDevice => "`{\"device\": \"none\"}`".to_owned(),
-            Self::Empty => "`[]`".to_owned(),
+            Self::False => "false".to_owned(),
+            Self::True => "true".to_owned(),
+            Self::Number(off) => off.to_string(),
+            Self::Word(off) => format!("\"{off}\""),
+            Self::Disabled => Self::Without("enabled").json(),
+            Self::Without(switch) => format!("{{\"{switch}\": false}}"),
+            Self::NoDevice => "{\"device\": \"none\"}".to_owned(),
+            Self::Empty => "[]".to_owned(),
+        }
+    }
+
+    /// What to write instead of a value that asks for something.
+    pub(crate) fn repair(self) -> String {
+        match self {
+            Self::False | Self::True | Self::Number(_) => format!("remove it, or set {}", self.json()),
+            Self::Word(_) => format!("remove it, or write {}", self.json()),
+            _ => "remove it".to_owned(),
         }
     }
 }
+
+/// Declares a table of keys without effect, each a line: how it is taken, its name, values that ask for nothing behind
+/// `unless`, what it asks for or, of a hint, what decides that here, and where the usual repair does not do, another.
+macro_rules! foreign_keys {
+    ($table:ident: $(
+        $kind:ident $name:literal $(unless $off:ident $(($value:expr))?)? $(: $what:expr $(, $repair:expr)?)?;
+    )*) => {
+        pub(super) const $table: &[ForeignKey] = &[$(
+            ForeignKey {
+                name: $name,
+                // Of each list the first element counts: the default stands behind what may be written.
+                meaning: foreign_keys!(
+                    $kind [$(Off::$off $(($value))?,)? Off::Never] $( $what, [$(Some($repair),)? None] )?
+                ),
+            },
+        )*];
+    };
+    (silent $off:tt) => { Meaning::Silent };
+    (hint $off:tt $decides:expr, $repair:tt) => { Meaning::Hint($decides) };
+    (never $off:tt $what:expr, $repair:tt) => {
+        Meaning::NotOffered { offer: Offer::Never, off: $off[0], what: $what, repair: $repair[0] }
+    };
+    (later $off:tt $what:expr, $repair:tt) => {
+        Meaning::NotOffered { offer: Offer::Later, off: $off[0], what: $what, repair: $repair[0] }
+    };
+}
+
+mod top;
+mod zero;
 
 /// The keys without effect of the section at `path`.
 pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
@@ -131,16 +176,4 @@ pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
         "zero_optimization" => zero::ZERO,
         _ => &[],
     }
-}
-
-const fn hint(name: &'static str, decides: &'static str) -> ForeignKey {
-    ForeignKey { name, meaning: Meaning::Hint(decides) }
-}
-
-const fn not_offered(name: &'static str, off: Off, what: &'static str, repair: &'static str) -> ForeignKey {
-    ForeignKey { name, meaning: Meaning::NotOffered { off, what, repair } }
-}
-
-const fn not_yet(name: &'static str, off: Off, what: &'static str, repair: &'static str) -> ForeignKey {
-    ForeignKey { name, meaning: Meaning::NotOfferedYet { off, what, repair } }
 }

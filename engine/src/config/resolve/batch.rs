@@ -3,144 +3,104 @@
 //!
 //! As in DeepSpeed, any two imply the third, and one of the first two alone implies one micro-batch per step.
 
-use crate::config::findings::Findings;
+use crate::config::findings::Site;
 use crate::config::kind::Auto;
 use crate::config::place::Place;
 use crate::config::raw::RawRun;
 use crate::config::resolved::BatchConfig;
 use crate::config::section::Field;
 
-use super::rules::at_least_one;
-
 const TRAIN: &str = "train_batch_size";
 const MICRO: &str = "`train_micro_batch_size_per_gpu`";
 const STEPS: &str = "`gradient_accumulation_steps`";
 
 /// Resolves the equation for data degree `data`; `None` leaves only the keys' own rules to check.
-pub(super) fn resolve(raw: &RawRun, data: Option<usize>, findings: &mut Findings) -> Option<BatchConfig> {
+pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> {
     // A key of the wrong type is not the same as an absent one: nothing follows from the others then.
-    let train = known(&raw.train_batch_size, findings);
-    let micro = known(&raw.train_micro_batch_size_per_gpu, findings);
-    let steps = known(&raw.gradient_accumulation_steps, findings);
+    let train = known(&raw.train_batch_size);
+    let micro = known(&raw.train_micro_batch_size_per_gpu);
+    let steps = known(&raw.gradient_accumulation_steps);
     let (train, micro, steps) = (train?, micro?, steps?);
     if train.is_none() && micro.is_none() {
-        no_size(raw, findings);
-        return None;
+        return no_size(raw);
     }
-    let equation = Equation { raw, data: data? };
-    match (train, micro, steps) {
-        (Some(train), Some(micro), Some(steps)) => equation.all(train, micro, steps, findings),
-        (Some(train), Some(micro), None) => equation.without_steps(train, micro, findings),
-        (Some(train), None, steps) => equation.without_micro(train, steps, findings),
-        (None, Some(micro), steps) => equation.without_train(micro, steps.unwrap_or(1), findings),
-        (None, None, _) => None,
-    }
+    let data = data?;
+    let product = |micro: usize, steps: usize| product(raw, micro, steps, data);
+    let (train_batch_size, micro_batch_size, num_micro_batches) = match (train, micro, steps) {
+        (Some(train), Some(micro), Some(steps)) => {
+            let product = product(micro, steps)?;
+            if product != train {
+                let rule = format!("{MICRO} {micro} x {STEPS} {steps} x data degree {data} = {product}");
+                let repair = format!("use {product}, or leave one of the three out");
+                return raw.train_batch_size.broken(train, rule, repair);
+            }
+            (train, micro, steps)
+        }
+        (Some(train), Some(micro), None) => {
+            let share = product(micro, 1)?;
+            let factors = format!("{MICRO} {micro} x data degree {data} = {share}");
+            (train, micro, quotient(raw, train, share, &factors)?)
+        }
+        (Some(train), None, steps) => {
+            let factors = match steps {
+                Some(steps) => {
+                    format!("{STEPS} {steps} x data degree {data} = {}", steps.saturating_mul(data))
+                }
+                None => format!("data degree {data}"),
+            };
+            let steps = steps.unwrap_or(1);
+            (train, quotient(raw, train, product(1, steps)?, &factors)?, steps)
+        }
+        (None, micro, steps) => {
+            let (micro, steps) = (micro?, steps.unwrap_or(1));
+            (product(micro, steps)?, micro, steps)
+        }
+    };
+    Some(BatchConfig { train_batch_size, micro_batch_size, num_micro_batches })
 }
 
 /// Neither batch size is a number: `"auto"`, as Hugging Face's files have it, is reported where it stands.
-fn no_size(raw: &RawRun, findings: &mut Findings) {
+fn no_size<T>(raw: &RawRun) -> Option<T> {
     let sizes = [&raw.train_batch_size, &raw.train_micro_batch_size_per_gpu];
     if let Some(auto) = sizes.into_iter().find(|field| field.is_written()) {
         let rule = format!(
             "one of `{TRAIN}` and {MICRO} must be a number: no trainer fills them in here, and nothing else says how large \
              a batch is"
         );
-        findings.broken(&auto.place, "\"auto\"", rule, "write a number for one of the two");
-        return;
+        return auto.broken("\"auto\"", rule, "write a number for one of the two");
     }
-    let repair = format!("add `{TRAIN}` or {MICRO}");
-    let place = Place { path: TRAIN.to_owned(), ..raw.head.place.clone() };
-    findings.missing(&place, "one of the two batch sizes is needed", &repair);
+    let place = Place { path: TRAIN.to_owned(), ..raw.head.site.place.clone() };
+    let site = Site { place, ..raw.head.site.clone() };
+    site.missing("one of the two batch sizes is needed", &format!("add `{TRAIN}` or {MICRO}"))
 }
 
 /// `Some(None)` is absent or `"auto"`; `None` is a mistake that is reported.
-fn known(field: &Field<Auto<usize>>, findings: &mut Findings) -> Option<Option<usize>> {
-    match field.or(Auto::Auto)?.value() {
-        Some(value) => at_least_one(field, Some(value), findings).map(Some),
-        None => Some(None),
+fn known(field: &Field<Auto<usize>>) -> Option<Option<usize>> {
+    match field.or(Auto::Auto)? {
+        Auto::Value(value) => field.at_least_one(Some(value)).map(Some),
+        Auto::Auto => Some(None),
     }
 }
 
-struct Equation<'a> {
-    raw: &'a RawRun,
-    data: usize,
-}
-
-impl Equation<'_> {
-    fn all(&self, train: usize, micro: usize, steps: usize, findings: &mut Findings) -> Option<BatchConfig> {
-        let product = self.product(micro, steps, findings)?;
-        if product != train {
-            let rule = format!("{MICRO} {micro} x {STEPS} {steps} x data degree {} = {product}", self.data);
-            let repair = format!("use {product}, or leave one of the three out");
-            findings.broken(&self.raw.train_batch_size.place, train, rule, repair);
-            return None;
-        }
-        Some(BatchConfig { train_batch_size: train, micro_batch_size: micro, num_micro_batches: steps })
-    }
-
-    fn without_steps(&self, train: usize, micro: usize, findings: &mut Findings) -> Option<BatchConfig> {
-        let share = self.product(micro, 1, findings)?;
-        let steps = self.quotient(
-            train,
-            share,
-            &format!("{MICRO} {micro} x data degree {} = {share}", self.data),
-            findings,
-        )?;
-        Some(BatchConfig { train_batch_size: train, micro_batch_size: micro, num_micro_batches: steps })
-    }
-
-    fn without_micro(
-        &self,
-        train: usize,
-        steps: Option<usize>,
-        findings: &mut Findings,
-    ) -> Option<BatchConfig> {
-        let data = self.data;
-        let factors = match steps {
-            Some(steps) => format!("{STEPS} {steps} x data degree {data} = {}", steps.saturating_mul(data)),
-            None => format!("data degree {data}"),
+/// `micro * steps * data`, if a step of so many sequences can be counted.
+fn product(raw: &RawRun, micro: usize, steps: usize, data: usize) -> Option<usize> {
+    let product = micro.checked_mul(steps).and_then(|product| product.checked_mul(data));
+    product.or_else(|| {
+        let rule = format!("{MICRO} {micro} x {STEPS} {steps} x data degree {data} is more than 2^64");
+        let (field, value) = match micro {
+            1 => (&raw.gradient_accumulation_steps, steps),
+            _ => (&raw.train_micro_batch_size_per_gpu, micro),
         };
-        let steps = steps.unwrap_or(1);
-        let share = self.product(1, steps, findings)?;
-        let micro = self.quotient(train, share, &factors, findings)?;
-        Some(BatchConfig { train_batch_size: train, micro_batch_size: micro, num_micro_batches: steps })
-    }
+        field.broken(value, rule, "use smaller numbers")
+    })
+}
 
-    fn without_train(&self, micro: usize, steps: usize, findings: &mut Findings) -> Option<BatchConfig> {
-        let train = self.product(micro, steps, findings)?;
-        Some(BatchConfig { train_batch_size: train, micro_batch_size: micro, num_micro_batches: steps })
+/// `train / share`, which must leave no rest.
+fn quotient(raw: &RawRun, train: usize, share: usize, factors: &str) -> Option<usize> {
+    if train.is_multiple_of(share) {
+        return Some(train / share);
     }
-
-    /// `micro * steps * data`, if a step of so many sequences can be counted.
-    fn product(&self, micro: usize, steps: usize, findings: &mut Findings) -> Option<usize> {
-        let product = micro.checked_mul(steps).and_then(|product| product.checked_mul(self.data));
-        if product.is_none() {
-            let field = if micro > 1 {
-                &self.raw.train_micro_batch_size_per_gpu
-            } else {
-                &self.raw.gradient_accumulation_steps
-            };
-            let value = if micro > 1 { micro } else { steps };
-            let rule =
-                format!("{MICRO} {micro} x {STEPS} {steps} x data degree {} is more than 2^64", self.data);
-            findings.broken(&field.place, value, rule, "use smaller numbers");
-        }
-        product
-    }
-
-    /// `train / share`, which must leave no rest.
-    fn quotient(&self, train: usize, share: usize, factors: &str, findings: &mut Findings) -> Option<usize> {
-        if !train.is_multiple_of(share) {
-            let rule = format!("{factors} does not divide it: every data rank gets the same share");
-            let multiple = (train / share).max(1).saturating_mul(share);
-            findings.broken(
-                &self.raw.train_batch_size.place,
-                train,
-                rule,
-                format!("use a multiple such as {multiple}"),
-            );
-            return None;
-        }
-        Some(train / share)
-    }
+    let rule = format!("{factors} does not divide it: every data rank gets the same share");
+    let multiple = (train / share).max(1).saturating_mul(share);
+    raw.train_batch_size.broken(train, rule, format!("use a multiple such as {multiple}"))
 }

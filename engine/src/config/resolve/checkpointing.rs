@@ -1,28 +1,19 @@
 //! `activation_checkpointing`: which activations are recomputed.
 
-use crate::config::findings::Findings;
-use crate::config::notice::Notice;
 use crate::config::raw::RawActivationCheckpointing;
 use crate::config::resolved::{Checkpointing, ScheduleConfig, UnitLayersConfig, ZeroConfig};
 
-use super::rules::at_least_one;
-
 /// A recomputation reads the weights of its unit, which is gathered for its backward at that moment. Across units it
 /// would have to gather each a third time, so it never does.
-pub(super) fn resolve(
-    raw: &RawActivationCheckpointing,
-    zero: Option<&ZeroConfig>,
-    findings: &mut Findings,
-) -> Option<Checkpointing> {
+pub(super) fn resolve(raw: &RawActivationCheckpointing, zero: Option<&ZeroConfig>) -> Option<Checkpointing> {
     let every = &raw.every_layers;
     let enabled = raw.enabled.or(every.is_written())?;
     if !every.is_written() {
         return Some(if enabled { Checkpointing::Unit } else { Checkpointing::Off });
     }
-    let layers = at_least_one(every, every.given(), findings)?;
+    let layers = every.at_least_one(every.given())?;
     if !enabled {
-        let message = "no effect here: `enabled` is false, so nothing is recomputed";
-        findings.notices.push(Notice::hint(&every.place, message));
+        every.site.hint("no effect here: `enabled` is false, so nothing is recomputed");
         return Some(Checkpointing::Off);
     }
     let (unit, repair) = match zero?.unit_layers {
@@ -35,8 +26,7 @@ pub(super) fn resolve(
         "`zero_optimization.unit_layers` is {unit}: recomputation never crosses a unit, which it would have to gather \
          once more"
     );
-    findings.broken(&every.place, layers, rule, repair);
-    None
+    every.broken(layers, rule, repair)
 }
 
 /// What is recomputed for a backward lies in one buffer that all units share, so a backward that recomputes is not split.
@@ -44,7 +34,6 @@ pub(super) fn check_schedule(
     raw: &RawActivationCheckpointing,
     schedule: &ScheduleConfig,
     checkpointing: Option<Checkpointing>,
-    findings: &mut Findings,
 ) {
     let recomputes = checkpointing.is_some_and(|checkpointing| checkpointing != Checkpointing::Off);
     if !recomputes || !schedule.splits_backwards() {
@@ -53,9 +42,8 @@ pub(super) fn check_schedule(
     let rule = "`parallel.schedule` runs weight gradients apart from input gradients: those that wait would need all that was \
                 recomputed for them, which is what checkpointing is to save";
     let repair = "remove it, or use a schedule with whole backwards, such as \"1f1b\"";
-    if let Some(layers) = raw.every_layers.given() {
-        findings.broken(&raw.every_layers.place, layers, rule, repair);
-    } else {
-        findings.broken(&raw.enabled.place, true, rule, repair);
-    }
+    let _: Option<()> = match raw.every_layers.given() {
+        Some(layers) => raw.every_layers.broken(layers, rule, repair),
+        None => raw.enabled.broken(true, rule, repair),
+    };
 }

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::findings::Findings;
 use crate::config::kind::Either;
-use crate::config::notice::Notice;
 use crate::config::raw::{RawData, RawEvaluation, RawRun};
 use crate::config::resolved::{DataConfig, EvaluationConfig};
 use crate::config::section::Head;
@@ -14,95 +12,65 @@ use super::model;
 
 /// `data`. Whether the files exist is for the reader of the text to say ([`check_texts`]): a plan needs none of them.
 /// A model that `reads_text` needs it.
-pub(super) fn resolve(
-    raw: &RawData,
-    reads_text: bool,
-    folder: &Path,
-    findings: &mut Findings,
-) -> Option<DataConfig> {
+pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<DataConfig> {
     if !reads_text {
-        no_effect(&raw.head, "a timed model reads no text", findings);
+        no_effect(&raw.head, "a timed model reads no text");
         return Some(DataConfig { text: Vec::new(), validation: 0.0 });
     }
+    let rule = "there is nothing to train on";
     if !raw.head.is_written {
-        let repair = "add a `data` with `text`: files, folders or globs";
-        findings.missing(&raw.head.place, "there is nothing to train on", repair);
-        return None;
+        return raw.head.site.missing(rule, "add a `data` with `text`: files, folders or globs");
     }
-    let text = raw.text.required(findings, "there is nothing to train on", "add files, folders or globs");
-    let text = match text {
-        Some(Either::First(path)) => Some(vec![path]),
-        Some(Either::Second(paths)) => Some(paths),
-        None => None,
-    };
-    let text = text.filter(|paths| {
-        let broken = paths.is_empty() || paths.iter().any(String::is_empty);
-        if broken {
+    let text = raw.text.required(rule, "add files, folders or globs").map(list).and_then(|paths| {
+        if paths.is_empty() || paths.iter().any(String::is_empty) {
             let rule = "it must name at least one file, folder or glob, and none may be empty";
-            findings.broken(&raw.text.place, "empty", rule, "add one");
+            return raw.text.broken("empty", rule, "add one");
         }
-        !broken
+        Some(paths)
     });
-    let validation = raw.validation.or(0.05).filter(|share| {
-        let holds = (0.0..=0.5).contains(share);
-        if !holds {
-            let rule = "it is a share of the text, from 0 to 0.5";
-            findings.broken(&raw.validation.place, share, rule, "use a value such as 0.05");
-        }
-        holds
-    });
+    let validation = raw.validation.keep(
+        raw.validation.or(0.05),
+        |share| (0.0..=0.5).contains(&share),
+        "it is a share of the text, from 0 to 0.5",
+        "use a value such as 0.05",
+    );
     Some(DataConfig { text: text?.iter().map(|path| folder.join(path)).collect(), validation: validation? })
 }
 
+fn list(text: Either<String, Vec<String>>) -> Vec<String> {
+    match text {
+        Either::First(path) => vec![path],
+        Either::Second(paths) => paths,
+    }
+}
+
 /// Reports every entry of `data.text` of which `fault` knows one, given its path.
-pub(crate) fn check_texts(
-    raw: &RawRun,
-    folder: &Path,
-    fault: &dyn Fn(&Path) -> Option<String>,
-    findings: &mut Findings,
-) {
+pub(crate) fn check_texts(raw: &RawRun, folder: &Path, fault: &dyn Fn(&Path) -> Option<String>) {
     if !model::may_read_text(&raw.model) {
         return;
     }
-    let entries = match raw.data.text.given() {
-        Some(Either::First(entry)) => vec![entry],
-        Some(Either::Second(entries)) => entries,
-        None => Vec::new(),
-    };
+    let entries = raw.data.text.given().map(list).unwrap_or_default();
     for entry in entries.iter().filter(|entry| !entry.is_empty()) {
         if let Some(fault) = fault(&folder.join(entry)) {
             let repair = "relative paths start at the run file's folder";
-            findings.broken(&raw.data.text.place, format!("\"{}\"", shorten(entry)), fault, repair);
+            raw.data.text.broken::<()>(format!("\"{}\"", shorten(entry)), fault, repair);
         }
     }
 }
 
-fn no_effect(head: &Head, why: &str, findings: &mut Findings) {
+fn no_effect(head: &Head, why: &str) {
     if head.is_written {
-        findings.notices.push(Notice::hint(&head.place, format!("no effect here: {why}")));
+        head.site.hint(format!("no effect here: {why}"));
     }
 }
 
 /// `evaluation`, of the text that is kept for validation.
-pub(super) fn resolve_evaluation(
-    raw: &RawEvaluation,
-    reads_text: bool,
-    findings: &mut Findings,
-) -> Option<EvaluationConfig> {
+pub(super) fn resolve_evaluation(raw: &RawEvaluation, reads_text: bool) -> Option<EvaluationConfig> {
     if !reads_text {
-        no_effect(&raw.head, "a timed model learns nothing that could be evaluated", findings);
+        no_effect(&raw.head, "a timed model learns nothing that could be evaluated");
     }
-    let batches = raw.batches.or(8).filter(|&batches| {
-        if batches == 0 {
-            let rule = "an evaluation needs at least one batch";
-            findings.broken(
-                &raw.batches.place,
-                batches,
-                rule,
-                "use 1 or more, or set `data.validation` to 0",
-            );
-        }
-        batches > 0
-    });
+    let rule = "an evaluation needs at least one batch";
+    let repair = "use 1 or more, or set `data.validation` to 0";
+    let batches = raw.batches.keep(raw.batches.or(8), |batches| batches > 0, rule, repair);
     Some(EvaluationConfig { every: raw.every.or(0)?, batches: batches? })
 }

@@ -9,64 +9,59 @@ mod comm;
 mod counted;
 mod data;
 mod foreign;
-mod grid;
 mod limits;
 mod links;
 mod model;
 mod optimizer;
 mod parallel;
 mod partition;
+mod precision;
 mod rules;
 mod schedule;
 mod schedule_file;
-mod scheduled;
 mod scheduler;
 mod zero;
 mod zero_and_pipeline;
-
-pub(crate) mod precision;
 
 use std::path::Path;
 
 pub(crate) use data::check_texts;
 
-use super::findings::Findings;
 use super::launch::Launch;
 use super::raw::RawRun;
 use super::resolved::Run;
 
 /// Resolves a whole file.
-pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch, findings: &mut Findings) -> Option<Run> {
-    foreign::check(raw, findings);
-    let precision = precision::resolve(&raw.bf16, &raw.fp16, findings);
-    let memory_bytes = rules::memory(&raw.memory, findings);
-    let model = model::resolve(&raw.model, findings);
+pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
+    foreign::check(raw);
+    let precision = precision::resolve(&raw.bf16, &raw.fp16);
+    let memory_bytes = rules::memory(&raw.memory);
+    let model = model::resolve(&raw.model);
     let reads_text = model::may_read_text(&raw.model);
-    let data = data::resolve(&raw.data, reads_text, folder, findings);
-    let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text, findings);
-    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, launch, findings);
-    let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data), findings);
-    let optimizer = optimizer::resolve(&raw.optimizer, findings);
-    let zero = zero::resolve(raw, model.as_ref(), findings);
-    let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref(), findings);
-    let steps = rules::steps(raw, batch.as_ref(), model.as_ref(), findings);
-    let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps, findings);
-    let comm = comm::resolve(&raw.comm, grid.as_ref(), findings);
-    let gradient_clipping = rules::gradient_clipping(&raw.gradient_clipping, findings);
-    let threads = rules::threads(&raw.threads, grid.as_ref(), launch, findings);
-    let threads = limits::threads(raw, threads, findings);
-    limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref(), findings);
+    let data = data::resolve(&raw.data, reads_text, folder);
+    let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text);
+    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, launch);
+    let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data));
+    let optimizer = optimizer::resolve(&raw.optimizer);
+    let zero = zero::resolve(raw, model.as_ref());
+    let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
+    let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
+    let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
+    let comm = comm::resolve(&raw.comm, grid.as_ref());
+    let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
+    let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
+    let threads = limits::threads(raw, threads);
+    limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     if let Some(grid) = &grid {
-        schedule_file::check(raw, grid, batch.as_ref(), findings);
-        let section = &raw.activation_checkpointing;
-        checkpointing::check_schedule(section, &grid.schedule, checkpointing, findings);
+        schedule_file::check(raw, grid, batch.as_ref());
+        checkpointing::check_schedule(&raw.activation_checkpointing, &grid.schedule, checkpointing);
     }
-    zero_and_pipeline::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref(), findings);
+    zero_and_pipeline::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref());
     Some(Run {
         model: model?,
         data: data?,
         evaluation: evaluation?,
-        parallel: grid?.into_config(),
+        parallel: grid?,
         batch: batch?,
         zero: zero?,
         optimizer: optimizer?,

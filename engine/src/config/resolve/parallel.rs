@@ -2,39 +2,35 @@
 
 use std::path::Path;
 
-use crate::config::findings::Findings;
 use crate::config::kind::Auto;
 use crate::config::launch::Launch;
 use crate::config::raw::RawParallel;
-use crate::config::resolved::ScheduleConfig;
+use crate::config::resolved::{ParallelConfig, ScheduleConfig};
 use crate::config::section::Field;
 
 use super::counted::counted;
-use super::grid::Grid;
 use super::partition;
-use super::rules::at_least_one;
-use super::schedule;
-use super::scheduled::{Scheduled, file_value};
+use super::schedule::{self, Scheduled};
+use super::schedule_file::file_value;
 
 pub(super) fn resolve(
     raw: &RawParallel,
     num_layers: &Field<usize>,
     folder: &Path,
     launch: Launch,
-    findings: &mut Findings,
-) -> Option<Grid> {
-    let pipeline = at_least_one(&raw.pipeline, raw.pipeline.or(1), findings);
-    let data = data(raw, pipeline, launch, findings);
-    let schedule = schedule::resolve(raw, pipeline, folder, findings);
+) -> Option<ParallelConfig> {
+    let pipeline = raw.pipeline.at_least_one(raw.pipeline.or(1));
+    let data = data(raw, pipeline, launch);
+    let schedule = schedule::resolve(raw, pipeline, folder);
     let num_layers = num_layers.given().filter(|&layers| layers > 0);
     let num_stages = match (pipeline, &schedule) {
-        (Some(pipeline), Some(schedule)) => stages(pipeline, schedule, num_layers, raw, findings),
+        (Some(pipeline), Some(schedule)) => stages(pipeline, schedule, num_layers, raw),
         _ => None,
     };
-    let partition = partition::resolve(raw, num_stages, num_layers, findings);
+    let partition = partition::resolve(raw, num_stages, num_layers);
     num_stages?;
     let Scheduled { schedule, virtual_stages } = schedule?;
-    Some(Grid { pipeline: pipeline?, data: data?, schedule, virtual_stages, partition: partition? })
+    Some(ParallelConfig { pipeline: pipeline?, data: data?, schedule, virtual_stages, partition: partition? })
 }
 
 /// The number of stages, of which each needs a layer.
@@ -43,7 +39,6 @@ fn stages(
     scheduled: &Scheduled,
     num_layers: Option<usize>,
     raw: &RawParallel,
-    findings: &mut Findings,
 ) -> Option<usize> {
     let Scheduled { schedule, virtual_stages } = scheduled;
     let Some(layers) = num_layers else {
@@ -55,38 +50,30 @@ fn stages(
         if stages > layers {
             let rule = format!("it has {}, and {model}", counted(stages, "stage"));
             let repair = "use a schedule of fewer stages, or a deeper model";
-            findings.broken(&raw.schedule.place, file_value(raw), rule, repair);
-            return None;
+            return raw.schedule.broken(file_value(raw), rule, repair);
         }
         return Some(stages);
     }
     if pipeline > layers {
-        findings.broken(&raw.pipeline.place, pipeline, model, format!("use at most {layers}"));
-        return None;
+        return raw.pipeline.broken(pipeline, model, format!("use at most {layers}"));
     }
     let stages = pipeline.checked_mul(*virtual_stages).filter(|&stages| stages <= layers);
-    if stages.is_none() {
+    stages.or_else(|| {
         let stages = pipeline as u128 * *virtual_stages as u128;
         let rule = format!("with `parallel.pipeline` {pipeline} that is {stages} stages, and {model}");
         let repair = match layers / pipeline {
             1 => format!("use a pipeline of at most {}", layers / virtual_stages.min(&layers)),
             most => format!("use at most {most}"),
         };
-        findings.broken(&raw.virtual_stages.place, virtual_stages, rule, repair);
-    }
-    stages
+        raw.virtual_stages.broken(virtual_stages, rule, repair)
+    })
 }
 
 /// The data degree. A launcher's number of ranks must be p * d exactly: a rank left over would wait for ever.
-fn data(
-    raw: &RawParallel,
-    pipeline: Option<usize>,
-    launch: Launch,
-    findings: &mut Findings,
-) -> Option<usize> {
+fn data(raw: &RawParallel, pipeline: Option<usize>, launch: Launch) -> Option<usize> {
     let written = raw.data.or(Auto::Auto)?.value();
     if written.is_some() {
-        at_least_one(&raw.data, written, findings)?;
+        raw.data.at_least_one(written)?;
     }
     let pipeline = pipeline?;
     let data = match (written, launch.ranks) {
@@ -96,23 +83,19 @@ fn data(
         (None, Some(ranks)) => {
             let rule = format!("the launcher started {}, which it does not divide", counted(ranks, "rank"));
             let repair = format!("start a multiple of {pipeline}, or use a divisor of {ranks}");
-            findings.broken(&raw.pipeline.place, pipeline, rule, repair);
-            return None;
+            return raw.pipeline.broken(pipeline, rule, repair);
         }
     };
     // Ranks are numbered in 32 bits.
     let Some(needed) = pipeline.checked_mul(data).filter(|&needed| u32::try_from(needed).is_ok()) else {
         let rule = format!("with `parallel.pipeline` {pipeline} that is more than 2^32 ranks");
-        findings.broken(&raw.data.place, data, rule, "use a smaller grid");
-        return None;
+        return raw.data.broken(data, rule, "use a smaller grid");
     };
     if let Some(ranks) = launch.ranks.filter(|&ranks| ranks != needed) {
         let rule = format!(
             "with `parallel.pipeline` {pipeline} that is {needed} ranks, and the launcher started {ranks}"
         );
-        let repair = format!("start {needed} ranks, or write \"auto\"");
-        findings.broken(&raw.data.place, data, rule, repair);
-        return None;
+        return raw.data.broken(data, rule, format!("start {needed} ranks, or write \"auto\""));
     }
     Some(data)
 }

@@ -1,54 +1,36 @@
 //! Which type a run computes in, from the two keys that users set, and how fp16 scales its loss.
 
-use crate::config::findings::Findings;
 use crate::config::kind::Auto;
-use crate::config::notice::Notice;
 use crate::config::raw::{RawBf16, RawFp16};
 use crate::config::resolved::{LossScaling, Precision};
 use crate::config::section::Field;
 
-/// What `bf16.enabled` and `fp16.enabled` say together.
+use super::foreign::written_keys;
+
+/// The type of parameters and activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ComputeType {
-    /// f32 parameters, activations and computation.
+enum ComputeType {
     F32,
-    /// bf16 parameters and activations, f32 master weights, accumulation and reduction.
     Bf16,
-    /// fp16 parameters and activations, the rest as for bf16, with a scaled loss.
     Fp16,
 }
 
-/// One of the two keys; an absent one is false.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    /// `true`
-    On,
-    /// `false`
-    Off,
-    /// `"auto"`
-    Auto,
-}
-
-/// Both keys are true: no run computes in two types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BothOn;
-
-/// Resolves precision, for loading and training alike. True wins; with no true, `"auto"` for bf16 means bf16 where the
-/// device computes in it natively (`native_bf16`); `"auto"` for fp16 alone never picks fp16, since its range needs loss
-/// scaling, which should not be switched on without being asked for.
+/// What `bf16.enabled` and `fp16.enabled` say together; `None` where both are true, since no run computes in two types. True
+/// wins; with no true, `"auto"` for bf16 means bf16 where the device computes in it natively (`native_bf16`); `"auto"` for
+/// fp16 alone never picks fp16, since its range needs loss scaling, which should not be switched on without being asked for.
 ///
 /// | bf16 \ fp16 | true | auto | false |
 /// |---|---|---|---|
 /// | true | error | bf16 | bf16 |
 /// | auto | fp16 | bf16 if native, else f32 | bf16 if native, else f32 |
 /// | false | fp16 | f32 | f32 |
-pub fn precision(bf16: Switch, fp16: Switch, native_bf16: bool) -> Result<ComputeType, BothOn> {
+fn compute_type(bf16: Auto<bool>, fp16: Auto<bool>, native_bf16: bool) -> Option<ComputeType> {
     match (bf16, fp16) {
-        (Switch::On, Switch::On) => Err(BothOn),
-        (Switch::On, Switch::Auto | Switch::Off) => Ok(ComputeType::Bf16),
-        (Switch::Auto | Switch::Off, Switch::On) => Ok(ComputeType::Fp16),
-        (Switch::Auto, Switch::Auto | Switch::Off) if native_bf16 => Ok(ComputeType::Bf16),
-        (Switch::Auto | Switch::Off, Switch::Auto | Switch::Off) => Ok(ComputeType::F32),
+        (Auto::Value(true), Auto::Value(true)) => None,
+        (Auto::Value(true), _) => Some(ComputeType::Bf16),
+        (_, Auto::Value(true)) => Some(ComputeType::Fp16),
+        (Auto::Auto, _) if native_bf16 => Some(ComputeType::Bf16),
+        _ => Some(ComputeType::F32),
     }
 }
 
@@ -59,32 +41,27 @@ const CPU_NATIVE_BF16: bool = false;
 const MAX_SCALE_POWER: u64 = 127;
 
 /// The type that a run computes in.
-pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, findings: &mut Findings) -> Option<Precision> {
-    let switch = |enabled: Option<Auto<bool>>| match enabled {
-        Some(Auto::Value(true)) => Switch::On,
-        Some(Auto::Value(false)) | None => Switch::Off,
-        Some(Auto::Auto) => Switch::Auto,
-    };
-    let scaling = loss_scaling(fp16, findings);
-    let precision = precision(switch(bf16.enabled.given()), switch(fp16.enabled.given()), CPU_NATIVE_BF16);
-    match precision {
-        Err(BothOn) => {
+pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16) -> Option<Precision> {
+    // A key of the wrong type is reported already.
+    let written = |enabled: &Field<Auto<bool>>| enabled.given().unwrap_or(Auto::Value(false));
+    let scaling = loss_scaling(fp16);
+    match compute_type(written(&bf16.enabled), written(&fp16.enabled), CPU_NATIVE_BF16) {
+        None => {
             let rule = "`bf16.enabled` is true too, and a run computes in one type";
-            findings.broken(&fp16.enabled.place, "true", rule, "set one of the two to false");
-            None
+            fp16.enabled.broken("true", rule, "set one of the two to false")
         }
-        Ok(ComputeType::Fp16) => {
+        Some(ComputeType::Fp16) => {
             if scaling.is_some_and(|scaling| !scaling.is_dynamic) {
-                hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed", findings);
+                hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed");
             }
             scaling.map(Precision::Fp16)
         }
-        Ok(ComputeType::Bf16) => {
-            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in bf16", findings);
+        Some(ComputeType::Bf16) => {
+            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in bf16");
             Some(Precision::Bf16)
         }
-        Ok(ComputeType::F32) => {
-            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32", findings);
+        Some(ComputeType::F32) => {
+            hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32");
             Some(Precision::F32)
         }
     }
@@ -109,36 +86,25 @@ fn adaptive_keys(fp16: &RawFp16) -> [(&'static str, bool); 5] {
 }
 
 /// One line for all keys that are passed over; most DeepSpeed files have them, whatever they compute in.
-fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str, findings: &mut Findings) {
-    let written: Vec<String> =
-        keys.iter().filter(|(_, written)| *written).map(|(name, _)| format!("`{name}`")).collect();
-    if !written.is_empty() {
-        let message = format!("{why}, so these keys have no effect: {}", written.join(", "));
-        findings.notices.push(Notice::hint(&fp16.head.place, message));
+fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str) {
+    if let Some(keys) = written_keys(keys) {
+        fp16.head.site.hint(format!("{why}, so these keys have no effect: {keys}"));
     }
 }
 
-fn loss_scaling(raw: &RawFp16, findings: &mut Findings) -> Option<LossScaling> {
-    let scale = value(&raw.loss_scale, 0.0).filter(|&scale| {
-        // Written so that a scale beyond f32 fails too.
-        let holds = scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
-        if !holds {
-            let rule =
-                "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
-            findings.broken(&raw.loss_scale.place, scale, rule, "use a value such as 1024, or 0");
-        }
-        holds
-    });
-    let power = value(&raw.initial_scale_power, 16).filter(|&power| {
-        if power > MAX_SCALE_POWER {
-            let rule = "2 to that power is beyond f32";
-            findings.broken(&raw.initial_scale_power.place, power, rule, "use a value such as 16");
-        }
-        power <= MAX_SCALE_POWER
-    });
-    let window = positive(&raw.loss_scale_window, 1000, findings);
-    let hysteresis = positive(&raw.hysteresis, 2, findings);
-    let min_scale = min_scale(raw, scale, power, findings);
+fn loss_scaling(raw: &RawFp16) -> Option<LossScaling> {
+    let in_f32 =
+        |scale| scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
+    let rule = "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
+    let scale = raw.loss_scale.auto_or(0.0);
+    let scale = raw.loss_scale.keep(scale, in_f32, rule, "use a value such as 1024, or 0");
+    let rule = "2 to this power is more than f32 can hold";
+    let power = raw.initial_scale_power.auto_or(16);
+    let power =
+        raw.initial_scale_power.keep(power, |power| power <= MAX_SCALE_POWER, rule, "use a value such as 16");
+    let window = raw.loss_scale_window.at_least_one(raw.loss_scale_window.auto_or(1000));
+    let hysteresis = raw.hysteresis.at_least_one(raw.hysteresis.auto_or(2));
+    let min_scale = min_scale(raw, scale, power);
     let scale = scale?;
     Some(LossScaling {
         initial_scale: if scale == 0.0 { 2_f64.powi(power? as i32) } else { scale },
@@ -151,63 +117,41 @@ fn loss_scaling(raw: &RawFp16, findings: &mut Findings) -> Option<LossScaling> {
 }
 
 /// A scale that adapts starts at or above its least value; a fixed one has no other.
-fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>, findings: &mut Findings) -> Option<f64> {
-    let min = value(&raw.min_loss_scale, 1.0)?;
-    let place = &raw.min_loss_scale.place;
-    if min <= 0.0 {
-        let rule = "a scale is positive, and so is the least one";
-        findings.broken(place, min, rule, "use a value such as 1");
-        return None;
-    }
+fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>) -> Option<f64> {
+    let field = &raw.min_loss_scale;
+    let rule = "the smallest scale of the loss must be positive";
+    let min = field.keep(field.auto_or(1.0), |min| min > 0.0, rule, "use a value such as 1")?;
     if scale? != 0.0 {
         return scale;
     }
     let initial = 2_f64.powi(power? as i32);
-    if min > initial {
-        let rule = format!("the first scale is {initial} and is never below it");
-        findings.broken(place, min, rule, "use a smaller one, or a larger `initial_scale_power`");
-        return None;
-    }
-    Some(min)
-}
-
-/// The written value, or `default` where none is written or it is `"auto"`.
-fn value<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
-    Some(field.or(Auto::Auto)?.value().unwrap_or(default))
-}
-
-fn positive(field: &Field<Auto<u64>>, default: u64, findings: &mut Findings) -> Option<u64> {
-    let value = value(field, default)?;
-    if value == 0 {
-        findings.broken(&field.place, value, "it must be at least 1", "use 1 or more");
-        return None;
-    }
-    Some(value)
+    let rule = format!("the first scale is {initial}, which must not be below the smallest one");
+    let repair = "use a smaller one, or a larger `initial_scale_power`";
+    field.keep(Some(min), |min| min <= initial, &rule, repair)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BothOn, ComputeType, Switch, precision};
+    use super::{ComputeType, compute_type};
 
     #[test]
     fn all_nine_cells() {
+        use crate::config::kind::Auto::{Auto, Value};
         use ComputeType::{Bf16, F32, Fp16};
-        use Switch::{Auto, Off, On};
         // Each row: bf16, fp16, on a device without native bf16, on one with it.
-        let cells = [
-            (On, On, Err(BothOn), Err(BothOn)),
-            (On, Auto, Ok(Bf16), Ok(Bf16)),
-            (On, Off, Ok(Bf16), Ok(Bf16)),
-            (Auto, On, Ok(Fp16), Ok(Fp16)),
-            (Auto, Auto, Ok(F32), Ok(Bf16)),
-            (Auto, Off, Ok(F32), Ok(Bf16)),
-            (Off, On, Ok(Fp16), Ok(Fp16)),
-            (Off, Auto, Ok(F32), Ok(F32)),
-            (Off, Off, Ok(F32), Ok(F32)),
-        ];
-        for (bf16, fp16, emulated, native) in cells {
-            assert_eq!(precision(bf16, fp16, false), emulated, "{bf16:?} {fp16:?}");
-            assert_eq!(precision(bf16, fp16, true), native, "{bf16:?} {fp16:?}");
+        for (bf16, fp16, emulated, native) in [
+            (Value(true), Value(true), None, None),
+            (Value(true), Auto, Some(Bf16), Some(Bf16)),
+            (Value(true), Value(false), Some(Bf16), Some(Bf16)),
+            (Auto, Value(true), Some(Fp16), Some(Fp16)),
+            (Auto, Auto, Some(F32), Some(Bf16)),
+            (Auto, Value(false), Some(F32), Some(Bf16)),
+            (Value(false), Value(true), Some(Fp16), Some(Fp16)),
+            (Value(false), Auto, Some(F32), Some(F32)),
+            (Value(false), Value(false), Some(F32), Some(F32)),
+        ] {
+            assert_eq!(compute_type(bf16, fp16, false), emulated, "{bf16:?} {fp16:?}");
+            assert_eq!(compute_type(bf16, fp16, true), native, "{bf16:?} {fp16:?}");
         }
     }
 }

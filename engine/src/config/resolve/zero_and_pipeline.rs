@@ -3,36 +3,33 @@
 //! What depends on how layers are split into stages and units is decided by the plan.
 
 use crate::config::error::Problem;
-use crate::config::findings::Findings;
-use crate::config::notice::Notice;
 use crate::config::raw::RawRun;
 use crate::config::refusal::Refusal;
-use crate::config::resolved::{ModelConfig, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
-
-use super::grid::Grid;
+use crate::config::resolved::{
+    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel,
+};
 
 pub(super) fn check(
     raw: &RawRun,
-    grid: Option<&Grid>,
+    grid: Option<&ParallelConfig>,
     zero: Option<&ZeroConfig>,
     model: Option<&ModelConfig>,
-    findings: &mut Findings,
 ) {
     if let (Some(2), Some(pipeline)) = (raw.zero_optimization.stage.or(0), raw.parallel.pipeline.or(1))
         && pipeline > 1
     {
-        refuse_zero2(raw, pipeline, findings);
+        refuse_zero2(raw, pipeline);
     }
     let (Some(grid), Some(zero)) = (grid, zero) else { return };
     if grid.data > 1 {
-        warn_of_all_resident(raw, zero, findings);
+        warn_of_all_resident(raw, zero);
     } else if let Some(model) = model {
-        warn_of_nothing_to_shard(raw, zero, model, findings);
+        warn_of_nothing_to_shard(raw, zero, model);
     }
 }
 
 /// ZeRO-2 with a pipeline. The plan adds what it would cost in this run.
-fn refuse_zero2(raw: &RawRun, pipeline: usize, findings: &mut Findings) {
+fn refuse_zero2(raw: &RawRun, pipeline: usize) {
     let refusal = Refusal {
         headline: format!("ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline})"),
         reason: "gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be \
@@ -43,11 +40,11 @@ fn refuse_zero2(raw: &RawRun, pipeline: usize, findings: &mut Findings) {
             .into(),
         table: None,
     };
-    findings.error(&raw.zero_optimization.stage.place, Problem::Refused(Box::new(refusal)));
+    raw.zero_optimization.stage.site.error::<()>(Problem::Refused(Box::new(refusal)));
 }
 
 /// Warns of ZeRO-3 that never reshards.
-fn warn_of_all_resident(raw: &RawRun, zero: &ZeroConfig, findings: &mut Findings) {
+fn warn_of_all_resident(raw: &RawRun, zero: &ZeroConfig) {
     if zero.level != ZeroLevel::Zero3 || zero.resident_units != ResidencyConfig::All {
         return;
     }
@@ -61,11 +58,11 @@ fn warn_of_all_resident(raw: &RawRun, zero: &ZeroConfig, findings: &mut Findings
              before the step instead of after it, and a second copy of each shard"
         }
     };
-    findings.notices.push(Notice::warning(&raw.zero_optimization.resident_units.place, message));
+    raw.zero_optimization.resident_units.site.warn(message);
 }
 
 /// Sharding over one data rank shards nothing.
-fn warn_of_nothing_to_shard(raw: &RawRun, zero: &ZeroConfig, model: &ModelConfig, findings: &mut Findings) {
+fn warn_of_nothing_to_shard(raw: &RawRun, zero: &ZeroConfig, model: &ModelConfig) {
     if zero.level == ZeroLevel::Zero0 {
         return;
     }
@@ -74,5 +71,5 @@ fn warn_of_nothing_to_shard(raw: &RawRun, zero: &ZeroConfig, model: &ModelConfig
         zero.level as u8,
         model.num_parameters(),
     );
-    findings.notices.push(Notice::warning(&raw.zero_optimization.stage.place, message));
+    raw.zero_optimization.stage.site.warn(message);
 }

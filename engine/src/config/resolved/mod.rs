@@ -92,6 +92,11 @@ pub struct ParallelConfig {
 }
 
 impl ParallelConfig {
+    /// Ranks, p * d; that they can be counted is checked when the grid is made.
+    pub(crate) fn num_ranks(&self) -> usize {
+        self.pipeline * self.data
+    }
+
     /// Stages of the pipeline: p * v, or those of a schedule file.
     pub fn num_stages(&self) -> usize {
         self.schedule.num_stages(self.pipeline, self.virtual_stages)

@@ -2,18 +2,10 @@
 
 use expect_test::expect;
 
-use super::{check, file, run};
+use super::{check_each, file, listed, run};
 use crate::config::{Launch, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
-
-fn batch(train: &str, micro: &str, steps: &str) -> [(&'static str, String); 3] {
-    [
-        ("train_batch_size", train.to_owned()),
-        ("train_micro_batch_size_per_gpu", micro.to_owned()),
-        ("gradient_accumulation_steps", steps.to_owned()),
-    ]
-}
 
 /// Every triple of small values, absent ones included: the outcome is the one solution of the equation, if it has one
 /// with the defaults that DeepSpeed gives, and an error otherwise.
@@ -27,22 +19,22 @@ fn any_two_imply_the_third() {
                 for steps in values {
                     let spelled =
                         |value: Option<usize>| value.map_or("\"auto\"".to_owned(), |value| value.to_string());
-                    let keys = batch(&spelled(train), &spelled(micro), &spelled(steps));
-                    let grid = format!("{{\"data\": {data}}}");
-                    let mut changes: Vec<_> =
-                        keys.iter().map(|(key, value)| (*key, value.as_str())).collect();
-                    changes.push(("parallel", &grid));
-                    let resolved =
-                        RunFile::parse("run.json", &file(&changes)).unwrap().resolve(super::LAUNCH);
+                    let text = file(&[
+                        ("train_batch_size", &*spelled(train)),
+                        ("train_micro_batch_size_per_gpu", &spelled(micro)),
+                        ("gradient_accumulation_steps", &spelled(steps)),
+                        ("parallel", &format!("{{\"data\": {data}}}")),
+                    ]);
+                    let resolved = RunFile::parse("run.json", &text).unwrap().resolve(super::LAUNCH);
                     match solve(train, micro, steps, data) {
                         Some(expected) => {
                             let batch = resolved.unwrap().0.batch;
                             let found =
                                 (batch.train_batch_size, batch.micro_batch_size, batch.num_micro_batches);
-                            assert_eq!(found, expected, "{changes:?}");
+                            assert_eq!(found, expected, "{text}");
                             solved += 1;
                         }
-                        None => assert!(resolved.is_err(), "{changes:?}"),
+                        None => assert!(resolved.is_err(), "{text}"),
                     }
                 }
             }
@@ -79,81 +71,45 @@ fn solve(
 
 #[test]
 fn contradictions_show_their_arithmetic() {
-    check(
-        &[GRID, ("train_micro_batch_size_per_gpu", "4"), ("gradient_accumulation_steps", "3")],
+    check_each(
+        &[
+            &[GRID, ("train_micro_batch_size_per_gpu", "4"), ("gradient_accumulation_steps", "3")],
+            &[GRID, ("train_micro_batch_size_per_gpu", "3")],
+            &[GRID, ("gradient_accumulation_steps", "3")],
+            &[GRID, ("train_batch_size", "7")],
+            &[GRID, ("train_batch_size", "1"), ("train_micro_batch_size_per_gpu", "4")],
+        ],
         expect![[r#"
             run.json:4:23: `train_batch_size` is 8, but `train_micro_batch_size_per_gpu` 4 x `gradient_accumulation_steps` 3 x data degree 2 = 24; use 24, or leave one of the three out
-        "#]],
-    );
-    check(
-        &[GRID, ("train_micro_batch_size_per_gpu", "3")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 8, but `train_micro_batch_size_per_gpu` 3 x data degree 2 = 6 does not divide it: every data rank gets the same share; use a multiple such as 6
-        "#]],
-    );
-    check(
-        &[GRID, ("gradient_accumulation_steps", "3")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 8, but `gradient_accumulation_steps` 3 x data degree 2 = 6 does not divide it: every data rank gets the same share; use a multiple such as 6
-        "#]],
-    );
-    check(
-        &[GRID, ("train_batch_size", "7")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 7, but data degree 2 does not divide it: every data rank gets the same share; use a multiple such as 6
-        "#]],
-    );
-    check(
-        &[GRID, ("train_batch_size", "1"), ("train_micro_batch_size_per_gpu", "4")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 1, but `train_micro_batch_size_per_gpu` 4 x data degree 2 = 8 does not divide it: every data rank gets the same share; use a multiple such as 8
         "#]],
     );
 }
 
 #[test]
-fn too_little_and_nonsense() {
-    check(
-        &[("train_batch_size", "")],
+fn missing_and_invalid_batch_sizes_are_refused() {
+    check_each(
+        &[
+            &[("train_batch_size", "")],
+            &[("train_batch_size", ""), ("gradient_accumulation_steps", "4")],
+            &[("train_batch_size", "0")],
+            &[("train_batch_size", "-8")],
+            &[("train_batch_size", "8.5")],
+            &[("train_batch_size", "\"eight\"")],
+            &[("train_micro_batch_size_per_gpu", "0"), ("gradient_accumulation_steps", "0")],
+        ],
         expect![[r#"
             run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-        "#]],
-    );
-    check(
-        &[("train_batch_size", ""), ("gradient_accumulation_steps", "4")],
-        expect![[r#"
             run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "0")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is 0, but it must be at least 1; use 1 or more
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "-8")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` is -8, but it must not be negative; write it without a sign
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "8.5")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` must be a whole number or "auto", but is 8.5
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "\"eight\"")],
-        expect![[r#"
             run.json:4:23: `train_batch_size` must be a whole number or "auto", but is the string "eight"
-        "#]],
-    );
-    check(
-        &[("train_micro_batch_size_per_gpu", "0"), ("gradient_accumulation_steps", "0")],
-        expect![[r#"
             run.json:6:37: `train_micro_batch_size_per_gpu` is 0, but it must be at least 1; use 1 or more
-            run.json:7:34: `gradient_accumulation_steps` is 0, but it must be at least 1; use 1 or more
+              run.json:7:34: `gradient_accumulation_steps` is 0, but it must be at least 1; use 1 or more
         "#]],
     );
 }
@@ -166,19 +122,17 @@ fn auto_everywhere_is_reported_where_it_stands() {
         ("train_micro_batch_size_per_gpu", auto),
         ("gradient_accumulation_steps", auto),
     ];
-    check(
-        &all,
-        expect![[r#"
-        run.json:4:23: `train_batch_size` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
-    "#]],
-    );
-    check(
+    check_each(
         &[
-            ("train_batch_size", ""),
-            ("train_micro_batch_size_per_gpu", auto),
-            ("gradient_accumulation_steps", "4"),
+            &all,
+            &[
+                ("train_batch_size", ""),
+                ("train_micro_batch_size_per_gpu", auto),
+                ("gradient_accumulation_steps", "4"),
+            ],
         ],
         expect![[r#"
+            run.json:4:23: `train_batch_size` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
             run.json:5:37: `train_micro_batch_size_per_gpu` is "auto", but one of `train_batch_size` and `train_micro_batch_size_per_gpu` must be a number: no trainer fills them in here, and nothing else says how large a batch is; write a number for one of the two
         "#]],
     );
@@ -186,59 +140,37 @@ fn auto_everywhere_is_reported_where_it_stands() {
 }
 
 #[test]
-fn numbers_beyond_counting() {
+fn numbers_that_cannot_be_counted_are_refused() {
     let huge = "18446744073709551615";
-    check(
+    check_each(
         &[
-            ("train_batch_size", ""),
-            ("train_micro_batch_size_per_gpu", huge),
-            ("gradient_accumulation_steps", "3"),
+            &[
+                ("train_batch_size", ""),
+                ("train_micro_batch_size_per_gpu", huge),
+                ("gradient_accumulation_steps", "3"),
+            ],
+            &[("train_batch_size", huge)],
+            &[("train_batch_size", "1e400")],
+            &[("steps", huge)],
+            &[("parallel", r#"{"data": 8589934592}"#)],
+            &[(
+                "model",
+                r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 1e15, "num_attention_heads": 1, "seq_length": 16}"#,
+            )],
+            &[(
+                "model",
+                r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 1, "seq_length": 1e14}"#,
+            )],
         ],
         expect![[r#"
             run.json:5:37: `train_micro_batch_size_per_gpu` is 18446744073709551615, but `train_micro_batch_size_per_gpu` 18446744073709551615 x `gradient_accumulation_steps` 3 x data degree 1 is more than 2^64; use smaller numbers
-        "#]],
-    );
-    check(
-        &[("train_batch_size", huge)],
-        expect![[r#"
-            run.json:4:23: `train_batch_size` is 18446744073709551615, but a micro-batch of 18446744073709551615 sequences x 16 tokens x 256 values is more than 2^53 elements; use fewer or shorter sequences
-            run.json:5:12: `steps` is 10, but with 18446744073709551615 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
-        "#]],
-    );
-    check(
-        &[("train_batch_size", "1e400")],
-        expect![[r#"
+            run.json:4:23: `train_batch_size` is 18446744073709551615, but the largest activation of a micro-batch, 18446744073709551615 sequences x 16 tokens x 256 values, would have more than 2^53 elements, too many to count exactly; use fewer or shorter sequences
+              run.json:5:12: `steps` is 10, but with 18446744073709551615 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
             run.json:4:23: `train_batch_size` is 1e400, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
-        "#]],
-    );
-    check(
-        &[("steps", huge)],
-        expect![[r#"
             run.json:5:12: `steps` is 18446744073709551615, but with 8 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"data": 8589934592}"#)],
-        expect![[r#"
             run.json:6:24: `parallel.data` is 8589934592, but with `parallel.pipeline` 1 that is more than 2^32 ranks; use a smaller grid
-        "#]],
-    );
-    check(
-        &[(
-            "model",
-            r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 1e15, "num_attention_heads": 1, "seq_length": 16}"#,
-        )],
-        expect![[r#"
             run.json:2:3: `model` is 4.8e31 parameters large, but a model may have at most 2^53 parameters; use smaller sizes
-        "#]],
-    );
-    check(
-        &[(
-            "model",
-            r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 1, "seq_length": 1e14}"#,
-        )],
-        expect![[r#"
-            run.json:2:107: `model.seq_length` is 100000000000000, but a micro-batch of 8 sequences x 100000000000000 tokens x 256 values is more than 2^53 elements; use shorter or fewer sequences
+            run.json:2:107: `model.seq_length` is 100000000000000, but the largest activation of a micro-batch, 8 sequences x 100000000000000 tokens x 256 values, would have more than 2^53 elements, too many to count exactly; use shorter or fewer sequences
         "#]],
     );
 }
@@ -265,12 +197,13 @@ fn the_launchers_ranks_fix_the_data_degree() {
     assert_eq!(resolve(r#"{"pipeline": 2}"#, Some(6)).unwrap(), (3, 3, 1));
     assert_eq!(resolve(r#"{"pipeline": 2, "data": "auto"}"#, Some(4)).unwrap(), (2, 2, 2));
     assert_eq!(resolve(r#"{"pipeline": 2, "data": 3}"#, Some(6)).unwrap(), (3, 3, 1));
-    let indivisible = resolve(r#"{"pipeline": 2}"#, Some(5)).unwrap_err();
+    let errors = [
+        resolve(r#"{"pipeline": 2}"#, Some(5)).unwrap_err().to_string(),
+        resolve(r#"{"pipeline": 2, "data": 3}"#, Some(8)).unwrap_err().to_string(),
+    ];
     expect![[r#"
         run.json:5:28: `parallel.pipeline` is 2, but the launcher started 5 ranks, which it does not divide; start a multiple of 2, or use a divisor of 5
-    "#]].assert_eq(&format!("{indivisible}\n"));
-    let mismatch = resolve(r#"{"pipeline": 2, "data": 3}"#, Some(8)).unwrap_err();
-    expect![[r#"
         run.json:5:39: `parallel.data` is 3, but with `parallel.pipeline` 2 that is 6 ranks, and the launcher started 8; start 6 ranks, or write "auto"
-    "#]].assert_eq(&format!("{mismatch}\n"));
+    "#]]
+    .assert_eq(&listed(errors));
 }

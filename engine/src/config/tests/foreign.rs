@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{check, file, outcome};
-use crate::config::keys::{self, Meaning, Off};
+use crate::config::keys::{self, Meaning, Off, Offer};
 use crate::config::raw::RawRun;
 use crate::config::section::{Section, SectionSpec};
 
@@ -28,7 +28,7 @@ fn hints_get_one_line_each() {
 }
 
 #[test]
-fn what_is_not_offered_is_named() {
+fn features_that_are_not_offered_are_named() {
     let changes = [
         ("amp", r#"{"enabled": true, "opt_level": "O1"}"#),
         ("tensor_parallel", r#"{"autotp_size": 4}"#),
@@ -71,7 +71,7 @@ fn what_is_not_offered_is_named() {
 }
 
 #[test]
-fn what_is_switched_off_is_accepted_in_silence() {
+fn features_that_are_switched_off_are_accepted_in_silence() {
     let changes = [
         ("amp", r#"{"enabled": false}"#),
         ("elasticity", "{}"),
@@ -117,59 +117,51 @@ fn spellings(off: Off) -> (Option<String>, &'static str) {
 /// Every key without effect, at every level: its class is what happens.
 #[test]
 fn every_foreign_key_keeps_its_class() {
-    fn visit(section: &SectionSpec, count: &mut usize) {
-        for key in keys::foreign(section.path) {
-            let path = crate::files::json::join(section.path, key.name);
-            // A file at ZeRO-3, where no key is passed over as one of a higher level.
-            let base = file(&[("parallel", r#"{"data": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)]);
-            let base_notices = ["parallel.data=2", "zero_optimization.stage=3"];
-            let with_scheduler = match section.path {
-                "scheduler.params" => vec!["scheduler.type=WarmupLR"],
-                _ => vec![],
-            };
-            let outcome = |value: &str| {
-                let argument = format!("{path}={value}");
-                let mut arguments = base_notices.to_vec();
-                arguments.extend(&with_scheduler);
-                arguments.push(&argument);
-                outcome(&base, &arguments, super::LAUNCH)
-            };
-            let quiet = |text: &str| !text.contains(&format!("`{path}`"));
-            match key.meaning {
-                Meaning::Silent => assert!(quiet(&outcome("\"x\"")), "{path}"),
-                Meaning::Hint(decides) => {
-                    let found = outcome("\"auto\"");
-                    assert!(
-                        found.contains(&format!("hint: `{path}`: no effect here: {decides}")),
-                        "{path}: {found}"
-                    );
-                }
-                Meaning::NotOffered { off, what, repair } | Meaning::NotOfferedYet { off, what, repair } => {
-                    let yet = if matches!(key.meaning, Meaning::NotOfferedYet { .. }) { " yet" } else { "" };
-                    let (spelled, other) = spellings(off);
-                    let found = outcome(other);
-                    let error = format!(", but {what} is not offered{yet}; {repair}");
-                    assert!(found.contains(&error) && !quiet(&found), "{path}: {found}");
-                    if let Some(spelled) = spelled {
-                        assert!(quiet(&outcome(&spelled)), "{path}={spelled}");
-                    }
+    let run = RawRun::spec();
+    let of_section = |section: &&SectionSpec| {
+        keys::foreign(section.path).iter().map(|key| (section.path, key)).collect::<Vec<_>>()
+    };
+    let keys: Vec<_> = run.all().iter().flat_map(of_section).collect();
+    assert!(keys.len() > 100, "every table is reached: {}", keys.len());
+    // A file at ZeRO-3, where no key is passed over as one of a higher level.
+    let base = file(&[("parallel", r#"{"data": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)]);
+    for (section, key) in keys {
+        let path = crate::files::json::join(section, key.name);
+        let outcome = |value: &str| {
+            let argument = format!("{path}={value}");
+            let with_scheduler = ["scheduler.type=WarmupLR", &argument];
+            let first = if section == "scheduler.params" { 0 } else { 1 };
+            outcome(&base, &with_scheduler[first..], super::LAUNCH)
+        };
+        let quiet = |text: &str| !text.contains(&format!("`{path}`"));
+        match key.meaning {
+            Meaning::Silent => assert!(quiet(&outcome("\"x\"")), "{path}"),
+            Meaning::Hint(decides) => {
+                let found = outcome("\"auto\"");
+                assert!(
+                    found.contains(&format!("hint: `{path}`: no effect here: {decides}")),
+                    "{path}: {found}"
+                );
+            }
+            Meaning::NotOffered { offer, off, what, repair } => {
+                let yet = if offer == Offer::Later { " yet" } else { "" };
+                let repair = repair.map_or_else(|| off.repair(), str::to_owned);
+                let (spelled, other) = spellings(off);
+                let found = outcome(other);
+                let error = format!(", but {what} is not offered{yet}; {repair}");
+                assert!(found.contains(&error) && !quiet(&found), "{path}: {found}");
+                if let Some(spelled) = spelled {
+                    assert!(quiet(&outcome(&spelled)), "{path}={spelled}");
                 }
             }
-            *count += 1;
-        }
-        for (_, inner) in &section.sections {
-            visit(inner, count);
         }
     }
-    let mut count = 0;
-    visit(&RawRun::spec(), &mut count);
-    assert!(count > 100, "every table is reached: {count}");
 }
 
 /// No key is both effective and foreign, and none stands twice.
 #[test]
 fn every_key_has_one_class() {
-    fn visit(section: &SectionSpec) {
+    for section in RawRun::spec().all() {
         let own =
             section.keys.iter().map(|key| key.name).chain(section.sections.iter().map(|(name, _)| *name));
         let mut names: Vec<&str> =
@@ -177,9 +169,5 @@ fn every_key_has_one_class() {
         names.sort_unstable();
         let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
         assert!(twice.is_empty(), "{}: {twice:?}", section.path);
-        for (_, inner) in &section.sections {
-            visit(inner);
-        }
     }
-    visit(&RawRun::spec());
 }

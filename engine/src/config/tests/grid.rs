@@ -2,26 +2,17 @@
 
 use expect_test::expect;
 
-use super::{check, run};
+use super::{check, check_values, run};
 use crate::config::resolved::PartitionConfig;
 
 #[test]
 fn the_grid() {
-    check(
-        &[("parallel", r#"{"pipeline": 5}"#)],
+    check_values(
+        "parallel",
+        &[r#"{"pipeline": 5}"#, r#"{"pipeline": 0}"#, r#"{"data": 0}"#],
         expect![[r#"
             run.json:6:28: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"pipeline": 0}"#)],
-        expect![[r#"
             run.json:6:28: `parallel.pipeline` is 0, but it must be at least 1; use 1 or more
-        "#]],
-    );
-    check(
-        &[("parallel", r#"{"data": 0}"#)],
-        expect![[r#"
             run.json:6:24: `parallel.data` is 0, but it must be at least 1; use 1 or more
         "#]],
     );
@@ -30,30 +21,6 @@ fn the_grid() {
 #[test]
 fn the_partition() {
     let partition = |list: &str| format!(r#"{{"pipeline": 2, "partition": {list}}}"#);
-    check(
-        &[("parallel", &partition("[2, 3]"))],
-        expect![[r#"
-            run.json:6:44: `parallel.partition` is [2, 3], but its sum is 5 and `model.num_layers` is 4; use numbers with sum 4
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("[4]"))],
-        expect![[r#"
-            run.json:6:44: `parallel.partition` is [4], but the pipeline has 2 stages: the list has one number for each; write 2 numbers
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("[4, 0]"))],
-        expect![[r#"
-            run.json:6:44: `parallel.partition` is [4, 0], but stage 1 would have no layer: every stage needs at least one; use 1 or more for each
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("[18446744073709551615, 5]"))],
-        expect![[r#"
-            run.json:6:44: `parallel.partition` is [18446744073709551615, 5], but its sum is more than 2^64 and `model.num_layers` is 4; use numbers with sum 4
-        "#]],
-    );
     for (word, expected) in [
         ("balanced", PartitionConfig::Balanced),
         ("uniform", PartitionConfig::Uniform),
@@ -64,57 +31,36 @@ fn the_partition() {
         assert_eq!(found, expected);
     }
     assert_eq!(run(&[]).parallel.partition, PartitionConfig::Balanced);
-    check(
-        &[("parallel", &partition("\"type:\""))],
+    check_values(
+        "parallel",
+        &[
+            &partition("[2, 3]"),
+            &partition("[4]"),
+            &partition("[4, 0]"),
+            &partition("[18446744073709551615, 5]"),
+            &partition("\"type:\""),
+            &partition("\"type:h[\""),
+            &partition("\"type:(?<=a)b\""),
+            &partition("\"Type:block\""),
+            &partition("\"profile\""),
+            &partition("\"best\""),
+            &partition("\"balance\""),
+            &partition("\"equal\""),
+            &partition("[\"2\", 2]"),
+        ],
         expect![[r#"
-            run.json:6:44: `parallel.partition` is "type:", but it names no layers: a regular expression follows the colon; use one such as "type:block"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"type:h[\""))],
-        expect![[r#"
+            run.json:6:44: `parallel.partition` is [2, 3], but its sum is 5 and `model.num_layers` is 4; use numbers with sum 4
+            run.json:6:44: `parallel.partition` is [4], but the pipeline has 2 stages: the list has one number for each; write 2 numbers
+            run.json:6:44: `parallel.partition` is [4, 0], but stage 1 would have no layer: every stage needs at least one; use 1 or more for each
+            run.json:6:44: `parallel.partition` is [18446744073709551615, 5], but its sum is more than 2^64 and `model.num_layers` is 4; use numbers with sum 4
+            run.json:6:44: `parallel.partition` is "type:", but it names no layers: a regular expression must follow the colon; use one such as "type:block"
             run.json:6:44: `parallel.partition` is "type:h[", but that is no regular expression: unclosed character class; correct it, or use "balanced"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"type:(?<=a)b\""))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` is "type:(?<=a)b", but that is no regular expression: look-around, including look-ahead and look-behind, is not supported; correct it, or use "balanced"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"Type:block\""))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` is "Type:block", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; use "balanced", "uniform", "parameters" or "type:REGEX"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"profile\""))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` is "profile", but that is not offered; use "balanced", "uniform", "parameters" or "type:REGEX"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"best\""))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` is "best", but that is not offered; use "balanced", "uniform", "parameters" or "type:REGEX"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"balance\""))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` is "balance", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; did you mean "balanced"?
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("\"equal\""))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` is "equal", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; use "balanced", "uniform", "parameters" or "type:REGEX"
-        "#]],
-    );
-    check(
-        &[("parallel", &partition("[\"2\", 2]"))],
-        expect![[r#"
             run.json:6:44: `parallel.partition` must be "balanced", "uniform", "parameters" or "type:REGEX" or a list, each element a whole number, but is a list
         "#]],
     );

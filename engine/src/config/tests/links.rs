@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 
-use super::{check, run};
+use super::{check_values, run};
 use crate::config::resolved::{Link, Links};
 
 fn links(keys: &str) -> Option<Links> {
@@ -13,57 +13,44 @@ fn links(keys: &str) -> Option<Links> {
 }
 
 #[test]
-fn far_links_are_near_ones_unless_told_apart() {
+fn far_links_are_like_near_ones_where_nothing_else_is_written() {
     assert_eq!(run(&[]).comm.links, None);
     let near = Link { latency: Duration::from_micros(5), bytes_per_s: 200e9 };
     let uniform = Links { ranks_per_node: 8, near, far: near, shared: false };
     assert_eq!(links(r#"{"near": {"latency_us": 5, "gb_per_s": 200}}"#), Some(uniform));
     let far = Link { latency: Duration::from_micros(20), bytes_per_s: 200e9 };
-    let told = r#"{"ranks_per_node": 2, "near": {"latency_us": 5, "gb_per_s": 200}, "far": {"latency_us": 20},
+    let both = r#"{"ranks_per_node": 2, "near": {"latency_us": 5, "gb_per_s": 200}, "far": {"latency_us": 20},
         "shared": true}"#;
-    assert_eq!(links(told), Some(Links { ranks_per_node: 2, near, far, shared: true }));
+    assert_eq!(links(both), Some(Links { ranks_per_node: 2, near, far, shared: true }));
     let slow = links(r#"{"near": {"gb_per_s": 0.5}, "far": {"gb_per_s": 0.0625}}"#).unwrap();
     assert_eq!((slow.near.latency, slow.far.latency), (Duration::ZERO, Duration::ZERO));
     assert_eq!((slow.near.bytes_per_s, slow.far.bytes_per_s), (5e8, 6.25e7));
 }
 
 #[test]
-fn a_link_can_be_imitated() {
-    check(
-        &[("comm", r#"{"links": {}}"#)],
-        expect![[r#"
-            run.json:6:12: `comm.links.near.gb_per_s` is missing: a link has a bandwidth; add it, in units of 10^9 bytes, or remove `links`
-        "#]],
-    );
-    check(
-        &[("comm", r#"{"links": {"near": {"gb_per_s": 0, "latency_us": -1}}}"#)],
-        expect![[r#"
-            run.json:6:43: `comm.links.near.gb_per_s` is 0, but a link has a bandwidth, from 1e-9 to 1e9; use a value such as 25
-            run.json:6:60: `comm.links.near.latency_us` is -1, but it must be at least 0, and less than `comm.timeout_s`; use a value such as 5
-        "#]],
-    );
+fn links_that_cannot_be_imitated_are_refused() {
     let late =
         r#"{"timeout_s": 1, "links": {"near": {"gb_per_s": 1}, "far": {"latency_us": 1e6, "gb_per_s": -1}}}"#;
-    check(
-        &[("comm", late)],
+    check_values(
+        "comm",
+        &[
+            r#"{"links": {}}"#,
+            r#"{"links": {"near": {"gb_per_s": 0, "latency_us": -1}}}"#,
+            late,
+            r#"{"links": {"ranks_per_node": 0, "near": {"gb_per_s": 1e10}}}"#,
+            r#"{"links": {"near": {"gbps": 1}, "middle": {}}}"#,
+        ],
         expect![[r#"
+            run.json:6:12: `comm.links.near.gb_per_s` is missing: every link has a bandwidth; add it, in units of 10^9 bytes, or remove `links`
+            run.json:6:43: `comm.links.near.gb_per_s` is 0, but the bandwidth of a link lies between 1e-9 and 1e9, in units of 10^9 bytes a second; use a value such as 25
+              run.json:6:60: `comm.links.near.latency_us` is -1, but it must be at least 0, and less than `comm.timeout_s`; use a value such as 5
             run.json:6:85: `comm.links.far.latency_us` is 1000000, but it must be at least 0, and less than `comm.timeout_s`; use a value such as 5
-            run.json:6:102: `comm.links.far.gb_per_s` is -1, but a link has a bandwidth, from 1e-9 to 1e9; use a value such as 25
-        "#]],
-    );
-    check(
-        &[("comm", r#"{"links": {"ranks_per_node": 0, "near": {"gb_per_s": 1e10}}}"#)],
-        expect![[r#"
+              run.json:6:102: `comm.links.far.gb_per_s` is -1, but the bandwidth of a link lies between 1e-9 and 1e9, in units of 10^9 bytes a second; use a value such as 25
             run.json:6:40: `comm.links.ranks_per_node` is 0, but it must be at least 1; use 1 or more
-            run.json:6:64: `comm.links.near.gb_per_s` is 10000000000, but a link has a bandwidth, from 1e-9 to 1e9; use a value such as 25
-        "#]],
-    );
-    check(
-        &[("comm", r#"{"links": {"near": {"gbps": 1}, "middle": {}}}"#)],
-        expect![[r#"
-            run.json:6:22: `comm.links.near.gb_per_s` is missing: a link has a bandwidth; add it, in units of 10^9 bytes, or remove `links`
-            run.json:6:31: unknown key `comm.links.near.gbps`; remove it; docs/run-file.md lists every key
-            run.json:6:43: unknown key `comm.links.middle`; remove it; docs/run-file.md lists every key
+              run.json:6:64: `comm.links.near.gb_per_s` is 10000000000, but the bandwidth of a link lies between 1e-9 and 1e9, in units of 10^9 bytes a second; use a value such as 25
+            run.json:6:22: `comm.links.near.gb_per_s` is missing: every link has a bandwidth; add it, in units of 10^9 bytes, or remove `links`
+              run.json:6:31: unknown key `comm.links.near.gbps`; remove it; docs/run-file.md lists every key
+              run.json:6:43: unknown key `comm.links.middle`; remove it; docs/run-file.md lists every key
         "#]],
     );
 }

@@ -20,7 +20,7 @@ mod zero;
 
 use expect_test::Expect;
 
-use super::{Launch, RunFile};
+use super::{ConfigErrors, Launch, Notice, Run, RunFile};
 
 /// A host of 8 cores on which the engine starts its own ranks.
 pub(crate) const LAUNCH: Launch = Launch { cores: 8, ranks: None };
@@ -55,7 +55,11 @@ pub(crate) fn file(changes: &[(&str, &str)]) -> String {
 fn outcome(text: &str, arguments: &[&str], launch: Launch) -> String {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::parse("run.json", text).and_then(|file| file.set(&arguments));
-    match file.and_then(|file| file.resolve(launch)) {
+    said(file.and_then(|file| file.resolve(launch)))
+}
+
+fn said(resolved: Result<(Run, Vec<Notice>), ConfigErrors>) -> String {
+    match resolved {
         Ok((_, notices)) if notices.is_empty() => "valid\n".to_owned(),
         Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
         Err(errors) => format!("{errors}\n"),
@@ -67,8 +71,23 @@ fn check(changes: &[(&str, &str)], expected: Expect) {
     expected.assert_eq(&outcome(&file(changes), &[], LAUNCH));
 }
 
+/// Outcomes one after the other; all lines of an outcome but its first are indented.
+fn listed(outcomes: impl IntoIterator<Item = String>) -> String {
+    outcomes.into_iter().map(|outcome| outcome.trim_end().replace('\n', "\n  ") + "\n").collect()
+}
+
+/// Compares the outcomes of several files, each the valid one with changes.
+fn check_each(cases: &[&[(&str, &str)]], expected: Expect) {
+    expected.assert_eq(&listed(cases.iter().map(|changes| outcome(&file(changes), &[], LAUNCH))));
+}
+
+/// Compares the outcomes of the valid file with each of several values of one key.
+fn check_values(key: &str, values: &[&str], expected: Expect) {
+    expected.assert_eq(&listed(values.iter().map(|value| outcome(&file(&[(key, value)]), &[], LAUNCH))));
+}
+
 /// The run that the valid file with changes becomes.
-fn run(changes: &[(&str, &str)]) -> super::Run {
+fn run(changes: &[(&str, &str)]) -> Run {
     match RunFile::parse("run.json", &file(changes)).unwrap().resolve(LAUNCH) {
         Ok((run, _)) => run,
         Err(errors) => panic!("{errors}"),

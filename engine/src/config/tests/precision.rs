@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, run};
+use super::{check_each, check_values, run};
 use crate::config::resolved::{LossScaling, Precision};
 
 /// The run's precision where `bf16.enabled` and `fp16.enabled` are these.
@@ -37,17 +37,15 @@ fn all_nine_cells_from_the_file() {
     ] {
         assert_eq!(precision(bf16, fp16), expected, "{bf16} {fp16}");
     }
-    check(
-        &[("bf16", r#"{"enabled": true}"#), ("fp16", r#"{"enabled": true}"#)],
+    check_each(
+        &[
+            &[("bf16", r#"{"enabled": true}"#), ("fp16", r#"{"enabled": true}"#)],
+            &[("bf16", r#"{"enabled": 1}"#), ("fp16", r#"{"enabled": "yes"}"#)],
+        ],
         expect![[r#"
             run.json:7:23: `fp16.enabled` is true, but `bf16.enabled` is true too, and a run computes in one type; set one of the two to false
-        "#]],
-    );
-    check(
-        &[("bf16", r#"{"enabled": 1}"#), ("fp16", r#"{"enabled": "yes"}"#)],
-        expect![[r#"
             run.json:6:23: `bf16.enabled` must be true or false or "auto", but is 1
-            run.json:7:23: `fp16.enabled` must be true or false or "auto", but is the string "yes"
+              run.json:7:23: `fp16.enabled` must be true or false or "auto", but is the string "yes"
         "#]],
     );
 }
@@ -80,41 +78,24 @@ fn the_loss_is_scaled_as_in_deepspeed() {
 #[test]
 fn scales_stay_within_f32() {
     let fp16 = |keys: &str| format!(r#"{{"enabled": true, {keys}}}"#);
-    check(
-        &[("fp16", &fp16(r#""loss_scale": -1"#))],
+    check_values(
+        "fp16",
+        &[
+            &fp16(r#""loss_scale": -1"#),
+            &fp16(r#""loss_scale": 1e39"#),
+            &fp16(r#""initial_scale_power": 128"#),
+            &fp16(r#""loss_scale_window": 0, "hysteresis": 0"#),
+            &fp16(r#""min_loss_scale": 0"#),
+            &fp16(r#""initial_scale_power": 4, "min_loss_scale": 17"#),
+        ],
         expect![[r#"
             run.json:6:43: `fp16.loss_scale` is -1, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
-        "#]],
-    );
-    check(
-        &[("fp16", &fp16(r#""loss_scale": 1e39"#))],
-        expect![[r#"
             run.json:6:43: `fp16.loss_scale` is 1e39, but it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts; use a value such as 1024, or 0
-        "#]],
-    );
-    check(
-        &[("fp16", &fp16(r#""initial_scale_power": 128"#))],
-        expect![[r#"
-            run.json:6:52: `fp16.initial_scale_power` is 128, but 2 to that power is beyond f32; use a value such as 16
-        "#]],
-    );
-    check(
-        &[("fp16", &fp16(r#""loss_scale_window": 0, "hysteresis": 0"#))],
-        expect![[r#"
+            run.json:6:52: `fp16.initial_scale_power` is 128, but 2 to this power is more than f32 can hold; use a value such as 16
             run.json:6:50: `fp16.loss_scale_window` is 0, but it must be at least 1; use 1 or more
-            run.json:6:67: `fp16.hysteresis` is 0, but it must be at least 1; use 1 or more
-        "#]],
-    );
-    check(
-        &[("fp16", &fp16(r#""min_loss_scale": 0"#))],
-        expect![[r#"
-            run.json:6:47: `fp16.min_loss_scale` is 0, but a scale is positive, and so is the least one; use a value such as 1
-        "#]],
-    );
-    check(
-        &[("fp16", &fp16(r#""initial_scale_power": 4, "min_loss_scale": 17"#))],
-        expect![[r#"
-            run.json:6:73: `fp16.min_loss_scale` is 17, but the first scale is 16 and is never below it; use a smaller one, or a larger `initial_scale_power`
+              run.json:6:67: `fp16.hysteresis` is 0, but it must be at least 1; use 1 or more
+            run.json:6:47: `fp16.min_loss_scale` is 0, but the smallest scale of the loss must be positive; use a value such as 1
+            run.json:6:73: `fp16.min_loss_scale` is 17, but the first scale is 16, which must not be below the smallest one; use a smaller one, or a larger `initial_scale_power`
         "#]],
     );
 }
@@ -122,21 +103,15 @@ fn scales_stay_within_f32() {
 #[test]
 fn keys_of_loss_scaling_that_do_nothing_are_named_in_one_line() {
     let keys = r#"{"enabled": false, "loss_scale": 0, "hysteresis": 2}"#;
-    check(
-        &[("fp16", keys)],
+    check_each(
+        &[
+            &[("fp16", keys)],
+            &[("bf16", r#"{"enabled": true}"#), ("fp16", keys)],
+            &[("fp16", r#"{"enabled": true, "loss_scale": 8, "loss_scale_window": 5}"#)],
+        ],
         expect![[r#"
             run.json:6:3: hint: `fp16`: computation is in f32, so these keys have no effect: `loss_scale`, `hysteresis`
-        "#]],
-    );
-    check(
-        &[("bf16", r#"{"enabled": true}"#), ("fp16", keys)],
-        expect![[r#"
             run.json:7:3: hint: `fp16`: computation is in bf16, so these keys have no effect: `loss_scale`, `hysteresis`
-        "#]],
-    );
-    check(
-        &[("fp16", r#"{"enabled": true, "loss_scale": 8, "loss_scale_window": 5}"#)],
-        expect![[r#"
             run.json:6:3: hint: `fp16`: `loss_scale` is fixed, so these keys have no effect: `loss_scale_window`
         "#]],
     );
@@ -145,18 +120,13 @@ fn keys_of_loss_scaling_that_do_nothing_are_named_in_one_line() {
 #[test]
 fn other_types_of_state_are_not_offered() {
     let fp16 = r#"{"enabled": true, "fp16_master_weights_and_grads": true}"#;
-    check(
-        &[("fp16", fp16)],
+    let bf16 = r#"{"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}"#;
+    check_each(
+        &[&[("fp16", fp16)], &[("bf16", bf16)]],
         expect![[r#"
             run.json:6:62: `fp16.fp16_master_weights_and_grads` is true, but keeping master weights and gradients in fp16 is not offered; remove it, or set false
-        "#]],
-    );
-    let bf16 = r#"{"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}"#;
-    check(
-        &[("bf16", bf16)],
-        expect![[r#"
             run.json:6:62: `bf16.bf16_master_weights_and_grads` is true, but keeping master weights and gradients in bf16 is not offered; remove it, or set false
-            run.json:6:93: `bf16.bf16_optimizer_states` is true, but keeping optimizer state in bf16 is not offered; remove it, or set false
+              run.json:6:93: `bf16.bf16_optimizer_states` is true, but keeping optimizer state in bf16 is not offered; remove it, or set false
         "#]],
     );
 }

@@ -8,20 +8,20 @@ use crate::config::raw::RawRun;
 use crate::config::section::{Section, SectionSpec};
 use crate::config::{Launch, Problem, RunFile, keys};
 
-/// Paths of all sections and keys that have an effect.
-fn paths(section: &SectionSpec, found: &mut Vec<String>) {
-    let join = |name: &str| crate::files::json::join(section.path, name);
-    found.extend(section.keys.iter().map(|key| join(key.name)));
-    for (name, inner) in &section.sections {
-        found.push(join(name));
-        paths(inner, found);
-    }
+/// Paths of all sections, but the whole file, and of all keys that have an effect.
+fn paths() -> Vec<String> {
+    let run = RawRun::spec();
+    let of_section = |section: &SectionSpec| {
+        let names =
+            section.keys.iter().map(|key| key.name).chain(section.sections.iter().map(|(name, _)| *name));
+        names.map(|name| crate::files::json::join(section.path, name)).collect::<Vec<_>>()
+    };
+    run.all().into_iter().flat_map(of_section).collect()
 }
 
 #[test]
 fn a_value_of_the_wrong_type_is_reported_where_it_stands() {
-    let mut found = Vec::new();
-    paths(&RawRun::spec(), &mut found);
+    let found = paths();
     assert!(found.len() > 50, "every section is visited: {}", found.len());
     for path in found {
         let mut root: Value = serde_json::from_str(&file(&[])).unwrap();
@@ -45,16 +45,13 @@ fn a_value_of_the_wrong_type_is_reported_where_it_stands() {
 
 /// Any key that the reader knows, or one that it does not.
 fn key() -> impl Strategy<Value = String> {
-    fn names(section: &SectionSpec, found: &mut Vec<String>) {
-        found.extend(section.keys.iter().map(|key| key.name.to_owned()));
-        found.extend(keys::foreign(section.path).iter().map(|key| key.name.to_owned()));
-        for (name, inner) in &section.sections {
-            found.push((*name).to_owned());
-            names(inner, found);
-        }
-    }
-    let mut known = Vec::new();
-    names(&RawRun::spec(), &mut known);
+    let run = RawRun::spec();
+    let foreign = run
+        .all()
+        .into_iter()
+        .flat_map(|section| keys::foreign(section.path).iter().map(|key| key.name.to_owned()));
+    let own = paths().into_iter().map(|path| path.rsplit('.').next().unwrap_or_default().to_owned());
+    let known: Vec<String> = own.chain(foreign).collect();
     prop_oneof![9 => proptest::sample::select(known), 1 => ".{0,12}"]
 }
 
@@ -102,8 +99,7 @@ fn tree() -> impl Strategy<Value = Value> {
 /// A valid file whose sections are filled with whatever is at hand: it reaches further than arbitrary text does.
 fn nearly_valid() -> impl Strategy<Value = Value> {
     prop::collection::vec((0..64_usize, leaf()), 1..8).prop_map(|changes| {
-        let mut found = Vec::new();
-        paths(&RawRun::spec(), &mut found);
+        let found = paths();
         let mut root: Value = serde_json::from_str(&file(&[])).unwrap();
         for (index, leaf) in changes {
             let mut value = &mut root;

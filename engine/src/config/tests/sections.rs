@@ -4,7 +4,7 @@ use std::path::Path;
 
 use expect_test::expect;
 
-use super::{LAUNCH, check, file, run};
+use super::{LAUNCH, check_each, check_values, file, run};
 use crate::config::RunFile;
 
 fn model(sizes: &str) -> String {
@@ -13,7 +13,7 @@ fn model(sizes: &str) -> String {
 
 /// Whether texts exist is not a rule of the file, but `check` asks for it; both kinds of mistakes are reported together.
 #[test]
-fn texts_that_are_not_there_are_reported_with_all_else_where_they_are_asked_for() {
+fn missing_texts_are_reported_with_other_mistakes() {
     let fault = |path: &Path| (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()));
     let said = |changes: &[(&str, &str)]| {
         let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(LAUNCH, &fault);
@@ -34,87 +34,40 @@ fn texts_that_are_not_there_are_reported_with_all_else_where_they_are_asked_for(
 
 #[test]
 fn the_model() {
-    check(
-        &[("model", "")],
-        expect![[r#"
-            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
-        "#]],
-    );
-    check(
-        &[("model", "{}")],
-        expect![[r#"
-            run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2", "mlp" or "timed"
-            run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.hidden_size` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.num_attention_heads` is missing: the model's size is yours to choose; add it
-        "#]],
-    );
-    check(
-        &[("model", r#"{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1}"#)],
-        expect![[r#"
-            valid
-        "#]],
-    );
-    check(
-        &[(
-            "model",
+    check_values(
+        "model",
+        &[
+            "",
+            "{}",
+            r#"{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1}"#,
             r#"{"family": "llama", "num_layers": 1, "hidden_size": 3, "num_attention_heads": 1, "seq_length": 1}"#,
-        )],
-        expect![[r#"
-            run.json:2:23: `model.family` is "llama", but that is not offered yet; use "gpt2", "mlp" or "timed"
-        "#]],
-    );
-    check(
-        &[(
-            "model",
             r#"{"family": "bert", "num_layers": 1, "hidden_size": 3, "num_attention_heads": 1, "seq_length": 1}"#,
-        )],
-        expect![[r#"
-            run.json:2:23: `model.family` is "bert", but it must be "gpt2", "mlp" or "timed"; use "gpt2", "mlp" or "timed"
-        "#]],
-    );
-    check(
-        &[(
-            "model",
             &model(r#""num_layers": 0, "hidden_size": 0, "num_attention_heads": 0, "seq_length": 0"#),
-        )],
-        expect![[r#"
-            run.json:2:45: `model.num_layers` is 0, but it must be at least 1; use 1 or more
-            run.json:2:63: `model.hidden_size` is 0, but it must be at least 1; use 1 or more
-            run.json:2:89: `model.num_attention_heads` is 0, but it must be at least 1; use 1 or more
-            run.json:2:106: `model.seq_length` is 0, but it must be at least 1; use 1 or more
-        "#]],
-    );
-    check(
-        &[(
-            "model",
             &model(r#""num_layers": 4, "hidden_size": 30, "num_attention_heads": 4, "seq_length": 8"#),
-        )],
-        expect![[r#"
-            run.json:2:90: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
-        "#]],
-    );
-    check(
-        &[(
-            "model",
             &model(
                 r#""num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 8, "vocab_size": 128"#,
             ),
-        )],
-        expect![[r#"
-            run.json:2:124: `model.vocab_size` is 128, but text is read as bytes, which are 256 tokens; use at least 256
-        "#]],
-    );
-    check(
-        &[(
-            "model",
             &model(
                 r#""num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 8, "init_std": 0"#,
             ),
-        )],
+        ],
         expect![[r#"
-            run.json:2:122: `model.init_std` is 0, but equal weights never grow apart: it must be positive; use a value such as 0.02
+            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
+            run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2", "mlp" or "timed"
+              run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
+              run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
+              run.json:2:3: `model.hidden_size` is missing: the model's size is yours to choose; add it
+              run.json:2:3: `model.num_attention_heads` is missing: the model's size is yours to choose; add it
+            valid
+            run.json:2:23: `model.family` is "llama", but that is not offered yet; use "gpt2", "mlp" or "timed"
+            run.json:2:23: `model.family` is "bert", but it must be "gpt2", "mlp" or "timed"; use "gpt2", "mlp" or "timed"
+            run.json:2:45: `model.num_layers` is 0, but it must be at least 1; use 1 or more
+              run.json:2:63: `model.hidden_size` is 0, but it must be at least 1; use 1 or more
+              run.json:2:89: `model.num_attention_heads` is 0, but it must be at least 1; use 1 or more
+              run.json:2:106: `model.seq_length` is 0, but it must be at least 1; use 1 or more
+            run.json:2:90: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
+            run.json:2:124: `model.vocab_size` is 128, but text is read as bytes, which are 256 tokens; use at least 256
+            run.json:2:122: `model.init_std` is 0, but with 0 all weights would start equal and stay equal: it must be positive; use a value such as 0.02
         "#]],
     );
 }
@@ -129,26 +82,17 @@ fn dropout() {
     for (text, share) in [("0", 0.0), ("0.1", 0.1), ("0.999", 0.999)] {
         assert_eq!(run(&[("model", &model(text))]).model.gpt().unwrap().dropout, share);
     }
-    check(
-        &[("model", &model("1"))],
-        expect![[r#"
-            run.json:2:121: `model.dropout` is 1, but it must be at least 0 and below 1; use a value such as 0.1
-        "#]],
-    );
-    check(
-        &[("model", &model("-0.1"))],
-        expect![[r#"
-            run.json:2:121: `model.dropout` is -0.1, but it must be at least 0 and below 1; use a value such as 0.1
-        "#]],
-    );
     let mlp = |dropout: &str| {
         format!(
             r#"{{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1, "dropout": {dropout}}}"#
         )
     };
-    check(
-        &[("model", &mlp("0.1"))],
+    check_values(
+        "model",
+        &[&model("1"), &model("-0.1"), &mlp("0.1")],
         expect![[r#"
+            run.json:2:121: `model.dropout` is 1, but it must be at least 0 and below 1; use a value such as 0.1
+            run.json:2:121: `model.dropout` is -0.1, but it must be at least 0 and below 1; use a value such as 0.1
             run.json:2:93: `model.dropout` is 0.1, but family "mlp" has no dropout; use 0, or family "gpt2"
         "#]],
     );
@@ -161,21 +105,12 @@ fn memory_of_a_rank() {
     for (text, bytes) in [("1073741824", 1 << 30), ("\"80GiB\"", 80 << 30), ("\"24GB\"", 24_000_000_000)] {
         assert_eq!(run(&[("memory", text)]).memory_bytes, Some(bytes), "{text}");
     }
-    check(
-        &[("memory", "0")],
+    check_values(
+        "memory",
+        &["0", "\"80G\"", "-1"],
         expect![[r#"
-            run.json:6:13: `memory` is 0, but a rank holds something; use a size such as "80GiB"
-        "#]],
-    );
-    check(
-        &[("memory", "\"80G\"")],
-        expect![[r#"
+            run.json:6:13: `memory` is 0, but a rank needs some memory; use a size such as "80GiB"
             run.json:6:13: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
-        "#]],
-    );
-    check(
-        &[("memory", "-1")],
-        expect![[r#"
             run.json:6:13: `memory` is -1, but it must not be negative; write it without a sign
         "#]],
     );
@@ -183,45 +118,23 @@ fn memory_of_a_rank() {
 
 #[test]
 fn data_and_evaluation() {
-    check(
-        &[("data", "")],
+    check_each(
+        &[
+            &[("data", "")],
+            &[("data", "{}")],
+            &[("data", r#"{"text": ""}"#)],
+            &[("data", r#"{"text": ["a", 5]}"#)],
+            &[("data", r#"{"text": "a", "validation": 0.51}"#)],
+            &[("data", r#"{"text": "a", "validation": -0.1}"#)],
+            &[("data", r#"{"text": "a", "validation": 0}"#), ("evaluation", r#"{"batches": 0}"#)],
+        ],
         expect![[r#"
             run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
-        "#]],
-    );
-    check(
-        &[("data", "{}")],
-        expect![[r#"
             run.json:3:3: `data.text` is missing: there is nothing to train on; add files, folders or globs
-        "#]],
-    );
-    check(
-        &[("data", r#"{"text": ""}"#)],
-        expect![[r#"
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
-        "#]],
-    );
-    check(
-        &[("data", r#"{"text": ["a", 5]}"#)],
-        expect![[r#"
             run.json:3:20: `data.text` must be a string or a list, each element a string, but is a list
-        "#]],
-    );
-    check(
-        &[("data", r#"{"text": "a", "validation": 0.51}"#)],
-        expect![[r#"
             run.json:3:39: `data.validation` is 0.51, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
-        "#]],
-    );
-    check(
-        &[("data", r#"{"text": "a", "validation": -0.1}"#)],
-        expect![[r#"
             run.json:3:39: `data.validation` is -0.1, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
-        "#]],
-    );
-    check(
-        &[("data", r#"{"text": "a", "validation": 0}"#), ("evaluation", r#"{"batches": 0}"#)],
-        expect![[r#"
             run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
         "#]],
     );
@@ -230,44 +143,26 @@ fn data_and_evaluation() {
 
 #[test]
 fn communication_threads_and_clipping() {
-    check(
-        &[("comm", r#"{"backend": "mpi", "timeout_s": 0}"#)],
+    check_each(
+        &[
+            &[("comm", r#"{"backend": "mpi", "timeout_s": 0}"#)],
+            &[("comm", r#"{"backend": "gloo", "timeout_s": -1}"#)],
+            &[("comm", r#"{"backend": "thread", "timeout_s": 1e30}"#)],
+            &[("comm", r#"{"port": 5000}"#)],
+            &[("threads", "0"), ("gradient_clipping", "-1")],
+            &[("steps", "")],
+        ],
         expect![[r#"
             run.json:6:23: `comm.backend` is "mpi", but that is not offered yet; use "threads"
-            run.json:6:43: `comm.timeout_s` is 0, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-        "#]],
-    );
-    check(
-        &[("comm", r#"{"backend": "gloo", "timeout_s": -1}"#)],
-        expect![[r#"
+              run.json:6:43: `comm.timeout_s` is 0, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
             run.json:6:23: `comm.backend` is "gloo", but that is not offered; use "threads"
-            run.json:6:44: `comm.timeout_s` is -1, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-        "#]],
-    );
-    check(
-        &[("comm", r#"{"backend": "thread", "timeout_s": 1e30}"#)],
-        expect![[r#"
+              run.json:6:44: `comm.timeout_s` is -1, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
             run.json:6:23: `comm.backend` is "thread", but it must be "threads"; did you mean "threads"?
-            run.json:6:46: `comm.timeout_s` is 1e30, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-        "#]],
-    );
-    check(
-        &[("comm", r#"{"port": 5000}"#)],
-        expect![[r#"
+              run.json:6:46: `comm.timeout_s` is 1e30, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
             run.json:6:20: `comm.port` is 5000, but a side channel between processes is not offered yet; remove it: ranks are threads of one process
-        "#]],
-    );
-    check(
-        &[("threads", "0"), ("gradient_clipping", "-1")],
-        expect![[r#"
             run.json:6:14: `threads` is 0, but it must be at least 1; use 1 or more
-            run.json:7:24: `gradient_clipping` is -1, but it must not be negative; use 0 or more
-        "#]],
-    );
-    check(
-        &[("steps", "")],
-        expect![[r#"
-            run.json:1:1: `steps` is missing: a run has an end; add the number of optimizer steps
+              run.json:7:24: `gradient_clipping` is -1, but it must not be negative; use 0 or more
+            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps
         "#]],
     );
     assert_eq!(run(&[("threads", "3"), ("gradient_clipping", "0")]).threads, 3);

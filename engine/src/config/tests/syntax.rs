@@ -2,15 +2,16 @@
 
 use expect_test::{Expect, expect};
 
-use super::{BASE, LAUNCH, check, file, outcome};
+use super::{BASE, LAUNCH, check, file, listed, outcome};
 use crate::config::RunFile;
 
-fn check_text(text: &str, expected: Expect) {
-    expected.assert_eq(&outcome(text, &[], LAUNCH));
+fn check_texts(texts: &[&str], expected: Expect) {
+    expected.assert_eq(&listed(texts.iter().map(|text| outcome(text, &[], LAUNCH))));
 }
 
-fn check_set(arguments: &[&str], expected: Expect) {
-    expected.assert_eq(&outcome(&file(&[]), arguments, LAUNCH));
+/// Compares the outcomes of the valid file with each of several lists of `--set` arguments.
+fn check_sets(cases: &[&[&str]], expected: Expect) {
+    expected.assert_eq(&listed(cases.iter().map(|arguments| outcome(&file(&[]), arguments, LAUNCH))));
 }
 
 #[test]
@@ -25,75 +26,33 @@ fn the_base_is_valid() {
 
 #[test]
 fn truncated_and_malformed_json() {
-    check_text(
-        "",
+    check_texts(
+        &[
+            "",
+            "{\n  \"model\": {\n    \"family\": \"gpt2\"",
+            "{\"steps\": [1, 2",
+            "{\"steps\": \"1",
+            "{\"steps\": }",
+            "{\"steps\": 1,}",
+            "{\"steps\": 1 // comment\n}",
+            "{\"steps\": 1 \"seed\": 2}",
+            "{\"steps\": NaN}",
+            "{\"steps\": 01}",
+            "{} {}",
+            "[1]",
+        ],
         expect![[r#"
             run.json:1:1: the file is empty; it must hold one JSON object
-        "#]],
-    );
-    check_text(
-        "{\n  \"model\": {\n    \"family\": \"gpt2\"",
-        expect![[r#"
-            run.json:2:12: this is not JSON: EOF while parsing an object at `{`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": [1, 2",
-        expect![[r#"
-            run.json:1:11: this is not JSON: EOF while parsing a list at `[`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": \"1",
-        expect![[r#"
-            run.json:1:11: this is not JSON: EOF while parsing a string at `"`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": }",
-        expect![[r#"
-            run.json:1:11: this is not JSON: expected value at `}`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": 1,}",
-        expect![[r#"
-            run.json:1:12: this is not JSON: trailing comma at `,`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": 1 // comment\n}",
-        expect![[r#"
-            run.json:1:13: this is not JSON: expected `,` or `}` at `/`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": 1 \"seed\": 2}",
-        expect![[r#"
-            run.json:1:13: this is not JSON: expected `,` or `}` at `"`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": NaN}",
-        expect![[r#"
-            run.json:1:11: this is not JSON: expected value at `N`
-        "#]],
-    );
-    check_text(
-        "{\"steps\": 01}",
-        expect![[r#"
-            run.json:1:12: this is not JSON: invalid number at `1`
-        "#]],
-    );
-    check_text(
-        "{} {}",
-        expect![[r#"
-            run.json:1:4: this is not JSON: trailing characters at `{`
-        "#]],
-    );
-    check_text(
-        "[1]",
-        expect![[r#"
+            run.json:2:12: this object is never closed: the text ends before its `}`
+            run.json:1:11: this list is never closed: the text ends before its `]`
+            run.json:1:11: this string is never closed: the text ends before its `"`
+            run.json:1:11: this is not JSON: a value belongs here, but `}` stands there
+            run.json:1:12: a comma behind the last part is not JSON; remove it
+            run.json:1:13: comments are not JSON; remove it
+            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there
+            run.json:1:11: this is not JSON: a value belongs here, but `NaN` stands there
+            run.json:1:12: this is not JSON: `,` or `}` belongs here, but `1` stands there
+            run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
             run.json:1:1: the run file must be an object, but is a list
         "#]],
     );
@@ -112,21 +71,21 @@ fn every_truncation_is_an_error_with_a_place() {
 
 #[test]
 fn columns_count_characters_and_lines_end_with_newlines() {
-    check_text(
-        "{\"größe\": 1,\r\n  \"ß\": 1, \"steps\": 1,,}",
+    check_texts(
+        &["{\"größe\": 1,\r\n  \"ß\": 1, \"steps\": 1,,}"],
         expect![[r#"
-            run.json:2:22: this is not JSON: key must be a string at `,`
+            run.json:2:22: this is not JSON: a key in quotes belongs here, but `,` stands there
         "#]],
     );
 }
 
 #[test]
 fn a_key_that_stands_twice() {
-    check_text(
-        "{\n  \"steps\": 1,\n  \"model\": {\"family\": \"gpt2\", \"family\": \"mlp\"},\n  \"steps\": 2\n}",
+    check_texts(
+        &["{\n  \"steps\": 1,\n  \"model\": {\"family\": \"gpt2\", \"family\": \"mlp\"},\n  \"steps\": 2\n}"],
         expect![[r#"
             run.json:3:31: `model.family` stands twice, first at 3:13; keep one of the two
-            run.json:4:3: `steps` stands twice, first at 2:3; keep one of the two
+              run.json:4:3: `steps` stands twice, first at 2:3; keep one of the two
         "#]],
     );
 }
@@ -204,72 +163,34 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
 
 #[test]
 fn set_overrides_creates_sections_and_points_at_the_argument() {
-    check_set(
-        &["parallel.pipeline=2", "zero_optimization.stage=1", "parallel.data=2"],
+    check_sets(
+        &[
+            &["parallel.pipeline=2", "zero_optimization.stage=1", "parallel.data=2"],
+            &["parallel.pipeline=5"],
+            &["parallel.pipeline=5", "parallel.pipeline=4"],
+            &["model.family=gpt3"],
+            &["model.familiy=gpt2"],
+            &["steps=[1"],
+            &["steps"],
+            &[".steps=1", "a..b=1", "=1"],
+            &["steps.more=1"],
+            &["model=3", "steps=\"9\""],
+            &["data.text=[\"a\", \"b\"]"],
+        ],
         expect![[r#"
             valid
-        "#]],
-    );
-    check_set(
-        &["parallel.pipeline=5"],
-        expect![[r#"
             --set parallel.pipeline=5: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
-        "#]],
-    );
-    check_set(
-        &["parallel.pipeline=5", "parallel.pipeline=4"],
-        expect![[r#"
             valid
-        "#]],
-    );
-    check_set(
-        &["model.family=gpt3"],
-        expect![[r#"
             --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
-        "#]],
-    );
-    check_set(
-        &["model.familiy=gpt2"],
-        expect![[r#"
             --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`?
-        "#]],
-    );
-    check_set(
-        &["steps=[1"],
-        expect![[r#"
             --set steps=[1: `steps` must be a whole number, but is the string "[1"
-        "#]],
-    );
-    check_set(
-        &["steps"],
-        expect![[r#"
             --set steps: it has no value; write --set steps=VALUE
-        "#]],
-    );
-    check_set(
-        &[".steps=1", "a..b=1", "=1"],
-        expect![[r#"
             --set .steps=1: a part of its key is empty; write --set key.path=value
-            --set a..b=1: a part of its key is empty; write --set key.path=value
-            --set =1: a part of its key is empty; write --set key.path=value
-        "#]],
-    );
-    check_set(
-        &["steps.more=1"],
-        expect![[r#"
+              --set a..b=1: a part of its key is empty; write --set key.path=value
+              --set =1: a part of its key is empty; write --set key.path=value
             --set steps.more=1: `steps` is 10, but only a section has keys; set that key itself
-        "#]],
-    );
-    check_set(
-        &["model=3", "steps=\"9\""],
-        expect![[r#"
             --set steps="9": `steps` must be a whole number, but is the string "9"
-            --set model=3: `model` must be an object, but is 3
-        "#]],
-    );
-    check_set(
-        &["data.text=[\"a\", \"b\"]"],
-        expect![[r#"
+              --set model=3: `model` must be an object, but is 3
             valid
         "#]],
     );
@@ -288,35 +209,25 @@ fn set_to_null_takes_a_key_away() {
     assert_eq!(without.effective_json(""), set(&file(&[]), &[]).effective_json(""));
     let inner = set(&seeded, &["optimizer.params.lr=null", "seed=null"]).effective_json("");
     assert_eq!(inner, set(&file(&[("optimizer", r#"{"params": {}}"#)]), &[]).effective_json(""));
-    check_set(
-        &["steps=null"],
+    check_sets(
+        &[&["steps=null"], &["steps.more=null"]],
         expect![[r#"
-        run.json:1:1: `steps` is missing: a run has an end; add the number of optimizer steps
-    "#]],
-    );
-    check_set(
-        &["steps.more=null"],
-        expect![[r#"
-        --set steps.more=null: `steps` is 10, but only a section has keys; set that key itself
-    "#]],
+            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps
+            --set steps.more=null: `steps` is 10, but only a section has keys; set that key itself
+        "#]],
     );
 }
 
 #[test]
 fn auto_and_sizes_say_what_to_write_instead() {
-    check_set(
-        &["seed=auto", "steps=auto", "memory=99999999999999TiB"],
+    check_sets(
+        &[&["seed=auto", "steps=auto", "memory=99999999999999TiB"], &["memory=80G"]],
         expect![[r#"
             --set seed=auto: `seed` must be a whole number, but is the string "auto"; this key has no "auto": write a value, or leave it out if it has a default
-            --set steps=auto: `steps` must be a whole number, but is the string "auto"; this key has no "auto": write a value, or leave it out if it has a default
-            --set memory=99999999999999TiB: `memory` is "99999999999999TiB", but sizes end at 2^64 - 1 bytes; use a smaller one
+              --set steps=auto: `steps` must be a whole number, but is the string "auto"; this key has no "auto": write a value, or leave it out if it has a default
+              --set memory=99999999999999TiB: `memory` is "99999999999999TiB", but sizes end at 2^64 - 1 bytes; use a smaller one
+            --set memory=80G: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
         "#]],
-    );
-    check_set(
-        &["memory=80G"],
-        expect![[r#"
-        --set memory=80G: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
-    "#]],
     );
 }
 

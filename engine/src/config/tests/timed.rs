@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 
-use super::{check, run};
+use super::{check_each, check_values, run};
 use crate::config::resolved::{ModelConfig, PassTimes, TimedConfig};
 
 const TIMED: &str = r#"{"family": "timed", "num_layers": 48, "seq_length": 128, "parameters_per_layer": 1e6,
@@ -43,93 +43,59 @@ fn each_time_may_be_given() {
 
 #[test]
 fn each_family_has_its_own_sizes() {
-    check(
-        &[("model", r#"{"family": "timed"}"#)],
+    let width = TIMED.replace("\"seq_length\"", "\"hidden_size\": 4, \"dropout\": 0, \"seq_length\"");
+    let all = r#""num_attention_heads": 2, "vocab_size": 300, "tie_embeddings": false, "init_std": 0.1, "seq_length""#;
+    let times = TIMED.replace("2.5", "-1, \"backward_input_ms\": 1e9, \"backward_weight_ms\": 0");
+    check_values(
+        "model",
+        &[
+            r#"{"family": "timed"}"#,
+            &width,
+            &TIMED.replace("\"seq_length\"", all),
+            r#"{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1, "forward_ms": 1, "parameters_per_layer": 9}"#,
+            &times,
+        ],
         expect![[r#"
             run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.parameters_per_layer` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.activation_elements` is missing: the model's size is yours to choose; add it
-            run.json:2:3: `model.forward_ms` is missing: its layers take the time that they are given; add it
-        "#]],
-    );
-    let width = TIMED.replace("\"seq_length\"", "\"hidden_size\": 4, \"dropout\": 0, \"seq_length\"");
-    check(
-        &[("model", &width)],
-        expect![[r#"
+              run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
+              run.json:2:3: `model.parameters_per_layer` is missing: the model's size is yours to choose; add it
+              run.json:2:3: `model.activation_elements` is missing: the model's size is yours to choose; add it
+              run.json:2:3: `model.forward_ms` is missing: a timed layer takes the time that is written here; add it
             run.json:2:65: `model.hidden_size` is 4, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
-            run.json:2:79: `model.dropout` is 0, but it belongs to family "gpt2", not to "timed"; remove it
-        "#]],
-    );
-    let all = r#""num_attention_heads": 2, "vocab_size": 300, "tie_embeddings": false, "init_std": 0.1, "seq_length""#;
-    check(
-        &[("model", &TIMED.replace("\"seq_length\"", all))],
-        expect![[r#"
+              run.json:2:79: `model.dropout` is 0, but it belongs to family "gpt2", not to "timed"; remove it
             run.json:2:73: `model.num_attention_heads` is 2, but it belongs to family "gpt2", not to "timed"; remove it
-            run.json:2:90: `model.vocab_size` is 300, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
-            run.json:2:113: `model.tie_embeddings` is false, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
-            run.json:2:132: `model.init_std` is 0.1, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
-        "#]],
-    );
-    check(
-        &[(
-            "model",
-            r#"{"family": "mlp", "num_layers": 1, "hidden_size": 3, "seq_length": 1, "forward_ms": 1, "parameters_per_layer": 9}"#,
-        )],
-        expect![[r#"
+              run.json:2:90: `model.vocab_size` is 300, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+              run.json:2:113: `model.tie_embeddings` is false, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+              run.json:2:132: `model.init_std` is 0.1, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
             run.json:2:96: `model.forward_ms` is 1, but it belongs to family "timed", not to "mlp"; remove it
-            run.json:2:123: `model.parameters_per_layer` is 9, but it belongs to family "timed", not to "mlp"; remove it
-        "#]],
-    );
-    let times = TIMED.replace("2.5", "-1, \"backward_input_ms\": 1e9, \"backward_weight_ms\": 0");
-    check(
-        &[("model", &times)],
-        expect![[r#"
+              run.json:2:123: `model.parameters_per_layer` is 9, but it belongs to family "timed", not to "mlp"; remove it
             run.json:3:47: `model.forward_ms` is -1, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
-            run.json:3:72: `model.backward_input_ms` is 1000000000, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
+              run.json:3:72: `model.backward_input_ms` is 1000000000, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5
         "#]],
     );
 }
 
 /// A time that would be rounded to 0 is refused, since the user did not mean 0.
 #[test]
-fn times_that_no_clock_can_tell_are_refused() {
-    check(
-        &[("model", &TIMED.replace("2.5", "1e-400"))],
-        expect![[r#"
-        run.json:3:47: `model.forward_ms` is 1e-400, but no number lies between 0 and 4.9e-324; use 0, or one further from it
-    "#]],
-    );
-    check(
-        &[("model", &TIMED.replace("2.5", "-1e-400"))],
-        expect![[r#"
-        run.json:3:47: `model.forward_ms` is -1e-400, but no number lies between 0 and 4.9e-324; use 0, or one further from it
-    "#]],
-    );
-    check(
-        &[("model", &TIMED.replace("2.5", "1e-7"))],
-        expect![[r#"
-        run.json:3:47: `model.forward_ms` is 0.0000001, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.000001
-    "#]],
-    );
-    check(
-        &[("model", &TIMED.replace("2.5", "0.0000004"))],
-        expect![[r#"
-        run.json:3:47: `model.forward_ms` is 0.0000004, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.000001
-    "#]],
-    );
-    check(
-        &[("model", &TIMED.replace("2.5", "0e-400, \"recompute_ms\": 0.0000006"))],
-        expect![[r#"
-        run.json:4:3: hint: `data`: no effect here: a timed model reads no text
-    "#]],
-    );
+fn times_that_would_be_rounded_to_0_are_refused() {
     let links = r#"{"links": {"near": {"latency_us": 1e-5, "gb_per_s": 1}}}"#;
-    check(
-        &[("model", TIMED), ("comm", links)],
+    check_each(
+        &[
+            &[("model", &TIMED.replace("2.5", "1e-400"))],
+            &[("model", &TIMED.replace("2.5", "-1e-400"))],
+            &[("model", &TIMED.replace("2.5", "1e-7"))],
+            &[("model", &TIMED.replace("2.5", "0.0000004"))],
+            &[("model", &TIMED.replace("2.5", "0e-400, \"recompute_ms\": 0.0000006"))],
+            &[("model", TIMED), ("comm", links)],
+        ],
         expect![[r#"
-        run.json:7:45: `comm.links.near.latency_us` is 0.00001, but times are whole nanoseconds, to which it is rounded, and it is nearer to none than to one; use 0, or at least 0.001
-    "#]],
+            run.json:3:47: `model.forward_ms` is 1e-400, but the smallest number above 0 is 4.9e-324; use 0, or a number further from 0
+            run.json:3:47: `model.forward_ms` is -1e-400, but the smallest number above 0 is 4.9e-324; use 0, or a number further from 0
+            run.json:3:47: `model.forward_ms` is 0.0000001, but times are rounded to whole nanoseconds, and this one would be rounded to 0; use 0, or at least 0.000001
+            run.json:3:47: `model.forward_ms` is 0.0000004, but times are rounded to whole nanoseconds, and this one would be rounded to 0; use 0, or at least 0.000001
+            run.json:4:3: hint: `data`: no effect here: a timed model reads no text
+            run.json:7:45: `comm.links.near.latency_us` is 0.00001, but times are rounded to whole nanoseconds, and this one would be rounded to 0; use 0, or at least 0.001
+        "#]],
     );
 }
 
@@ -137,24 +103,18 @@ fn times_that_no_clock_can_tell_are_refused() {
 #[test]
 fn it_reads_no_text_and_is_not_evaluated() {
     let timed = ("model", TIMED);
-    check(
-        &[timed],
+    check_each(
+        &[
+            &[timed],
+            &[timed, ("data", r#"{"validation": 0.5}"#), ("evaluation", r#"{"every": 3}"#)],
+            &[timed, ("data", ""), ("evaluation", r#"{"batches": 0}"#)],
+        ],
         expect![[r#"
-        run.json:4:3: hint: `data`: no effect here: a timed model reads no text
-    "#]],
-    );
-    check(
-        &[timed, ("data", r#"{"validation": 0.5}"#), ("evaluation", r#"{"every": 3}"#)],
-        expect![[r#"
-        run.json:4:3: hint: `data`: no effect here: a timed model reads no text
-        run.json:7:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-    "#]],
-    );
-    check(
-        &[timed, ("data", ""), ("evaluation", r#"{"batches": 0}"#)],
-        expect![[r#"
-        run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
-    "#]],
+            run.json:4:3: hint: `data`: no effect here: a timed model reads no text
+            run.json:4:3: hint: `data`: no effect here: a timed model reads no text
+              run.json:7:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
+            run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
+        "#]],
     );
 }
 
@@ -163,34 +123,20 @@ fn it_reads_no_text_and_is_not_evaluated() {
 fn it_is_held_to_the_same_rules() {
     let parallel = ("parallel", r#"{"pipeline": 4, "data": 2}"#);
     let timed = ("model", TIMED);
-    check(
-        &[timed, parallel, ("zero_optimization", r#"{"stage": 2}"#)],
+    let auto = r#"{"stage": 3, "stage3_param_persistence_threshold": "auto"}"#;
+    check_each(
+        &[
+            &[timed, parallel, ("zero_optimization", r#"{"stage": 2}"#)],
+            &[timed, parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 0.5}"#)],
+            &[timed, parallel, ("zero_optimization", auto)],
+            &[("model", &TIMED.replace("48", "49")), ("parallel", r#"{"pipeline": 50}"#)],
+            &[("model", &TIMED.replace("1e6", "1e15"))],
+        ],
         expect![[r#"
             run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 4): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
-        "#]],
-    );
-    check(
-        &[timed, parallel, ("zero_optimization", r#"{"stage": 3, "unit_layers": 0.5}"#)],
-        expect![[r#"
             run.json:8:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of family "gpt2" have halves: attention and MLP; use 1 or more
-        "#]],
-    );
-    let auto = r#"{"stage": 3, "stage3_param_persistence_threshold": "auto"}"#;
-    check(
-        &[timed, parallel, ("zero_optimization", auto)],
-        expect![[r#"
             run.json:8:75: `zero_optimization.stage3_param_persistence_threshold` is "auto", but it is 10 x `model.hidden_size`, which family "timed" does not have; use a number of elements
-        "#]],
-    );
-    check(
-        &[("model", &TIMED.replace("48", "49")), ("parallel", r#"{"pipeline": 50}"#)],
-        expect![[r#"
             run.json:7:28: `parallel.pipeline` is 50, but the model has 49 layers: every stage needs at least one; use at most 49
-        "#]],
-    );
-    check(
-        &[("model", &TIMED.replace("1e6", "1e15"))],
-        expect![[r#"
             run.json:2:3: `model` is 4.8e16 parameters large, but a model may have at most 2^53 parameters; use smaller sizes
         "#]],
     );

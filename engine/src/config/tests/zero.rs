@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, run};
+use super::{check, check_each, check_values, run};
 use crate::config::resolved::{ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel};
 
 #[test]
@@ -13,21 +13,16 @@ fn reduction_follows_the_level() {
     assert_eq!(zero(r#"{"stage": 2}"#), ReductionPolicy::Every);
     assert_eq!(zero(r#"{"stage": 3}"#), ReductionPolicy::Every);
     assert_eq!(zero(r#"{"stage": 3, "reduce": "last"}"#), ReductionPolicy::Last);
-    check(
-        &[("zero_optimization", r#"{"stage": 1, "reduce": "every"}"#)],
+    check_values(
+        "zero_optimization",
+        &[
+            r#"{"stage": 1, "reduce": "every"}"#,
+            r#"{"stage": 2, "reduce": "last"}"#,
+            r#"{"stage": 3, "reduce": "always"}"#,
+        ],
         expect![[r#"
             run.json:6:47: `zero_optimization.reduce` is "every", but ZeRO-1 keeps whole gradients, which are reduced once per step; use "last", or ZeRO-2 or ZeRO-3
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 2, "reduce": "last"}"#)],
-        expect![[r#"
             run.json:6:47: `zero_optimization.reduce` is "last", but gradients that are reduced once accumulate unsharded, which is ZeRO-1; use "every", or write "stage": 1
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "reduce": "always"}"#)],
-        expect![[r#"
             run.json:6:47: `zero_optimization.reduce` is "always", but it must be "every" or "last"; use "every" or "last"
         "#]],
     );
@@ -51,57 +46,33 @@ fn residency_and_prefetch() {
     assert_eq!(strict, expected);
     assert_eq!(zero(r#"{"stage": 3}"#).resident_units, ResidencyConfig::Units(2));
     assert_eq!(zero(r#"{"stage": 3, "prefetch_units": 0}"#).resident_units, ResidencyConfig::Units(1));
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "resident_units": 1}"#)],
-        expect![[r#"
-            run.json:6:55: `zero_optimization.resident_units` is 1, but the unit in use and 1 prefetched one must fit, so it must be at least 2; use 2, or fewer `prefetch_units`
-        "#]],
-    );
     assert_eq!(zero(r#"{"stage": 3, "resident_units": 5}"#).resident_units, ResidencyConfig::Units(5));
     assert_eq!(zero(r#"{"stage": 3, "resident_units": "all"}"#).resident_units, ResidencyConfig::All);
     assert_eq!(zero(r#"{"stage": 3, "prefetch_units": 3}"#).resident_units, ResidencyConfig::Units(4));
     let auto =
         [data, ("memory", "\"1GiB\""), ("zero_optimization", r#"{"stage": 3, "resident_units": "auto"}"#)];
     assert_eq!(run(&auto).zero.resident_units, ResidencyConfig::Auto);
-    check(
-        &[data, auto[2]],
+    check_each(
+        &[
+            &[("zero_optimization", r#"{"stage": 3, "resident_units": 1}"#)],
+            &[data, auto[2]],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 1e10}"#)],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 3, "prefetch_units": 3}"#)],
+            &[("zero_optimization", r#"{"stage": 3, "resident_units": "strickt"}"#)],
+            &[("zero_optimization", r#"{"stage": 1, "resident_units": "strickt"}"#)],
+            &[("zero_optimization", r#"{"stage": 3, "prefetch_units": 257}"#)],
+            &[("zero_optimization", r#"{"stage": 4}"#)],
+            &[("zero_optimization", r#"{"stage": true}"#)],
+        ],
         expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` is 1, but the unit in use and 1 prefetched one must fit, so it must be at least 2; use 2, or fewer `prefetch_units`
             run.json:7:55: `zero_optimization.resident_units` is "auto", but it keeps as many units as fit `memory`, which is not set; set `memory` to what a rank may hold, such as "80GiB", or use a number
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 1e10}"#)],
-        expect![[r#"
             run.json:7:55: `zero_optimization.resident_units` is 10000000000, but no rank has so many units; use "all"
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 3, "prefetch_units": 3}"#)],
-        expect![[r#"
             run.json:7:55: `zero_optimization.resident_units` is 3, but the unit in use and 3 prefetched ones must fit, so it must be at least 4; use 4, or fewer `prefetch_units`
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "resident_units": "strickt"}"#)],
-        expect![[r#"
             run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 3, "prefetch_units": 257}"#)],
-        expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
             run.json:6:55: `zero_optimization.prefetch_units` is 257, but each unit gathered ahead takes memory: it is at most 256; use a small number such as 1, or `resident_units` to keep what was gathered
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": 4}"#)],
-        expect![[r#"
             run.json:6:34: `zero_optimization.stage` is 4, but ZeRO has the levels 0, 1, 2 and 3; use one of them
-        "#]],
-    );
-    check(
-        &[("zero_optimization", r#"{"stage": true}"#)],
-        expect![[r#"
             run.json:6:34: `zero_optimization.stage` must be a whole number, but is true
         "#]],
     );
@@ -119,40 +90,22 @@ fn units_are_halves_or_whole_blocks() {
     ] {
         assert_eq!(run(&[data, ("zero_optimization", &zero(text))]).zero.unit_layers, expected);
     }
-    check(
-        &[data, ("zero_optimization", &zero("0"))],
+    let mlp = ("model", r#"{"family": "mlp", "num_layers": 4, "hidden_size": 8, "seq_length": 16}"#);
+    check_each(
+        &[
+            &[data, ("zero_optimization", &zero("0"))],
+            &[data, ("zero_optimization", &zero("-1"))],
+            &[data, ("zero_optimization", &zero("0.25"))],
+            &[data, ("zero_optimization", &zero("1.5"))],
+            &[data, ("zero_optimization", &zero("\"block\""))],
+            &[data, mlp, ("zero_optimization", &zero("0.5"))],
+        ],
         expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers` is 0, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", &zero("-1"))],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers` is -1, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", &zero("0.25"))],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers` is 0.25, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", &zero("1.5"))],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers` is 1.5, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", &zero("\"block\""))],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers` is "block", but it must be "stage"; use "stage"
-        "#]],
-    );
-    let mlp = ("model", r#"{"family": "mlp", "num_layers": 4, "hidden_size": 8, "seq_length": 16}"#);
-    check(
-        &[data, mlp, ("zero_optimization", &zero("0.5"))],
-        expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of family "gpt2" have halves: attention and MLP; use 1 or more
         "#]],
     );
@@ -181,17 +134,15 @@ fn persistence_thresholds() {
 
 /// Everything gathered all step is a choice, and is named for what it is.
 #[test]
-fn all_units_resident_are_named_for_what_they_are() {
+fn keeping_all_units_gathered_causes_a_warning() {
     let data = ("parallel", r#"{"data": 2}"#);
-    check(
-        &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": "all"}"#)],
+    check_each(
+        &[
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": "all"}"#)],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": "all", "reduce": "last"}"#)],
+        ],
         expect![[r#"
             run.json:7:55: warning: `zero_optimization.resident_units`: every unit stays gathered all step, and gradients are reduced after every micro-batch: that is the weights of no sharding with the reductions of ZeRO-3; ZeRO-1 reduces once
-        "#]],
-    );
-    check(
-        &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": "all", "reduce": "last"}"#)],
-        expect![[r#"
             run.json:7:55: warning: `zero_optimization.resident_units`: every unit stays gathered all step, and gradients are reduced once: that is ZeRO-1 with its gathers before the step instead of after it, and a second copy of each shard
         "#]],
     );

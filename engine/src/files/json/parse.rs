@@ -208,25 +208,61 @@ impl<'a> Parser<'a> {
         Ok(&self.source.text[start..self.at()])
     }
 
-    /// The reader's error, at what was not closed or at the character that does not belong there.
+    /// The reader's error in our words, at what was not closed or at what does not belong there.
     #[cold]
     fn refused(&self, error: &JiterError) -> Box<JsonError> {
-        use JsonErrorType::{
-            EofWhileParsingList, EofWhileParsingObject, EofWhileParsingString, TrailingComma,
-        };
+        use JsonErrorType as Kind;
         let text = &self.source.text;
-        let found = text.floor_char_boundary(self.offset + error.index);
-        let start = match (&error.error_type, self.open.last()) {
-            (JiterErrorType::JsonError(EofWhileParsingString), _) => self.at(),
-            (JiterErrorType::JsonError(EofWhileParsingList | EofWhileParsingObject), Some(&(open, _))) => {
-                open
-            }
-            (JiterErrorType::JsonError(TrailingComma), _) => text[..found].rfind(',').unwrap_or(found),
-            _ => found,
+        let at = text.floor_char_boundary(self.offset + error.index);
+        let JiterErrorType::JsonError(kind) = &error.error_type else {
+            unreachable!("values are read as what they are");
         };
-        let found = text[start..].chars().next().map(|character| shorten(&character.to_string()));
-        let found = found.map_or_else(String::new, |character| format!(" at `{character}`"));
-        self.error(start, format!("this is not JSON: {}{found}", error.error_type))
+        let open = self.open.last().map_or(self.offset, |&(start, _)| start);
+        let never_closed =
+            |what: &str, end: char| format!("this {what} is never closed: the text ends before its `{end}`");
+        let (start, rule) = match kind {
+            Kind::EofWhileParsingString => (self.at(), never_closed("string", '"')),
+            Kind::EofWhileParsingList => (open, never_closed("list", ']')),
+            Kind::EofWhileParsingObject => (open, never_closed("object", '}')),
+            Kind::TrailingComma => {
+                let comma = text[..at].rfind(',').unwrap_or(at);
+                (comma, "a comma behind the last part is not JSON; remove it".to_owned())
+            }
+            _ if text[at..].starts_with(['/', '#']) => (at, "comments are not JSON; remove it".to_owned()),
+            Kind::ControlCharacterWhileParsingString => {
+                let control = text[at..].chars().next().map_or(0, u32::from);
+                (at, format!("a string holds the control character U+{control:04X}; escape it"))
+            }
+            Kind::InvalidEscape => {
+                (at, "no such escape in a string; for a backslash write `\\\\`".to_owned())
+            }
+            Kind::UnexpectedEndOfHexEscape
+            | Kind::LoneLeadingSurrogateInHexEscape
+            | Kind::InvalidUnicodeCodePoint => {
+                (at, "`\\u` needs four hexadecimal digits, and of two halves both".to_owned())
+            }
+            Kind::KeyMustBeAString => (at, self.expected(at, "a key in quotes")),
+            Kind::ExpectedColon => (at, self.expected(at, "`:`")),
+            Kind::ExpectedListCommaOrEnd => (at, self.expected(at, "`,` or `]`")),
+            Kind::ExpectedObjectCommaOrEnd => (at, self.expected(at, "`,` or `}`")),
+            Kind::TrailingCharacters => (at, self.expected(at, "the end of the file")),
+            Kind::ExpectedSomeValue | Kind::ExpectedSomeIdent | Kind::EofWhileParsingValue => {
+                (at, self.expected(at, "a value"))
+            }
+            other => (at, format!("this is not JSON: {other}")),
+        };
+        self.error(start, rule)
+    }
+
+    /// What belongs at a place, and the word or character that stands there instead.
+    fn expected(&self, at: usize, what: &str) -> String {
+        let rest = &self.source.text[at..];
+        let word = rest.find(|character: char| !character.is_alphanumeric()).unwrap_or(rest.len());
+        let length = word.max(rest.chars().next().map_or(0, char::len_utf8));
+        match &rest[..length] {
+            "" => format!("this is not JSON: {what} belongs here, but the text ends"),
+            found => format!("this is not JSON: {what} belongs here, but `{}` stands there", shorten(found)),
+        }
     }
 
     fn error(&self, start: usize, rule: String) -> Box<JsonError> {

@@ -1,11 +1,9 @@
 //! `model` of a family that reads tokens: GPT-2 and the MLP.
 
-use crate::config::findings::Findings;
 use crate::config::raw::RawModel;
 use crate::config::resolved::{Ablation, GptConfig, ModelConfig};
 use crate::config::words::FamilyWord;
 
-use super::super::rules::below_one;
 use super::sizes::{not_of_family, size};
 
 /// A family that reads tokens; where the family is not known, only its sizes are checked.
@@ -14,22 +12,28 @@ pub(super) fn resolve(
     family: Option<FamilyWord>,
     num_layers: Option<usize>,
     seq_length: Option<usize>,
-    findings: &mut Findings,
 ) -> Option<ModelConfig> {
-    let hidden_size = size(&raw.hidden_size, findings);
-    let vocab_size = vocab_size(raw, findings);
-    let num_attention_heads = heads(raw, family.as_ref(), hidden_size, findings);
-    let init_std = init_std(raw, findings);
-    let dropout = dropout(raw, family.as_ref(), findings);
-    let family = family?;
-    let name = if family == FamilyWord::Mlp { "mlp" } else { "gpt2" };
+    let is_mlp = family == Some(FamilyWord::Mlp);
+    let hidden_size = size(&raw.hidden_size);
+    let vocab_size = vocab_size(raw);
+    let num_attention_heads = heads(raw, is_mlp, hidden_size);
+    let rule = "with 0 all weights would start equal and stay equal: it must be positive";
+    let init_std = raw.init_std.or(0.02);
+    let init_std = raw.init_std.keep(init_std, |std| std > 0.0, rule, "use a value such as 0.02");
+    // The MLP family is for studies that compare bits and drops nothing.
+    let dropout = raw.dropout.below_one(raw.dropout.or(0.0), 0.1);
+    let may_drop = |dropout| !is_mlp || dropout <= 0.0;
+    let dropout =
+        raw.dropout.keep(dropout, may_drop, "family \"mlp\" has no dropout", "use 0, or family \"gpt2\"");
+    family?;
+    let name = if is_mlp { "mlp" } else { "gpt2" };
     let own = [
-        not_of_family(&raw.parameters_per_layer, name, &["timed"], findings),
-        not_of_family(&raw.activation_elements, name, &["timed"], findings),
-        not_of_family(&raw.forward_ms, name, &["timed"], findings),
-        not_of_family(&raw.backward_input_ms, name, &["timed"], findings),
-        not_of_family(&raw.backward_weight_ms, name, &["timed"], findings),
-        not_of_family(&raw.recompute_ms, name, &["timed"], findings),
+        not_of_family(&raw.parameters_per_layer, name, &["timed"]),
+        not_of_family(&raw.activation_elements, name, &["timed"]),
+        not_of_family(&raw.forward_ms, name, &["timed"]),
+        not_of_family(&raw.backward_input_ms, name, &["timed"]),
+        not_of_family(&raw.backward_weight_ms, name, &["timed"]),
+        not_of_family(&raw.recompute_ms, name, &["timed"]),
     ];
     if own.contains(&None) {
         return None;
@@ -40,73 +44,37 @@ pub(super) fn resolve(
         num_attention_heads: num_attention_heads?,
         seq_length: seq_length?,
         vocab_size: vocab_size?,
-        tie_embeddings: raw.tie_embeddings.or(family == FamilyWord::Gpt2)?,
+        tie_embeddings: raw.tie_embeddings.or(!is_mlp)?,
         init_std: init_std?,
         dropout: dropout?,
         ablation: Ablation::None,
     };
-    Some(if family == FamilyWord::Mlp { ModelConfig::Mlp(config) } else { ModelConfig::Gpt2(config) })
+    Some(if is_mlp { ModelConfig::Mlp(config) } else { ModelConfig::Gpt2(config) })
 }
 
-fn vocab_size(raw: &RawModel, findings: &mut Findings) -> Option<usize> {
-    let value = raw.vocab_size.or(256)?;
-    if value < 256 {
-        let rule = "text is read as bytes, which are 256 tokens";
-        findings.broken(&raw.vocab_size.place, value, rule, "use at least 256");
-        return None;
-    }
-    if value >= u32::MAX as usize {
-        let rule = "tokens are numbers of 32 bits, of which the largest marks a target without loss";
-        findings.broken(&raw.vocab_size.place, value, rule, "use at most 4294967294");
-        return None;
-    }
-    Some(value)
+fn vocab_size(raw: &RawModel) -> Option<usize> {
+    let rule = "text is read as bytes, which are 256 tokens";
+    let size = raw.vocab_size.keep(raw.vocab_size.or(256), |size| size >= 256, rule, "use at least 256");
+    let rule = "tokens are numbers of 32 bits, of which the largest marks a target without loss";
+    raw.vocab_size.keep(size, |size| size < u32::MAX as usize, rule, "use at most 4294967294")
 }
 
 /// Attention heads. The MLP family has none, so there the key may be absent; where it stands it must still divide.
-fn heads(
-    raw: &RawModel,
-    family: Option<&FamilyWord>,
-    hidden_size: Option<usize>,
-    findings: &mut Findings,
-) -> Option<usize> {
+fn heads(raw: &RawModel, is_mlp: bool, hidden_size: Option<usize>) -> Option<usize> {
     let field = &raw.num_attention_heads;
-    if family == Some(&FamilyWord::Mlp) && !field.is_written() {
+    if is_mlp && !field.is_written() {
         return Some(1);
     }
-    let heads = size(field, findings)?;
+    let heads = size(field)?;
     let hidden_size = hidden_size?;
-    if !hidden_size.is_multiple_of(heads) {
-        // The next divisor below; no sane width is further than this from one.
-        let below =
-            (1..=heads.min(hidden_size)).rev().take(1024).find(|&heads| hidden_size.is_multiple_of(heads));
-        let below = below.unwrap_or(1);
-        let rule = format!(
-            "`model.hidden_size` is {hidden_size}, which {heads} does not divide: every head has the same width"
-        );
-        findings.broken(&field.place, heads, rule, format!("use a divisor such as {below}"));
-        return None;
+    if hidden_size.is_multiple_of(heads) {
+        return Some(heads);
     }
-    Some(heads)
-}
-
-fn init_std(raw: &RawModel, findings: &mut Findings) -> Option<f64> {
-    let value = raw.init_std.or(0.02)?;
-    if value <= 0.0 {
-        let rule = "equal weights never grow apart: it must be positive";
-        findings.broken(&raw.init_std.place, value, rule, "use a value such as 0.02");
-        return None;
-    }
-    Some(value)
-}
-
-/// The share that is dropped. The MLP family is for studies that compare bits and drops nothing.
-fn dropout(raw: &RawModel, family: Option<&FamilyWord>, findings: &mut Findings) -> Option<f64> {
-    let value = below_one(&raw.dropout, raw.dropout.or(0.0), 0.1, findings)?;
-    if family == Some(&FamilyWord::Mlp) && value > 0.0 {
-        let rule = "family \"mlp\" has no dropout";
-        findings.broken(&raw.dropout.place, value, rule, "use 0, or family \"gpt2\"");
-        return None;
-    }
-    Some(value)
+    // The next divisor below; no sane width is further than this from one.
+    let below =
+        (1..=heads.min(hidden_size)).rev().take(1024).find(|&heads| hidden_size.is_multiple_of(heads));
+    let rule = format!(
+        "`model.hidden_size` is {hidden_size}, which {heads} does not divide: every head has the same width"
+    );
+    field.broken(heads, rule, format!("use a divisor such as {}", below.unwrap_or(1)))
 }
