@@ -1,4 +1,4 @@
-//! What stands before each instruction of a row, and which messages are completed for it.
+//! For each instruction of a row: what is before it, and which messages are completed for it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;

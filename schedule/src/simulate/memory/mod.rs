@@ -72,12 +72,6 @@ impl MemoryCurve {
         &self.points
     }
 
-    /// What is held at a time.
-    pub fn at(&self, time: u64) -> MemoryBytes {
-        let after = self.points.partition_point(|&(from, _)| from <= time);
-        self.points[after.saturating_sub(1)].1
-    }
-
     /// When the sum over all categories is largest for the first time, and what is held then.
     pub fn peak(&self) -> (u64, MemoryBytes) {
         self.peak

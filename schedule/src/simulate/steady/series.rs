@@ -16,7 +16,7 @@ use crate::simulate::timeline::Span;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Series {
     name: Name,
-    spans: Vec<Span>,
+    pub(super) spans: Vec<Span>,
 }
 
 /// What a series is of.
@@ -142,15 +142,4 @@ pub(super) fn repeated(short: &[Series], long: &[Series], period: u32, window: u
         }
     }
     Some(end)
-}
-
-#[cfg(test)]
-impl Series {
-    pub(super) fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    pub(super) fn delay(&mut self, at: usize) {
-        self.spans[at].end += 1;
-    }
 }

@@ -8,21 +8,8 @@ use crate::check::CheckedProgram;
 use crate::instruction::{Instruction, Lane};
 
 /// A lane of a rank, as a position in a table of all.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankLane(usize);
-
-impl RankLane {
-    /// The lane of a message; `None` for other instructions. An edge has two: the sender's and the receiver's.
-    pub(super) fn of(num_ranks: usize, rank: usize, instruction: Instruction) -> Option<Self> {
-        Some(Self(match (instruction.lane(), instruction) {
-            (Lane::Compute, _) => return None,
-            (Lane::Gather, _) => 2 * rank,
-            (Lane::Reduce, _) => 2 * rank + 1,
-            (Lane::Edge(edge), Instruction::Send { .. }) => 2 * num_ranks + 2 * edge.index(),
-            (Lane::Edge(edge), _) => 2 * num_ranks + 2 * edge.index() + 1,
-        }))
-    }
-}
 
 /// A message that a rank has issued and not completed.
 #[derive(Clone, Copy)]
@@ -50,9 +37,16 @@ impl Lanes {
         Self { num_ranks, under_way: (0..num_lanes).map(|_| VecDeque::new()).collect(), used }
     }
 
-    /// The lane of an instruction of a rank; `None` if it is not a message.
+    /// The lane of a message of a rank; `None` for other instructions. An edge has two: the sender's and the receiver's.
     pub(super) fn lane(&self, rank: usize, instruction: Instruction) -> Option<RankLane> {
-        RankLane::of(self.num_ranks, rank, instruction)
+        let first_edge = 2 * self.num_ranks;
+        Some(RankLane(match (instruction.lane(), instruction) {
+            (Lane::Compute, _) => return None,
+            (Lane::Gather, _) => 2 * rank,
+            (Lane::Reduce, _) => 2 * rank + 1,
+            (Lane::Edge(edge), Instruction::Send { .. }) => first_edge + 2 * edge.index(),
+            (Lane::Edge(edge), _) => first_edge + 2 * edge.index() + 1,
+        }))
     }
 
     /// A rank has issued a message.
