@@ -12,8 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::json::{microseconds, quoted};
-use super::lanes::{LaneRow, lane_rows};
-use super::words::lane_name;
+use super::lanes::{LaneRow, lane_name, lane_rows};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Activity, Instruction};
@@ -71,10 +70,8 @@ struct RankTrack<'a> {
 
 impl RankTrack<'_> {
     fn name(&self) -> String {
-        match self.track.data_rank {
-            None => format!("{} rank {}", self.track.name, self.rank.0),
-            Some(data_rank) => format!("{} rank {}.{data_rank}", self.track.name, self.rank.0),
-        }
+        let data_rank = self.track.data_rank.map(|of| format!(".{of}")).unwrap_or_default();
+        format!("{} rank {}{data_rank}", self.track.name, self.rank.0)
     }
 
     /// `[index]`: the gathers of which this compute is the first reader.
