@@ -13,7 +13,7 @@ use crate::simulate::{CriticalPath, PathStep, Why};
 /// The longest stretch that is looked for: a few micro-batches of a rank with many units.
 const STRETCH_MAX: usize = 64;
 
-/// Lines that writing a stretch once must save: a heading and fewer would be as long.
+/// Lines that must be saved by writing a stretch once, since its heading takes a line too.
 const SAVED_MIN: usize = 3;
 
 /// A critical path: the share of each kind of work, and a line for each part, with its beginning, its time, its rank, its

@@ -272,13 +272,14 @@ fn a_description_is_of_what_is_drawn() {
         let (ranks, said) = found.text().unwrap().split_once(" over ").unwrap();
         format!("{ranks}: {}", said.split_once(": ").unwrap().1)
     };
-    assert_eq!(
-        described(2, &LowerOptions::ZERO_1, Shown::WholeStep, true),
-        "2 ranks: what each computes, gathers, reduces, sends and receives, and the memory that it holds"
-    );
-    assert_eq!(
-        described(2, &LowerOptions::ZERO_0, Shown::MicroBatches, false),
-        "2 ranks: what each computes, sends and receives"
-    );
-    assert_eq!(described(1, &LowerOptions::ZERO_0, Shown::MicroBatches, false), "1 rank: what each computes");
+    let whole = "computes, gathers, reduces, sends and receives, and the memory that it holds";
+    for (ranks, options, shown, has_memory, expected) in [
+        (2, LowerOptions::ZERO_1, Shown::WholeStep, true, whole),
+        (2, LowerOptions::ZERO_0, Shown::MicroBatches, false, "computes, sends and receives"),
+        (1, LowerOptions::ZERO_0, Shown::MicroBatches, false, "computes"),
+    ] {
+        let num_ranks = if ranks == 1 { "1 rank" } else { "2 ranks" };
+        let expected = format!("{num_ranks}: what each {expected}");
+        assert_eq!(described(ranks, &options, shown, has_memory), expected);
+    }
 }

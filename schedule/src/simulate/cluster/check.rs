@@ -6,7 +6,7 @@ use super::setting::{Cluster, Ratio};
 use crate::instruction::Instruction;
 use crate::simulate::{Costs, Listed, MessageCost, WrongLength};
 
-/// Everything but whether times fit, for which rates have to be known.
+/// Checks everything but whether times fit, for which [`check_times`] needs the rates.
 pub(super) fn check(grid: Grid<'_>, costs: &Costs, cluster: &Cluster) -> Result<(), ClusterError> {
     costs.check(grid.program)?;
     if cluster.data_degree == 0 {

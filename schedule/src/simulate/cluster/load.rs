@@ -9,7 +9,7 @@ use super::rates::Rates;
 use super::setting::{Cluster, Computes, Cores};
 use super::sharing::Ports;
 
-/// Which of a rank's own works it is at.
+/// What a rank is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkKind {
     Compute,
@@ -17,7 +17,7 @@ pub(super) enum WorkKind {
     Message,
 }
 
-/// Works are numbered ranks first, then lanes: a rank is at one at most, and so is a lane.
+/// Works are numbered, those of ranks first, then those of lanes. A rank and a lane have at most one work at a time.
 pub(super) struct Load {
     world_size: usize,
     rates: Rates,
@@ -75,7 +75,7 @@ impl Load {
         self.world_size + lane
     }
 
-    /// By how much sharing makes anything longer at most.
+    /// The largest factor by which sharing makes any work longer.
     pub(super) fn longest(&self) -> u64 {
         self.rates.longest()
     }
@@ -122,7 +122,7 @@ impl Load {
         self.work[rank] = None;
     }
 
-    /// The number of ranks at work has risen to `more` or fallen from it: it matters where cores are fewer.
+    /// The number of ranks at work has risen to `more` or fallen from it, which changes rates if there are fewer cores.
     fn touch_host(&self, host: usize, more: usize, progress: &mut Progress) {
         let Some(cores) = self.cores else { return };
         if more > cores.num_cores as usize {

@@ -9,7 +9,7 @@ use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::simulate::{Links, MessageCost};
 
-/// What stands for no message: that of an instruction of the compute lane.
+/// Marks an instruction that is no message: one of the compute lane.
 const NONE: u32 = u32::MAX;
 
 /// An instruction of a world rank, by its position in the row.

@@ -79,7 +79,7 @@ impl<'a> Causes<'a> {
             handled_at: at,
             lets_start: time.saturating_add(facts.issuing[index]),
         };
-        for &message in facts.landings(index) {
+        for &message in &facts.landings[index] {
             let end = spans[message].end;
             if end > cause.lets_start {
                 let why = match row[message] {

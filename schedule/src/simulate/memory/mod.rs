@@ -52,10 +52,7 @@ impl MemoryCurve {
     }
 
     fn push(&mut self, time: u64, held: MemoryBytes) {
-        match self.points.last_mut() {
-            Some((last, _)) if *last == time => self.points.pop(),
-            _ => None,
-        };
+        self.points.pop_if(|(last, _)| *last == time);
         if self.points.last().is_none_or(|&(_, before)| before != held) {
             self.points.push((time, held));
         }

@@ -91,7 +91,7 @@ impl<'a> Play<'a> {
             self.run(rank, &mut to_run);
         }
         let ends = self.ends();
-        Timeline::new(self.spans, ends, self.held)
+        Timeline { spans: self.spans, ends, held: self.held }
     }
 
     /// Runs a rank until it waits for another; ranks that waited for it are added to `to_run`.

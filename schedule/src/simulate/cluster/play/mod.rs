@@ -152,12 +152,12 @@ impl<'a> Play<'a> {
             let pipeline_ranks = self.grid.program.ranks();
             let ranks: Vec<usize> =
                 pipeline_ranks.map(|pipeline_rank| self.grid.rank(pipeline_rank, data_rank)).collect();
-            Timeline::new(
-                ranks.iter().filter_map(|&rank| spans[rank].take()).collect(),
-                ranks.iter().map(|&rank| self.runners[rank].ended).collect(),
-                ranks.iter().filter_map(|&rank| held.get_mut(rank)?.take()).collect(),
-            )
+            Timeline {
+                spans: ranks.iter().filter_map(|&rank| spans[rank].take()).collect(),
+                ends: ranks.iter().map(|&rank| self.runners[rank].ended).collect(),
+                held: ranks.iter().filter_map(|&rank| held.get_mut(rank)?.take()).collect(),
+            }
         });
-        ClusterTimeline::new(timelines.collect())
+        ClusterTimeline { timelines: timelines.collect() }
     }
 }

@@ -107,8 +107,8 @@ fn the_most_crowded_port_decides() {
 }
 
 proptest! {
-    /// A port passes on a tick's worth each tick as long as it is given anything: whatever the order, a busy stretch
-    /// ends when the sum of its works is done, or later by what ends lose to the next tick, less than one each.
+    /// A port transmits one tick's worth of work in each tick in which it has any. So whatever the order, a busy stretch ends
+    /// when the sum of its works is done, or later by what is lost by rounding ends up to the next tick: less than one each.
     #[test]
     fn a_port_delivers_what_it_is_given(flows in prop::collection::vec((0_u64..200, 1_u64..60), 1..20)) {
         let ends = ends_at_one_port(&flows);

@@ -184,7 +184,7 @@ fn sharing_has_anomalies() {
 }
 
 /// Two pipeline ranks, each with all its data ranks on a node of its own: what one of them sends, all send, so every
-/// message takes as many times as long as there are data ranks. Activations and gradients go opposite ways.
+/// message takes as many times as long as there are data ranks. Activations and gradients go in opposite directions.
 #[test]
 fn data_ranks_of_a_node_share_its_port_evenly() {
     let mut num_longer = 0;
