@@ -194,12 +194,12 @@ fn a_step_is_explained() {
         critical path, 52.298 ms: backward 57.4 %, forward 34.4 %, optimizer 3.9 %, transfer 3.8 %, norm and tied weights 0.5 %
                  0 ms  +6 ms      rank 0  F u0..u1 m0    the step begins
                  6 ms  +1 ms      rank 1  RECV s0>s1 m0  the other end was ready
-                 7 ms  +6 ms      rank 1  F u2..u3 m0    its message was there
+                 7 ms  +6 ms      rank 1  F u2..u3 m0    its message had arrived
                 13 ms  +10 ms     rank 1  B u3..u2 m0    the compute lane was free
                 23 ms  +6 ms      rank 1  F u2..u3 m1    the compute lane was free
                 29 ms  +10 ms     rank 1  B u3..u2 m1    the compute lane was free
                 39 ms  +1 ms      rank 0  RECV s1>s0 m1  the other end was ready
-                40 ms  +10 ms     rank 0  B u1..u0 m1    its message was there
+                40 ms  +10 ms     rank 0  B u1..u0 m1    its message had arrived
                 50 ms  +0.25 ms   rank 0  GRAD_NORM      the compute lane was free
              50.25 ms  +1.024 ms  rank 0  STEP u0        the compute lane was free
             51.274 ms  +1.024 ms  rank 0  STEP u1        the compute lane was free

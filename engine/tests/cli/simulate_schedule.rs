@@ -58,12 +58,12 @@ fn the_critical_path_of_an_order_is_printed() {
         critical path, 9.5: backward 63.2 %, forward 31.6 %, transfer 5.3 %
                0  +1     rank 0  F u0 m0        the step begins
                1  +0.25  rank 1  RECV s0>s1 m0  the other end was ready
-            1.25  +1     rank 1  F u1 m0        its message was there
+            1.25  +1     rank 1  F u1 m0        its message had arrived
             2.25  +2     rank 1  B u1 m0        the compute lane was free
             4.25  +1     rank 1  F u1 m1        the compute lane was free
             5.25  +2     rank 1  B u1 m1        the compute lane was free
             7.25  +0.25  rank 0  RECV s1>s0 m1  the other end was ready
-             7.5  +2     rank 0  B u0 m1        its message was there
+             7.5  +2     rank 0  B u0 m1        its message had arrived
     "#]]
     .assert_eq(&home.run(simulate("own.csv --latency 0.25 --explain")).success());
 

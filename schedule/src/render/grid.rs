@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::timing::{columns, start_columns};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::Instruction;
+use crate::instruction::{Instruction, Lane};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 
@@ -29,28 +29,26 @@ use crate::placement::Placement;
 /// # Ok::<(), pipezero_schedule::generate::SizeError>(())
 /// ```
 pub fn order(order: &ComputeOrder, max_width: usize) -> String {
-    let rows: Vec<&[StageAction]> = order.rows.iter().map(Vec::as_slice).collect();
-    let starts = start_columns(&rows, order.placement.num_stages());
-    let mut lines = Vec::new();
-    for (rank, (row, starts)) in rows.iter().zip(&starts).enumerate() {
-        let cells = labels(&order.placement, row, starts);
-        lines.push(Line { title: format!("rank {rank}"), cells, idle: ".." });
-    }
-    layout(&lines, max_width)
+    let work = |&action: &StageAction| Work { action, num_gathers: 0, num_reductions: 0 };
+    let rows: Vec<Vec<Work>> = order.rows.iter().map(|row| row.iter().map(work).collect()).collect();
+    grid(&order.placement, &rows, max_width)
 }
 
 /// A program as a grid of its stages' work, and below each rank what is issued with it: the number of gathers and of
 /// reductions before the next work begins. At most `max_width` characters wide, as [`order`].
 pub fn program(program: &CheckedProgram, max_width: usize) -> String {
-    let works: Vec<Vec<Work>> = program.ranks().map(|rank| works_of_row(program, rank)).collect();
+    let rows: Vec<Vec<Work>> = program.ranks().map(|rank| works_of_row(program, rank)).collect();
+    grid(program.placement(), &rows, max_width)
+}
+
+fn grid(placement: &Placement, works: &[Vec<Work>], max_width: usize) -> String {
     let actions: Vec<Vec<StageAction>> =
         works.iter().map(|row| row.iter().map(|work| work.action).collect()).collect();
     let rows: Vec<&[StageAction]> = actions.iter().map(Vec::as_slice).collect();
-    let starts = start_columns(&rows, program.placement().num_stages());
+    let starts = start_columns(&rows, placement.num_stages());
     let mut lines = Vec::new();
     for (rank, (row, starts)) in rows.iter().zip(&starts).enumerate() {
-        let cells = labels(program.placement(), row, starts);
-        lines.push(Line { title: format!("rank {rank}"), cells, idle: ".." });
+        lines.push(Line { title: format!("rank {rank}"), cells: labels(placement, row, starts), idle: ".." });
         let counts = |count: fn(&Work) -> usize| {
             let mut cells = vec![None; starts.last().map_or(0, |start| start.unwrap_or(0) + 1)];
             for (work, start) in works[rank].iter().zip(starts) {
@@ -85,9 +83,7 @@ fn works_of_row(program: &CheckedProgram, rank: PipelineRank) -> Vec<Work> {
         match instruction {
             // Both stand before the compute that they are issued with.
             Instruction::Unshard { .. } => gathers_ahead += 1,
-            Instruction::Reduce { .. } | Instruction::ReduceLast { .. } | Instruction::AllReduce { .. } => {
-                reductions_ahead += 1;
-            }
+            _ if instruction.lane() == Lane::Reduce => reductions_ahead += 1,
             _ => {}
         }
         let Some(action) = stage_action(program, instruction) else { continue };

@@ -1,9 +1,11 @@
 //! The lanes of a rank as rows of a picture: what stands in one row never overlaps.
 //!
-//! A link is free again before its message has arrived, so with a latency the messages of a lane overlap in time, and
-//! neither trace viewers nor readers can take that apart. Such a lane gets as many rows as messages are under way at once.
+//! A link is free again before its message has arrived, so with a latency the messages of a lane overlap in time,
+//! and neither trace viewers nor readers could distinguish them. Such a lane gets as many rows as messages are under way at once.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -48,4 +50,15 @@ pub(super) fn lane_rows(program: &CheckedProgram, timeline: &Timeline, rank: Pip
         rows.extend(numbered.map(|(number, (_, indices))| LaneRow { lane, number, indices }));
     }
     rows
+}
+
+/// The name of a row of a lane: the lane's own, with its number where the lane has several and this is not the first.
+pub(super) fn lane_name(lane: Lane, number: usize) -> String {
+    let name = match lane {
+        Lane::Compute => String::from("compute"),
+        Lane::Gather => String::from("gather"),
+        Lane::Reduce => String::from("reduce"),
+        Lane::Edge(edge) => format!("{edge}"),
+    };
+    if number == 0 { name } else { format!("{name} ({})", number + 1) }
 }

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
-use super::words::lane_name;
+use super::lanes::lane_name;
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::Instruction;

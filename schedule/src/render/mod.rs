@@ -10,7 +10,6 @@ mod scale;
 mod svg;
 mod time_grid;
 mod timing;
-mod words;
 
 pub use chrome::{Track, chrome};
 pub use explain::explain;

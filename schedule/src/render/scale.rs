@@ -1,4 +1,4 @@
-//! Times as people read them: a unit of time, and where the ticks of an axis are.
+//! How times are written: in which unit, and where the ticks of an axis are.
 
 use alloc::format;
 use alloc::string::String;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_their_unit_and_no_idle_zeros() {
+    fn times_have_their_unit_and_no_trailing_zeros() {
         let of = |time| TimeScale::nanoseconds(time).format(time);
         assert_eq!(
             [0, 9_999, 10_000, 12_345, 12_345_678, 1_500_000_000, 15_000_000_000].map(of),

@@ -17,13 +17,10 @@ use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::testing::{checked, lowered, resident, units};
 
-fn small() -> CheckedProgram {
-    let options = LowerOptions::zero_3(resident(2), 1);
-    checked(&one_f_one_b(2, 3).unwrap(), 3, &options)
-}
-
 #[test]
 fn a_program_shows_its_gathers_and_reductions() {
+    let options = LowerOptions::zero_3(resident(2), 1);
+    let small = checked(&one_f_one_b(2, 3).unwrap(), 3, &options);
     expect![[r#"
         rank 0    F0 F1 .. .. B0 B0 F2 B1 B1 .. B2 B2
           gather  4  2        1     1  2        2
@@ -32,7 +29,7 @@ fn a_program_shows_its_gathers_and_reductions() {
           gather     3  1     1  1     1  1
           reduce        2        3        4
     "#]]
-    .assert_eq(&program(&small(), 100));
+    .assert_eq(&program(&small, 100));
 }
 
 #[test]

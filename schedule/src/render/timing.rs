@@ -1,10 +1,11 @@
 //! When each action of an order starts, in columns: a forward, `I` and `W` take one, a full backward two, messages
 //! none. For pictures only, of orders that can never run too; [`crate::simulate`] times those that run.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::by_micro_batch::ByMicroBatch;
+use crate::id::MicroBatch;
 use crate::order::{ComputeKind, StageAction};
 
 /// Columns that an action takes.
@@ -17,7 +18,7 @@ pub(super) fn columns(kind: ComputeKind) -> usize {
 
 /// `[row][position]`: the column in which the action starts; `None` for what never can.
 pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<Vec<Option<usize>>> {
-    let mut ends = Ends::new(rows, num_stages);
+    let mut ends: BTreeMap<Operand, usize> = BTreeMap::new();
     let mut starts: Vec<Vec<Option<usize>>> = rows.iter().map(|row| vec![None; row.len()]).collect();
     let mut next = vec![0; rows.len()];
     let mut free_from = vec![0; rows.len()];
@@ -25,11 +26,16 @@ pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<V
         let mut progressed = false;
         for (row_index, row) in rows.iter().enumerate() {
             while let Some(&action) = row.get(next[row_index]) {
-                let Some(ready) = ends.inputs_ready(action) else { break };
-                let start = ready.max(free_from[row_index]);
+                let mut inputs = inputs(action, num_stages).into_iter();
+                let ready =
+                    inputs.try_fold(free_from[row_index], |ready, input| Some(ready.max(*ends.get(&input)?)));
+                let Some(start) = ready else { break };
                 starts[row_index][next[row_index]] = Some(start);
                 free_from[row_index] = start + columns(action.kind);
-                ends.set(action, free_from[row_index]);
+                if action.kind != ComputeKind::BackwardWeight {
+                    let is_gradient = action.kind != ComputeKind::Forward;
+                    ends.insert((is_gradient, action.stage.0, action.micro_batch), free_from[row_index]);
+                }
                 next[row_index] += 1;
                 progressed = true;
             }
@@ -40,46 +46,19 @@ pub(super) fn start_columns(rows: &[&[StageAction]], num_stages: usize) -> Vec<V
     }
 }
 
-/// When each stage's forward and input gradient of each micro-batch end.
-struct Ends {
-    num_stages: usize,
-    forward: ByMicroBatch<Option<usize>>,
-    input_gradient: ByMicroBatch<Option<usize>>,
-}
+/// What an action reads: whether it is a gradient, the stage that made it, and the micro-batch.
+type Operand = (bool, u32, MicroBatch);
 
-impl Ends {
-    fn new(rows: &[&[StageAction]], num_stages: usize) -> Self {
-        let actions = rows.iter().copied().flatten();
-        let num_micro_batches = actions.map(|action| action.micro_batch.0 + 1).max().unwrap_or(0);
-        let none = ByMicroBatch::new(num_stages, num_micro_batches, None);
-        Self { num_stages, forward: none.clone(), input_gradient: none }
-    }
-
-    /// The column from which the action's inputs are ready, if they ever are.
-    fn inputs_ready(&self, action: StageAction) -> Option<usize> {
-        let StageAction { kind, stage, micro_batch } = action;
-        match kind {
-            ComputeKind::Forward => match stage.0.checked_sub(1) {
-                None => Some(0),
-                Some(before) => self.forward[(before as usize, micro_batch)],
-            },
-            ComputeKind::Backward | ComputeKind::BackwardInput => {
-                let own_forward = self.forward[(stage.index(), micro_batch)]?;
-                if stage.index() + 1 == self.num_stages {
-                    return Some(own_forward);
-                }
-                Some(own_forward.max(self.input_gradient[(stage.index() + 1, micro_batch)]?))
-            }
-            ComputeKind::BackwardWeight => self.input_gradient[(stage.index(), micro_batch)],
+fn inputs(StageAction { kind, stage, micro_batch }: StageAction, num_stages: usize) -> Vec<Operand> {
+    let stage = stage.0;
+    match kind {
+        ComputeKind::Forward => stage.checked_sub(1).map(|of| (false, of, micro_batch)).into_iter().collect(),
+        ComputeKind::BackwardWeight => vec![(true, stage, micro_batch)],
+        ComputeKind::Backward | ComputeKind::BackwardInput if stage as usize + 1 == num_stages => {
+            vec![(false, stage, micro_batch)]
         }
-    }
-
-    fn set(&mut self, action: StageAction, end: usize) {
-        let at = (action.stage.index(), action.micro_batch);
-        match action.kind {
-            ComputeKind::Forward => self.forward[at] = Some(end),
-            ComputeKind::Backward | ComputeKind::BackwardInput => self.input_gradient[at] = Some(end),
-            ComputeKind::BackwardWeight => {}
+        ComputeKind::Backward | ComputeKind::BackwardInput => {
+            vec![(false, stage, micro_batch), (true, stage + 1, micro_batch)]
         }
     }
 }

@@ -29,25 +29,22 @@ impl IdleCause {
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Dependency => "other stages",
-            Self::Transfer => "transfers",
-            Self::Gather => "gathers",
-            Self::Reduce => "reductions",
-            Self::Handling => "issue, landing",
-            Self::Tail => "end of step",
-        }
+        self.words().0
     }
 
     /// Its name for programs: that of its field.
     pub fn key(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Dependency => "dependency",
-            Self::Transfer => "transfer",
-            Self::Gather => "gather",
-            Self::Reduce => "reduce",
-            Self::Handling => "handling",
-            Self::Tail => "tail",
+            Self::Dependency => ("other stages", "dependency"),
+            Self::Transfer => ("transfers", "transfer"),
+            Self::Gather => ("gathers", "gather"),
+            Self::Reduce => ("reductions", "reduce"),
+            Self::Handling => ("issue, landing", "handling"),
+            Self::Tail => ("end of step", "tail"),
         }
     }
 }

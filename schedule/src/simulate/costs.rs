@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::wrong_length::{Listed, WrongLength};
 use crate::check::CheckedProgram;
 use crate::id::{PipelineRank, Unit};
 #[cfg(doc)]
@@ -68,19 +69,14 @@ pub struct UnitCosts {
 
 impl UnitCosts {
     /// A unit that only computes; its full backward costs both halves.
-    pub const fn of_compute(forward: u64, backward_input: u64, backward_weight: u64) -> Self {
-        let none = MessageCost::of_link(0, 0);
+    pub fn of_compute(forward: u64, backward_input: u64, backward_weight: u64) -> Self {
         Self {
             forward,
             backward: backward_input + backward_weight,
             backward_input,
             backward_weight,
             recompute: forward,
-            gradient_norm: 0,
-            optimizer_step: 0,
-            gather: none,
-            reduce: none,
-            gather_after_step: none,
+            ..Self::default()
         }
     }
 }
@@ -115,20 +111,8 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostsError {
-    /// There are costs for another number of units.
-    NumUnits {
-        /// Units with costs.
-        num_units: usize,
-        /// Units of the program.
-        expected: usize,
-    },
-    /// There are costs for another number of edges.
-    NumEdges {
-        /// Edges with costs.
-        num_edges: usize,
-        /// Edges of the program.
-        expected: usize,
-    },
+    /// There are costs for another number of units or edges.
+    Length(WrongLength),
     /// The times of all instructions add up to more than a `u64` can hold.
     TooLong {
         /// What all instructions cost together.
@@ -139,15 +123,7 @@ pub enum CostsError {
 impl fmt::Display for CostsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NumUnits { num_units, expected } => write!(
-                f,
-                "costs of {num_units} units for a program of {expected}: give one for each unit, in chain order"
-            ),
-            Self::NumEdges { num_edges, expected } => write!(
-                f,
-                "costs of {num_edges} edges for a program of {expected}: give two for each pair of neighbouring stages, \
-                 up and down"
-            ),
+            Self::Length(wrong) => wrong.fmt(f),
             Self::TooLong { total } => write!(
                 f,
                 "all instructions together cost {total}, and times go up to {}: make times shorter, or the step",
@@ -206,8 +182,13 @@ impl Costs {
 
     /// Whether messages take some of their ranks' own time.
     pub(super) fn hold_ranks(&self) -> bool {
+        self.messages().any(|cost| cost.issue > 0 || cost.landing > 0)
+    }
+
+    /// Those of all messages.
+    fn messages(&self) -> impl Iterator<Item = MessageCost> + '_ {
         let of_units = self.units.iter().flat_map(|unit| [unit.gather, unit.reduce, unit.gather_after_step]);
-        of_units.chain(self.edges.iter().copied()).any(|cost| cost.issue > 0 || cost.landing > 0)
+        of_units.chain(self.edges.iter().copied())
     }
 
     /// Whether it matters that the messages of a lane are completed in turn: not where that takes no time and
@@ -222,14 +203,10 @@ impl Costs {
     /// Whether these are costs of a program, and no time of it can overflow: no end is later than all instructions one
     /// after the other.
     pub(super) fn check(&self, program: &CheckedProgram) -> Result<(), CostsError> {
-        let (num_units, expected) = (self.units.len(), program.units().len());
-        if num_units != expected {
-            return Err(CostsError::NumUnits { num_units, expected });
-        }
-        let (num_edges, expected) = (self.edges.len(), program.chain().num_edges());
-        if num_edges != expected {
-            return Err(CostsError::NumEdges { num_edges, expected });
-        }
+        let check = |of, length| WrongLength::check("costs", of, length, program).map_err(CostsError::Length);
+        let num_units = self.units.len();
+        check(Listed::Units, num_units)?;
+        check(Listed::Edges, self.edges.len())?;
         let mut longest = u128::from(self.add_tied.max(self.gradient_norm));
         for unit in &self.units {
             let computes = [
@@ -242,10 +219,8 @@ impl Costs {
                 unit.optimizer_step,
             ];
             longest = computes.into_iter().map(u128::from).fold(longest, u128::max);
-            let messages = [unit.gather, unit.reduce, unit.gather_after_step];
-            longest = messages.into_iter().map(MessageCost::total).fold(longest, u128::max);
         }
-        longest = self.edges.iter().copied().map(MessageCost::total).fold(longest, u128::max);
+        longest = self.messages().map(MessageCost::total).fold(longest, u128::max);
         // The quick bound first; the exact sum only where it does not settle the matter. The norm has a part for each unit.
         let num_instructions = program.program().rows.iter().map(|row| row.len() + num_units).sum::<usize>();
         if longest.saturating_mul(num_instructions as u128) < u128::from(u64::MAX) {

@@ -45,11 +45,14 @@ mod bubble;
 pub mod cluster;
 mod costs;
 mod critical_path;
+mod lanes;
 mod memory;
 mod play;
 mod steady;
 mod study;
+mod synchronizations;
 mod timeline;
+mod wrong_length;
 
 pub use bubble::{Bubble, IdleCause};
 pub use costs::{Costs, CostsError, Links, MessageCost, UnitCosts};
@@ -58,6 +61,7 @@ pub use memory::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryCurve, MemoryEr
 pub use steady::{LongStep, Played, Steady, simulate_long};
 pub use study::{PlayedOrder, RankTimes, Study, idle_share, study, study_long};
 pub use timeline::{Span, Timeline};
+pub use wrong_length::{Listed, WrongLength};
 
 use crate::check::CheckedProgram;
 

@@ -100,10 +100,10 @@ impl PlayedOrder {
 /// What an order costs: [`PlayedOrder::new`], without its timeline.
 ///
 /// # Errors
-/// As there.
+/// As [`PlayedOrder::new`].
 ///
 /// # Panics
-/// As there.
+/// As [`PlayedOrder::new`].
 pub fn study(order: &ComputeOrder, times: RankTimes) -> Result<Study, CostsError> {
     PlayedOrder::new(order, times).map(|played| played.study)
 }

@@ -20,19 +20,15 @@ pub struct Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     /// `[rank][index]`
-    spans: Vec<Vec<Span>>,
+    pub(super) spans: Vec<Vec<Span>>,
     /// `[rank]`
-    ends: Vec<u64>,
+    pub(super) ends: Vec<u64>,
     /// `[rank][index]`: what messages took of the rank's own time at an instruction: completing those that it
     /// waited for, and issuing it. Empty if it was not recorded.
-    held: Vec<Vec<u64>>,
+    pub(super) held: Vec<Vec<u64>>,
 }
 
 impl Timeline {
-    pub(super) fn new(spans: Vec<Vec<Span>>, ends: Vec<u64>, held: Vec<Vec<u64>>) -> Self {
-        Self { spans, ends, held }
-    }
-
     /// The timeline of spans that were measured: `[rank][index]`. What messages took of a rank's own time is not
     /// recorded.
     pub fn from_spans(spans: Vec<Vec<Span>>) -> Self {

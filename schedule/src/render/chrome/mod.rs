@@ -8,12 +8,10 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::json::{microseconds, quoted};
-use super::lanes::{LaneRow, lane_rows};
-use super::words::lane_name;
+use super::lanes::{LaneRow, lane_name, lane_rows};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
 use crate::instruction::{Activity, Instruction};
@@ -71,39 +69,28 @@ struct RankTrack<'a> {
 
 impl RankTrack<'_> {
     fn name(&self) -> String {
-        match self.track.data_rank {
-            None => format!("{} rank {}", self.track.name, self.rank.0),
-            Some(data_rank) => format!("{} rank {}.{data_rank}", self.track.name, self.rank.0),
-        }
+        let data_rank = self.track.data_rank.map(|of| format!(".{of}")).unwrap_or_default();
+        format!("{} rank {}{data_rank}", self.track.name, self.rank.0)
     }
 
-    /// `[index]`: the gathers of which this compute is the first reader.
-    fn first_reads(&self) -> Vec<Vec<usize>> {
-        let program = self.track.program;
-        let row = program.row(self.rank);
-        let mut is_read = vec![false; row.len()];
-        let mut reads = vec![Vec::new(); row.len()];
-        for (index, reads) in reads.iter_mut().enumerate() {
-            for &wait in program.waits(self.rank.at(index)) {
-                let is_gather = matches!(row[wait], Instruction::Unshard { .. });
-                if is_gather && !core::mem::replace(&mut is_read[wait], true) {
-                    reads.push(wait);
-                }
-            }
-        }
-        reads
+    /// Whether an instruction is the first to read a gather that it waits for.
+    fn reads_first(&self, index: usize, gather: usize) -> bool {
+        let waits = |at: usize| self.track.program.waits(self.rank.at(at));
+        !(gather + 1..index).any(|before| waits(before).contains(&gather))
     }
 
     /// The arrows that begin or end at an instruction: phase, number, time. All lie within its slice.
-    fn arrows(&self, index: usize, first_reads: &[Vec<usize>]) -> Vec<(char, usize, u64)> {
+    fn arrows(&self, index: usize) -> Vec<(char, usize, u64)> {
         let own = self.ids[self.rank.index()];
+        let (program, row) = (self.track.program, self.track.program.row(self.rank));
         let span = self.track.timeline.row(self.rank)[index];
-        let mut arrows: Vec<_> =
-            first_reads[index].iter().map(|gather| ('f', own + gather, span.start)).collect();
-        match self.track.program.row(self.rank)[index] {
+        let mut gathers: Vec<usize> = program.waits(self.rank.at(index)).to_vec();
+        gathers.retain(|&of| matches!(row[of], Instruction::Unshard { .. }) && self.reads_first(index, of));
+        let mut arrows: Vec<_> = gathers.into_iter().map(|of| ('f', own + of, span.start)).collect();
+        match row[index] {
             Instruction::Send { .. } => arrows.push(('s', own + index, span.start)),
             Instruction::Receive { .. } => {
-                if let Some(send) = self.track.program.peer(self.rank.at(index)) {
+                if let Some(send) = program.peer(self.rank.at(index)) {
                     arrows.push(('f', self.ids[send.rank.index()] + send.index, last_moment(span)));
                 }
             }
@@ -152,13 +139,12 @@ impl Trace {
             metadata(tid, "thread_sort_index", format!(r#""sort_index":{tid}"#));
         }
         self.next_tid += rows.len();
-        let first_reads = rank.first_reads();
         for (tid, row) in (first_tid..).zip(&rows) {
-            self.push_lane(rank, tid, row, &first_reads);
+            self.push_lane(rank, tid, row);
         }
     }
 
-    fn push_lane(&mut self, rank: &RankTrack<'_>, tid: usize, row: &LaneRow, first_reads: &[Vec<usize>]) {
+    fn push_lane(&mut self, rank: &RankTrack<'_>, tid: usize, row: &LaneRow) {
         let pid = rank.pid;
         for &index in &row.indices {
             let instruction = rank.track.program.row(rank.rank)[index];
@@ -173,7 +159,7 @@ impl Trace {
                 arguments(instruction, index),
             ));
             // Right after its slice, so that it belongs to it even where slices of no length share a moment.
-            for (phase, id, at) in rank.arrows(index, first_reads) {
+            for (phase, id, at) in rank.arrows(index) {
                 let binding = if phase == 'f' { r#","bp":"e""# } else { "" };
                 self.events.push(format!(
                     r#"{{"ph":"{phase}","pid":{pid},"tid":{tid},"ts":{},"id":{id},"name":"data","cat":"data"{binding}}}"#,

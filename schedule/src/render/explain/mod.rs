@@ -13,12 +13,12 @@ use crate::simulate::{CriticalPath, PathStep, Why};
 /// The longest stretch that is looked for: a few micro-batches of a rank with many units.
 const STRETCH_MAX: usize = 64;
 
-/// Lines that writing a stretch once must save: a heading and fewer would be as long.
+/// Lines that must be saved by writing a stretch once, since its heading takes a line too.
 const SAVED_MIN: usize = 3;
 
 /// A critical path: the share of each kind of work, and a line for each part, with its beginning, its time, its rank, its
-/// instruction and what that waited for last. The units of a stage are one line where nothing comes between them; a stretch
-/// that comes again with the next micro-batch, or on the next rank, is written once.
+/// instruction and what that waited for last. The units of a stage are one line where nothing is between them; a stretch
+/// that repeats with the next micro-batch, or on the next rank, is written once.
 ///
 /// # Panics
 /// If the path is not of this program.
@@ -27,7 +27,7 @@ pub fn explain(program: &CheckedProgram, path: &CriticalPath, scale: TimeScale) 
     let shares = shares(program, path);
     let makespan = scale.format(path.steps().last().map_or(0, |step| step.end));
     let mut text = format!("critical path, {makespan}: {shares}\n");
-    let widths = Widths::new(program, &parts, scale);
+    let widths = widths(program, &parts, scale);
     let mut next = 0;
     while next < parts.len() {
         let Repetition { length, times, rank_step } = Repetition::at(&parts[next..]);
@@ -41,7 +41,7 @@ pub fn explain(program: &CheckedProgram, path: &CriticalPath, scale: TimeScale) 
             text.push_str(&format!("{times} times until {until}, {how}:\n"));
         }
         for part in &parts[next..next + length] {
-            text.push_str(&widths.line(part, scale, if times > 1 { "  | " } else { "    " }));
+            text.push_str(&line(part, scale, widths, if times > 1 { "  | " } else { "    " }));
         }
         next += length * times;
     }
@@ -123,7 +123,7 @@ impl Part {
     }
 }
 
-/// A stretch that is written once: how many lines it has, how often it comes, and by how many ranks it moves each time.
+/// A stretch that is written once: how many lines it has, how often it occurs, and by how many ranks it moves each time.
 struct Repetition {
     length: usize,
     times: usize,
@@ -160,52 +160,36 @@ fn reason(why: Why) -> &'static str {
     match why {
         Why::Beginning => "the step begins",
         Why::ComputeLane => "the compute lane was free",
-        Why::Row => "its row had come to it",
+        Why::Row => "its row reached it",
         Why::Dependency => "what it needs had ended",
-        Why::Message => "its message was there",
+        Why::Message => "its message had arrived",
         Why::OtherEnd => "the other end was ready",
         Why::LinkBusy => "its link was free",
-        Why::Synchronization => "the last rank had come",
-        Why::Handling => "the rank issued messages and took them in",
-        Why::DataRanks => "another data rank came later",
+        Why::Synchronization => "the last rank had joined",
+        Why::Handling => "the rank issued and completed messages",
+        Why::DataRanks => "another data rank joined later",
     }
 }
 
-/// Widths of the columns.
-struct Widths {
-    start: usize,
-    time: usize,
-    rank: usize,
-    text: usize,
+/// The columns of a part before its reason: its beginning, its time, its rank, its text.
+fn columns(part: &Part, scale: TimeScale) -> [String; 4] {
+    let time = format!("+{}", scale.format(part.end - part.start));
+    [scale.format(part.start), time, part.rank.0.to_string(), part.text.clone()]
 }
 
-impl Widths {
-    fn new(program: &CheckedProgram, parts: &[Part], scale: TimeScale) -> Self {
-        let widest = |text: &dyn Fn(&Part) -> String| {
-            parts.iter().map(|part| text(part).chars().count()).max().unwrap_or(0)
-        };
-        Self {
-            start: widest(&|part| scale.format(part.start)),
-            time: widest(&|part| scale.format(part.end - part.start)),
-            rank: program.num_ranks().saturating_sub(1).to_string().len(),
-            text: widest(&|part| part.text.clone()),
-        }
-    }
+/// The widths of the columns.
+fn widths(program: &CheckedProgram, parts: &[Part], scale: TimeScale) -> [usize; 4] {
+    let last_rank = program.num_ranks().saturating_sub(1).to_string().len();
+    parts.iter().fold([0, 0, last_rank, 0], |widths, part| {
+        let own = columns(part, scale).map(|column| column.chars().count());
+        [0, 1, 2, 3].map(|number| usize::max(widths[number], own[number]))
+    })
+}
 
-    fn line(&self, part: &Part, scale: TimeScale, mark: &str) -> String {
-        let Part { rank, start, end, why, text, .. } = part;
-        format!(
-            "{mark}{:>w0$}  +{:<w1$}  rank {:<w2$}  {text:<w3$}  {}\n",
-            scale.format(*start),
-            scale.format(end - start),
-            rank.0,
-            reason(*why),
-            w0 = self.start,
-            w1 = self.time,
-            w2 = self.rank,
-            w3 = self.text,
-        )
-    }
+fn line(part: &Part, scale: TimeScale, [w0, w1, w2, w3]: [usize; 4], mark: &str) -> String {
+    let [start, time, rank, text] = columns(part, scale);
+    let reason = reason(part.why);
+    format!("{mark}{start:>w0$}  {time:<w1$}  rank {rank:<w2$}  {text:<w3$}  {reason}\n")
 }
 
 #[cfg(test)]

@@ -29,23 +29,23 @@ fn a_short_path_has_a_line_for_each_part() {
     let costs = Costs::uniform(&program, unit, MessageCost { issue: 1, occupied: 2, latency: 3, landing: 1 });
     expect![[r#"
         critical path, 113: backward 35.4 %, reduce 22.1 %, forward 17.7 %, transfer 8.8 %, own time for messages 8.0 %, gather 5.3 %, optimizer 2.7 %
-              0  +1   rank 0  before F u0 m0         the rank issued messages and took them in
+              0  +1   rank 0  before F u0 m0         the rank issued and completed messages
               1  +10  rank 0  F u0 m0                the step begins
-             11  +1   rank 0  before SEND s0>s1 m0   the rank issued messages and took them in
+             11  +1   rank 0  before SEND s0>s1 m0   the rank issued and completed messages
              12  +5   rank 1  RECV s0>s1 m0          the other end was ready
-             17  +1   rank 1  before F u1 m0         the rank issued messages and took them in
-             18  +10  rank 1  F u1 m0                its message was there
+             17  +1   rank 1  before F u1 m0         the rank issued and completed messages
+             18  +10  rank 1  F u1 m0                its message had arrived
              28  +20  rank 1  B u1 m0                the compute lane was free
-             48  +1   rank 1  before SEND s1>s0 m0   the rank issued messages and took them in
+             48  +1   rank 1  before SEND s1>s0 m0   the rank issued and completed messages
              49  +5   rank 0  RECV s1>s0 m0          the other end was ready
-             54  +1   rank 0  before B u0 m0         the rank issued messages and took them in
-             55  +20  rank 0  B u0 m0                its message was there
-             75  +1   rank 0  before REDUCE_LAST u0  the rank issued messages and took them in
+             54  +1   rank 0  before B u0 m0         the rank issued and completed messages
+             55  +20  rank 0  B u0 m0                its message had arrived
+             75  +1   rank 0  before REDUCE_LAST u0  the rank issued and completed messages
              76  +25  rank 0  REDUCE_LAST u0         what it needs had ended
-            101  +2   rank 0  before GRAD_NORM       the rank issued messages and took them in
+            101  +2   rank 0  before GRAD_NORM       the rank issued and completed messages
             103  +3   rank 0  STEP u0                the compute lane was free
             106  +6   rank 0  GATHER_STEP u0         what it needs had ended
-            112  +1   rank 0  at the end             the rank issued messages and took them in
+            112  +1   rank 0  at the end             the rank issued and completed messages
     "#]].assert_eq(&text(&program, &costs));
 }
 
@@ -60,7 +60,7 @@ fn what_repeats_is_written_once() {
               0  +5   rank 0  UNSHARD u0      the step begins
               5  +10  rank 0  F u0 m0         what it needs had ended
              15  +5   rank 1  RECV s0>s1 m0   the other end was ready
-             20  +10  rank 1  F u1 m0         its message was there
+             20  +10  rank 1  F u1 m0         its message had arrived
              30  +5   rank 1  UNSHARD u1      what it needs had ended
              35  +20  rank 1  B u1 m0         what it needs had ended
              55  +5   rank 1  UNSHARD u1      what it needs had ended
@@ -69,15 +69,15 @@ fn what_repeats_is_written_once() {
           |  70  +5   rank 1  UNSHARD u1      what it needs had ended
           |  75  +20  rank 1  B u1 m1         what it needs had ended
           |  95  +5   rank 0  RECV s1>s0 m1   the other end was ready
-          | 100  +20  rank 0  B u0 m1         its message was there
+          | 100  +20  rank 0  B u0 m1         its message had arrived
           | 120  +5   rank 0  UNSHARD u0      what it needs had ended
           | 125  +10  rank 0  F u0 m3         what it needs had ended
           | 135  +5   rank 1  RECV s0>s1 m3   the other end was ready
-          | 140  +10  rank 1  F u1 m3         its message was there
+          | 140  +10  rank 1  F u1 m3         its message had arrived
             470  +5   rank 1  UNSHARD u1      what it needs had ended
             475  +20  rank 1  B u1 m11        what it needs had ended
             495  +5   rank 0  RECV s1>s0 m11  the other end was ready
-            500  +20  rank 0  B u0 m11        its message was there
+            500  +20  rank 0  B u0 m11        its message had arrived
     "#]]
     .assert_eq(&printed);
 }
@@ -91,18 +91,18 @@ fn a_ramp_up_the_ranks_is_written_once() {
               0  +20  rank 0  F u0..u1 m0    the step begins
         7 times until 195, up the ranks:
           |  20  +5   rank 1  RECV s0>s1 m0  the other end was ready
-          |  25  +20  rank 1  F u2..u3 m0    its message was there
+          |  25  +20  rank 1  F u2..u3 m0    its message had arrived
             195  +20  rank 7  F u14..u15 m1  the compute lane was free
             215  +40  rank 7  B u15..u14 m0  the compute lane was free
         7 times until 570, down the ranks:
           | 255  +5   rank 6  RECV s7>s6 m0  the other end was ready
-          | 260  +40  rank 6  B u13..u12 m0  its message was there
+          | 260  +40  rank 6  B u13..u12 m0  its message had arrived
             570  +40  rank 0  B u1..u0 m1    the compute lane was free
     "#]]
     .assert_eq(&text(&program, &costs));
 }
 
-/// Folding loses nothing: the lines that headings stand for begin where the path goes on.
+/// Nothing is lost by writing stretches once: the lines and the repetitions cover the whole path.
 #[test]
 fn lines_cover_the_path_without_gaps() {
     let mut num_headings = 0;

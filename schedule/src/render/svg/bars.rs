@@ -70,6 +70,7 @@ fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
         let unit = instruction.unit();
         let of = (unit.map(|unit| program.chain().stage(unit)), instruction.micro_batch());
         let activity = instruction.activity();
+        let new = Work { span, activity, of, first: instruction, last_unit: None, num_instructions: 1 };
         match works.last_mut() {
             // Each message has its own bar; the units of a stage share that of their forward or backward.
             Some(work)
@@ -80,14 +81,7 @@ fn works(gantt: &Gantt<'_>, rank: PipelineRank, row: Row) -> Vec<Work> {
                 work.last_unit = unit;
                 work.num_instructions += 1;
             }
-            _ => works.push(Work {
-                span,
-                activity,
-                of,
-                first: instruction,
-                last_unit: None,
-                num_instructions: 1,
-            }),
+            _ => works.push(new),
         }
     }
     works

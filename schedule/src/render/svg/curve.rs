@@ -76,7 +76,9 @@ fn steps(curve: &MemoryCurve, layout: &Layout) -> Vec<(u64, MemoryBytes)> {
                     let after = *before + CELL;
                     steps.push((after, now));
                 }
-                steps.push((x, now.map_or(held, |now: MemoryBytes| larger(now, held))));
+                // A cell that something begins in shows what was held at its beginning or then, whichever is more.
+                let shown = now.filter(|now: &MemoryBytes| now.total() > held.total()).unwrap_or(held);
+                steps.push((x, shown));
             }
         }
         now = Some(held);
@@ -88,9 +90,4 @@ fn steps(curve: &MemoryCurve, layout: &Layout) -> Vec<(u64, MemoryBytes)> {
         steps.push((last + CELL, now));
     }
     steps
-}
-
-/// Whichever is more. A cell that something begins in shows what was held at its beginning or then.
-fn larger(a: MemoryBytes, b: MemoryBytes) -> MemoryBytes {
-    if a.total() > b.total() { a } else { b }
 }

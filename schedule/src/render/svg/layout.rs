@@ -26,7 +26,8 @@ pub(super) struct Layout {
     pub(super) height: u64,
     rows: Vec<Row>,
     num_ranks: usize,
-    is_small: bool,
+    /// Whether ranks are drawn smaller: thin rows are then too low for their names.
+    pub(super) is_small: bool,
     has_memory: bool,
     makespan: u64,
 }
@@ -49,10 +50,6 @@ impl Layout {
         layout
     }
 
-    pub(super) fn full_width(&self) -> u64 {
-        self.left + self.width + 2000
-    }
-
     /// Where a time is.
     pub(super) fn x(&self, time: u64) -> u64 {
         let (time, makespan) = (u128::from(time.min(self.makespan)), u128::from(self.makespan));
@@ -66,11 +63,6 @@ impl Layout {
             (_, false) => 800,
             (_, true) => 300,
         }
-    }
-
-    /// Whether thin rows are high enough for their names.
-    pub(super) fn has_row_labels(&self) -> bool {
-        !self.is_small
     }
 
     /// From the upper edge of a rank to that of one of its rows.

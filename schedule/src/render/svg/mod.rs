@@ -85,7 +85,7 @@ impl Drawing<'_> {
         for (number, &row) in self.rows.iter().enumerate() {
             let (y, height) = (top + self.layout.row_offset(number), self.layout.row_height(row));
             self.body.push_str(&rectangle([self.layout.left, y, self.layout.width, height], "idle"));
-            if row != Row::Compute && self.layout.has_row_labels() {
+            if row != Row::Compute && !self.layout.is_small {
                 self.body.push_str(&text(6000, y + height, "row", row.name()));
             }
             let (bars, num_together) = bars::bars(self.gantt, self.layout, rank, row);
@@ -142,17 +142,11 @@ impl Drawing<'_> {
 
 /// Ticks with their times, and lines down through all ranks.
 fn push_axis(body: &mut String, gantt: &Gantt<'_>, layout: &Layout) {
-    let bottom = layout.bottom();
     for tick in gantt.scale.ticks(gantt.timeline.makespan(), 12) {
-        let x = layout.x(tick);
-        let (top, label) = (layout.top - 400, escaped(&gantt.scale.format(tick)));
-        body.push_str(&format!(
-            "<path class=\"tick\" d=\"M{x} {top}V{bottom}\"/>\n<text class=\"time\" x=\"{x}\" y=\"{}\">{label}</text>\n",
-            hundredths(layout.top - 700),
-            x = hundredths(x),
-            top = hundredths(top),
-            bottom = hundredths(bottom),
-        ));
+        let (x, top, bottom) = (layout.x(tick), layout.top - 400, layout.bottom());
+        let line = format!("M{} {}V{}", hundredths(x), hundredths(top), hundredths(bottom));
+        body.push_str(&Shape::new("path").with("class", "tick").with("d", line).element());
+        body.push_str(&text(x, layout.top - 700, "time", &gantt.scale.format(tick)));
     }
 }
 
@@ -186,7 +180,7 @@ fn push_legend_line(body: &mut String, y: u64, entries: &[(&'static str, &'stati
 
 /// What a picture with such rows shows, in a sentence.
 fn description(gantt: &Gantt<'_>, rows: &[Row]) -> String {
-    let verbs: Vec<&str> = rows.iter().map(|row| row.verb()).collect();
+    let verbs: Vec<String> = rows.iter().map(|row| format!("{}s", row.name())).collect();
     let done = match verbs.as_slice() {
         [] => String::from("nothing that takes time"),
         [one] => format!("what each {one}"),
@@ -200,7 +194,7 @@ fn description(gantt: &Gantt<'_>, rows: &[Row]) -> String {
 }
 
 fn document(gantt: &Gantt<'_>, layout: &Layout, rows: &[Row], body: &str) -> String {
-    let (width, height) = (hundredths(layout.full_width()), hundredths(layout.height));
+    let [width, height] = [layout.left + layout.width + 2000, layout.height].map(hundredths);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" aria-labelledby=\"title description\">\n<title id=\"title\">{title}</title>\n\

@@ -33,20 +33,13 @@ text{font-family:sans-serif;font-size:11px;fill:#222}\
 .activations{fill:#ffaabb}\
 .communication{fill:#aaaaaa}";
 
-/// The class of a kind of work.
+/// The class of a kind of work: its name, or a word of it.
 pub(super) fn class(activity: Activity) -> &'static str {
     match activity {
-        Activity::Forward => "forward",
-        Activity::Backward => "backward",
         Activity::BackwardInput => "input",
         Activity::BackwardWeight => "weight",
-        Activity::Recompute => "recompute",
-        Activity::Gather => "gather",
-        Activity::Reduce => "reduce",
-        Activity::Transfer => "transfer",
-        Activity::Optimizer => "optimizer",
         Activity::Synchronization => "meeting",
-        Activity::Bookkeeping => "bookkeeping",
+        other => other.name(),
     }
 }
 
@@ -58,14 +51,10 @@ pub(super) fn label_class(activity: Activity) -> &'static str {
     }
 }
 
-/// The class of a category of memory.
+/// The class of a category of memory: its name, where that is not the class of a kind of work.
 pub(super) fn memory_class(category: MemoryCategory) -> &'static str {
     match category {
-        MemoryCategory::Parameters => "parameters",
         MemoryCategory::Optimizer => "state",
-        MemoryCategory::Gradients => "gradients",
-        MemoryCategory::Gathered => "gathered",
-        MemoryCategory::Activations => "activations",
-        MemoryCategory::Communication => "communication",
+        other => other.name(),
     }
 }

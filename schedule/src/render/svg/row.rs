@@ -39,6 +39,7 @@ impl Row {
         Self::ALL.into_iter().filter(is_used).collect()
     }
 
+    /// Its name: the verb for what a rank does in it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -46,17 +47,6 @@ impl Row {
             Self::Reduce => "reduce",
             Self::Send => "send",
             Self::Receive => "receive",
-        }
-    }
-
-    /// What a rank does in it.
-    pub(super) fn verb(self) -> &'static str {
-        match self {
-            Self::Compute => "computes",
-            Self::Gather => "gathers",
-            Self::Reduce => "reduces",
-            Self::Send => "sends",
-            Self::Receive => "receives",
         }
     }
 }

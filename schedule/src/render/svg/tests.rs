@@ -1,5 +1,6 @@
 //! Pictures, parsed back: well-formed, complete, and in proportion.
 
+use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -10,7 +11,6 @@ use super::{Bar, Gantt, Shown, svg};
 use crate::check::CheckedProgram;
 use crate::generate::{interleaved, one_f_one_b};
 use crate::id::PipelineRank;
-use crate::instruction::Activity;
 use crate::instruction::Lane;
 use crate::options::{LowerOptions, Residency};
 use crate::render::TimeScale;
@@ -20,8 +20,13 @@ use crate::simulate::{
 };
 use crate::testing::{checked, generated_programs, uneven_costs};
 
-fn picture(program: &CheckedProgram, timeline: &Timeline, memory: &[MemoryCurve], title: &str) -> String {
-    svg(&Gantt { title, program, timeline, memory, scale: TimeScale::parts(1), shown: Shown::WholeStep })
+/// A picture of the whole step, without a title.
+fn gantt<'a>(program: &'a CheckedProgram, timeline: &'a Timeline, memory: &'a [MemoryCurve]) -> Gantt<'a> {
+    Gantt { title: "", program, timeline, memory, scale: TimeScale::parts(1), shown: Shown::WholeStep }
+}
+
+fn picture(program: &CheckedProgram, timeline: &Timeline, memory: &[MemoryCurve]) -> String {
+    svg(&gantt(program, timeline, memory))
 }
 
 fn curves(program: &CheckedProgram, timeline: &Timeline) -> Vec<MemoryCurve> {
@@ -51,7 +56,7 @@ fn every_picture_is_well_formed_and_says_what_it_shows() {
     for (seed, program) in generated_programs().into_iter().enumerate().step_by(3) {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
         for memory in [Vec::new(), curves(&program, &timeline)] {
-            let text = picture(&program, &timeline, &memory, "a step");
+            let text = picture(&program, &timeline, &memory);
             let document = parsed(&text);
             let root = document.root_element();
             assert_eq!(root.attribute("role"), Some("img"));
@@ -81,31 +86,20 @@ fn every_picture_is_well_formed_and_says_what_it_shows() {
 /// On each compute row as much is bare as the rank idles, to a hundredth of a pixel for each edge.
 #[test]
 fn bars_are_as_wide_as_their_time() {
-    let computes = [
-        Activity::Forward,
-        Activity::Backward,
-        Activity::BackwardInput,
-        Activity::BackwardWeight,
-        Activity::Recompute,
-        Activity::Optimizer,
-    ];
+    let computes = ["forward", "backward", "input", "weight", "recompute", "optimizer"];
     for (seed, program) in generated_programs().into_iter().enumerate().step_by(11) {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
-        let text = picture(&program, &timeline, &[], "a step");
+        let text = picture(&program, &timeline, &[]);
         let document = parsed(&text);
-        let bars = computes.iter().flat_map(|&of| of_class(&document, super::palette::class(of)));
-        let mut drawn: Vec<(u64, f64, usize)> = Vec::new();
+        let bars = computes.iter().flat_map(|&of| of_class(&document, of));
+        let mut drawn: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
         for bar in bars.filter(|bar| bar.has_children()) {
             // A rank is where its row is.
-            let (y, width) = ((100.0 * number(bar, "y")) as u64, number(bar, "width"));
-            match drawn.iter_mut().find(|(of, ..)| *of == y) {
-                Some((_, sum, edges)) => (*sum, *edges) = (*sum + width, *edges + 2),
-                None => drawn.push((y, width, 2)),
-            }
+            let (sum, edges) = drawn.entry((100.0 * number(bar, "y")) as u64).or_default();
+            (*sum, *edges) = (*sum + number(bar, "width"), *edges + 2);
         }
-        drawn.sort_by_key(|&(y, ..)| y);
         assert_eq!(drawn.len(), program.num_ranks());
-        for (rank, (_, sum, edges)) in program.ranks().zip(drawn) {
+        for (rank, (sum, edges)) in program.ranks().zip(drawn.into_values()) {
             let busy = timeline.busy(&program, rank) as f64;
             let expected = 1050.0 * busy / timeline.makespan() as f64;
             assert!((sum - expected).abs() <= 0.01 * edges as f64, "{sum} for {expected}");
@@ -118,7 +112,7 @@ fn numbers_stand_in_the_bars_that_are_wide_enough() {
     let program = checked(&one_f_one_b(2, 12).unwrap(), 3, &LowerOptions::ZERO_1);
     let costs = Costs::uniform(&program, UnitCosts::of_compute(10, 10, 10), MessageCost::of_link(2, 1));
     let timeline = simulate(&program, &costs).unwrap();
-    let text = picture(&program, &timeline, &[], "a step");
+    let text = picture(&program, &timeline, &[]);
     let document = parsed(&text);
     let mut labels: Vec<u32> =
         of_class(&document, "label").iter().map(|of| of.text().unwrap().parse().unwrap()).collect();
@@ -135,7 +129,7 @@ fn areas_are_as_high_as_what_is_held() {
     let program = checked(&one_f_one_b(2, 3).unwrap(), 2, &options);
     let timeline = simulate(&program, &uneven_costs(&program, 5)).unwrap();
     let memory = curves(&program, &timeline);
-    let text = picture(&program, &timeline, &memory, "a step");
+    let text = picture(&program, &timeline, &memory);
     let document = parsed(&text);
     let paths: Vec<&str> =
         of_class(&document, "communication").iter().filter_map(|of| of.attribute("d")).collect();
@@ -189,7 +183,7 @@ fn a_step_of_64_ranks_stays_small() {
     let (gather, reduce) = (MessageCost::of_link(7, 1), MessageCost::of_link(9, 1));
     let unit = UnitCosts { gather, reduce, ..UnitCosts::of_compute(10, 10, 10) };
     let timeline = simulate(&program, &Costs::uniform(&program, unit, MessageCost::of_link(3, 2))).unwrap();
-    let text = picture(&program, &timeline, &curves(&program, &timeline), "64 ranks");
+    let text = picture(&program, &timeline, &curves(&program, &timeline));
     assert!(program.program().rows.iter().map(Vec::len).sum::<usize>() > 40_000);
     assert!(text.len() < 12 << 20, "{}", text.len());
     let document = parsed(&text);
@@ -203,19 +197,9 @@ fn nothing_is_lost_where_bars_are_thin() {
     let program = checked(&one_f_one_b(2, 900).unwrap(), 2, &LowerOptions::ZERO_1);
     let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::of_link(1, 0));
     // A gap between any two, so that no unit continues another.
-    costs
-        .edges
-        .iter_mut()
-        .for_each(|edge| *edge = MessageCost { issue: 1, occupied: 1, latency: 0, landing: 1 });
+    costs.edges.fill(MessageCost { issue: 1, occupied: 1, latency: 0, landing: 1 });
     let timeline = simulate(&program, &costs).unwrap();
-    let gantt = Gantt {
-        title: "",
-        program: &program,
-        timeline: &timeline,
-        memory: &[],
-        scale: TimeScale::parts(1),
-        shown: Shown::WholeStep,
-    };
+    let gantt = gantt(&program, &timeline, &[]);
     let rows = super::row::Row::used_by(&gantt);
     let layout = super::Layout::new(2, &rows, false, timeline.makespan());
     for rank in [0, 1].map(PipelineRank) {
@@ -240,7 +224,7 @@ fn any_title_is_text() {
     let program = checked(&one_f_one_b(1, 1).unwrap(), 1, &LowerOptions::ZERO_0);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let title = "<script>\"1\" && 'two'</script> ]]> für 模型";
-    let text = picture(&program, &timeline, &[], &format!("{title}\u{1}\u{ffff}"));
+    let text = svg(&Gantt { title: &format!("{title}\u{1}\u{ffff}"), ..gantt(&program, &timeline, &[]) });
     let document = parsed(&text);
     assert_eq!(of_class(&document, "heading")[0].text().unwrap(), format!("{title}\u{fffd}\u{fffd}"));
 }
@@ -250,7 +234,7 @@ fn a_step_that_takes_no_time_is_a_picture_too() {
     let program = checked(&one_f_one_b(2, 2).unwrap(), 1, &LowerOptions::ZERO_1);
     let costs = Costs::uniform(&program, UnitCosts::default(), MessageCost::default());
     let timeline = simulate(&program, &costs).unwrap();
-    let text = picture(&program, &timeline, &curves(&program, &timeline), "nothing");
+    let text = picture(&program, &timeline, &curves(&program, &timeline));
     assert!(parsed(&text).descendants().all(|of| !of.has_tag_name("rect") || !of.has_children()));
 }
 
@@ -259,17 +243,8 @@ fn a_step_that_takes_no_time_is_a_picture_too() {
 fn later_stages_are_paler_and_the_end_of_the_step_is_left_out() {
     let program = checked(&interleaved(2, 3, 2, 2).unwrap(), 1, &LowerOptions::ZERO_1);
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
-    let whole = picture(&program, &timeline, &[], "");
-    let shown = Shown::MicroBatches;
-    let gantt = Gantt {
-        title: "",
-        program: &program,
-        timeline: &timeline,
-        memory: &[],
-        scale: TimeScale::parts(1),
-        shown,
-    };
-    let alone = svg(&gantt);
+    let whole = picture(&program, &timeline, &[]);
+    let alone = svg(&Gantt { shown: Shown::MicroBatches, ..gantt(&program, &timeline, &[]) });
     let (whole, alone) = (parsed(&whole), parsed(&alone));
     for of_the_end in ["optimizer", "meeting", "reduce", "gather"] {
         assert!(!of_class(&whole, of_the_end).is_empty(), "{of_the_end}");
@@ -291,21 +266,20 @@ fn a_description_is_of_what_is_drawn() {
         let program = checked(&one_f_one_b(ranks, 2).unwrap(), 1, options);
         let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
         let memory = if has_memory { curves(&program, &timeline) } else { Vec::new() };
-        let (title, scale) = ("", TimeScale::parts(1));
-        let text =
-            svg(&Gantt { title, program: &program, timeline: &timeline, memory: &memory, scale, shown });
+        let text = svg(&Gantt { shown, ..gantt(&program, &timeline, &memory) });
         let document = parsed(&text);
         let found = document.descendants().find(|node| node.has_tag_name("desc")).unwrap();
         let (ranks, said) = found.text().unwrap().split_once(" over ").unwrap();
         format!("{ranks}: {}", said.split_once(": ").unwrap().1)
     };
-    assert_eq!(
-        described(2, &LowerOptions::ZERO_1, Shown::WholeStep, true),
-        "2 ranks: what each computes, gathers, reduces, sends and receives, and the memory that it holds"
-    );
-    assert_eq!(
-        described(2, &LowerOptions::ZERO_0, Shown::MicroBatches, false),
-        "2 ranks: what each computes, sends and receives"
-    );
-    assert_eq!(described(1, &LowerOptions::ZERO_0, Shown::MicroBatches, false), "1 rank: what each computes");
+    let whole = "computes, gathers, reduces, sends and receives, and the memory that it holds";
+    for (ranks, options, shown, has_memory, expected) in [
+        (2, LowerOptions::ZERO_1, Shown::WholeStep, true, whole),
+        (2, LowerOptions::ZERO_0, Shown::MicroBatches, false, "computes, sends and receives"),
+        (1, LowerOptions::ZERO_0, Shown::MicroBatches, false, "computes"),
+    ] {
+        let num_ranks = if ranks == 1 { "1 rank" } else { "2 ranks" };
+        let expected = format!("{num_ranks}: what each {expected}");
+        assert_eq!(described(ranks, &options, shown, has_memory), expected);
+    }
 }

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::scale::TimeScale;
 use crate::check::CheckedProgram;
@@ -33,10 +34,10 @@ pub fn time_grid(program: &CheckedProgram, timeline: &Timeline, width: usize, sc
     let mut text = String::new();
     for rank in program.ranks() {
         let mut line = vec![b'.'; columns.num];
-        for cell in cells(program, timeline, rank, columns) {
-            let label = cell.work.label(program, cell.to - cell.from);
-            line[cell.from..cell.to].fill(b'-');
-            line[cell.from..cell.from + label.len()].copy_from_slice(label.as_bytes());
+        for (work, filled) in cells(program, timeline, rank, columns) {
+            let label = work.label(program, filled.len());
+            line[filled.clone()].fill(b'-');
+            line[filled][..label.len()].copy_from_slice(label.as_bytes());
         }
         let title = format!("rank {}", rank.0);
         let line: String = line.into_iter().map(char::from).collect();
@@ -93,30 +94,23 @@ impl Work {
     }
 }
 
-/// Work that fills columns.
-struct Cell {
-    work: Work,
-    from: usize,
-    to: usize,
-}
-
-/// The cells of a rank: units of a stage that follow each other without a gap are one.
+/// The work of a rank, and the columns that it fills: units of a stage that follow each other without a gap are one.
 fn cells(
     program: &CheckedProgram,
     timeline: &Timeline,
     rank: PipelineRank,
     columns: Columns,
-) -> impl Iterator<Item = Cell> {
-    let mut cells: Vec<Cell> = Vec::new();
+) -> impl Iterator<Item = (Work, Range<usize>)> {
+    let mut cells: Vec<(Work, Range<usize>)> = Vec::new();
     for (&instruction, &Span { start, end }) in program.row(rank).iter().zip(timeline.row(rank)) {
         let Some(work) = Work::of(program, instruction) else { continue };
         let (from, to) = (columns.at(start), columns.at(end));
         match cells.last_mut() {
-            Some(last) if last.work == work && last.to == from => last.to = to,
-            _ => cells.push(Cell { work, from, to }),
+            Some((last, filled)) if *last == work && filled.end == from => filled.end = to,
+            _ => cells.push((work, from..to)),
         }
     }
-    cells.into_iter().filter(|cell| cell.from < cell.to)
+    cells.into_iter().filter(|(_, filled)| !filled.is_empty())
 }
 
 /// Ticks with their times, each beginning at its column.

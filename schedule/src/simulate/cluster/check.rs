@@ -4,9 +4,9 @@ use super::error::{ClusterError, INSTRUCTIONS_MAX};
 use super::grid::Grid;
 use super::setting::{Cluster, Ratio};
 use crate::instruction::Instruction;
-use crate::simulate::{Costs, MessageCost};
+use crate::simulate::{Costs, Listed, MessageCost, WrongLength};
 
-/// Everything but whether times fit, for which rates have to be known.
+/// Checks everything but whether times fit, for which [`check_times`] needs the rates.
 pub(super) fn check(grid: Grid<'_>, costs: &Costs, cluster: &Cluster) -> Result<(), ClusterError> {
     costs.check(grid.program)?;
     if cluster.data_degree == 0 {
@@ -20,19 +20,13 @@ pub(super) fn check(grid: Grid<'_>, costs: &Costs, cluster: &Cluster) -> Result<
         return Err(ClusterError::TooManyInstructions { num_instructions });
     }
     if let Some(edges) = &cluster.far_edges {
-        let (num_edges, expected) = (edges.len(), costs.edges.len());
-        if num_edges != expected {
-            return Err(ClusterError::NumFarEdges { num_edges, expected });
-        }
+        WrongLength::check("far costs", Listed::Edges, edges.len(), grid.program)
+            .map_err(ClusterError::FarEdges)?;
     }
     let Ratio { numerator, denominator } = cluster.slowdown;
     if denominator == 0 || numerator < denominator {
         return Err(ClusterError::Slowdown(cluster.slowdown));
     }
-    check_ranks(grid, cluster)
-}
-
-fn check_ranks(grid: Grid<'_>, cluster: &Cluster) -> Result<(), ClusterError> {
     for (&rank, &speed) in &cluster.speeds {
         if speed.numerator == 0 || speed.denominator == 0 {
             return Err(ClusterError::Speed { rank, speed });
@@ -50,8 +44,7 @@ fn check_ranks(grid: Grid<'_>, cluster: &Cluster) -> Result<(), ClusterError> {
     if let Some(cores) = cluster.cores
         && (cores.ranks_per_host == 0 || cores.num_cores == 0)
     {
-        let (ranks_per_host, num_cores) = (cores.ranks_per_host, cores.num_cores);
-        return Err(ClusterError::EmptyHost { ranks_per_host, num_cores });
+        return Err(ClusterError::EmptyHost(cores));
     }
     Ok(())
 }

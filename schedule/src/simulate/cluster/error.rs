@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::setting::Ratio;
-use crate::simulate::CostsError;
+use super::setting::{Cores, Ratio};
+use crate::simulate::{CostsError, WrongLength};
 
 /// The most instructions that are played: each takes some hundred bytes.
 pub(super) const INSTRUCTIONS_MAX: u128 = 1 << 28;
@@ -22,15 +22,10 @@ pub enum ClusterError {
         num_instructions: u128,
     },
     /// There are far costs for another number of edges.
-    NumFarEdges {
-        /// Edges with far costs.
-        num_edges: usize,
-        /// Edges of the program.
-        expected: usize,
-    },
+    FarEdges(WrongLength),
     /// Messages would make computes faster, or stop them.
     Slowdown(Ratio),
-    /// A rank would never proceed.
+    /// A rank has a speed of 0, or one that divides by 0.
     Speed {
         /// The world rank.
         rank: u32,
@@ -47,12 +42,7 @@ pub enum ClusterError {
     /// The longest delay has a denominator of 0.
     JitterShare(Ratio),
     /// A host has no rank or no core.
-    EmptyHost {
-        /// Ranks of a host.
-        ranks_per_host: u32,
-        /// Cores of a host.
-        num_cores: u32,
-    },
+    EmptyHost(Cores),
     /// One instruction after the other, and all as slow as sharing can make them, the step takes longer than a `u64`
     /// can hold.
     TooLong {
@@ -79,11 +69,7 @@ impl fmt::Display for ClusterError {
                 "{num_instructions} instructions of all ranks: at most {INSTRUCTIONS_MAX} are played; give fewer data ranks or \
                  micro-batches"
             ),
-            Self::NumFarEdges { num_edges, expected } => write!(
-                f,
-                "far costs of {num_edges} edges for a program of {expected}: give two for each pair of neighbouring \
-                 stages, up and down"
-            ),
+            Self::FarEdges(wrong) => wrong.fmt(f),
             Self::Slowdown(of) => {
                 write!(
                     f,
@@ -99,9 +85,9 @@ impl fmt::Display for ClusterError {
                  below {world_size}"
             ),
             Self::JitterShare(share) => {
-                write!(f, "a jitter of {share}: nothing is a share of 0 parts; give a quotient, 0/1 for none")
+                write!(f, "a jitter of {share}: a quotient cannot divide by 0; give 0/1 for none")
             }
-            Self::EmptyHost { ranks_per_host, num_cores } => write!(
+            Self::EmptyHost(Cores { ranks_per_host, num_cores, .. }) => write!(
                 f,
                 "hosts of {ranks_per_host} ranks and {num_cores} cores: a host has at least one of each; give both, or \
                  leave cores out"

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
-use crate::instruction::Edge;
+use crate::instruction::{Edge, Instruction};
 
 /// A lane of the cluster: what carries messages one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,13 +30,9 @@ pub(super) struct Grid<'a> {
     pub(super) data_degree: usize,
 }
 
-impl Grid<'_> {
-    pub(super) fn num_pipeline_ranks(self) -> usize {
-        self.program.num_ranks()
-    }
-
+impl<'a> Grid<'a> {
     pub(super) fn world_size(self) -> usize {
-        self.num_pipeline_ranks() * self.data_degree
+        self.program.num_ranks() * self.data_degree
     }
 
     pub(super) fn pipeline_rank(self, rank: usize) -> PipelineRank {
@@ -51,6 +47,10 @@ impl Grid<'_> {
         pipeline_rank.index() * self.data_degree + data_rank
     }
 
+    pub(super) fn row(self, rank: usize) -> &'a [Instruction] {
+        self.program.row(self.pipeline_rank(rank))
+    }
+
     /// The ranks that run the same row.
     pub(super) fn data_ranks(self, pipeline_rank: PipelineRank) -> Range<usize> {
         let first = self.rank(pipeline_rank, 0);
@@ -58,12 +58,12 @@ impl Grid<'_> {
     }
 
     pub(super) fn num_lanes(self) -> usize {
-        2 * self.num_pipeline_ranks() + self.program.chain().num_edges() * self.data_degree
+        2 * self.program.num_ranks() + self.program.chain().num_edges() * self.data_degree
     }
 
     /// A position in a table of lanes.
     pub(super) fn lane_index(self, lane: ClusterLane) -> usize {
-        let num_ranks = self.num_pipeline_ranks();
+        let num_ranks = self.program.num_ranks();
         match lane {
             ClusterLane::Gather(of) => of.index(),
             ClusterLane::Reduce(of) => num_ranks + of.index(),

@@ -9,7 +9,7 @@ use super::rates::Rates;
 use super::setting::{Cluster, Computes, Cores};
 use super::sharing::Ports;
 
-/// Which of a rank's own works it is at.
+/// What a rank is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkKind {
     Compute,
@@ -17,7 +17,7 @@ pub(super) enum WorkKind {
     Message,
 }
 
-/// Works are numbered ranks first, then lanes: a rank is at one at most, and so is a lane.
+/// Works are numbered, those of ranks first, then those of lanes. A rank and a lane have at most one work at a time.
 pub(super) struct Load {
     world_size: usize,
     rates: Rates,
@@ -36,12 +36,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(grid: Grid<'_>, cluster: &Cluster) -> Self {
-        Self::through(grid, cluster, Ports::new(grid, cluster.sharing, cluster.ranks_per_node))
-    }
-
     /// Of a cluster whose messages go through these ports.
-    pub(super) fn through(grid: Grid<'_>, cluster: &Cluster, ports: Ports) -> Self {
+    pub(super) fn new(grid: Grid<'_>, cluster: &Cluster, ports: Ports) -> Self {
         let mut members = vec![Vec::new(); grid.num_lanes()];
         if cluster.slowdown.numerator != cluster.slowdown.denominator {
             grid.lanes().for_each(|lane| members[grid.lane_index(lane)] = grid.members(lane));
@@ -79,7 +75,7 @@ impl Load {
         self.world_size + lane
     }
 
-    /// By how much sharing makes anything longer at most.
+    /// The largest factor by which sharing makes any work longer.
     pub(super) fn longest(&self) -> u64 {
         self.rates.longest()
     }
@@ -97,20 +93,14 @@ impl Load {
 
     fn rank_rate(&self, rank: usize) -> u64 {
         let is_slowed = self.of_rank[rank] > 0 && self.work[rank] == Some(WorkKind::Compute);
-        let at_work = match self.host(rank) {
-            Some(host) => self.on_host[host],
-            None => 1,
-        };
+        let at_work = self.host(rank).map_or(1, |host| self.on_host[host]);
         self.rates.of_rank(at_work, is_slowed)
     }
 
     /// The host whose cores a rank's present work needs.
     fn host(&self, rank: usize) -> Option<usize> {
         let cores = self.cores?;
-        let needs_core = match self.work[rank]? {
-            WorkKind::Compute => cores.computes == Computes::OccupyCores,
-            WorkKind::Message => true,
-        };
+        let needs_core = self.work[rank]? == WorkKind::Message || cores.computes == Computes::OccupyCores;
         needs_core.then_some(rank / cores.ranks_per_host as usize)
     }
 
@@ -132,7 +122,7 @@ impl Load {
         self.work[rank] = None;
     }
 
-    /// The number of ranks at work has risen to `more` or fallen from it: it matters where cores are fewer.
+    /// The number of ranks at work has risen to `more` or fallen from it, which changes rates if there are fewer cores.
     fn touch_host(&self, host: usize, more: usize, progress: &mut Progress) {
         let Some(cores) = self.cores else { return };
         if more > cores.num_cores as usize {
@@ -144,33 +134,24 @@ impl Load {
 
     /// A message of a lane is under way from now on.
     pub(super) fn begin_message(&mut self, lane: usize, progress: &mut Progress) {
-        for &port in &self.ports.of_lane[lane] {
-            self.at_port[port as usize] += 1;
-        }
-        self.touch_ports(lane, progress);
-        for &rank in &self.members[lane] {
-            self.of_rank[rank] += 1;
-            progress.touch(rank);
-        }
+        self.change_messages(lane, |number| *number += 1, progress);
     }
 
     /// A message has left its lane.
     pub(super) fn end_message(&mut self, lane: usize, progress: &mut Progress) {
-        for &port in &self.ports.of_lane[lane] {
-            self.at_port[port as usize] -= 1;
-        }
-        self.touch_ports(lane, progress);
-        for &rank in &self.members[lane] {
-            self.of_rank[rank] -= 1;
-            progress.touch(rank);
-        }
+        self.change_messages(lane, |number| *number -= 1, progress);
     }
 
-    fn touch_ports(&self, lane: usize, progress: &mut Progress) {
+    fn change_messages(&mut self, lane: usize, change: fn(&mut usize), progress: &mut Progress) {
         for &port in &self.ports.of_lane[lane] {
+            change(&mut self.at_port[port as usize]);
             for &other in &self.ports.lanes[port as usize] {
                 progress.touch(self.lane_work(other as usize));
             }
+        }
+        for &rank in &self.members[lane] {
+            change(&mut self.of_rank[rank]);
+            progress.touch(rank);
         }
     }
 }

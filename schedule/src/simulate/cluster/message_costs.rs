@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::grid::{ClusterLane, Grid};
 use super::setting::Cluster;
-use super::sharing::Reach;
+use super::sharing;
 use crate::instruction::Instruction;
 use crate::simulate::{Costs, MessageCost};
 
@@ -24,8 +24,8 @@ impl<'a> MessageCosts<'a> {
         if cluster.far_edges.is_some() {
             is_far = vec![false; grid.num_lanes()];
             for lane in grid.lanes() {
-                let reach = Reach::of(&grid.members(lane), cluster.ranks_per_node);
-                is_far[grid.lane_index(lane)] = reach == Reach::Far;
+                let members = grid.members(lane);
+                is_far[grid.lane_index(lane)] = sharing::is_far(&members, cluster.ranks_per_node);
             }
         }
         Self { grid, costs, far_edges, is_far }

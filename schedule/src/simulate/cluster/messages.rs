@@ -9,7 +9,7 @@ use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::{Edge, Instruction, Lane};
 use crate::simulate::{Links, MessageCost};
 
-/// What stands for no message: that of an instruction of the compute lane.
+/// Marks an instruction that is no message: one of the compute lane.
 const NONE: u32 = u32::MAX;
 
 /// An instruction of a world rank, by its position in the row.
@@ -21,7 +21,7 @@ pub(super) struct Site {
 
 /// The ranks that issue a message and wait for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ends {
+enum Ends {
     /// All data ranks of a pipeline rank, at the same position of their rows.
     Group { of: PipelineRank, index: usize },
     /// The two ends of an edge.
@@ -30,12 +30,26 @@ pub(super) enum Ends {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
-    pub(super) ends: Ends,
+    ends: Ends,
     pub(super) lane: usize,
-    pub(super) occupied: u64,
-    pub(super) latency: u64,
+    pub(super) cost: MessageCost,
     /// Ranks that have not issued it.
     num_missing: usize,
+}
+
+impl Message {
+    /// Each of its ends, and how long after leaving its link it ends there: at its sender, at once.
+    pub(super) fn for_each_end(self, grid: Grid<'_>, mut of: impl FnMut(Site, u64)) {
+        match self.ends {
+            Ends::Group { of: pipeline_rank, index } => {
+                grid.data_ranks(pipeline_rank).for_each(|rank| of(Site { rank, index }, self.cost.latency));
+            }
+            Ends::Pair { sender, receiver } => {
+                of(sender, 0);
+                of(receiver, self.cost.latency);
+            }
+        }
+    }
 }
 
 /// The messages of a link in the order of their issue: one at a time is under way.
@@ -94,13 +108,8 @@ impl Messages {
 
     fn push_collective(&mut self, grid: Grid<'_>, cost: MessageCost, lane: ClusterLane, at: InstructionId) {
         self.numbers[at.rank.index()][at.index] = self.messages.len() as u32;
-        self.push(Message {
-            ends: Ends::Group { of: at.rank, index: at.index },
-            lane: grid.lane_index(lane),
-            occupied: cost.occupied,
-            latency: cost.latency,
-            num_missing: grid.data_degree,
-        });
+        let ends = Ends::Group { of: at.rank, index: at.index };
+        self.push(Message { ends, lane: grid.lane_index(lane), cost, num_missing: grid.data_degree });
     }
 
     fn push_transfers(
@@ -114,17 +123,11 @@ impl Messages {
         for end in [at, to] {
             self.numbers[end.rank.index()][end.index] = self.messages.len() as u32;
         }
-        let site =
-            |end: InstructionId, data_rank| Site { rank: grid.rank(end.rank, data_rank), index: end.index };
         for data_rank in 0..grid.data_degree {
-            let MessageCost { occupied, latency, .. } = cost(data_rank);
-            self.push(Message {
-                ends: Ends::Pair { sender: site(at, data_rank), receiver: site(to, data_rank) },
-                lane: grid.lane_index(ClusterLane::Edge { edge, data_rank: data_rank as u32 }),
-                occupied,
-                latency,
-                num_missing: 2,
-            });
+            let site = |end: InstructionId| Site { rank: grid.rank(end.rank, data_rank), index: end.index };
+            let ends = Ends::Pair { sender: site(at), receiver: site(to) };
+            let lane = grid.lane_index(ClusterLane::Edge { edge, data_rank: data_rank as u32 });
+            self.push(Message { ends, lane, cost: cost(data_rank), num_missing: 2 });
         }
     }
 

@@ -58,10 +58,8 @@ mod own_time;
 mod play;
 mod progress;
 mod rates;
-mod row;
 mod setting;
 mod sharing;
-mod synchronizations;
 mod timeline;
 
 pub use error::ClusterError;
@@ -72,6 +70,7 @@ pub use timeline::ClusterTimeline;
 use self::grid::Grid;
 use self::load::Load;
 use self::play::Play;
+use self::sharing::Ports;
 use crate::check::CheckedProgram;
 use crate::simulate::Costs;
 
@@ -89,7 +88,8 @@ pub fn simulate(
 ) -> Result<ClusterTimeline, ClusterError> {
     let grid = Grid { program, data_degree: cluster.data_degree as usize };
     check::check(grid, costs, cluster)?;
-    let load = Load::new(grid, cluster);
+    let ports = Ports::new(grid, cluster.sharing, cluster.ranks_per_node);
+    let load = Load::new(grid, cluster, ports);
     check::check_times(grid, costs, cluster, load.longest())?;
     Ok(Play::new(grid, costs, cluster, load).run())
 }

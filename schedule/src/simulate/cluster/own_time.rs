@@ -22,10 +22,7 @@ impl OwnTime<'_> {
     /// A rank's compute at a position of its row, with its delay.
     pub(super) fn of_compute(&self, rank: usize, index: usize, cost: u64) -> u64 {
         let time = self.of(rank, cost);
-        match self.jitter {
-            None => time,
-            Some(jitter) => time + delay(jitter, rank, index, time),
-        }
+        time + self.jitter.map_or(0, |jitter| delay(jitter, rank, index, time))
     }
 }
 

@@ -105,22 +105,12 @@ impl Progress {
         }
     }
 
-    /// Goes on to the next tick at which something is due, and takes it; `None` when all is done.
-    pub(super) fn next(&mut self) -> Option<Due> {
-        loop {
+    /// Goes on to the next tick at which something is due, if that is not after `until`, and takes it.
+    pub(super) fn next(&mut self, until: u64) -> Option<Due> {
+        while self.agenda.peek().is_some_and(|Reverse((time, _))| *time <= until) {
             let Reverse((time, due)) = self.agenda.pop()?;
             if self.is_current(time, due) {
                 self.now = time;
-                return Some(due);
-            }
-        }
-    }
-
-    /// Takes what else is due at this tick.
-    pub(super) fn next_now(&mut self) -> Option<Due> {
-        while self.agenda.peek().is_some_and(|Reverse((time, _))| *time == self.now) {
-            let Reverse((time, due)) = self.agenda.pop()?;
-            if self.is_current(time, due) {
                 return Some(due);
             }
         }

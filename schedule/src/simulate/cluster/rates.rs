@@ -70,7 +70,7 @@ impl Rates {
         self.of_rank[at_work - 1][usize::from(is_slowed)]
     }
 
-    /// By how much sharing makes anything longer at most.
+    /// The largest factor by which sharing makes any work longer.
     pub(super) fn longest(&self) -> u64 {
         let rates = self.of_message.iter().chain(self.of_rank.iter().flatten());
         rates.map(|&rate| self.scale.div_ceil(rate)).max().unwrap_or(1)
@@ -86,7 +86,7 @@ fn of_ranks(num_cores: u32, at_work: u32, slowdown: Ratio) -> [Rate; 2] {
 
 fn common_multiple(scale: u64, denominator: u64) -> u64 {
     let factor = denominator / greatest_common_divisor(scale, denominator);
-    // What does not fit stays at the limit: a multiple of nothing, and of everything nearly enough.
+    // A scale that would be larger is the limit, at which rates are rounded.
     match scale.checked_mul(factor) {
         Some(multiple) if multiple < SCALE_MAX && scale < SCALE_MAX => multiple,
         _ => SCALE_MAX,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_is_the_least_that_says_all_rates() {
+    fn the_scale_is_the_least_in_which_all_rates_are_whole() {
         let cores = |ranks_per_host, num_cores| {
             Some(Cores { ranks_per_host, num_cores, computes: Computes::OccupyCores })
         };

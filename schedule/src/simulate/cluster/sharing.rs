@@ -48,15 +48,16 @@ pub(super) struct Ports {
 impl Ports {
     pub(super) fn new(grid: Grid<'_>, sharing: Sharing, ranks_per_node: Option<NonZeroU32>) -> Self {
         Self::by(grid, |lane| {
-            let reach = Reach::of(&grid.members(lane), ranks_per_node);
+            let is_far = is_far(&grid.members(lane), ranks_per_node);
             let ports = |duplex, owner: fn(usize, Option<NonZeroU32>) -> usize| {
-                let port = |(rank, way)| Port { owner: owner(rank, ranks_per_node), reach, way };
+                // The rank or node, and which of its ports.
+                let port = |(rank, way)| (owner(rank, ranks_per_node), is_far, way);
                 ways(grid, lane, duplex).map(port).collect()
             };
             match sharing {
                 Sharing::Own => BTreeSet::new(),
                 Sharing::RankPort(duplex) => ports(duplex, |rank, _| rank),
-                Sharing::NodePort(_) if reach == Reach::Near => BTreeSet::new(),
+                Sharing::NodePort(_) if !is_far => BTreeSet::new(),
                 // A far message passes each node's port once, however many of its ranks are on the node: a ring enters
                 // and leaves it once.
                 Sharing::NodePort(duplex) => ports(duplex, node),
@@ -87,19 +88,9 @@ impl Ports {
     }
 }
 
-/// Whether all ranks of a message are on one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reach {
-    Near,
-    Far,
-}
-
-impl Reach {
-    pub(super) fn of(ranks: &[usize], ranks_per_node: Option<NonZeroU32>) -> Self {
-        let mut nodes = ranks.iter().map(|&rank| node(rank, ranks_per_node));
-        let first = nodes.next();
-        if nodes.all(|node| Some(node) == first) { Self::Near } else { Self::Far }
-    }
+/// Whether the ranks of a message are on more than one node.
+pub(super) fn is_far(ranks: &[usize], ranks_per_node: Option<NonZeroU32>) -> bool {
+    ranks.iter().any(|&rank| node(rank, ranks_per_node) != node(ranks[0], ranks_per_node))
 }
 
 fn node(rank: usize, ranks_per_node: Option<NonZeroU32>) -> usize {
@@ -110,14 +101,6 @@ fn node(rank: usize, ranks_per_node: Option<NonZeroU32>) -> usize {
 enum Way {
     Out,
     In,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Port {
-    /// The rank or node.
-    owner: usize,
-    reach: Reach,
-    way: Way,
 }
 
 /// Which ways a lane's messages go at each of its ranks.

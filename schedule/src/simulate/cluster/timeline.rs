@@ -9,14 +9,10 @@ use crate::simulate::Timeline;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterTimeline {
     /// `[data rank]`
-    timelines: Vec<Timeline>,
+    pub(super) timelines: Vec<Timeline>,
 }
 
 impl ClusterTimeline {
-    pub(super) fn new(timelines: Vec<Timeline>) -> Self {
-        Self { timelines }
-    }
-
     /// One timeline for each data rank, ascending: as many as the data degree. Each spans the data rank's pipeline
     /// ranks alone, so its makespan may be earlier than the cluster's.
     pub fn by_data_rank(&self) -> &[Timeline] {

@@ -19,7 +19,7 @@ pub(super) struct Cause {
     /// When that was over.
     pub(super) time: u64,
     pub(super) why: Why,
-    /// The instruction at which a rank spent what came between on messages.
+    /// The instruction at which a rank spent the time between on messages.
     pub(super) handled_at: InstructionId,
     /// When the instruction could start for it, that included.
     lets_start: u64,
@@ -50,19 +50,11 @@ impl<'a> Causes<'a> {
 
     /// What let an instruction start: the latest of what it had to wait for.
     pub(super) fn of(&self, at: InstructionId) -> Cause {
-        let mut cause = self.of_row(at);
-        let mut consider = |other: Cause| {
-            if other.lets_start > cause.lets_start {
-                cause = other;
-            }
-        };
-        if let Some(peer) = self.program.peer(at) {
-            consider(Cause { why: Why::OtherEnd, ..self.of_row(peer) });
-        }
-        if let Some(link) = self.of_link(at) {
-            consider(link);
-        }
-        self.resolved(cause)
+        let other_end = self.program.peer(at).map(|peer| Cause { why: Why::OtherEnd, ..self.of_row(peer) });
+        let others = other_end.into_iter().chain(self.of_link(at));
+        let later =
+            |cause: Cause, other: Cause| if other.lets_start > cause.lets_start { other } else { cause };
+        self.resolved(others.fold(self.of_row(at), later))
     }
 
     /// What the row of a rank waited for before an instruction was issued: the compute before it, or a message that
@@ -87,7 +79,7 @@ impl<'a> Causes<'a> {
             handled_at: at,
             lets_start: time.saturating_add(facts.issuing[index]),
         };
-        for &message in facts.landings(index) {
+        for &message in &facts.landings[index] {
             let end = spans[message].end;
             if end > cause.lets_start {
                 let why = match row[message] {
@@ -148,7 +140,7 @@ impl<'a> Causes<'a> {
     fn last_to_join(&self, own: InstructionId) -> InstructionId {
         let instruction = self.program.instruction(own);
         let members = self.program.ranks().filter_map(|rank| {
-            // At the end of a row, where it stands at most once.
+            // At most once in a row, near its end.
             let index = self.program.row(rank).iter().rposition(|&of| of == instruction)?;
             Some(rank.at(index))
         });

@@ -63,7 +63,7 @@ impl Spent {
     }
 }
 
-/// The chain of instructions that a step's time is made of.
+/// The chain of instructions that determines how long a step takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriticalPath {
     steps: Vec<PathStep>,

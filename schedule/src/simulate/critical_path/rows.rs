@@ -1,4 +1,4 @@
-//! What stands before each instruction of a row, and which messages are completed for it.
+//! For each instruction of a row: what is before it, and which messages are completed for it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -17,9 +17,8 @@ pub(super) struct RowFacts {
     pub(super) link_after: Vec<Option<usize>>,
     /// `[index]`: how long the rank is busy with issuing since then, this message included.
     pub(super) issuing: Vec<u64>,
-    /// The messages that are completed, in that order; those of `index` from `landings_start[index]` on.
-    landings: Vec<usize>,
-    landings_start: Vec<usize>,
+    /// `[index]`: the messages that are completed for it, in that order.
+    pub(super) landings: Vec<Vec<usize>>,
 }
 
 impl RowFacts {
@@ -30,20 +29,18 @@ impl RowFacts {
             issued_after: none(),
             link_after: none(),
             issuing: vec![0; row.len() + 1],
-            landings: Vec::new(),
-            landings_start: Vec::with_capacity(row.len() + 2),
+            landings: vec![Vec::new(); row.len() + 1],
         };
         let (mut last_compute, mut issuing) = (None, 0u64);
         let mut last_on_link: BTreeMap<Lane, usize> = BTreeMap::new();
         let mut under_way: BTreeMap<Lane, VecDeque<usize>> = BTreeMap::new();
         for (index, &instruction) in row.iter().enumerate() {
-            facts.landings_start.push(facts.landings.len());
             facts.issued_after[index] = last_compute;
             for &wait in program.waits(rank.at(index)) {
                 // The messages of a lane are completed in the order of their issue.
                 let lane = under_way.entry(row[wait].lane()).or_default();
                 while let Some(message) = lane.pop_front_if(|message| *message <= wait) {
-                    facts.landings.push(message);
+                    facts.landings[index].push(message);
                 }
             }
             match instruction.lane() {
@@ -60,16 +57,9 @@ impl RowFacts {
             }
         }
         // Messages that nothing waited for are completed at the end, lane after lane.
-        facts.landings_start.push(facts.landings.len());
-        facts.landings.extend(under_way.into_values().flatten());
-        facts.landings_start.push(facts.landings.len());
+        facts.landings[row.len()].extend(under_way.into_values().flatten());
         (facts.issued_after[row.len()], facts.issuing[row.len()]) = (last_compute, issuing);
         facts
-    }
-
-    /// The messages that are completed for an instruction.
-    pub(super) fn landings(&self, index: usize) -> &[usize] {
-        &self.landings[self.landings_start[index]..self.landings_start[index + 1]]
     }
 }
 

@@ -7,6 +7,7 @@ use core::ops::{Index, IndexMut};
 
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
+use crate::simulate::wrong_length::{Listed, WrongLength};
 
 /// What memory is for: the categories of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +27,7 @@ pub enum MemoryCategory {
 }
 
 impl MemoryCategory {
-    /// All of them; what lies still comes first, so that it is at the bottom of a picture.
+    /// All of them; what does not change comes first, so that it is at the bottom of a picture.
     pub const ALL: [Self; 6] = [
         Self::Parameters,
         Self::Optimizer,
@@ -115,20 +116,13 @@ impl MemoryCosts {
 
     /// Whether these are sizes of this program, and their sums fit a `u64`.
     pub(super) fn check(&self, program: &CheckedProgram) -> Result<(), MemoryError> {
-        let expected = program.units().len();
-        if self.units.len() != expected {
-            return Err(MemoryError::NumUnits { num_units: self.units.len(), expected });
-        }
-        let expected = program.chain().num_edges();
-        if self.message_bytes.len() != expected {
-            return Err(MemoryError::NumEdges { num_edges: self.message_bytes.len(), expected });
-        }
-        let expected = program.num_ranks();
-        if self.fixed.len() != expected {
-            return Err(MemoryError::NumRanks { num_ranks: self.fixed.len(), expected });
-        }
+        let check =
+            |what, of, length| WrongLength::check(what, of, length, program).map_err(MemoryError::Length);
+        check("sizes", Listed::Units, self.units.len())?;
+        check("message sizes", Listed::Edges, self.message_bytes.len())?;
+        check("memory at rest", Listed::Ranks, self.fixed.len())?;
         let units = self.units.iter().zip(program.units());
-        let mut totals = vec![0u128; expected];
+        let mut totals = vec![0u128; program.num_ranks()];
         for (unit, facts) in units {
             let rank = program.placement().rank(facts.stage);
             totals[rank.index()] += u128::from(unit.saved_bytes) + u128::from(unit.weight_input_bytes);
@@ -145,27 +139,8 @@ impl MemoryCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// There are sizes of another number of units.
-    NumUnits {
-        /// Units with sizes.
-        num_units: usize,
-        /// Units of the program.
-        expected: usize,
-    },
-    /// There are sizes of another number of edges.
-    NumEdges {
-        /// Edges with sizes.
-        num_edges: usize,
-        /// Edges of the program.
-        expected: usize,
-    },
-    /// There is something at rest on another number of ranks.
-    NumRanks {
-        /// Ranks with something at rest.
-        num_ranks: usize,
-        /// Ranks of the program.
-        expected: usize,
-    },
+    /// There are sizes of another number of units, edges or ranks.
+    Length(WrongLength),
     /// All buffers that a rank takes in a step have more bytes together than a `u64` can hold.
     TooLarge {
         /// The rank.
@@ -178,19 +153,7 @@ pub enum MemoryError {
 impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NumUnits { num_units, expected } => write!(
-                f,
-                "sizes of {num_units} units for a program of {expected}: give one for each unit, in chain order"
-            ),
-            Self::NumEdges { num_edges, expected } => write!(
-                f,
-                "message sizes of {num_edges} edges for a program of {expected}: give two for each pair of neighbouring \
-                 stages, up and down"
-            ),
-            Self::NumRanks { num_ranks, expected } => write!(
-                f,
-                "memory at rest of {num_ranks} ranks for a program of {expected}: give one for each pipeline rank"
-            ),
+            Self::Length(wrong) => wrong.fmt(f),
             Self::TooLarge { rank, total } => write!(
                 f,
                 "the buffers that rank {} takes in a step have {total} bytes together, and sizes go up to {}: use a \

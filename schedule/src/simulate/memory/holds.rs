@@ -105,29 +105,27 @@ impl<'a> Holds<'a> {
     }
 
     fn activations(&mut self, instruction: Instruction, span: Span) {
+        let chain = self.program.chain();
         match instruction {
             Instruction::Forward { unit, micro_batch } => {
-                let stage = self.program.chain().stage(unit);
-                if self.program.chain().is_first(unit) {
-                    self.slots[(stage.index(), micro_batch)] = span.start;
+                if chain.is_first(unit) {
+                    self.slots[(chain.stage(unit).index(), micro_batch)] = span.start;
                 }
                 self.read_by_evaluation(unit, micro_batch, span);
             }
-            Instruction::BackwardInput { unit, micro_batch } => {
-                let stage = self.program.chain().stage(unit);
-                if self.program.chain().is_last(unit) {
-                    self.weight_inputs[(stage.index(), micro_batch)] = span.start;
-                }
+            Instruction::BackwardInput { unit, micro_batch } if chain.is_last(unit) => {
+                self.weight_inputs[(chain.stage(unit).index(), micro_batch)] = span.start;
             }
-            Instruction::Backward { unit, micro_batch } => self.last_read(unit, micro_batch, span.end),
-            Instruction::BackwardWeight { unit, micro_batch } => {
-                self.last_read(unit, micro_batch, span.end);
-                let stage = self.program.chain().stage(unit);
-                if self.program.chain().is_first(unit) {
-                    let from = self.weight_inputs[(stage.index(), micro_batch)];
-                    let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
-                    self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
-                }
+            // The last to read the slot.
+            Instruction::Backward { unit, micro_batch } if chain.is_first(unit) => {
+                self.give_back_slot(chain.stage(unit), micro_batch, span.end);
+            }
+            Instruction::BackwardWeight { unit, micro_batch } if chain.is_first(unit) => {
+                let stage = chain.stage(unit);
+                self.give_back_slot(stage, micro_batch, span.end);
+                let from = self.weight_inputs[(stage.index(), micro_batch)];
+                let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
+                self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
             }
             Instruction::Send { edge: Edge::Up(stage), micro_batch }
                 if self.program.purpose() == Purpose::Evaluation =>
@@ -135,14 +133,6 @@ impl<'a> Holds<'a> {
                 self.give_back_slot(stage, micro_batch, span.end);
             }
             _ => {}
-        }
-    }
-
-    /// A backward gives the slot back if it is its last reader: the first unit's is.
-    fn last_read(&mut self, unit: Unit, micro_batch: MicroBatch, end: u64) {
-        let stage = self.program.chain().stage(unit);
-        if self.program.chain().is_first(unit) {
-            self.give_back_slot(stage, micro_batch, end);
         }
     }
 
@@ -197,15 +187,11 @@ impl<'a> Holds<'a> {
                 self.received[(edge.index(), micro_batch)] = span.start;
             }
             Instruction::Send { edge: edge @ Edge::Down(_), micro_batch } => {
-                let from = self.to_send[(edge.index(), micro_batch)];
-                let num_bytes = self.costs.message_bytes[edge.index()];
-                self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
+                self.hold_message(edge, self.to_send[(edge.index(), micro_batch)], span.end);
             }
             _ => {
                 if let Some((edge, micro_batch)) = consumed_message(program.chain(), instruction) {
-                    let from = self.received[(edge.index(), micro_batch)];
-                    let num_bytes = self.costs.message_bytes[edge.index()];
-                    self.hold(MemoryCategory::Communication, num_bytes, from, span.end);
+                    self.hold_message(edge, self.received[(edge.index(), micro_batch)], span.end);
                 }
                 if let Some((edge @ Edge::Down(_), micro_batch)) =
                     produced_message(program.chain(), instruction)
@@ -214,5 +200,9 @@ impl<'a> Holds<'a> {
                 }
             }
         }
+    }
+
+    fn hold_message(&mut self, edge: Edge, from: u64, until: u64) {
+        self.hold(MemoryCategory::Communication, self.costs.message_bytes[edge.index()], from, until);
     }
 }

@@ -52,10 +52,7 @@ impl MemoryCurve {
     }
 
     fn push(&mut self, time: u64, held: MemoryBytes) {
-        match self.points.last_mut() {
-            Some((last, _)) if *last == time => self.points.pop(),
-            _ => None,
-        };
+        self.points.pop_if(|(last, _)| *last == time);
         if self.points.last().is_none_or(|&(_, before)| before != held) {
             self.points.push((time, held));
         }
@@ -70,12 +67,6 @@ impl MemoryCurve {
     /// From when on what is held, by time; the first from the start of the step.
     pub fn points(&self) -> &[(u64, MemoryBytes)] {
         &self.points
-    }
-
-    /// What is held at a time.
-    pub fn at(&self, time: u64) -> MemoryBytes {
-        let after = self.points.partition_point(|&(from, _)| from <= time);
-        self.points[after.saturating_sub(1)].1
     }
 
     /// When the sum over all categories is largest for the first time, and what is held then.

@@ -1,8 +1,9 @@
 //! Curves against counting what is held at every moment, and against what the checker proved.
 
+use std::string::ToString;
 use std::vec::Vec;
 
-use super::{MemoryBytes, MemoryCategory, MemoryCosts, MemoryError, UnitMemory, memory};
+use super::{MemoryCategory, MemoryCosts, MemoryError, UnitMemory, memory};
 use crate::check::CheckedProgram;
 use crate::dataflow::weight_gradient;
 use crate::generate::one_f_one_b;
@@ -11,7 +12,7 @@ use crate::instruction::{Edge, Instruction};
 use crate::options::{LowerOptions, Reduction};
 use crate::program::Purpose;
 use crate::protocol::RECEIVE_BUFFERS;
-use crate::simulate::{Span, Timeline, simulate};
+use crate::simulate::{Listed, Span, Timeline, WrongLength, simulate};
 use crate::testing::{Random, checked, generated_programs, uneven_costs};
 
 fn random_sizes(program: &CheckedProgram, seed: u64) -> MemoryCosts {
@@ -29,156 +30,95 @@ fn random_sizes(program: &CheckedProgram, seed: u64) -> MemoryCosts {
     costs
 }
 
-/// A program, when it ran, and what it takes: all that a count needs.
-struct Count<'a> {
-    program: &'a CheckedProgram,
-    timeline: &'a Timeline,
-    costs: &'a MemoryCosts,
-}
-
-impl Count<'_> {
-    /// When an instruction of a rank ran; panics if the row does not have it.
-    fn span(&self, rank: PipelineRank, is_it: impl Fn(Instruction) -> bool) -> Span {
-        let index = self.program.row(rank).iter().position(|&of| is_it(of)).unwrap();
-        self.timeline.row(rank)[index]
+/// Every buffer that a rank holds, by what the table in this module says of it: from the first start to the last end of the
+/// instructions that use it.
+fn buffers(
+    program: &CheckedProgram,
+    timeline: &Timeline,
+    costs: &MemoryCosts,
+    rank: PipelineRank,
+) -> Vec<(MemoryCategory, u64, Span)> {
+    let chain = program.chain();
+    let row = || program.row(rank).iter().zip(timeline.row(rank));
+    let mut buffers = Vec::new();
+    for unit in chain.units_on(rank) {
+        let times = |wanted| row().filter(move |(of, _)| **of == wanted).map(|(_, span)| span);
+        let pairs = times(Instruction::Unshard { unit }).zip(times(Instruction::Reshard { unit }));
+        buffers.extend(pairs.map(|(gathered, freed)| {
+            let span = Span { start: gathered.start, end: freed.end };
+            (MemoryCategory::Gathered, chain.facts(unit).num_bytes, span)
+        }));
     }
-
-    /// From the first start to the last end of the computes of a rank that one asks for, if there are any.
-    fn extent(&self, rank: PipelineRank, is_it: impl Fn(Instruction) -> bool) -> Option<Span> {
-        let row = self.program.row(rank).iter().zip(self.timeline.row(rank));
-        let spans = row.filter(|(of, _)| is_it(**of)).map(|(_, &span)| span);
-        spans.reduce(|a, b| Span { start: a.start.min(b.start), end: a.end.max(b.end) })
-    }
-
-    /// What a rank holds at a moment, counted buffer by buffer.
-    fn held(&self, rank: PipelineRank, time: u64) -> MemoryBytes {
-        let mut held = self.costs.fixed[rank.index()];
-        let mut add = |category, num_bytes: u64, from: u64, until: u64| {
-            if from <= time && time < until {
-                held[category] += num_bytes;
-            }
-        };
-        self.copies(rank, &mut add);
-        let chain = self.program.chain();
-        for stage in chain.placement().stages(rank) {
-            for micro_batch in (0..self.program.num_micro_batches()).map(MicroBatch) {
-                self.activations(rank, stage, micro_batch, &mut add);
-                self.messages(rank, stage, micro_batch, &mut add);
-            }
-        }
-        if self.program.options().reduction == Reduction::ScatterEvery {
-            for (&of, span) in self.program.row(rank).iter().zip(self.timeline.row(rank)) {
-                if let Some((unit, micro_batch)) = weight_gradient(of) {
-                    let reduced = self.span(rank, |of| of == Instruction::Reduce { unit, micro_batch });
-                    let num_bytes = self.costs.units[unit.index()].gradient_bytes;
-                    add(MemoryCategory::Gradients, num_bytes, span.start, reduced.end);
-                }
-            }
-        }
-        held
-    }
-
-    fn copies(&self, rank: PipelineRank, add: &mut impl FnMut(MemoryCategory, u64, u64, u64)) {
-        let times = |wanted: Instruction| {
-            let row = self.program.row(rank).iter().zip(self.timeline.row(rank));
-            row.filter(move |(of, _)| **of == wanted).map(|(_, &span)| span)
-        };
-        for unit in self.program.chain().units_on(rank) {
-            let pairs = times(Instruction::Unshard { unit }).zip(times(Instruction::Reshard { unit }));
-            for (gathered, freed) in pairs {
-                let num_bytes = self.program.chain().facts(unit).num_bytes;
-                add(MemoryCategory::Gathered, num_bytes, gathered.start, freed.end);
-            }
+    let mut add = |category, num_bytes, uses: &dyn Fn(Instruction) -> bool| {
+        let spans = row().filter(|(of, _)| uses(**of)).map(|(_, &span)| span);
+        let extent = spans.reduce(|a, b| Span { start: a.start.min(b.start), end: a.end.max(b.end) });
+        buffers.extend(extent.map(|extent| (category, num_bytes, extent)));
+    };
+    let micro_batches = || (0..program.num_micro_batches()).map(MicroBatch);
+    for (unit, micro_batch) in chain.units_on(rank).flat_map(|unit| micro_batches().map(move |of| (unit, of)))
+    {
+        if program.options().reduction == Reduction::ScatterEvery {
+            add(MemoryCategory::Gradients, costs.units[unit.index()].gradient_bytes, &|of| {
+                weight_gradient(of) == Some((unit, micro_batch))
+                    || of == Instruction::Reduce { unit, micro_batch }
+            });
         }
     }
-
-    fn activations(
-        &self,
-        rank: PipelineRank,
-        stage: Stage,
-        of: MicroBatch,
-        add: &mut impl FnMut(MemoryCategory, u64, u64, u64),
-    ) {
-        let chain = self.program.chain();
-        let is_here = |unit: Unit| chain.stage(unit) == stage;
+    let stages = chain.placement().stages(rank);
+    for (stage, micro_batch) in stages.flat_map(|stage| micro_batches().map(move |of| (stage, of))) {
         let sum = |bytes: fn(&UnitMemory) -> u64| -> u64 {
-            chain.units_of(stage).map(|unit| bytes(&self.costs.units[unit as usize])).sum()
+            chain.units_of(stage).map(|unit| bytes(&costs.units[unit as usize])).sum()
         };
-        let slot = self.extent(rank, |instruction| match instruction {
-            Instruction::Forward { unit, micro_batch } => {
-                // In an evaluation the next stage may read the slot where it lies.
-                let reads = self.program.purpose() == Purpose::Evaluation
-                    && chain.first_unit(chain.stage(unit)) == unit
-                    && chain.stage(unit).0 == stage.0 + 1;
-                micro_batch == of && (is_here(unit) || reads)
+        let is_here = |unit: Unit| chain.stage(unit) == stage;
+        // In an evaluation the next stage may read the slot where it lies.
+        let evaluates = program.purpose() == Purpose::Evaluation;
+        let reads = |unit: Unit| evaluates && chain.is_first(unit) && chain.stage(unit).0 == stage.0 + 1;
+        add(MemoryCategory::Activations, sum(|unit| unit.saved_bytes), &|of| match of {
+            Instruction::Forward { unit, .. } if reads(unit) => of.micro_batch() == Some(micro_batch),
+            Instruction::Send { edge, .. } if evaluates => {
+                edge == Edge::Up(stage) && of.micro_batch() == Some(micro_batch)
             }
-            Instruction::Backward { unit, micro_batch }
-            | Instruction::BackwardInput { unit, micro_batch }
-            | Instruction::BackwardWeight { unit, micro_batch } => micro_batch == of && is_here(unit),
-            Instruction::Send { edge, micro_batch } => {
-                self.program.purpose() == Purpose::Evaluation && edge == Edge::Up(stage) && micro_batch == of
+            Instruction::Forward { unit, .. }
+            | Instruction::Backward { unit, .. }
+            | Instruction::BackwardInput { unit, .. }
+            | Instruction::BackwardWeight { unit, .. } => {
+                is_here(unit) && of.micro_batch() == Some(micro_batch)
             }
             _ => false,
         });
-        let slot = slot.unwrap();
-        add(MemoryCategory::Activations, sum(|unit| unit.saved_bytes), slot.start, slot.end);
-        let weight_inputs = self.extent(rank, |instruction| match instruction {
-            Instruction::BackwardInput { unit, micro_batch }
-            | Instruction::BackwardWeight { unit, micro_batch } => micro_batch == of && is_here(unit),
+        add(MemoryCategory::Activations, sum(|unit| unit.weight_input_bytes), &|of| match of {
+            Instruction::BackwardInput { unit, .. } | Instruction::BackwardWeight { unit, .. } => {
+                is_here(unit) && of.micro_batch() == Some(micro_batch)
+            }
             _ => false,
         });
-        if let Some(weight_inputs) = weight_inputs {
-            add(
-                MemoryCategory::Activations,
-                sum(|unit| unit.weight_input_bytes),
-                weight_inputs.start,
-                weight_inputs.end,
-            );
-        }
-    }
-
-    fn messages(
-        &self,
-        rank: PipelineRank,
-        stage: Stage,
-        of: MicroBatch,
-        add: &mut impl FnMut(MemoryCategory, u64, u64, u64),
-    ) {
-        let chain = self.program.chain();
-        let input_gradient = |unit: Unit| {
-            self.span(rank, |instruction| {
-                [
-                    Instruction::Backward { unit, micro_batch: of },
-                    Instruction::BackwardInput { unit, micro_batch: of },
-                ]
-                .contains(&instruction)
-            })
+        let mut add_message = |edge: Edge, uses: &dyn Fn(Instruction) -> bool| {
+            if chain.crosses_ranks(edge) {
+                add(MemoryCategory::Communication, costs.message_bytes[edge.index()], uses);
+            }
         };
-        let trains = self.program.purpose() == Purpose::Training;
-        let before = stage.0.checked_sub(1).map(Stage);
-        let below = before.filter(|&before| chain.crosses_ranks(Edge::Up(before)));
-        let above = Some(stage).filter(|&stage| chain.crosses_ranks(Edge::Up(stage)));
-        let mut hold = |edge: Edge, from: u64, until: u64| {
-            add(MemoryCategory::Communication, self.costs.message_bytes[edge.index()], from, until);
+        let is_input_gradient = |of: Instruction, unit: Unit| {
+            of == Instruction::Backward { unit, micro_batch }
+                || of == Instruction::BackwardInput { unit, micro_batch }
         };
-        if let Some(before) = below {
+        let (first, last) = (chain.first_unit(stage), chain.last_unit(stage));
+        if let Some(before) = stage.0.checked_sub(1).map(Stage) {
             let edge = Edge::Up(before);
-            let received = self.span(rank, |at| at == Instruction::Receive { edge, micro_batch: of });
-            let unit = chain.first_unit(stage);
-            let read = self.span(rank, |at| at == Instruction::Forward { unit, micro_batch: of });
-            hold(edge, received.start, read.end);
-        }
-        if let Some(before) = below.filter(|_| trains) {
+            add_message(edge, &|of| {
+                of == Instruction::Receive { edge, micro_batch }
+                    || of == Instruction::Forward { unit: first, micro_batch }
+            });
             let edge = Edge::Down(before);
-            let sent = self.span(rank, |at| at == Instruction::Send { edge, micro_batch: of });
-            hold(edge, input_gradient(chain.first_unit(stage)).start, sent.end);
+            add_message(edge, &|of| {
+                of == Instruction::Send { edge, micro_batch } || is_input_gradient(of, first)
+            });
         }
-        if let Some(stage) = above.filter(|_| trains) {
-            let edge = Edge::Down(stage);
-            let received = self.span(rank, |at| at == Instruction::Receive { edge, micro_batch: of });
-            hold(edge, received.start, input_gradient(chain.last_unit(stage)).end);
-        }
+        let edge = Edge::Down(stage);
+        add_message(edge, &|of| {
+            of == Instruction::Receive { edge, micro_batch } || is_input_gradient(of, last)
+        });
     }
+    buffers
 }
 
 #[test]
@@ -187,16 +127,23 @@ fn curves_are_what_counting_at_every_moment_says() {
     for (seed, program) in generated_programs().into_iter().enumerate().step_by(5) {
         let timeline = simulate(&program, &uneven_costs(&program, seed as u64)).unwrap();
         let costs = random_sizes(&program, seed as u64);
-        let count = Count { program: &program, timeline: &timeline, costs: &costs };
         for (rank, curve) in program.ranks().zip(&memory(&program, &timeline, &costs).unwrap()) {
             let mut times: Vec<u64> =
                 timeline.row(rank).iter().flat_map(|span| [span.start, span.end]).collect();
             times.push(0);
             times.sort_unstable();
             times.dedup();
-            let held: Vec<_> = times.iter().map(|&time| (time, count.held(rank, time))).collect();
+            let buffers = buffers(&program, &timeline, &costs, rank);
+            let held_at = |time| {
+                let mut held = costs.fixed[rank.index()];
+                let at = buffers.iter().filter(|(.., span)| span.start <= time && time < span.end);
+                at.for_each(|&(category, num_bytes, _)| held[category] += num_bytes);
+                held
+            };
+            let held: Vec<_> = times.iter().map(|&time| (time, held_at(time))).collect();
             for &(time, held) in &held {
-                assert_eq!(curve.at(time), held, "rank {rank:?}, time {time}\n{}", program.program());
+                let (_, at) = curve.points().iter().rfind(|(from, _)| *from <= time).unwrap();
+                assert_eq!(*at, held, "rank {rank:?}, time {time}\n{}", program.program());
             }
             let most = held.iter().rev().max_by_key(|(_, held)| held.total()).unwrap();
             assert_eq!(curve.peak(), *most, "the first time of the largest sum");
@@ -272,12 +219,15 @@ fn sizes_of_another_program_are_errors() {
     let timeline = simulate(&program, &uneven_costs(&program, 1)).unwrap();
     let fit = MemoryCosts::uniform(&program, UnitMemory::default(), 1);
     let of = |costs: MemoryCosts| memory(&program, &timeline, &costs).unwrap_err();
+    let wrong = |what, of, expected| MemoryError::Length(WrongLength { what, of, length: 0, expected });
     let units = MemoryCosts { units: Vec::new(), ..fit.clone() };
-    assert_eq!(of(units), MemoryError::NumUnits { num_units: 0, expected: 4 });
+    assert_eq!(of(units), wrong("sizes", Listed::Units, 4));
     let edges = MemoryCosts { message_bytes: Vec::new(), ..fit.clone() };
-    assert_eq!(of(edges), MemoryError::NumEdges { num_edges: 0, expected: 2 });
+    assert_eq!(of(edges), wrong("message sizes", Listed::Edges, 2));
     let ranks = MemoryCosts { fixed: Vec::new(), ..fit.clone() };
-    assert_eq!(of(ranks), MemoryError::NumRanks { num_ranks: 0, expected: 2 });
+    assert_eq!(of(ranks), wrong("memory at rest", Listed::Ranks, 2));
+    let text = "memory at rest of 0 ranks for a program of 2: give one for each pipeline rank";
+    assert_eq!(wrong("memory at rest", Listed::Ranks, 2).to_string(), text);
     let huge = UnitMemory { saved_bytes: u64::MAX, ..UnitMemory::default() };
     let huge = MemoryCosts::uniform(&program, huge, 0);
     assert!(matches!(of(huge), MemoryError::TooLarge { rank: PipelineRank(0), .. }));

@@ -10,18 +10,12 @@ use crate::instruction::Edge;
 use crate::simulate::costs::MessageCost;
 use crate::simulate::timeline::Span;
 
-/// The end of a message that was issued before the other.
-struct EarlyEnd {
-    index: usize,
-    issued: u64,
-}
-
 /// An edge between two ranks.
 struct State {
     sender: usize,
     receiver: usize,
-    /// Ends that wait for the other, all of the same rank.
-    waiting: VecDeque<EarlyEnd>,
+    /// Ends that were issued before the other, all of the same rank: index, and when they were issued.
+    waiting: VecDeque<(usize, u64)>,
     waiting_rank: usize,
     /// When the last message was sent, and when it arrived.
     sent: u64,
@@ -70,17 +64,17 @@ impl Edges {
         let state = &mut self.edges[edge.index()];
         if state.waiting_rank == rank || state.waiting.is_empty() {
             state.waiting_rank = rank;
-            state.waiting.push_back(EarlyEnd { index, issued });
+            state.waiting.push_back((index, issued));
             return None;
         }
-        let other = state.waiting.pop_front()?;
-        let start = issued.max(other.issued).max(state.sent);
+        let (other_index, other_issued) = state.waiting.pop_front()?;
+        let start = issued.max(other_issued).max(state.sent);
         state.sent = start + cost.occupied;
         state.arrived = state.sent + cost.latency;
         let sent = Span { start, end: state.sent };
         let received = Span { start, end: state.arrived };
         let (own, span) = if rank == state.sender { (sent, received) } else { (received, sent) };
-        Some(Joined { rank: state.waiting_rank, index: other.index, span, own })
+        Some(Joined { rank: state.waiting_rank, index: other_index, span, own })
     }
 
     /// When the last messages of each rank were sent and received.

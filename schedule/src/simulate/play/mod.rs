@@ -4,16 +4,14 @@
 //! not matter and no queue of events is needed. A checked program never deadlocks.
 
 mod edges;
-mod lanes;
-mod synchronizations;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use self::edges::Edges;
-use self::lanes::{Lanes, RankLane, UnderWay};
-use self::synchronizations::Synchronizations;
 use super::costs::{Costs, Links, MessageCost};
+use super::lanes::{Lanes, RankLane, UnderWay};
+use super::synchronizations::Synchronizations;
 use super::timeline::{Span, Timeline, is_synchronization};
 use crate::check::CheckedProgram;
 use crate::id::PipelineRank;
@@ -34,8 +32,8 @@ struct Cursor {
     next: usize,
     /// The instruction whose end it waits for.
     waits_for: Option<usize>,
-    /// Whether it has joined a norm or tied addition that others have not joined.
-    is_joined: bool,
+    /// The norm or tied addition that it has joined and others have not.
+    joined: Option<usize>,
     /// When its row can go on.
     free: u64,
     /// When its links for gathers and reductions are free.
@@ -83,7 +81,7 @@ impl<'a> Play<'a> {
             spans: rows.iter().map(|row| vec![NOT_YET; row.len()]).collect(),
             held: if costs.hold_ranks() { rows.iter().map(held).collect() } else { Vec::new() },
             edges: Edges::new(program),
-            synchronizations: Synchronizations::new(program),
+            synchronizations: Synchronizations::new(program, 1),
         }
     }
 
@@ -93,7 +91,7 @@ impl<'a> Play<'a> {
             self.run(rank, &mut to_run);
         }
         let ends = self.ends();
-        Timeline::new(self.spans, ends, self.held)
+        Timeline { spans: self.spans, ends, held: self.held }
     }
 
     /// Runs a rank until it waits for another; ranks that waited for it are added to `to_run`.
@@ -128,7 +126,7 @@ impl<'a> Play<'a> {
         let last = self.spans[rank].len() - 1;
         for number in 0.. {
             let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.used(rank, number)) else { return };
-            if self.cursors[rank].is_joined || !self.land(rank, lane, usize::MAX, last) {
+            if self.cursors[rank].joined.is_some() || !self.land(rank, lane, usize::MAX, last) {
                 return;
             }
         }
@@ -147,7 +145,7 @@ impl<'a> Play<'a> {
     /// Whether all is known that the instruction waits for; the rank is then free when it may start. If not, it waits for
     /// another rank.
     fn is_ready(&mut self, rank: usize, index: usize) -> bool {
-        if self.cursors[rank].is_joined {
+        if self.cursors[rank].joined.is_some() {
             return false;
         }
         let program = self.program;
@@ -182,19 +180,14 @@ impl<'a> Play<'a> {
         true
     }
 
-    /// Notes that messages took of a rank's own time.
-    fn hold(&mut self, rank: usize, at: usize, time: u64) {
-        if let Some(held) = self.held.get_mut(rank) {
-            held[at] += time;
-        }
-    }
-
     /// Issues a message; returns the time from which it can be sent.
     fn issue(&mut self, rank: usize, index: usize, instruction: Instruction, cost: MessageCost) -> u64 {
         if let Some(lanes) = &mut self.lanes {
             lanes.issue(rank, instruction, UnderWay { index, landing: cost.landing });
         }
-        self.hold(rank, index, cost.issue);
+        if let Some(held) = self.held.get_mut(rank) {
+            held[index] += cost.issue;
+        }
         let free = &mut self.cursors[rank].free;
         *free += cost.issue;
         *free
@@ -226,35 +219,37 @@ impl<'a> Play<'a> {
         let Some(met) = self.edges.join(edge, rank, index, issued, cost) else { return };
         self.spans[rank][index] = met.own;
         self.spans[met.rank][met.index] = met.span;
-        self.wake(met.rank, met.index, to_run);
+        if self.cursors[met.rank].waits_for.take_if(|of| *of == met.index).is_some() {
+            to_run.push(met.rank);
+        }
     }
 
     /// A norm or tied addition holds the rows of all its members until the last has joined; they end together.
     fn join_synchronization(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
-        let is_norm = self.program.row(PipelineRank(rank as u32))[index] == Instruction::GradientNorm;
-        let (own_part, together) = if is_norm {
-            (self.costs.own_norm(self.program, PipelineRank(rank as u32)), self.costs.gradient_norm)
-        } else {
-            (0, self.costs.add_tied)
+        let pipeline_rank = PipelineRank(rank as u32);
+        let instruction = self.program.row(pipeline_rank)[index];
+        let (own_part, together) = match instruction {
+            Instruction::GradientNorm => {
+                (self.costs.own_norm(self.program, pipeline_rank), self.costs.gradient_norm)
+            }
+            _ => (0, self.costs.add_tied),
         };
         let cursor = &mut self.cursors[rank];
         self.spans[rank][index].start = cursor.free;
         cursor.free += own_part;
-        cursor.is_joined = true;
-        let Some(members) = self.synchronizations.join(is_norm, rank, index) else { return };
-        let joined = members.iter().map(|&(rank, _)| self.cursors[rank].free);
-        let end = joined.max().unwrap_or(0) + together;
-        for (rank, index) in members {
-            self.spans[rank][index].end = end;
-            self.cursors[rank].free = end;
-            self.cursors[rank].is_joined = false;
-            to_run.push(rank);
+        cursor.joined = Some(index);
+        let synchronization = self.synchronizations.of(0, instruction);
+        if !self.synchronizations.join(synchronization) {
+            return;
         }
-    }
-
-    fn wake(&mut self, rank: usize, index: usize, to_run: &mut Vec<usize>) {
-        if self.cursors[rank].waits_for == Some(index) {
-            self.cursors[rank].waits_for = None;
+        let members = self.synchronizations.members(synchronization);
+        let joined = members.iter().map(|&rank| self.cursors[rank].free);
+        let end = joined.max().unwrap_or(0) + together;
+        for &rank in members {
+            let cursor = &mut self.cursors[rank];
+            cursor.free = end;
+            let index = cursor.joined.take().expect("all members have joined");
+            self.spans[rank][index].end = end;
             to_run.push(rank);
         }
     }

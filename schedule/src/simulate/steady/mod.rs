@@ -10,9 +10,9 @@
 //! before it on its lane, its operands, its buffers. What lies near, within the window that both steps are compared on,
 //! is the same in every repetition, and all of it is later by the same time, so that the start is too. What lies far, in
 //! the start or in an earlier turn of the ranks (a breadth-first step turns to its next stage when all micro-batches are
-//! through), gets farther by a whole repetition each time, and what waited for none of it in both steps never will. That a
-//! longer program goes on as the second went on from the first is the doing of generators and lowering, and the tests hold
-//! every one of them to it, by playing the whole step too.
+//! through), gets farther by a whole repetition each time: an instruction that waited for none of it in both steps never
+//! will. That a longer program extends the second as the second extended the first depends on generators and lowering; the
+//! tests check it for every one of them, by playing the whole step too.
 //!
 //! A step without a steady state, or with one that repeats too rarely, is played in full.
 
@@ -20,10 +20,8 @@ mod played;
 mod series;
 
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
 use crate::protocol::RECEIVE_BUFFERS;
 
-use super::bubble::Bubble;
 use super::costs::{Costs, CostsError};
 pub use played::Played;
 use series::{Series, period, repeated};
@@ -49,8 +47,6 @@ pub struct LongStep {
 pub struct Steady {
     /// Micro-batches after which everything repeats.
     pub(super) period: u32,
-    /// How much longer each repetition makes the step.
-    pub(super) period_time: u64,
     /// Repetitions that the whole step has beyond those of the played one.
     pub(super) num_periods: u32,
     /// The step with one repetition more.
@@ -63,37 +59,10 @@ impl LongStep {
         self.extended(|of| of.timeline.makespan())
     }
 
-    /// From a rank's first compute of a micro-batch to its last: see [`Timeline::rank_span`](crate::simulate::Timeline::rank_span).
-    ///
-    /// # Panics
-    /// If there is no such rank; so do the other methods that take one.
-    pub fn rank_span(&self, rank: PipelineRank) -> u64 {
-        self.extended(|of| of.timeline.rank_span(&of.program, rank))
-    }
-
-    /// The longest [`LongStep::rank_span`].
+    /// The longest [`Timeline::rank_span`](crate::simulate::Timeline::rank_span).
     pub fn longest_rank_span(&self) -> u64 {
-        let ranks = self.played.program.ranks();
-        ranks.map(|rank| self.rank_span(rank)).max().unwrap_or(0)
-    }
-
-    /// How long a rank computes.
-    pub fn busy(&self, rank: PipelineRank) -> u64 {
-        self.extended(|of| of.timeline.busy(&of.program, rank))
-    }
-
-    /// Why a rank does not compute: with [`LongStep::busy`], the parts add up to the makespan.
-    pub fn bubble(&self, rank: PipelineRank) -> Bubble {
-        let part =
-            |of: fn(Bubble) -> u64| self.extended(|played| of(played.timeline.bubble(&played.program, rank)));
-        Bubble {
-            dependency: part(|of| of.dependency),
-            transfer: part(|of| of.transfer),
-            gather: part(|of| of.gather),
-            reduce: part(|of| of.reduce),
-            handling: part(|of| of.handling),
-            tail: part(|of| of.tail),
-        }
+        let span = |rank| self.extended(|of| of.timeline.rank_span(&of.program, rank));
+        self.played.program.ranks().map(span).max().unwrap_or(0)
     }
 
     /// A figure of the whole step that grows by the same amount with every repetition: times, counts, and peaks to
@@ -163,7 +132,7 @@ fn extend<E: From<CostsError>>(
     if total >= u128::from(u64::MAX) {
         return Err(CostsError::TooLong { total }.into());
     }
-    let steady = Steady { period, period_time, num_periods, next };
+    let steady = Steady { period, num_periods, next };
     Ok(Some(LongStep { played: short, steady: Some(steady) }))
 }
 

@@ -15,18 +15,9 @@ use crate::simulate::timeline::Span;
 /// The times of one kind of instruction of a rank with one unit, or over one edge, in row order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Series {
-    name: Name,
-    spans: Vec<Span>,
-}
-
-/// What a series is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Name {
-    rank: PipelineRank,
-    /// The number of the [`InstructionKind`].
-    kind: usize,
-    /// The unit or edge.
-    operand: usize,
+    /// The rank, the number of the [`InstructionKind`], and the unit or edge.
+    name: (PipelineRank, usize, usize),
+    pub(super) spans: Vec<Span>,
 }
 
 impl Series {
@@ -44,7 +35,7 @@ impl Series {
             }
             let used = of_rank.iter_mut().enumerate().filter(|(_, spans)| !spans.is_empty());
             found.extend(used.map(|(index, spans)| Self {
-                name: Name { rank, kind: index / num_operands, operand: index % num_operands },
+                name: (rank, index / num_operands, index % num_operands),
                 spans: core::mem::take(spans),
             }));
         }
@@ -142,15 +133,4 @@ pub(super) fn repeated(short: &[Series], long: &[Series], period: u32, window: u
         }
     }
     Some(end)
-}
-
-#[cfg(test)]
-impl Series {
-    pub(super) fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    pub(super) fn delay(&mut self, at: usize) {
-        self.spans[at].end += 1;
-    }
 }

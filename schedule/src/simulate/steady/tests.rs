@@ -1,10 +1,8 @@
 //! Extended steps against the same steps played in full.
 
-use std::vec::Vec;
-
 use proptest::prelude::*;
 
-use super::super::{Links, MessageCost, RankTimes, UnitCosts, study, study_long};
+use super::super::{IdleCause, Links, MessageCost, RankTimes, UnitCosts, study, study_long};
 use super::*;
 use crate::closed_form::{
     StageTimes, bfs_makespan, eager_1f1b_makespan, gpipe_makespan, interleaved_makespan, one_f_one_b_makespan,
@@ -15,8 +13,7 @@ use crate::generate::{
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::order::ComputeOrder;
-use crate::testing::{all_options, mixed_units, units};
-use crate::unit_facts::UnitFacts;
+use crate::testing::{all_options, checked, mixed_units, units};
 
 type Generate = fn(u32, u32) -> Result<ComputeOrder, SizeError>;
 
@@ -37,15 +34,6 @@ const SCHEDULES: [(&str, Generate); 13] = [
     ("zb-v", zb_v),
 ];
 
-fn program(order: &ComputeOrder, units: &[UnitFacts], options: &LowerOptions) -> CheckedProgram {
-    CheckedProgram::new(lower(order, units, options).unwrap()).unwrap()
-}
-
-/// One unit in each stage.
-fn units_of(order: &ComputeOrder) -> Vec<UnitFacts> {
-    units(order.placement.num_stages() as u32, 1, false)
-}
-
 /// Asserts that the figures of a step are right, played in full or extended; returns whether it was extended.
 fn is_extended(make: impl Fn(u32) -> CheckedProgram, costs: &Costs, m: u32, name: &str) -> bool {
     let long = simulate_long(|of| Ok::<_, CostsError>(make(of)), costs, m).unwrap();
@@ -54,10 +42,18 @@ fn is_extended(make: impl Fn(u32) -> CheckedProgram, costs: &Costs, m: u32, name
     let longest = full.timeline.longest_rank_span(&full.program);
     assert_eq!(long.longest_rank_span(), longest, "{name}, m {m}, {costs:?}");
     for rank in full.program.ranks() {
-        assert_eq!(long.rank_span(rank), full.timeline.rank_span(&full.program, rank), "{name}, m {m}");
-        assert_eq!(long.busy(rank), full.timeline.busy(&full.program, rank), "{name}, m {m}");
+        let rank_span = |of: &Played| of.timeline.rank_span(&of.program, rank);
+        assert_eq!(long.extended(rank_span), rank_span(&full), "{name}, m {m}");
         let bubble = full.timeline.bubble(&full.program, rank);
-        assert_eq!(long.bubble(rank), bubble, "{name}, m {m}, {rank}, {costs:?}");
+        let of_long = |cause| long.extended(|of| of.timeline.bubble(&of.program, rank).of(cause));
+        let causes = IdleCause::ALL;
+        assert_eq!(
+            causes.map(of_long),
+            causes.map(|cause| bubble.of(cause)),
+            "{name}, m {m}, {rank}, {costs:?}"
+        );
+        let busy = |of: &Played| of.timeline.busy(&of.program, rank);
+        assert_eq!(long.extended(busy), busy(&full), "{name}, m {m}");
         let activations = |of: &Played| of.program.high_water(rank).activations as u64;
         assert_eq!(long.extended(activations), activations(&full), "{name}, m {m}");
         let gathered = |of: &Played| of.program.high_water(rank).gathered_bytes;
@@ -77,10 +73,7 @@ fn every_schedule_is_extended_to_what_playing_it_gives() {
             {
                 // Longer groups repeat later.
                 let m = if name.ends_with("2 p") { 2 * m } else { m };
-                let make = |of| {
-                    let order = generate(p, of).unwrap();
-                    program(&order, &units_of(&order), &LowerOptions::ZERO_1)
-                };
+                let make = |of| checked(&generate(p, of).unwrap(), 1, &LowerOptions::ZERO_1);
                 let unit = UnitCosts::of_compute(forward, input, weight);
                 let costs = Costs::uniform(&make(1), unit, MessageCost::of_link(0, hop));
                 let is_extended = is_extended(make, &costs, m, name);
@@ -96,7 +89,7 @@ fn every_schedule_is_extended_to_what_playing_it_gives() {
     assert!(20 * num_extended > 19 * num_steps, "{num_extended} of {num_steps}");
 }
 
-/// Where all forwards come first and a message takes longer than one, the first rank runs ahead of the others more and more:
+/// Where all forwards are first and a message takes longer than one, the first rank runs ahead of the others more and more:
 /// no two repeat at the same time.
 fn may_run_away(name: &str, p: u32, hop: u64, forward: u64) -> bool {
     let is_forwards_first = name == "gpipe" || name == "forward only" || name.starts_with("bfs");
@@ -117,7 +110,7 @@ fn sharded_programs_are_extended_to_what_playing_them_gives() {
                 let order = generate(p, of).unwrap();
                 let num_stages = order.placement.num_stages() as u32;
                 let units = if is_mixed { mixed_units(num_stages, 3) } else { units(num_stages, 3, false) };
-                program(&order, &units, &options)
+                CheckedProgram::new(lower(&order, &units, &options).unwrap()).unwrap()
             };
             let unit = UnitCosts {
                 gather: MessageCost { issue: 1, occupied: 4, latency: 1, landing: 1 },
@@ -140,7 +133,7 @@ fn sharded_programs_are_extended_to_what_playing_them_gives() {
 
 /// Any times, all units different: ranks of different speeds, and whatever repeats.
 #[test]
-fn steps_of_any_times_are_told_right() {
+fn steps_of_any_times_are_extended_to_what_playing_them_gives() {
     let any = |most: u64| 0..=most;
     let units = proptest::collection::vec((any(9), any(9), any(9), any(9)), 8);
     let inputs = (0..SCHEDULES.len(), 1u32..=4, 1u32..=400, units, any(12), any(3), proptest::bool::ANY);
@@ -149,11 +142,9 @@ fn steps_of_any_times_are_told_right() {
     let result = runner.run(&inputs, |(schedule, p, m, times, latency, landing, is_sharded)| {
         let (name, generate) = SCHEDULES[schedule];
         let make = |of| {
-            let order = generate(p, of).unwrap();
-            let units = units_of(&order);
             let options =
                 if is_sharded { LowerOptions::zero_3(Residency::Strict, 1) } else { LowerOptions::ZERO_1 };
-            program(&order, &units, &options)
+            checked(&generate(p, of).unwrap(), 1, &options)
         };
         let hop = MessageCost { landing, ..MessageCost::of_link(1, latency) };
         let mut costs = Costs::uniform(&make(1), UnitCosts::default(), hop);
@@ -220,12 +211,9 @@ fn a_step_that_is_too_long_is_an_error() {
 #[test]
 fn one_instruction_out_of_step_is_seen() {
     let (size, period) = (24, 2);
-    let costs =
-        |of: &CheckedProgram| Costs::uniform(of, UnitCosts::of_compute(3, 2, 2), MessageCost::of_link(0, 1));
     let played = |m| {
-        let order = one_f_one_b(2, m).unwrap();
-        let program = program(&order, &units_of(&order), &LowerOptions::ZERO_1);
-        let costs = costs(&program);
+        let program = checked(&one_f_one_b(2, m).unwrap(), 1, &LowerOptions::ZERO_1);
+        let costs = Costs::uniform(&program, UnitCosts::of_compute(3, 2, 2), MessageCost::of_link(0, 1));
         Played::new(program, &costs).unwrap()
     };
     let (short, long) = (Series::of(&played(size)), Series::of(&played(size + period)));
@@ -233,9 +221,9 @@ fn one_instruction_out_of_step_is_seen() {
     let mut num_broken = 0;
     for (at, series) in long.iter().enumerate() {
         // The middle of what there is one of for each micro-batch.
-        for late in (0..series.len()).filter(|_| series.len() > 20).skip(10).take(4) {
+        for late in (0..series.spans.len()).filter(|_| series.spans.len() > 20).skip(10).take(4) {
             let mut broken = long.clone();
-            broken[at].delay(late);
+            broken[at].spans[late].end += 1;
             assert_eq!(repeated(&short, &broken, period, 4), None, "{at} {late}");
             num_broken += 1;
         }

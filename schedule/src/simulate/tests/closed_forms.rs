@@ -3,7 +3,6 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use std::format;
 use std::vec::Vec;
 
 use super::{Costs, MessageCost, RankTimes, UnitCosts, makespan, simulate, study};
@@ -13,14 +12,14 @@ use crate::closed_form::{
     zb_h1_in_flight, zb_h1_makespan, zb_h2_in_flight, zb_h2_longest_rank_span, zb_h2_makespan,
     zb_v_longest_rank_span, zb_v_makespan,
 };
-use crate::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
+use crate::generate::{SizeError, bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
 use crate::id::{PipelineRank, Stage};
 use crate::options::LowerOptions;
 use crate::order::ComputeOrder;
 use crate::testing::checked;
 
 /// Makespan and longest rank's span of one unit in each stage, with the times of a stage.
-fn played(order: &ComputeOrder, [forward, input, weight, hop]: [u64; 4]) -> (u64, u64) {
+pub(super) fn played(order: &ComputeOrder, [forward, input, weight, hop]: [u64; 4]) -> (u64, u64) {
     let program = checked(order, 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(forward, input, weight);
     let costs = Costs::uniform(&program, unit, MessageCost::of_link(0, hop));
@@ -65,39 +64,23 @@ fn equal(form: Option<u64>, order: &ComputeOrder, times: StageTimes) -> bool {
 }
 
 #[test]
-fn gpipe_holds_in_its_range() {
+fn schedules_of_whole_backwards_hold_in_their_ranges() {
     holds((sizes(1), times(u64::min)), |((p, _, m), times)| {
         equal(gpipe_makespan(p, m, times), &gpipe(p, m).unwrap(), times)
     });
-}
-
-#[test]
-fn one_f_one_b_holds_in_its_range() {
     // Any hop if the ranks divide the micro-batches.
     holds((sizes(1), times(|forward, backward| 7 * (forward + backward))), |((p, _, m), times)| {
         let m = if times.hop == 0 { m } else { m.next_multiple_of(p) };
         equal(one_f_one_b_makespan(p, m, times), &one_f_one_b(p, m).unwrap(), times)
     });
-}
-
-#[test]
-fn eager_1f1b_holds_in_its_range() {
     holds((sizes(1), times(|forward, backward| (forward + backward) / 2)), |((p, _, m), times)| {
         equal(eager_1f1b_makespan(p, m, times), &eager_1f1b(p, m).unwrap(), times)
     });
-}
-
-#[test]
-fn interleaved_holds_in_its_range() {
     holds((sizes(8), times(u64::min)), |((p, v, m), times)| {
         let m = if times.hop == 0 { m } else { m.next_multiple_of(p) };
         let v = v.max(2);
         equal(interleaved_makespan(p, v, m, times), &interleaved(p, v, m, p).unwrap(), times)
     });
-}
-
-#[test]
-fn bfs_holds_in_its_range() {
     holds((sizes(8), times(u64::min)), |((p, v, m), times)| {
         let v = v.max(2);
         // The longest hop that a few micro-batches more than ranks hide.
@@ -107,6 +90,22 @@ fn bfs_holds_in_its_range() {
     });
 }
 
+/// Asserts the forms of ZB-H1, ZB-H2 and ZB-V where they are stated; and says where they are.
+fn zero_bubble_holds(p: u32, m: u32, times: SplitTimes) -> [bool; 3] {
+    let of = [times.forward, times.input, times.weight, times.hop];
+    let h1 = zb_h1_makespan(p, m, times).map(|form| (form, None));
+    let h2 = zb_h2_makespan(p, m, times).map(|form| (form, zb_h2_longest_rank_span(p, m, times)));
+    let v = zb_v_makespan(p, m, times).map(|form| (form, zb_v_longest_rank_span(p, m, times)));
+    let holds = |forms: Option<(u64, Option<u64>)>, order: Result<ComputeOrder, SizeError>| {
+        let Some((makespan, longest)) = forms else { return false };
+        let played = played(&order.unwrap(), of);
+        assert_eq!(played, (makespan, longest.unwrap_or(played.1)), "p {p}, m {m}, {times:?}");
+        true
+    };
+    assert!([h2, v].into_iter().flatten().all(|(_, longest)| longest.is_some()), "p {p}, m {m}, {times:?}");
+    [holds(h1, zb_h1(p, m)), holds(h2, zb_h2(p, m)), holds(v, zb_v(p, m))]
+}
+
 #[test]
 fn zero_bubble_schedules_hold_in_their_ranges() {
     let split = (1u64..=1000, 0u64..=1000, 0u64..=1000, prop_oneof![Just(0), Just(1000), 0u64..=1000]);
@@ -114,17 +113,11 @@ fn zero_bubble_schedules_hold_in_their_ranges() {
         let m = 2 * p + more % (512 - 2 * p).min((1 << 13) / p);
         let hop = weight * share / 2000;
         let times = SplitTimes { forward: weight + forward, input: weight + input, weight, hop };
-        let of = [times.forward, times.input, times.weight, times.hop];
-        let form = zb_h1_makespan(p, m, times).expect("within its range");
-        assert_eq!(played(&zb_h1(p, m).unwrap(), of).0, form, "p {p}, m {m}, {times:?}");
+        assert!(zero_bubble_holds(p, m, times)[0]);
     });
     for_all((sizes(1), 1u64..=1_000_000), |((p, _, m), time)| {
-        let m = m.max(2 * p - 1);
         let times = SplitTimes { forward: time, input: time, weight: time, hop: 0 };
-        let forms = (zb_h2_makespan(p, m, times).unwrap(), zb_h2_longest_rank_span(p, m, times).unwrap());
-        assert_eq!(played(&zb_h2(p, m).unwrap(), [time, time, time, 0]), forms, "p {p}, m {m}");
-        let forms = (zb_v_makespan(p, m, times).unwrap(), zb_v_longest_rank_span(p, m, times).unwrap());
-        assert_eq!(played(&zb_v(p, m).unwrap(), [time, time, time, 0]), forms, "p {p}, m {m}");
+        assert_eq!(zero_bubble_holds(p, m.max(2 * p - 1), times)[1..], [true; 2]);
     });
 }
 
@@ -139,21 +132,8 @@ fn small_zero_bubble_schedules_hold_in_their_ranges() {
     });
     let sizes = || (1..=4).flat_map(|p| (1..=10).map(move |m| (p, m)));
     for (times, (p, m)) in all_times.flat_map(|times| sizes().map(move |size| (times, size))) {
-        let of = [times.forward, times.input, times.weight, times.hop];
-        let case = format!("p {p}, m {m}, {times:?}");
-        if let Some(form) = zb_h1_makespan(p, m, times) {
-            assert_eq!(played(&zb_h1(p, m).unwrap(), of).0, form, "{case}");
-            num_held[0] += 1;
-        }
-        if let Some(form) = zb_h2_makespan(p, m, times) {
-            let forms = (form, zb_h2_longest_rank_span(p, m, times).unwrap());
-            assert_eq!(played(&zb_h2(p, m).unwrap(), of), forms, "{case}");
-            num_held[1] += 1;
-        }
-        if let Some(form) = zb_v_makespan(p, m, times) {
-            let forms = (form, zb_v_longest_rank_span(p, m, times).unwrap());
-            assert_eq!(played(&zb_v(p, m).unwrap(), of), forms, "{case}");
-            num_held[2] += 1;
+        for (num_held, holds) in num_held.iter_mut().zip(zero_bubble_holds(p, m, times)) {
+            *num_held += u32::from(holds);
         }
     }
     assert!(num_held.iter().all(|&num_held| num_held > 80), "{num_held:?}");
@@ -168,14 +148,9 @@ fn the_largest_sizes_hold() {
     assert!(equal(eager_1f1b_makespan(p, m, times), &eager_1f1b(p, m).unwrap(), times));
     assert!(equal(interleaved_makespan(p, v, m, times), &interleaved(p, v, m, p).unwrap(), times));
     assert!(equal(bfs_makespan(p, v, m, times), &bfs(p, v, m).unwrap(), times));
-    let uneven = SplitTimes { forward: 300, input: 260, weight: 200, hop: 37 };
-    let form = zb_h1_makespan(p, m, uneven).unwrap();
-    assert_eq!(played(&zb_h1(p, m).unwrap(), [300, 260, 200, 37]).0, form);
+    assert!(zero_bubble_holds(p, m, SplitTimes { forward: 300, input: 260, weight: 200, hop: 37 })[0]);
     let even = SplitTimes { forward: 7, input: 7, weight: 7, hop: 0 };
-    let forms = (zb_h2_makespan(p, m, even).unwrap(), zb_h2_longest_rank_span(p, m, even).unwrap());
-    assert_eq!(played(&zb_h2(p, m).unwrap(), [7, 7, 7, 0]), forms);
-    let forms = (zb_v_makespan(p, m, even).unwrap(), zb_v_longest_rank_span(p, m, even).unwrap());
-    assert_eq!(played(&zb_v(p, m).unwrap(), [7, 7, 7, 0]), forms);
+    assert_eq!(zero_bubble_holds(p, m, even)[1..], [true; 2]);
 }
 
 /// Makespan in times of a whole rank, and micro-batches in flight by rank.
@@ -194,7 +169,7 @@ fn the_worked_numbers_are_exact() {
         (eager_1f1b(4, 8), [33.0, 39.0], [7.0, 5.0, 3.0, 1.0]),
         (interleaved(4, 2, 8, 4), [28.5, 46.0], [5.5, 4.5, 3.5, 2.5]),
         (interleaved(4, 4, 8, 4), [26.25, 69.0], [4.75, 4.25, 3.75, 3.25]),
-        // With two receive buffers; there would be 36.5 and 47.25 without end of them.
+        // With two receive buffers; with any number of them it would be 36.5 and 47.25.
         (bfs(4, 2, 8), [28.5, 38.0], [8.0; 4]),
         (bfs(4, 4, 8), [26.25, 51.0], [8.0; 4]),
         (zb_h1(4, 8), [27.0, 41.0], [4.0, 3.0, 2.0, 1.0]),
@@ -207,25 +182,6 @@ fn the_worked_numbers_are_exact() {
     }
     assert_eq!(studied(zb_h2(4, 8).unwrap(), 0), (27.0, [7.0, 5.0, 3.0, 1.0].to_vec()));
     assert_eq!(studied(zb_v(4, 8).unwrap(), 0), (25.5, [4.0; 4].to_vec()));
-    let larger = [
-        (gpipe(8, 32), 117.0),
-        (one_f_one_b(8, 32), 117.0),
-        (interleaved(8, 2, 32, 8), 106.5),
-        (interleaved(8, 4, 32, 8), 101.25),
-        (bfs(8, 4, 32), 101.25),
-        (zb_h1(8, 32), 103.0),
-        (zb_h2(8, 32), 103.0),
-        (one_f_one_b(16, 128), 429.0),
-        (one_f_one_b(64, 512), 1725.0),
-    ];
-    for (order, makespan) in larger {
-        assert_eq!(studied(order.unwrap(), 0).0, makespan);
-    }
-    // The longest rank of these computes all the time; zb-v has two stages on each rank, so its times are in halves.
-    let longest = [(zb_h2(4, 8), 24), (zb_h2(8, 32), 96), (zb_v(4, 8), 48)];
-    for (order, span) in longest {
-        assert_eq!(played(&order.unwrap(), [1, 1, 1, 0]).1, span);
-    }
 }
 
 #[test]
@@ -258,48 +214,36 @@ fn in_flight_counts_are_exact_at_any_size() {
 /// Each condition is needed: one step beyond it, the formula is wrong.
 #[test]
 fn just_outside_their_ranges_the_forms_fail() {
-    let times = |forward, backward, hop| StageTimes { forward, backward, hop };
-    // The formulas, without their conditions.
-    let gpipe_form =
-        |p: u64, m: u64, of: StageTimes| (m + p - 1) * (of.forward + of.backward) + 2 * (p - 1) * of.hop;
-    let looped_form = |p: u64, v: u64, m: u64, of: StageTimes| {
-        (m * v + p - 1) * (of.forward + of.backward) + 2 * (p * v - 1) * of.hop
+    let played_whole = |order: Result<ComputeOrder, SizeError>, hop| {
+        makespan(&order.unwrap(), StageTimes { forward: 10, backward: 20, hop })
     };
-    let fails = |name: &str, order: ComputeOrder, times: StageTimes, form: u64| {
-        assert_ne!(makespan(&order, times), form, "{name}");
-    };
-    let of = times(10, 20, 11);
-    fails("gpipe, c > min", gpipe(4, 8).unwrap(), of, gpipe_form(4, 8, of));
-    let of = times(10, 20, 16);
-    fails("eager, c > half", eager_1f1b(4, 8).unwrap(), of, gpipe_form(4, 8, of));
-    let of = times(10, 20, 1);
-    let form = |m: u64| (m + 3) * 30 + 2 * 3 * m / 4 + 4;
-    assert_eq!(makespan(&one_f_one_b(4, 8).unwrap(), of), form(8));
-    fails("1f1b, p does not divide m", one_f_one_b(4, 10).unwrap(), of, form(10));
-    let of = times(10, 20, 11);
-    fails("interleaved, c > min", interleaved(4, 2, 8, 4).unwrap(), of, looped_form(4, 2, 8, of));
-    let of = times(10, 20, 1);
-    fails("interleaved, p does not divide m", interleaved(4, 2, 9, 4).unwrap(), of, looped_form(4, 2, 9, of));
-    let bfs_form = |m: u64, of: StageTimes| (m * 2 + 3) * (of.forward + of.backward) + 2 * 3 * of.hop;
-    // 4 c <= (5 - 4) 10
-    assert_eq!(makespan(&bfs(4, 2, 5).unwrap(), times(10, 20, 2)), bfs_form(5, times(10, 20, 2)));
-    fails(
-        "bfs, a turn is not hidden",
-        bfs(4, 2, 5).unwrap(),
-        times(10, 20, 3),
-        bfs_form(5, times(10, 20, 3)),
-    );
-    let split_form = |m: u64, [forward, input, weight, hop]: [u64; 4]| {
+    let played_h1 = |m, times| played(&zb_h1(4, m).unwrap(), times).0;
+    // The formulas of four ranks and these times, without their conditions.
+    let gpipe_form = |m: u64, hop: u64| (m + 3) * 30 + 6 * hop;
+    let one_f_one_b_form = |m: u64| (m + 3) * 30 + 6 * m / 4 + 4;
+    let looped_form = |m: u64, hop: u64| (m * 2 + 3) * 30 + 14 * hop;
+    let bfs_form = |m: u64, hop: u64| (m * 2 + 3) * 30 + 6 * hop;
+    let h1_form = |m: u64, [forward, input, weight, hop]: [u64; 4]| {
         m * (forward + input + weight) + 3 * (forward + input - weight + 4 * hop)
     };
-    let fails = |name: &str, m: u32, times: [u64; 4]| {
-        assert_ne!(played(&zb_h1(4, m).unwrap(), times).0, split_form(m.into(), times), "{name}");
-    };
-    assert_eq!(played(&zb_h1(4, 8).unwrap(), [10, 10, 8, 4]).0, split_form(8, [10, 10, 8, 4]));
-    fails("zb-h1, c > T_W / 2", 8, [10, 10, 8, 5]);
-    fails("zb-h1, T_W > min", 8, [10, 10, 11, 0]);
-    fails("zb-h1, m < 2 p", 3, [10, 10, 10, 5]);
-    // All times equal but for the weights': the formulas of the longest rank say that there is no bubble.
-    assert_ne!(played(&zb_h2(4, 8).unwrap(), [10, 10, 9, 0]).1, 8 * 29);
-    assert_ne!(played(&zb_v(4, 8).unwrap(), [10, 10, 9, 0]).1, 16 * 29);
+    assert_eq!(played_whole(one_f_one_b(4, 8), 1), one_f_one_b_form(8));
+    // 4 c <= (5 - 4) 10
+    assert_eq!(played_whole(bfs(4, 2, 5), 2), bfs_form(5, 2));
+    assert_eq!(played_h1(8, [10, 10, 8, 4]), h1_form(8, [10, 10, 8, 4]));
+    for (name, played, form) in [
+        ("gpipe, c > min", played_whole(gpipe(4, 8), 11), gpipe_form(8, 11)),
+        ("eager, c > half", played_whole(eager_1f1b(4, 8), 16), gpipe_form(8, 16)),
+        ("1f1b, p does not divide m", played_whole(one_f_one_b(4, 10), 1), one_f_one_b_form(10)),
+        ("interleaved, c > min", played_whole(interleaved(4, 2, 8, 4), 11), looped_form(8, 11)),
+        ("interleaved, p does not divide m", played_whole(interleaved(4, 2, 9, 4), 1), looped_form(9, 1)),
+        ("bfs, a turn is not hidden", played_whole(bfs(4, 2, 5), 3), bfs_form(5, 3)),
+        ("zb-h1, c > T_W / 2", played_h1(8, [10, 10, 8, 5]), h1_form(8, [10, 10, 8, 5])),
+        ("zb-h1, T_W > min", played_h1(8, [10, 10, 11, 0]), h1_form(8, [10, 10, 11, 0])),
+        ("zb-h1, m < 2 p", played_h1(3, [10, 10, 10, 5]), h1_form(3, [10, 10, 10, 5])),
+        // All times equal but for the weights': the formulas of the longest rank say that there is no bubble.
+        ("zb-h2", played(&zb_h2(4, 8).unwrap(), [10, 10, 9, 0]).1, 8 * 29),
+        ("zb-v", played(&zb_v(4, 8).unwrap(), [10, 10, 9, 0]).1, 16 * 29),
+    ] {
+        assert_ne!(played, form, "{name}");
+    }
 }

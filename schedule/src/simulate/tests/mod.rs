@@ -4,6 +4,8 @@ mod closed_forms;
 mod overlap;
 mod papers;
 
+use std::format;
+use std::string::ToString;
 use std::vec::Vec;
 
 use super::*;
@@ -13,43 +15,16 @@ use crate::id::PipelineRank;
 use crate::instruction::Lane;
 use crate::options::{LowerOptions, Residency};
 use crate::order::ComputeOrder;
-use crate::testing::{assert_makespans_are_closed_forms, checked, resident};
+use crate::testing::{assert_makespans_are_closed_forms, checked};
 
 /// A stage is one unit that takes these times, and a message a hop.
 fn makespan(order: &ComputeOrder, times: StageTimes) -> u64 {
-    let program = checked(order, 1, &LowerOptions::ZERO_1);
-    let unit = UnitCosts::of_compute(times.forward, times.backward, 0);
-    let hop = MessageCost::of_link(0, times.hop);
-    simulate(&program, &Costs::uniform(&program, unit, hop)).unwrap().makespan()
+    closed_forms::played(order, [times.forward, times.backward, 0, times.hop]).0
 }
 
 #[test]
 fn closed_forms_hold_exactly() {
     assert_makespans_are_closed_forms(makespan);
-}
-
-#[test]
-fn busy_and_bubble_add_up_to_the_makespan() {
-    for residency in [Residency::Strict, resident(2), Residency::All] {
-        let program = checked(&one_f_one_b(3, 5).unwrap(), 3, &LowerOptions::zero_3(residency, 1));
-        let unit = UnitCosts {
-            gather: MessageCost { issue: 1, occupied: 4, latency: 1, landing: 1 },
-            reduce: MessageCost { issue: 2, occupied: 9, latency: 2, landing: 3 },
-            optimizer_step: 3,
-            ..UnitCosts::of_compute(5, 4, 6)
-        };
-        for links in [Links::Own, Links::SharedByCollectives] {
-            let mut costs =
-                Costs::uniform(&program, unit, MessageCost { issue: 1, occupied: 2, latency: 3, landing: 1 });
-            (costs.links, costs.gradient_norm) = (links, 7);
-            let timeline = simulate(&program, &costs).unwrap();
-            for rank in (0..3).map(PipelineRank) {
-                let (busy, bubble) = (timeline.busy(&program, rank), timeline.bubble(&program, rank));
-                assert_eq!(busy + bubble.total(), timeline.makespan(), "{bubble:?}");
-                assert_eq!(busy, 3 * (5 * (5 + 10) + 3));
-            }
-        }
-    }
 }
 
 /// One rank, two units, one micro-batch: everything by hand.
@@ -62,7 +37,7 @@ fn a_rank_spends_time_of_its_own_on_its_messages() {
     let costs = Costs { gradient_norm: 50, ..costs };
     let timeline = simulate(&program, &costs).unwrap();
     // Each of the first three computes waits for its gather: 2 + 10 + 5 + 3. The first reduction is issued behind the
-    // fourth gather, at 462, and taken in at the norm, before the second one: 682 + 10 + 5 + 3 = 700.
+    // fourth gather, at 462, and completed at the norm, before the second one: 682 + 10 + 5 + 3 = 700.
     let computes = [(20, 120), (140, 240), (260, 460), (480, 680), (700, 764), (764, 765), (765, 766)];
     let rank = PipelineRank(0);
     let spans = program.row(rank).iter().zip(timeline.row(rank));
@@ -74,16 +49,16 @@ fn a_rank_spends_time_of_its_own_on_its_messages() {
     assert_eq!(timeline.bubble(&program, rank), expected);
 }
 
-/// A lane is in order: who waits for its second message takes in the first as well.
+/// A lane is in order: whatever waits for its second message completes the first as well.
 #[test]
-fn what_nothing_waited_for_is_taken_in_at_the_end() {
+fn messages_that_nothing_waited_for_are_completed_at_the_end() {
     let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts::of_compute(10, 5, 5);
     let message = MessageCost { issue: 1, occupied: 4, latency: 2, landing: 3 };
     let costs = Costs::uniform(&program, unit, message);
     let timeline = simulate(&program, &costs).unwrap();
-    // Each rank issues its receive first. F from 1 to 11, sent at 12, there at 18, taken in by 21, F and B until 41, sent at 42,
-    // there at 48, taken in by 51, B until 61. Then both take in what they have sent.
+    // Each rank issues its receive first. F from 1 to 11, sent at 12, there at 18, completed by 21, F and B until 41, sent at 42,
+    // there at 48, completed by 51, B until 61. Then both complete what they have sent.
     let ends = [0, 1].map(|rank| timeline.end(PipelineRank(rank)));
     assert_eq!(ends, [61 + 3, 61 + 3]);
 }
@@ -92,11 +67,16 @@ fn what_nothing_waited_for_is_taken_in_at_the_end() {
 fn costs_of_another_program_are_errors() {
     let program = checked(&one_f_one_b(2, 2).unwrap(), 2, &LowerOptions::ZERO_1);
     let of = |costs: Costs| simulate(&program, &costs).unwrap_err();
+    let text = |costs: Costs| of(costs).to_string();
     let fit = Costs::uniform(&program, UnitCosts::default(), MessageCost::default());
     let few_units = Costs { units: Vec::new(), ..fit.clone() };
-    assert_eq!(of(few_units), CostsError::NumUnits { num_units: 0, expected: 4 });
+    assert_eq!(
+        text(few_units),
+        "costs of 0 units for a program of 4: give one for each unit, in chain order"
+    );
     let few_edges = Costs { edges: Vec::new(), ..fit.clone() };
-    assert_eq!(of(few_edges), CostsError::NumEdges { num_edges: 0, expected: 2 });
+    let up_and_down = "give two for each pair of neighbouring stages, up and down";
+    assert_eq!(text(few_edges), format!("costs of 0 edges for a program of 2: {up_and_down}"));
     let unit = UnitCosts::of_compute(u64::MAX / 16, 0, 0);
     let long = Costs::uniform(&program, unit, MessageCost::default());
     assert!(simulate(&program, &long).is_ok(), "8 forwards fit");

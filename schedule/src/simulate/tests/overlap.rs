@@ -35,6 +35,11 @@ impl Machine {
         (self.data_degree - 1) * self.operations_per_byte / self.data_degree
     }
 
+    /// From how many tokens on a gather and a reduction over one link take no longer than their backward.
+    fn backward_threshold(self) -> u64 {
+        3 * self.forward_threshold() / 2
+    }
+
     fn costs(self, program: &CheckedProgram, num_parameters: u64, num_tokens: u64, links: Links) -> Costs {
         let sent = |num_bytes: u64| {
             let bytes = (self.data_degree - 1) * num_bytes / self.data_degree;
@@ -74,57 +79,41 @@ fn exposed(program: &CheckedProgram, timeline: &Timeline) -> [u64; 2] {
     exposed
 }
 
-/// For every machine and size of unit: what is exposed at so many tokens and at one less.
+/// For every machine and size of unit, on one rank: what is exposed at so many tokens, nothing, and what at one less.
 fn around(
-    program: &CheckedProgram,
+    num_micro_batches: u32,
     links: Links,
-    threshold: impl Fn(Machine) -> u64,
-    check: impl Fn([u64; 2], [u64; 2], u64),
+    threshold: fn(Machine) -> u64,
+    below: impl Fn([u64; 2], u64),
 ) {
+    let program = checked(1, num_micro_batches, 6);
     for (machine, num_parameters) in MACHINES.into_iter().flat_map(|of| NUM_PARAMETERS.map(|num| (of, num))) {
         let of_tokens = |num_tokens| {
-            let costs = machine.costs(program, num_parameters, num_tokens, links);
-            exposed(program, &simulate(program, &costs).unwrap())
+            let costs = machine.costs(&program, num_parameters, num_tokens, links);
+            exposed(&program, &simulate(&program, &costs).unwrap())
         };
         let threshold = threshold(machine);
-        check(of_tokens(threshold), of_tokens(threshold - 1), num_parameters);
-        assert_eq!(of_tokens(2 * threshold), [0, 0], "{machine:?}");
+        assert_eq!([threshold, 2 * threshold].map(of_tokens), [[0, 0]; 2], "{machine:?}");
+        below(of_tokens(threshold - 1), 2 * num_parameters);
     }
 }
 
+/// Where they share no link, each for itself: the reduction is twice as long as the gather, and the backward as the forward.
+/// Where they do, from 1.5 times as many tokens on.
 #[test]
-fn a_forward_hides_its_gathers_from_the_threshold_on() {
+fn computes_hide_gathers_and_reductions_from_the_threshold_on() {
     for num_micro_batches in [1, 3] {
-        let program = checked(1, num_micro_batches, 6);
-        around(&program, Links::Own, Machine::forward_threshold, |at, below, num_parameters| {
-            assert_eq!(at, [0, 0]);
+        around(num_micro_batches, Links::Own, Machine::forward_threshold, |[forward, backward], token| {
             // A token's forward is missing at each gather but the first.
-            assert!(below[0] >= 5 * 2 * num_parameters && below[0] <= 18 * 2 * num_parameters, "{below:?}");
+            assert!(forward >= 5 * token && forward <= 18 * token, "{forward}");
+            assert!(num_micro_batches > 1 || backward >= 2 * token, "{backward}");
+        });
+        let shared = Links::SharedByCollectives;
+        around(num_micro_batches, shared, Machine::backward_threshold, |[forward, backward], token| {
+            assert!(backward >= 2 * token, "{backward}");
+            assert_eq!(forward, 0, "forwards have time left");
         });
     }
-}
-
-#[test]
-fn a_backward_hides_gathers_and_reductions_on_one_link_from_1_5_times_that_on() {
-    for num_micro_batches in [1, 3] {
-        let program = checked(1, num_micro_batches, 6);
-        let threshold = |machine: Machine| 3 * machine.forward_threshold() / 2;
-        around(&program, Links::SharedByCollectives, threshold, |at, below, num_parameters| {
-            assert_eq!(at, [0, 0]);
-            assert!(below[1] >= 4 * num_parameters, "{below:?}");
-            assert_eq!(below[0], 0, "forwards have time left");
-        });
-    }
-}
-
-/// Without sharing, each for itself: the reduction is twice as long as the gather, and the backward as the forward.
-#[test]
-fn on_links_of_their_own_a_backward_hides_both_from_the_threshold_of_the_forward_on() {
-    let program = checked(1, 1, 6);
-    around(&program, Links::Own, Machine::forward_threshold, |at, below, num_parameters| {
-        assert_eq!(at, [0, 0]);
-        assert!(below[1] >= 4 * num_parameters, "{below:?}");
-    });
 }
 
 /// In a pipeline too: what its ranks wait for gathers and reductions, but for the first of each rank, begins one token below.
@@ -134,7 +123,7 @@ fn a_pipeline_hides_them_from_the_same_threshold_on() {
     let program = checked(4, 12, 3);
     for (links, threshold) in [
         (Links::Own, machine.forward_threshold()),
-        (Links::SharedByCollectives, 3 * machine.forward_threshold() / 2),
+        (Links::SharedByCollectives, machine.backward_threshold()),
     ] {
         let waited = |num_tokens| {
             let costs = machine.costs(&program, num_parameters, num_tokens, links);

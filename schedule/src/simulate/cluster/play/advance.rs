@@ -1,14 +1,16 @@
-//! A rank in its row: it completes the messages it waits for, computes, issues, and goes on.
+//! A rank in its row: it completes the messages that it waits for, computes, issues, and continues.
 
 use super::Play;
 use super::runner::{Next, Task};
 use crate::instruction::{Instruction, Lane};
+use crate::simulate::MessageCost;
 use crate::simulate::cluster::load::WorkKind;
 use crate::simulate::cluster::messages::Site;
 use crate::simulate::cluster::progress::{Due, UNKNOWN};
+use crate::simulate::lanes::{Lanes, RankLane, UnderWay};
 
 impl Play<'_> {
-    /// A rank goes on until it waits or is at work.
+    /// A rank continues until it waits or is at work.
     pub(super) fn advance(&mut self, rank: usize) {
         debug_assert!(self.runners[rank].task.is_none(), "a rank at work is not ready");
         while let Next::Task(task, ticks) = self.next(rank) {
@@ -26,33 +28,31 @@ impl Play<'_> {
     pub(super) fn end_work(&mut self, rank: usize) {
         self.load.end_rank(rank, &mut self.progress);
         let (task, since) = self.runners[rank].task.take().expect("only what a rank is at can end");
-        if task.kind() == WorkKind::Message {
-            self.hold(rank, self.progress.now() - since);
+        if task.kind() == WorkKind::Message
+            && let Some(held) = self.held.get_mut(rank)
+        {
+            // What is completed at the row's end is attributed to its last instruction.
+            let at = self.runners[rank].next.min(held.len() - 1);
+            held[at] += self.progress.now() - since;
         }
         self.finish(rank, task);
         self.advance(rank);
     }
 
-    /// Notes that messages took of a rank's own time.
-    fn hold(&mut self, rank: usize, ticks: u64) {
-        if let Some(held) = self.held.get_mut(rank) {
-            // What is completed at the row's end is attributed to its last instruction.
-            let at = self.runners[rank].next.min(held.len() - 1);
-            held[at] += ticks;
-        }
+    fn lanes(&self, rank: usize) -> &Lanes {
+        &self.lanes[self.grid.data_rank(rank)]
     }
 
     fn next(&mut self, rank: usize) -> Next {
-        let pipeline_rank = self.grid.pipeline_rank(rank);
-        let row = &self.rows[pipeline_rank.index()];
+        let (pipeline_rank, row) = (self.grid.pipeline_rank(rank), self.grid.row(rank));
         let index = self.runners[rank].next;
-        if self.runners[rank].meets {
+        if self.runners[rank].is_joined {
             return Next::Wait;
         }
-        let Some(&instruction) = row.instructions.get(index) else { return self.drain(rank) };
+        let Some(&instruction) = row.get(index) else { return self.drain(rank) };
         for &wait in &self.grid.program.waits(pipeline_rank.at(index))[self.runners[rank].num_waited..] {
             // A compute was done before the row went on.
-            if let Some(lane) = self.rows[pipeline_rank.index()].lane(wait)
+            if let Some(lane) = self.lanes(rank).lane(pipeline_rank.index(), row[wait])
                 && let Some(landing) = self.landing(rank, lane, wait)
             {
                 return landing;
@@ -63,7 +63,7 @@ impl Play<'_> {
         match (instruction, instruction.lane()) {
             (Instruction::GradientNorm | Instruction::AddTied { .. }, _) => {
                 self.spans[rank][index].start = self.progress.now();
-                Next::Task(Task::Join, own_time.of_compute(rank, index, self.own_part(rank, instruction)))
+                Next::Task(Task::Join, own_time.of_compute(rank, index, self.parts(rank, instruction).0))
             }
             (_, Lane::Compute) => {
                 self.spans[rank][index].start = self.progress.now();
@@ -78,10 +78,9 @@ impl Play<'_> {
 
     /// Completes the first message of a lane that was issued up to a position of the row, or waits for it;
     /// `None` if all are completed.
-    fn landing(&mut self, rank: usize, lane: usize, until: usize) -> Option<Next> {
-        let row = &self.rows[self.grid.pipeline_rank(rank).index()];
-        let index =
-            row.position(lane, self.runners[rank].num_landed[lane]).filter(|&index| index <= until)?;
+    fn landing(&mut self, rank: usize, lane: RankLane, until: usize) -> Option<Next> {
+        let first = self.lanes(rank).first(lane);
+        let UnderWay { index, landing } = first.filter(|first| first.index <= until)?;
         let end = self.spans[rank][index].end;
         if end == UNKNOWN {
             self.runners[rank].waits_for = Some(index);
@@ -91,14 +90,14 @@ impl Play<'_> {
             self.progress.after(end - self.progress.now(), Due::Arrival(rank as u32));
             return Some(Next::Wait);
         }
-        let cost = self.message_costs.of(self.grid.data_rank(rank), row.instructions[index]);
-        Some(Next::Task(Task::Land(lane), self.own_time.of(rank, cost.landing)))
+        Some(Next::Task(Task::Land(lane), self.own_time.of(rank, landing)))
     }
 
     /// Messages that nothing waited for are completed at the end, lane after lane.
     fn drain(&mut self, rank: usize) -> Next {
-        let num_lanes = self.rows[self.grid.pipeline_rank(rank).index()].num_lanes();
-        for lane in 0..num_lanes {
+        let pipeline_rank = self.grid.pipeline_rank(rank).index();
+        for number in 0.. {
+            let Some(lane) = self.lanes(rank).used(pipeline_rank, number) else { break };
             if let Some(landing) = self.landing(rank, lane, usize::MAX) {
                 return landing;
             }
@@ -107,25 +106,17 @@ impl Play<'_> {
         Next::Wait
     }
 
-    /// A rank's part of a synchronization before the others are needed.
-    fn own_part(&self, rank: usize, instruction: Instruction) -> u64 {
+    /// What a synchronization takes of a rank by itself, and of all of them once the last has joined.
+    fn parts(&self, rank: usize, instruction: Instruction) -> (u64, u64) {
         let synchronization = self.synchronizations.of(self.grid.data_rank(rank), instruction);
         match instruction {
             Instruction::GradientNorm => {
-                self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank))
+                let own = self.costs.own_norm(self.grid.program, self.grid.pipeline_rank(rank));
+                (own, self.costs.gradient_norm)
             }
             // With both uses on one rank, the addition is its own.
-            _ if self.synchronizations.members(synchronization).len() == 1 => self.costs.add_tied,
-            _ => 0,
-        }
-    }
-
-    /// How long a synchronization takes once all have come.
-    fn together(&self, synchronization: usize, instruction: Instruction) -> u64 {
-        match instruction {
-            Instruction::GradientNorm => self.costs.gradient_norm,
-            _ if self.synchronizations.members(synchronization).len() == 1 => 0,
-            _ => self.costs.add_tied,
+            _ if self.synchronizations.members(synchronization).len() == 1 => (self.costs.add_tied, 0),
+            _ => (0, self.costs.add_tied),
         }
     }
 
@@ -133,9 +124,13 @@ impl Play<'_> {
     fn finish(&mut self, rank: usize, task: Task) {
         let index = self.runners[rank].next;
         match task {
-            Task::Land(lane) => self.runners[rank].num_landed[lane] += 1,
+            Task::Land(lane) => self.lanes[self.grid.data_rank(rank)].land(lane),
             Task::Issue => {
                 self.runners[rank].go_on();
+                let (data_rank, instruction) = (self.grid.data_rank(rank), self.grid.row(rank)[index]);
+                let MessageCost { landing, .. } = self.message_costs.of(data_rank, instruction);
+                let pipeline_rank = self.grid.pipeline_rank(rank).index();
+                self.lanes[data_rank].issue(pipeline_rank, instruction, UnderWay { index, landing });
                 self.issue(Site { rank, index });
             }
             Task::Compute => {
@@ -143,11 +138,11 @@ impl Play<'_> {
                 self.spans[rank][index].end = self.progress.now();
             }
             Task::Join => {
-                let instruction = self.rows[self.grid.pipeline_rank(rank).index()].instructions[index];
+                let instruction = self.grid.row(rank)[index];
                 let synchronization = self.synchronizations.of(self.grid.data_rank(rank), instruction);
-                self.runners[rank].meets = true;
+                self.runners[rank].is_joined = true;
                 if self.synchronizations.join(synchronization) {
-                    let together = self.together(synchronization, instruction);
+                    let (_, together) = self.parts(rank, instruction);
                     self.progress.after(together, Due::Synchronization(synchronization as u32));
                 }
             }

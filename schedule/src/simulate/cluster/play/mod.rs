@@ -14,13 +14,13 @@ use self::runner::Runner;
 use super::grid::Grid;
 use super::load::Load;
 use super::message_costs::MessageCosts;
-use super::messages::{Ends, Messages, Site};
+use super::messages::{Messages, Site};
 use super::own_time::OwnTime;
 use super::progress::{Due, Progress, UNKNOWN};
-use super::row::Row;
 use super::setting::Cluster;
-use super::synchronizations::Synchronizations;
 use super::timeline::ClusterTimeline;
+use crate::simulate::lanes::Lanes;
+use crate::simulate::synchronizations::Synchronizations;
 use crate::simulate::{Costs, Span, Timeline};
 
 pub(super) struct Play<'a> {
@@ -28,8 +28,8 @@ pub(super) struct Play<'a> {
     costs: &'a Costs,
     message_costs: MessageCosts<'a>,
     own_time: OwnTime<'a>,
-    /// `[pipeline rank]`
-    rows: Vec<Row<'a>>,
+    /// `[data rank]`: the messages that are not completed yet.
+    lanes: Vec<Lanes>,
     messages: Messages,
     synchronizations: Synchronizations,
     load: Load,
@@ -47,25 +47,23 @@ pub(super) struct Play<'a> {
 impl<'a> Play<'a> {
     pub(super) fn new(grid: Grid<'a>, costs: &'a Costs, cluster: &'a Cluster, load: Load) -> Self {
         let message_costs = MessageCosts::new(grid, costs, cluster);
-        let rows: Vec<Row<'_>> = grid.program.program().rows.iter().map(|row| Row::new(row)).collect();
         let ranks = 0..grid.world_size();
-        let row = |rank: usize| &rows[grid.pipeline_rank(rank).index()];
-        let spans = |rank: usize| vec![Span { start: UNKNOWN, end: UNKNOWN }; row(rank).instructions.len()];
-        let held = |rank: usize| vec![0; row(rank).instructions.len()];
+        let spans = |rank| vec![Span { start: UNKNOWN, end: UNKNOWN }; grid.row(rank).len()];
+        let held = |rank| vec![0; grid.row(rank).len()];
         Self {
             grid,
             costs,
             own_time: OwnTime { speeds: &cluster.speeds, jitter: cluster.jitter },
             messages: Messages::new(grid, &message_costs, costs.links),
-            synchronizations: Synchronizations::new(grid),
+            synchronizations: Synchronizations::new(grid.program, grid.data_degree),
             progress: Progress::new(load.num_works(), load.scale()),
             load,
-            runners: ranks.clone().map(|rank| Runner::new(row(rank).num_lanes())).collect(),
+            runners: vec![Runner::default(); grid.world_size()],
+            lanes: (0..grid.data_degree).map(|_| Lanes::new(grid.program)).collect(),
             ready: ranks.clone().rev().collect(),
             spans: ranks.clone().map(spans).collect(),
             held: if message_costs.hold_ranks() { ranks.map(held).collect() } else { Vec::new() },
             message_costs,
-            rows,
         }
     }
 
@@ -76,9 +74,9 @@ impl<'a> Play<'a> {
             }
             let load = &self.load;
             self.progress.settle(|work| load.rate(work));
-            let Some(due) = self.progress.next() else { break };
+            let Some(due) = self.progress.next(u64::MAX) else { break };
             self.take(due);
-            while let Some(due) = self.progress.next_now() {
+            while let Some(due) = self.progress.next(self.progress.now()) {
                 self.take(due);
             }
         }
@@ -113,19 +111,10 @@ impl<'a> Play<'a> {
         while let Some(number) = self.messages.take_link(lane) {
             let message = self.messages.message(number);
             let now = self.progress.now();
-            match message.ends {
-                Ends::Group { of, index } => {
-                    self.grid.data_ranks(of).for_each(|rank| self.spans[rank][index].start = now);
-                }
-                Ends::Pair { sender, receiver } => {
-                    for end in [sender, receiver] {
-                        self.spans[end.rank][end.index].start = now;
-                    }
-                }
-            }
-            if message.occupied > 0 {
+            message.for_each_end(self.grid, |Site { rank, index }, _| self.spans[rank][index].start = now);
+            if message.cost.occupied > 0 {
                 self.load.begin_message(message.lane, &mut self.progress);
-                self.progress.begin(self.load.lane_work(message.lane), message.occupied);
+                self.progress.begin(self.load.lane_work(message.lane), message.cost.occupied);
                 return;
             }
             self.leave(message.lane);
@@ -136,23 +125,13 @@ impl<'a> Play<'a> {
     fn leave(&mut self, lane: usize) {
         let number = self.messages.leave(lane);
         let message = self.messages.message(number);
-        match message.ends {
-            Ends::Group { of, index } => {
-                self.grid
-                    .data_ranks(of)
-                    .for_each(|rank| self.end_after(message.latency, Site { rank, index }));
-            }
-            Ends::Pair { sender, receiver } => {
-                self.end_after(0, sender);
-                self.end_after(message.latency, receiver);
-            }
-        }
+        message.for_each_end(self.grid, |end, latency| self.end_after(latency, end));
     }
 
-    /// A message ends for a rank, which goes on if it waits for it.
+    /// A message ends for a rank, which continues if it waits for it.
     fn end_after(&mut self, latency: u64, Site { rank, index }: Site) {
         self.spans[rank][index].end = self.progress.now() + latency;
-        if self.runners[rank].no_longer_waits_for(index) {
+        if self.runners[rank].waits_for.take_if(|of| *of == index).is_some() {
             self.progress.after(latency, Due::Arrival(rank as u32));
         }
     }
@@ -173,12 +152,12 @@ impl<'a> Play<'a> {
             let pipeline_ranks = self.grid.program.ranks();
             let ranks: Vec<usize> =
                 pipeline_ranks.map(|pipeline_rank| self.grid.rank(pipeline_rank, data_rank)).collect();
-            Timeline::new(
-                ranks.iter().filter_map(|&rank| spans[rank].take()).collect(),
-                ranks.iter().map(|&rank| self.runners[rank].ended).collect(),
-                ranks.iter().filter_map(|&rank| held.get_mut(rank)?.take()).collect(),
-            )
+            Timeline {
+                spans: ranks.iter().filter_map(|&rank| spans[rank].take()).collect(),
+                ends: ranks.iter().map(|&rank| self.runners[rank].ended).collect(),
+                held: ranks.iter().filter_map(|&rank| held.get_mut(rank)?.take()).collect(),
+            }
         });
-        ClusterTimeline::new(timelines.collect())
+        ClusterTimeline { timelines: timelines.collect() }
     }
 }

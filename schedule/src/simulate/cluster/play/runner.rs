@@ -1,16 +1,13 @@
 //! Where a rank is in its row, and what it does there.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use crate::simulate::cluster::load::WorkKind;
-use crate::simulate::cluster::progress::UNKNOWN;
+use crate::simulate::lanes::RankLane;
 
 /// What a rank does with its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Completes the next message of a lane of its row.
-    Land(usize),
+    /// Completes the next message of a lane.
+    Land(RankLane),
     /// Issues the message at its position.
     Issue,
     /// The compute at its position.
@@ -28,7 +25,7 @@ impl Task {
     }
 }
 
-/// How a rank goes on.
+/// What a rank does next.
 pub(super) enum Next {
     /// With a task that takes this many ticks at full speed.
     Task(Task, u64),
@@ -37,44 +34,26 @@ pub(super) enum Next {
 }
 
 /// Where a rank is.
+#[derive(Clone, Default)]
 pub(super) struct Runner {
     /// Its position in the row.
     pub(super) next: usize,
     /// How many of the waits of that position are over.
     pub(super) num_waited: usize,
-    /// `[lane of the row]`: messages that are completed.
-    pub(super) num_landed: Vec<usize>,
     /// Its present task, and since when.
     pub(super) task: Option<(Task, u64)>,
     /// The position of the message that it waits for, while its end is not known.
     pub(super) waits_for: Option<usize>,
     /// Whether it waits for the other members of a synchronization.
-    pub(super) meets: bool,
+    pub(super) is_joined: bool,
     /// When its row had ended and all its messages were completed.
     pub(super) ended: u64,
 }
 
 impl Runner {
-    pub(super) fn new(num_lanes: usize) -> Self {
-        Self {
-            next: 0,
-            num_waited: 0,
-            num_landed: vec![0; num_lanes],
-            task: None,
-            waits_for: None,
-            meets: false,
-            ended: UNKNOWN,
-        }
-    }
-
-    /// Whether the rank waits for the message at a position, of which it is now known when it ends.
-    pub(super) fn no_longer_waits_for(&mut self, index: usize) -> bool {
-        self.waits_for.take_if(|waits_for| *waits_for == index).is_some()
-    }
-
     /// Ends its synchronization: the position of that in the row.
     pub(super) fn leave_synchronization(&mut self) -> usize {
-        self.meets = false;
+        self.is_joined = false;
         self.go_on();
         self.next - 1
     }

@@ -1,22 +1,12 @@
 //! Everything at once, against the reference that steps tick by tick.
 
 use std::collections::BTreeMap;
-use std::vec::Vec;
 
 use super::draw::Draw;
 use super::naive::Naive;
 use crate::id::PipelineRank;
-use crate::simulate::cluster::{self, Cluster, ClusterTimeline, Ratio, Sharing};
+use crate::simulate::cluster::{self, Cluster, Ratio, Sharing};
 use crate::simulate::critical_path;
-
-/// `[rank]`: spans, and when the row had ended.
-fn by_rank(played: &ClusterTimeline, num_pipeline_ranks: usize) -> super::naive::Played {
-    let ranks = (0..num_pipeline_ranks as u32).map(PipelineRank);
-    let of = |rank: PipelineRank| {
-        played.by_data_rank().iter().map(move |of| (of.row(rank).to_vec(), of.end(rank)))
-    };
-    ranks.flat_map(of).collect::<Vec<_>>()
-}
 
 #[test]
 fn small_clusters_take_what_they_take_tick_by_tick() {
@@ -26,8 +16,11 @@ fn small_clusters_take_what_they_take_tick_by_tick() {
         let program = draw.program();
         let (costs, cluster) = (draw.costs(&program), draw.cluster(&program));
         let played = cluster::simulate(&program, &costs, &cluster).unwrap();
-        let expected = Naive::play(&program, &costs, &cluster);
-        assert!(by_rank(&played, program.num_ranks()) == expected, "seed {seed}: {cluster:?}, {costs:?}");
+        for (rank, expected) in Naive::play(&program, &costs, &cluster).into_iter().enumerate() {
+            let (rank, data_rank) = (rank as u32 / cluster.data_degree, rank as u32 % cluster.data_degree);
+            let (of, rank) = (&played.by_data_rank()[data_rank as usize], PipelineRank(rank));
+            assert!((of.row(rank).to_vec(), of.end(rank)) == expected, "seed {seed}: {cluster:?}, {costs:?}");
+        }
         for timeline in played.by_data_rank() {
             for rank in program.ranks() {
                 let (busy, bubble) = (timeline.busy(&program, rank), timeline.bubble(&program, rank));

@@ -58,10 +58,9 @@ impl Draw {
 
     /// Costs of which no two need be equal.
     pub(super) fn costs(&mut self, program: &CheckedProgram) -> Costs {
-        let edges: Vec<MessageCost> = self.message_costs(program);
         Costs {
+            edges: self.message_costs(program),
             units: program.units().iter().map(|_| self.unit()).collect(),
-            edges,
             add_tied: self.cost(7),
             gradient_norm: self.cost(5),
             links: self.one_of(&[Links::Own, Links::SharedByCollectives]),

@@ -1,5 +1,5 @@
 //! The reference: every row unrolled into what the rank does, then played tick by tick. At each tick all that can
-//! happen does, rates are worked out from nothing, as quotients, and everything under way gets on by one tick.
+//! happen does, rates are worked out from nothing, and everything under way proceeds by one tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -9,36 +9,35 @@ use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
 use crate::simulate::cluster::grid::ClusterLane;
 use crate::simulate::cluster::own_time::OwnTime;
-use crate::simulate::cluster::{Cluster, Computes, Duplex, Ratio, Sharing};
+use crate::simulate::cluster::{Cluster, Computes, Cores, Duplex, Sharing};
 use crate::simulate::{Costs, Links, MessageCost, Span};
 
-/// What is left of a work: a quotient in lowest terms.
-#[derive(Clone, Copy)]
-struct Left(u128, u128);
+/// Parts of a tick: a multiple of the denominator of every rate of a small cluster.
+const TICK: u64 = 720_720 * 3 * 17 * 19 * 23;
 
-impl Left {
-    fn less(self, Ratio { numerator, denominator }: Ratio) -> Self {
-        let (n, d) = (u128::from(numerator), u128::from(denominator));
-        let above = (self.0 * d).saturating_sub(n * self.1);
-        let below = self.1 * d;
-        let (mut a, mut b) = (above, below);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        Self(above / a, below / a)
-    }
+/// A rate in parts a tick.
+fn rate(numerator: u32, denominator: u32) -> u64 {
+    let parts = TICK * u64::from(numerator);
+    assert!(parts.is_multiple_of(u64::from(denominator)), "{numerator}/{denominator} of a tick is not whole");
+    parts / u64::from(denominator)
 }
 
 struct Message {
-    lane: ClusterLane,
+    /// The lane whose link it takes.
     queue: ClusterLane,
-    /// Rank and place; of a transfer the sender first.
+    /// Rank and index; of a transfer the sender first.
     ends: Vec<(usize, usize)>,
     cost: MessageCost,
     num_issued: usize,
-    started: Option<u64>,
-    left: Left,
+    /// Parts of ticks for which it still occupies its link; `None` before it is sent.
+    left: Option<u64>,
     gone: Option<u64>,
+}
+
+impl Message {
+    fn is_under_way(&self) -> bool {
+        self.left.is_some_and(|left| left > 0)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -60,20 +59,23 @@ struct Task {
 struct Rank {
     tasks: Vec<Task>,
     next: usize,
-    /// What is left of the task that it is at.
-    left: Option<Left>,
+    /// Parts of ticks that are left of the task that it is at.
+    left: Option<u64>,
     joined: BTreeMap<usize, u64>,
     ended: u64,
 }
 
-/// `[rank]`: spans, and when the row had ended.
-pub(super) type Played = Vec<(Vec<Span>, u64)>;
+impl Rank {
+    /// The task on which it spends this tick.
+    fn at_work(&self) -> Option<Kind> {
+        self.left.filter(|&left| left > 0).map(|_| self.tasks[self.next].kind)
+    }
+}
 
 pub(super) struct Naive<'a> {
     program: &'a CheckedProgram,
     costs: &'a Costs,
     cluster: &'a Cluster,
-    degree: usize,
     messages: Vec<Message>,
     ranks: Vec<Rank>,
     spans: Vec<Vec<Span>>,
@@ -81,200 +83,177 @@ pub(super) struct Naive<'a> {
 }
 
 impl<'a> Naive<'a> {
-    pub(super) fn play(program: &'a CheckedProgram, costs: &'a Costs, cluster: &'a Cluster) -> Played {
-        let degree = cluster.data_degree as usize;
-        let num_ranks = program.num_ranks() * degree;
-        let row = |rank: usize| program.row(PipelineRank((rank / degree) as u32));
-        let mut naive = Self {
-            program,
-            costs,
-            cluster,
-            degree,
-            messages: Vec::new(),
-            ranks: Vec::new(),
-            spans: (0..num_ranks).map(|rank| std::vec![Span { start: 0, end: 0 }; row(rank).len()]).collect(),
-            now: 0,
-        };
-        naive.ranks = (0..num_ranks).map(|rank| naive.unroll(rank)).collect();
-        for rank in 0..num_ranks {
-            for index in 0..row(rank).len() {
+    /// `[rank]`: spans, and when the row had ended.
+    pub(super) fn play(
+        program: &'a CheckedProgram,
+        costs: &'a Costs,
+        cluster: &'a Cluster,
+    ) -> Vec<(Vec<Span>, u64)> {
+        let (messages, ranks, spans) = Default::default();
+        let mut naive = Self { program, costs, cluster, messages, ranks, spans, now: 0 };
+        for rank in 0..program.num_ranks() * cluster.data_degree as usize {
+            naive.ranks.push(naive.unroll(rank));
+            let row = naive.row(rank);
+            naive.spans.push(std::vec![Span { start: 0, end: 0 }; row.len()]);
+            for index in 0..row.len() {
                 naive.push_message(rank, index);
             }
         }
-        while !naive.is_done() {
-            while naive.happen() {}
-            if !naive.is_done() {
+        while naive.ranks.iter().any(|rank| rank.next < rank.tasks.len()) {
+            if !naive.happen() {
                 naive.tick();
             }
         }
         naive.spans.into_iter().zip(naive.ranks.iter().map(|rank| rank.ended)).collect()
     }
 
-    fn is_done(&self) -> bool {
-        self.ranks.iter().all(|rank| rank.next == rank.tasks.len())
+    fn data_rank(&self, rank: usize) -> usize {
+        rank % self.cluster.data_degree as usize
     }
 
-    fn instruction(&self, rank: usize, index: usize) -> Instruction {
-        self.program.row(PipelineRank((rank / self.degree) as u32))[index]
+    fn pipeline_rank(&self, rank: usize) -> PipelineRank {
+        PipelineRank(rank as u32 / self.cluster.data_degree)
     }
 
-    fn nodes(&self, rank: usize) -> usize {
+    fn row(&self, rank: usize) -> &'a [Instruction] {
+        self.program.row(self.pipeline_rank(rank))
+    }
+
+    /// Rank and index of the other end of a transfer.
+    fn peer(&self, rank: usize, index: usize) -> Option<(usize, usize)> {
+        let peer = self.program.peer(self.pipeline_rank(rank).at(index))?;
+        Some((peer.rank.index() * self.cluster.data_degree as usize + self.data_rank(rank), peer.index))
+    }
+
+    fn node(&self, rank: usize) -> usize {
         self.cluster.ranks_per_node.map_or(0, |num_ranks| rank / num_ranks.get() as usize)
     }
 
-    fn is_far(&self, ranks: &[usize]) -> bool {
-        ranks.iter().any(|&rank| self.nodes(rank) != self.nodes(ranks[0]))
+    fn is_far(&self, mut ranks: impl Iterator<Item = usize>) -> bool {
+        let first = ranks.next().map(|rank| self.node(rank));
+        ranks.any(|rank| Some(self.node(rank)) != first)
     }
 
-    fn message(&self, rank: usize, index: usize) -> MessageCost {
-        let instruction = self.instruction(rank, index);
-        let here = PipelineRank((rank / self.degree) as u32);
-        match (self.program.peer(here.at(index)), instruction, &self.cluster.far_edges) {
-            (Some(peer), Instruction::Send { edge, .. } | Instruction::Receive { edge, .. }, Some(far))
-                if self.is_far(&[rank, peer.rank.index() * self.degree + rank % self.degree]) =>
-            {
+    fn cost(&self, rank: usize, index: usize) -> MessageCost {
+        let instruction = self.row(rank)[index];
+        match (instruction.lane(), self.peer(rank, index), &self.cluster.far_edges) {
+            (Lane::Edge(edge), Some((peer, _)), Some(far)) if self.is_far([rank, peer].into_iter()) => {
                 far[edge.index()]
             }
             _ => self.costs.message(instruction),
         }
     }
 
-    /// All that a rank does, one after the other: what it takes in before each instruction is known from the row.
+    /// All that a rank does, one after the other: what it completes before each instruction is known from the row.
     fn unroll(&self, rank: usize) -> Rank {
-        let here = PipelineRank((rank / self.degree) as u32);
-        let row = self.program.row(here);
+        let (here, row) = (self.pipeline_rank(rank), self.row(rank));
         let own = OwnTime { speeds: &self.cluster.speeds, jitter: self.cluster.jitter };
-        let mut taken_in = BTreeSet::new();
+        let mut completed = BTreeSet::new();
         let mut tasks = Vec::new();
-        let mut take_in = |lane: Lane, until: usize, tasks: &mut Vec<Task>| {
+        let mut complete = |lane: Lane, until: usize, tasks: &mut Vec<Task>| {
             for index in (0..=until).filter(|&index| row[index].lane() == lane) {
-                if taken_in.insert(index) {
-                    let ticks = own.of(rank, self.message(rank, index).landing);
+                if lane != Lane::Compute && completed.insert(index) {
+                    let ticks = own.of(rank, self.cost(rank, index).landing);
                     tasks.push(Task { kind: Kind::Land, index, ticks });
                 }
             }
         };
         for (index, &instruction) in row.iter().enumerate() {
-            for &wait in
-                self.program.waits(here.at(index)).iter().filter(|&&wait| row[wait].lane() != Lane::Compute)
-            {
-                take_in(row[wait].lane(), wait, &mut tasks);
+            for &wait in self.program.waits(here.at(index)) {
+                complete(row[wait].lane(), wait, &mut tasks);
             }
-            let (kind, ticks) = match instruction {
+            let (kind, cost) = match instruction {
                 Instruction::GradientNorm => {
                     let units = self.program.chain().units_on(here);
-                    let part: u64 = units.map(|unit| self.costs.units[unit.index()].gradient_norm).sum();
-                    (Kind::Join, own.of_compute(rank, index, part))
+                    (Kind::Join, units.map(|unit| self.costs.units[unit.index()].gradient_norm).sum())
                 }
-                Instruction::AddTied { .. } => {
-                    let part = if self.num_tied() == 1 { self.costs.add_tied } else { 0 };
-                    (Kind::Join, own.of_compute(rank, index, part))
+                Instruction::AddTied { .. } if self.is_tied_on_one_rank() => {
+                    (Kind::Join, self.costs.add_tied)
                 }
-                _ if instruction.lane() == Lane::Compute => {
-                    (Kind::Compute, own.of_compute(rank, index, self.costs.compute(instruction)))
-                }
-                _ => (Kind::Issue, own.of(rank, self.message(rank, index).issue)),
+                Instruction::AddTied { .. } => (Kind::Join, 0),
+                _ if instruction.lane() == Lane::Compute => (Kind::Compute, self.costs.compute(instruction)),
+                _ => (Kind::Issue, self.cost(rank, index).issue),
             };
+            let is_message = kind == Kind::Issue;
+            let ticks = if is_message { own.of(rank, cost) } else { own.of_compute(rank, index, cost) };
             tasks.push(Task { kind, index, ticks });
         }
-        let lanes: BTreeSet<Lane> =
-            row.iter().map(|of| of.lane()).filter(|&of| of != Lane::Compute).collect();
-        for lane in lanes {
-            take_in(lane, row.len() - 1, &mut tasks);
+        for lane in row.iter().map(|of| of.lane()).collect::<BTreeSet<_>>() {
+            complete(lane, row.len() - 1, &mut tasks);
         }
         Rank { tasks, ..Rank::default() }
     }
 
-    fn num_tied(&self) -> usize {
-        let Some((embedding, head)) = self.program.chain().tied() else { return 0 };
-        BTreeSet::from([embedding, head].map(|unit| self.program.chain().rank(unit))).len()
+    fn is_tied_on_one_rank(&self) -> bool {
+        let chain = self.program.chain();
+        chain.tied().is_some_and(|(embedding, head)| chain.rank(embedding) == chain.rank(head))
     }
 
     /// Notes a message once: with the first data rank of a collective, and with a sender.
     fn push_message(&mut self, rank: usize, index: usize) {
-        let (here, data_rank) = (PipelineRank((rank / self.degree) as u32), rank % self.degree);
-        let instruction = self.instruction(rank, index);
+        let (here, data_rank) = (self.pipeline_rank(rank), self.data_rank(rank));
+        let group = || (rank..rank + self.cluster.data_degree as usize).map(|rank| (rank, index)).collect();
+        let instruction = self.row(rank)[index];
         let (lane, ends) = match (instruction, instruction.lane()) {
             (Instruction::Send { edge, .. }, _) => {
-                let receive = self.program.peer(here.at(index)).unwrap();
-                let receiver = (receive.rank.index() * self.degree + data_rank, receive.index);
-                let lane = ClusterLane::Edge { edge, data_rank: data_rank as u32 };
-                (lane, std::vec![(rank, index), receiver])
+                let ends = std::vec![(rank, index), self.peer(rank, index).unwrap()];
+                (ClusterLane::Edge { edge, data_rank: data_rank as u32 }, ends)
             }
-            (_, lane @ (Lane::Gather | Lane::Reduce)) if data_rank == 0 => {
-                let lane = if lane == Lane::Gather { ClusterLane::Gather } else { ClusterLane::Reduce };
-                (lane(here), (rank..rank + self.degree).map(|rank| (rank, index)).collect())
-            }
+            (_, Lane::Gather) if data_rank == 0 => (ClusterLane::Gather(here), group()),
+            (_, Lane::Reduce) if data_rank == 0 => (ClusterLane::Reduce(here), group()),
             _ => return,
         };
-        let queue = match lane {
-            ClusterLane::Reduce(of) if self.costs.links == Links::SharedByCollectives => {
-                ClusterLane::Gather(of)
-            }
-            own => own,
+        let queue = match (lane, self.costs.links) {
+            (ClusterLane::Reduce(of), Links::SharedByCollectives) => ClusterLane::Gather(of),
+            _ => lane,
         };
-        let cost = self.message(rank, index);
-        let left = Left(u128::from(cost.occupied), 1);
-        self.messages.push(Message {
-            lane,
-            queue,
-            ends,
-            cost,
-            num_issued: 0,
-            started: None,
-            left,
-            gone: None,
-        });
+        let cost = self.cost(rank, index);
+        self.messages.push(Message { queue, ends, cost, num_issued: 0, left: None, gone: None });
     }
 
     /// Everything that can happen at this tick, once; whether anything did.
     fn happen(&mut self) -> bool {
         let mut happened = false;
         for number in 0..self.messages.len() {
-            let is_first = !self.messages[..number]
-                .iter()
-                .any(|before| before.queue == self.messages[number].queue && before.gone.is_none());
-            let message = &mut self.messages[number];
-            if message.started.is_none() && is_first && message.num_issued == message.ends.len() {
-                message.started = Some(self.now);
+            let (before, rest) = self.messages.split_at_mut(number);
+            let message = &mut rest[0];
+            let is_first = !before.iter().any(|of| of.queue == message.queue && of.gone.is_none());
+            if message.left.is_none() && is_first && message.num_issued == message.ends.len() {
+                message.left = Some(TICK * message.cost.occupied);
                 message.ends.iter().for_each(|&(rank, index)| self.spans[rank][index].start = self.now);
                 happened = true;
             }
-            if message.started.is_some() && message.gone.is_none() && message.left.0 == 0 {
+            if message.left == Some(0) && message.gone.is_none() {
                 message.gone = Some(self.now);
                 happened = true;
             }
         }
-        for rank in 0..self.ranks.len() {
-            happened |= self.happen_on(rank);
-        }
-        happened
+        (0..self.ranks.len()).fold(happened, |happened, rank| self.happen_on(rank) || happened)
     }
 
     /// When a message has arrived at a rank.
     fn arrival(&self, rank: usize, index: usize) -> Option<u64> {
         let message = self.messages.iter().find(|message| message.ends.contains(&(rank, index))).unwrap();
-        let is_sender = matches!(self.instruction(rank, index), Instruction::Send { .. });
+        let is_sender = matches!(self.row(rank)[index], Instruction::Send { .. });
         Some(message.gone? + if is_sender { 0 } else { message.cost.latency })
     }
 
     fn happen_on(&mut self, rank: usize) -> bool {
         let Some(&task) = self.ranks[rank].tasks.get(self.ranks[rank].next) else { return false };
-        let index = task.index;
         match self.ranks[rank].left {
             None => {
-                if task.kind == Kind::Land {
-                    match self.arrival(rank, index) {
-                        Some(arrival) if arrival <= self.now => self.spans[rank][index].end = arrival,
+                match task.kind {
+                    Kind::Land => match self.arrival(rank, task.index) {
+                        Some(arrival) if arrival <= self.now => self.spans[rank][task.index].end = arrival,
                         _ => return false,
-                    }
-                } else if task.kind != Kind::Issue {
-                    self.spans[rank][index].start = self.now;
+                    },
+                    Kind::Issue => {}
+                    Kind::Compute | Kind::Join => self.spans[rank][task.index].start = self.now,
                 }
-                self.ranks[rank].left = Some(Left(u128::from(task.ticks), 1));
+                self.ranks[rank].left = Some(TICK * task.ticks);
                 true
             }
-            Some(Left(0, _)) => self.end_task(rank, task),
+            Some(0) => self.end_task(rank, task),
             Some(_) => false,
         }
     }
@@ -290,131 +269,95 @@ impl<'a> Naive<'a> {
             Kind::Join => {
                 let is_new = !self.ranks[rank].joined.contains_key(&index);
                 self.ranks[rank].joined.entry(index).or_insert(self.now);
-                match self.met(rank, index) {
+                match self.all_joined(rank, index) {
                     Some(end) if end <= self.now => self.spans[rank][index].end = end,
                     _ => return is_new,
                 }
             }
         }
-        self.ranks[rank].left = None;
-        self.ranks[rank].next += 1;
-        self.ranks[rank].ended = self.now;
+        let at = &mut self.ranks[rank];
+        (at.left, at.next, at.ended) = (None, at.next + 1, self.now);
         true
     }
 
-    /// When the synchronization at a place of a rank's row is over, if all have come.
-    fn met(&self, rank: usize, index: usize) -> Option<u64> {
-        let instruction = self.instruction(rank, index);
+    /// When the synchronization at an index of a rank's row is over, if all have joined.
+    fn all_joined(&self, rank: usize, index: usize) -> Option<u64> {
+        let instruction = self.row(rank)[index];
         let is_norm = instruction == Instruction::GradientNorm;
-        let members =
-            (0..self.ranks.len()).filter(|&other| is_norm || other % self.degree == rank % self.degree);
         let mut last = 0;
-        for other in members {
-            let row = self.program.row(PipelineRank((other / self.degree) as u32));
-            if let Some(place) = row.iter().position(|&of| of == instruction) {
-                last = last.max(*self.ranks[other].joined.get(&place)?);
+        for (other, at) in self.ranks.iter().enumerate() {
+            if (is_norm || self.data_rank(other) == self.data_rank(rank))
+                && let Some(index) = self.row(other).iter().position(|&of| of == instruction)
+            {
+                last = last.max(*at.joined.get(&index)?);
             }
         }
-        Some(
-            last + if is_norm {
-                self.costs.gradient_norm
-            } else if self.num_tied() == 1 {
-                0
-            } else {
-                self.costs.add_tied
-            },
-        )
-    }
-
-    /// The ports of a lane, each by a unique key.
-    fn ports(&self, message: &Message) -> BTreeSet<(usize, bool, bool)> {
-        let ranks: Vec<usize> = message.ends.iter().map(|&(rank, _)| rank).collect();
-        let is_far = self.is_far(&ranks);
-        let sides = |duplex: Duplex| {
-            let mut sides = Vec::new();
-            for (place, &rank) in ranks.iter().enumerate() {
-                let is_edge = matches!(message.lane, ClusterLane::Edge { .. });
-                if duplex == Duplex::Half || !is_edge || place == 0 {
-                    sides.push((rank, false));
-                }
-                if duplex == Duplex::Full && (!is_edge || place == 1) {
-                    sides.push((rank, true));
-                }
-            }
-            sides
+        let together = match instruction {
+            Instruction::GradientNorm => self.costs.gradient_norm,
+            _ if self.is_tied_on_one_rank() => 0,
+            _ => self.costs.add_tied,
         };
-        match self.cluster.sharing {
-            Sharing::Own => BTreeSet::new(),
-            Sharing::RankPort(duplex) => {
-                sides(duplex).into_iter().map(|(rank, inwards)| (rank, is_far, inwards)).collect()
-            }
-            Sharing::NodePort(_) if !is_far => BTreeSet::new(),
-            Sharing::NodePort(duplex) => {
-                sides(duplex).into_iter().map(|(rank, inwards)| (self.nodes(rank), true, inwards)).collect()
-            }
-        }
+        Some(last + together)
     }
 
-    fn needs_core(&self, rank: usize) -> bool {
-        let at = &self.ranks[rank];
-        at.left.is_some_and(|left| left.0 > 0)
-            && match at.tasks[at.next].kind {
-                Kind::Land | Kind::Issue => true,
-                Kind::Compute | Kind::Join => {
-                    self.cluster.cores.is_some_and(|cores| cores.computes == Computes::OccupyCores)
-                }
+    /// The ports of a message: rank or node, whether it is the one to other nodes, and whether it is the one inwards.
+    fn ports(&self, message: &Message) -> BTreeSet<(usize, bool, bool)> {
+        let is_far = self.is_far(message.ends.iter().map(|&(rank, _)| rank));
+        let (duplex, of_node) = match self.cluster.sharing {
+            Sharing::RankPort(duplex) => (duplex, false),
+            Sharing::NodePort(duplex) if is_far => (duplex, true),
+            Sharing::Own | Sharing::NodePort(_) => return BTreeSet::new(),
+        };
+        let is_edge = matches!(message.queue, ClusterLane::Edge { .. });
+        let mut ports = BTreeSet::new();
+        for (place, &(rank, _)) in message.ends.iter().enumerate() {
+            let owner = if of_node { self.node(rank) } else { rank };
+            if duplex == Duplex::Half || !is_edge || place == 0 {
+                ports.insert((owner, is_far, false));
             }
+            if duplex == Duplex::Full && (!is_edge || place == 1) {
+                ports.insert((owner, is_far, true));
+            }
+        }
+        ports
     }
 
-    /// How fast a rank's work gets on.
-    fn rank_rate(&self, rank: usize) -> Ratio {
-        let mut rate = Ratio::ONE;
-        let at = &self.ranks[rank];
-        let under_way = |message: &&Message| message.started.is_some() && message.left.0 > 0;
-        let talks = self
-            .messages
-            .iter()
-            .filter(under_way)
-            .any(|message| message.ends.iter().any(|end| end.0 == rank));
-        if talks && matches!(at.tasks[at.next].kind, Kind::Compute | Kind::Join) {
-            let Ratio { numerator, denominator } = self.cluster.slowdown;
-            rate = Ratio::new(denominator, numerator);
+    /// How fast a rank proceeds with its task, if it is at work.
+    fn rank_rate(&self, rank: usize) -> u64 {
+        let is_at_compute = |kind| matches!(kind, Kind::Compute | Kind::Join);
+        let is_message = |of: &Message| of.is_under_way() && of.ends.iter().any(|end| end.0 == rank);
+        let (mut numerator, mut denominator) = (1, 1);
+        if self.ranks[rank].at_work().is_some_and(is_at_compute) && self.messages.iter().any(is_message) {
+            (numerator, denominator) = (self.cluster.slowdown.denominator, self.cluster.slowdown.numerator);
         }
-        if let Some(cores) = self.cluster.cores
-            && self.needs_core(rank)
-        {
-            let host = |rank: usize| rank / cores.ranks_per_host as usize;
-            let others =
-                (0..self.ranks.len()).filter(|&other| host(other) == host(rank) && self.needs_core(other));
-            let at_work = others.count() as u32;
-            rate.numerator *= cores.num_cores.min(at_work);
-            rate.denominator *= at_work;
+        if let Some(Cores { ranks_per_host, num_cores, computes }) = self.cluster.cores {
+            let host = |rank: usize| rank / ranks_per_host as usize;
+            let needs_core = |of: usize| {
+                let kind = self.ranks[of].at_work();
+                kind.is_some_and(|kind| computes == Computes::OccupyCores || !is_at_compute(kind))
+            };
+            if needs_core(rank) {
+                let on_host = (0..self.ranks.len()).filter(|&other| host(other) == host(rank));
+                let at_work = on_host.filter(|&other| needs_core(other)).count() as u32;
+                (numerator, denominator) = (numerator * num_cores.min(at_work), denominator * at_work);
+            }
         }
-        rate
+        rate(numerator, denominator)
     }
 
     fn tick(&mut self) {
+        let of_messages: Vec<_> = self.messages.iter().map(|of| self.ports(of)).collect();
         let mut at_port: BTreeMap<_, u32> = BTreeMap::new();
-        let ports: Vec<_> = self
-            .messages
-            .iter()
-            .map(|message| {
-                let is_under_way = message.started.is_some() && message.left.0 > 0;
-                if is_under_way { Some(self.ports(message)) } else { None }
-            })
-            .collect();
-        ports.iter().flatten().flatten().for_each(|&port| *at_port.entry(port).or_default() += 1);
-        let rates: Vec<Ratio> = (0..self.ranks.len())
-            .map(|rank| if self.ranks[rank].left.is_some() { self.rank_rate(rank) } else { Ratio::ONE })
-            .collect();
-        for (message, ports) in self.messages.iter_mut().zip(ports) {
-            if let Some(ports) = ports {
-                let crowd = ports.iter().map(|port| at_port[port]).max().unwrap_or(1);
-                message.left = message.left.less(Ratio::new(1, crowd));
-            }
+        for (_, ports) in self.messages.iter().zip(&of_messages).filter(|(of, _)| of.is_under_way()) {
+            ports.iter().for_each(|&port| *at_port.entry(port).or_default() += 1);
+        }
+        let rates: Vec<u64> = (0..self.ranks.len()).map(|rank| self.rank_rate(rank)).collect();
+        for (message, ports) in self.messages.iter_mut().zip(of_messages) {
+            let most = ports.iter().filter_map(|port| at_port.get(port)).max().copied().unwrap_or(1);
+            message.left = message.left.map(|left| left.saturating_sub(rate(1, most)));
         }
         for (rank, rate) in self.ranks.iter_mut().zip(rates) {
-            rank.left = rank.left.map(|left| if left.0 > 0 { left.less(rate) } else { left });
+            rank.left = rank.left.map(|left| left.saturating_sub(rate));
         }
         self.now += 1;
     }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::grid::Grid;
+use crate::check::CheckedProgram;
 use crate::instruction::Instruction;
 
 /// The number of the norm; those of tied additions follow, one for each data rank.
@@ -18,13 +18,14 @@ pub(super) struct Synchronizations {
 }
 
 impl Synchronizations {
-    pub(super) fn new(grid: Grid<'_>) -> Self {
-        let mut members = vec![(0..grid.world_size()).collect::<Vec<_>>()];
-        let chain = grid.program.chain();
+    /// Of ranks that are numbered pipeline rank by pipeline rank, with the data ranks of each next to each other.
+    pub(super) fn new(program: &CheckedProgram, data_degree: usize) -> Self {
+        let mut members = vec![(0..program.num_ranks() * data_degree).collect::<Vec<_>>()];
+        let chain = program.chain();
         if let Some((embedding, head)) = chain.tied() {
             let ranks = BTreeSet::from([embedding, head].map(|unit| chain.rank(unit)));
-            members.extend((0..grid.data_degree).map(|data_rank| {
-                ranks.iter().map(|&pipeline_rank| grid.rank(pipeline_rank, data_rank)).collect::<Vec<_>>()
+            members.extend((0..data_degree).map(|data_rank| {
+                ranks.iter().map(|of| of.index() * data_degree + data_rank).collect::<Vec<_>>()
             }));
         }
         let num_missing = members.iter().map(Vec::len).collect();

@@ -8,24 +8,8 @@ use crate::check::CheckedProgram;
 use crate::instruction::{Instruction, Lane};
 
 /// A lane of a rank, as a position in a table of all.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankLane(usize);
-
-impl RankLane {
-    /// The lane of a message; `None` for other instructions. An edge has two: the sender's and the receiver's.
-    pub(super) fn of(num_ranks: usize, rank: usize, instruction: Instruction) -> Option<Self> {
-        let edges = 2 * num_ranks;
-        Some(Self(match instruction {
-            Instruction::Send { edge, .. } => edges + 2 * edge.index(),
-            Instruction::Receive { edge, .. } => edges + 2 * edge.index() + 1,
-            _ => match instruction.lane() {
-                Lane::Gather => 2 * rank,
-                Lane::Reduce => 2 * rank + 1,
-                Lane::Compute | Lane::Edge(_) => return None,
-            },
-        }))
-    }
-}
 
 /// A message that a rank has issued and not completed.
 #[derive(Clone, Copy)]
@@ -53,9 +37,18 @@ impl Lanes {
         Self { num_ranks, under_way: (0..num_lanes).map(|_| VecDeque::new()).collect(), used }
     }
 
-    /// The lane of an instruction of a rank; `None` if it is not a message.
+    /// The lane of a message of a rank; `None` for other instructions. An edge has two: the sender's and the receiver's.
     pub(super) fn lane(&self, rank: usize, instruction: Instruction) -> Option<RankLane> {
-        RankLane::of(self.num_ranks, rank, instruction)
+        let first_edge = 2 * self.num_ranks;
+        Some(RankLane(match instruction {
+            Instruction::Send { edge, .. } => first_edge + 2 * edge.index(),
+            Instruction::Receive { edge, .. } => first_edge + 2 * edge.index() + 1,
+            _ => match instruction.lane() {
+                Lane::Gather => 2 * rank,
+                Lane::Reduce => 2 * rank + 1,
+                Lane::Compute | Lane::Edge(_) => return None,
+            },
+        }))
     }
 
     /// A rank has issued a message.
