@@ -51,7 +51,7 @@ fn truncated_and_malformed_json() {
             run.json:1:13: comments are not JSON; remove it
             run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there
             run.json:1:11: this is not JSON: a value belongs here, but `NaN` stands there
-            run.json:1:12: this is not JSON: `,` or `}` belongs here, but `1` stands there
+            run.json:1:12: a number of JSON has no leading zeros; remove them
             run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
             run.json:1:1: the run file must be an object, but is a list
         "#]],

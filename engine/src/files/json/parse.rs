@@ -217,41 +217,61 @@ impl<'a> Parser<'a> {
         let JiterErrorType::JsonError(kind) = &error.error_type else {
             unreachable!("values are read as what they are");
         };
-        let open = self.open.last().map_or(self.offset, |&(start, _)| start);
         let never_closed =
             |what: &str, end: char| format!("this {what} is never closed: the text ends before its `{end}`");
-        let (start, rule) = match kind {
-            Kind::EofWhileParsingString => (self.at(), never_closed("string", '"')),
-            Kind::EofWhileParsingList => (open, never_closed("list", ']')),
-            Kind::EofWhileParsingObject => (open, never_closed("object", '}')),
-            Kind::TrailingComma => {
-                let comma = text[..at].rfind(',').unwrap_or(at);
-                (comma, "a comma behind the last part is not JSON; remove it".to_owned())
+        let ends = matches!(
+            kind,
+            Kind::EofWhileParsingList | Kind::EofWhileParsingObject | Kind::EofWhileParsingValue
+        );
+        let (start, rule) = match (kind, self.open.last()) {
+            (Kind::EofWhileParsingString, _) => (self.at(), never_closed("string", '"')),
+            (_, Some(&(open, _))) if ends => {
+                let is_list = text[open..].starts_with('[');
+                (open, if is_list { never_closed("list", ']') } else { never_closed("object", '}') })
             }
-            _ if text[at..].starts_with(['/', '#']) => (at, "comments are not JSON; remove it".to_owned()),
-            Kind::ControlCharacterWhileParsingString => {
-                let control = text[at..].chars().next().map_or(0, u32::from);
-                (at, format!("a string holds the control character U+{control:04X}; escape it"))
-            }
-            Kind::InvalidEscape => {
-                (at, "no such escape in a string; for a backslash write `\\\\`".to_owned())
-            }
-            Kind::UnexpectedEndOfHexEscape
-            | Kind::LoneLeadingSurrogateInHexEscape
-            | Kind::InvalidUnicodeCodePoint => {
-                (at, "`\\u` needs four hexadecimal digits, and of two halves both".to_owned())
-            }
-            Kind::KeyMustBeAString => (at, self.expected(at, "a key in quotes")),
-            Kind::ExpectedColon => (at, self.expected(at, "`:`")),
-            Kind::ExpectedListCommaOrEnd => (at, self.expected(at, "`,` or `]`")),
-            Kind::ExpectedObjectCommaOrEnd => (at, self.expected(at, "`,` or `}`")),
-            Kind::TrailingCharacters => (at, self.expected(at, "the end of the file")),
-            Kind::ExpectedSomeValue | Kind::ExpectedSomeIdent | Kind::EofWhileParsingValue => {
-                (at, self.expected(at, "a value"))
-            }
-            other => (at, format!("this is not JSON: {other}")),
+            (kind, _) => self.misplaced(kind, at),
         };
         self.error(start, rule)
+    }
+
+    /// What is wrong with the character that the reader stopped at, and where that begins.
+    fn misplaced(&self, kind: &JsonErrorType, at: usize) -> (usize, String) {
+        use JsonErrorType as Kind;
+        let text = &self.source.text;
+        let rule = match kind {
+            Kind::TrailingComma => {
+                let comma = text[..at].rfind(',').unwrap_or(at);
+                return (comma, "a comma behind the last part is not JSON; remove it".to_owned());
+            }
+            _ if text[at..].starts_with(['/', '#']) => "comments are not JSON; remove it".to_owned(),
+            Kind::ControlCharacterWhileParsingString => {
+                let control = text[at..].chars().next().map_or(0, u32::from);
+                format!("a string holds the control character U+{control:04X}; escape it")
+            }
+            Kind::InvalidEscape if text[..at].ends_with('\\') => {
+                return (at - 1, "no such escape in a string; for a backslash write `\\\\`".to_owned());
+            }
+            Kind::InvalidEscape
+            | Kind::UnexpectedEndOfHexEscape
+            | Kind::LoneLeadingSurrogateInHexEscape
+            | Kind::InvalidUnicodeCodePoint => {
+                let escape = text[..at].rfind('\\').unwrap_or(at);
+                return (escape, "`\\u` needs four hexadecimal digits, and of two halves both".to_owned());
+            }
+            Kind::ExpectedSomeIdent => return (self.at(), self.expected(self.at(), "a value")),
+            Kind::InvalidNumber if text[at..].starts_with(|of: char| of.is_ascii_digit()) => {
+                "a number of JSON has no leading zeros; remove them".to_owned()
+            }
+            Kind::InvalidNumber => self.expected(at, "a digit"),
+            Kind::NumberOutOfRange => "a number has too many digits; round it".to_owned(),
+            Kind::KeyMustBeAString => self.expected(at, "a key in quotes"),
+            Kind::ExpectedColon => self.expected(at, "`:`"),
+            Kind::ExpectedListCommaOrEnd => self.expected(at, "`,` or `]`"),
+            Kind::ExpectedObjectCommaOrEnd => self.expected(at, "`,` or `}`"),
+            Kind::TrailingCharacters => self.expected(at, "the end of the file"),
+            _ => self.expected(at, "a value"),
+        };
+        (at, rule)
     }
 
     /// What belongs at a place, and the word or character that stands there instead.

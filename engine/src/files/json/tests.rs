@@ -129,55 +129,49 @@ fn every_key_that_stands_twice_is_reported() {
 
 #[test]
 fn a_text_that_is_not_json_is_refused_where_it_ceases_to_be() {
+    let ends = "the text ends before its";
     for (text, place, rule) in [
-        ("{\n  \"a\": {\n    \"b\": 1", "2:8", "EOF while parsing an object at `{`"),
-        ("{\"a\": [1, 2", "1:7", "EOF while parsing a list at `[`"),
-        ("{\"a\": \"1", "1:7", "EOF while parsing a string at `\"`"),
-        ("{\"a\": ", "1:7", "EOF while parsing a value"),
-        ("{\"a\": }", "1:7", "expected value at `}`"),
-        ("{\"a\": NaN}", "1:7", "expected value at `N`"),
-        ("[nul]", "1:5", "expected ident at `]`"),
-        ("[\u{a0}1]", "1:2", "expected value at `\u{a0}`"),
-        ("[1,,2]", "1:4", "expected value at `,`"),
-        ("['a']", "1:2", "expected value at `'`"),
-        ("[+1]", "1:2", "expected value at `+`"),
-        ("[.5]", "1:2", "expected value at `.`"),
-        ("[-]", "1:3", "invalid number at `]`"),
-        ("[-Infinity]", "1:3", "invalid number at `I`"),
-        ("[5.]", "1:4", "invalid number at `]`"),
-        ("[1e+]", "1:5", "invalid number at `]`"),
-        ("[01]", "1:3", "invalid number at `1`"),
-        ("[0xff]", "1:3", "expected `,` or `]` at `x`"),
-        ("[1 [2]]", "1:4", "expected `,` or `]` at `[`"),
-        ("{\"a\": 1 \"b\": 2}", "1:9", "expected `,` or `}` at `\"`"),
-        ("{\"a\": 1,}", "1:8", "trailing comma at `,`"),
-        ("[1,\n]", "1:3", "trailing comma at `,`"),
-        ("{a: 1}", "1:2", "key must be a string at `a`"),
-        ("{\"a\" 1}", "1:6", "expected `:` at `1`"),
-        ("{} {}", "1:4", "trailing characters at `{`"),
-        ("{} // a", "1:4", "trailing characters at `/`"),
-        ("[1 /* a */]", "1:4", "expected `,` or `]` at `/`"),
-        ("# a\n{}", "1:1", "expected value at `#`"),
-        (
-            "[\"a\n\"]",
-            "1:4",
-            "control character (\\u0000-\\u001F) found while parsing a string at `\u{fffd}`",
-        ),
-        ("[\"\\x41\"]", "1:4", "invalid escape at `x`"),
-        ("[\"\\é\"]", "1:4", "invalid escape at `é`"),
-        ("[\"\\u12é4\"]", "1:7", "invalid escape at `é`"),
-        ("[\"\\u+123\"]", "1:5", "invalid escape at `+`"),
-        ("[\"\\ud83d\\u0041\"]", "1:14", "lone leading surrogate in hex escape at `1`"),
-        ("[\"\\udc00\"]", "1:8", "lone leading surrogate in hex escape at `0`"),
+        ("", "1:1", "the file is empty; it must hold one JSON object"),
+        (" \n ", "2:2", "the file is empty; it must hold one JSON object"),
+        ("{\n  \"a\": {\n    \"b\": 1", "2:8", &format!("this object is never closed: {ends} `}}`")),
+        ("{\"a\": [1, 2", "1:7", &format!("this list is never closed: {ends} `]`")),
+        ("{\"a\": \"1", "1:7", &format!("this string is never closed: {ends} `\"`")),
+        ("{\"a\": ", "1:1", &format!("this object is never closed: {ends} `}}`")),
+        ("{\"a\": }", "1:7", "this is not JSON: a value belongs here, but `}` stands there"),
+        ("{\"a\": NaN}", "1:7", "this is not JSON: a value belongs here, but `NaN` stands there"),
+        ("[nul]", "1:2", "this is not JSON: a value belongs here, but `nul` stands there"),
+        ("[\u{a0}1]", "1:2", "this is not JSON: a value belongs here, but `\u{a0}` stands there"),
+        ("[1,,2]", "1:4", "this is not JSON: a value belongs here, but `,` stands there"),
+        ("['a']", "1:2", "this is not JSON: a value belongs here, but `'` stands there"),
+        ("[+1]", "1:2", "this is not JSON: a value belongs here, but `+` stands there"),
+        ("[.5]", "1:2", "this is not JSON: a value belongs here, but `.` stands there"),
+        ("[-]", "1:3", "this is not JSON: a digit belongs here, but `]` stands there"),
+        ("[-Infinity]", "1:3", "this is not JSON: a digit belongs here, but `Infinity` stands there"),
+        ("[5.]", "1:4", "this is not JSON: a digit belongs here, but `]` stands there"),
+        ("[1e+]", "1:5", "this is not JSON: a digit belongs here, but `]` stands there"),
+        ("[01]", "1:3", "a number of JSON has no leading zeros; remove them"),
+        ("[0xff]", "1:3", "this is not JSON: `,` or `]` belongs here, but `xff` stands there"),
+        ("[1 [2]]", "1:4", "this is not JSON: `,` or `]` belongs here, but `[` stands there"),
+        ("{\"a\": 1 \"b\": 2}", "1:9", "this is not JSON: `,` or `}` belongs here, but `\"` stands there"),
+        ("{\"a\": 1,}", "1:8", "a comma behind the last part is not JSON; remove it"),
+        ("[1,\n]", "1:3", "a comma behind the last part is not JSON; remove it"),
+        ("{a: 1}", "1:2", "this is not JSON: a key in quotes belongs here, but `a` stands there"),
+        ("{\"a\" 1}", "1:6", "this is not JSON: `:` belongs here, but `1` stands there"),
+        ("{} {}", "1:4", "this is not JSON: the end of the file belongs here, but `{` stands there"),
+        ("{} // a", "1:4", "comments are not JSON; remove it"),
+        ("[1 /* a */]", "1:4", "comments are not JSON; remove it"),
+        ("# a\n{}", "1:1", "comments are not JSON; remove it"),
+        ("[\"a\n\"]", "1:4", "a string holds the control character U+000A; escape it"),
+        ("[\"\\x41\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
+        ("[\"\\é\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
+        ("[\"\\u12é4\"]", "1:3", "`\\u` needs four hexadecimal digits, and of two halves both"),
+        ("[\"\\u+123\"]", "1:3", "`\\u` needs four hexadecimal digits, and of two halves both"),
+        ("[\"\\ud83d\\u0041\"]", "1:9", "`\\u` needs four hexadecimal digits, and of two halves both"),
+        ("[\"\\udc00\"]", "1:3", "`\\u` needs four hexadecimal digits, and of two halves both"),
     ] {
         let error = parsed(text).unwrap_err();
-        let expected = format!("a.json:{place} this is not JSON: {rule}");
-        assert_eq!(format!("{} {error}", error.span), expected, "{text}");
+        assert_eq!(format!("{} {error}", error.span), format!("a.json:{place} {rule}"), "{text}");
         assert!(serde_json::from_str::<serde_json::Value>(text).is_err(), "{text}");
-    }
-    for (text, place) in [("", "1:1"), (" \n ", "2:2")] {
-        let expected = format!("a.json:{place} the file is empty; it must hold one JSON object");
-        assert_eq!(refusal::<Outer>(text), expected);
     }
 }
 

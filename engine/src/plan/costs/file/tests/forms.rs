@@ -34,7 +34,7 @@ fn an_object_is_no_list_of_its_values_and_kinds_are_named() {
             9:14: `workload.model` must be an object with this as its one key, but is the string "gpt2"
             10:7: `workload.model.gpt3` is an unknown key; did you mean `gpt2`?
             15:10: `workload.model.mlp` is a second key, and only one belongs here; keep one of the two
-            85:16: `messages[1].kind.gradient_norm` is a key, but the name alone belongs here; write "gradient_norm" in place of the object
+            85:33: `messages[1].kind.gradient_norm` is null, but the name alone belongs here; write it in place of the object
         "#]],
     );
 }
