@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel};
+use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
 use tests::{
     Case, Mask, NO_ZERO, SGD, Sample, Schedule, assert_bit_identical, assert_close, pairwise, small_run,
     train,
@@ -16,7 +16,7 @@ const SIZES: [usize; 4] = [3, 2, 2, 2];
 fn zero(level: ZeroLevel, reduce: ReductionPolicy, row: [usize; 4]) -> ZeroConfig {
     let [unit_layers, residency, prefetch_units, _] = row;
     let resident_units = [ResidencyConfig::Strict, ResidencyConfig::Units(1 + prefetch_units)][residency];
-    let unit_layers = UnitLayersConfig::Layers(1 + unit_layers);
+    let unit_layers = UnitLayers::of_blocks(1 + unit_layers).expect("units have layers");
     ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
 

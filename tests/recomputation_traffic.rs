@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero::config::{
-    Checkpointing, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
-};
+use pipezero::config::{Checkpointing, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel};
 use pipezero::plan::Traffic;
 use pipezero::run::engine::Engine;
 use tests::{Case, Mask, Schedule, WeightOrder, small_run, started, zero};
@@ -32,7 +30,7 @@ const RECOMPUTING: [Checkpointing; 2] = [Checkpointing::Unit, Checkpointing::Lay
 fn residencies() -> [ZeroConfig; 6] {
     use ResidencyConfig::{All, Strict, Units};
     let zero3 = |resident_units, prefetch_units| ZeroConfig {
-        unit_layers: UnitLayersConfig::Layers(2),
+        unit_layers: UnitLayers::of_blocks(2).expect("2 is not 0"),
         ..zero(ZeroLevel::Zero3, resident_units, prefetch_units)
     };
     [

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use pipezero::config::{
-    Launch, PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayersConfig, ZeroConfig, ZeroLevel,
+    Launch, PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayers, ZeroConfig, ZeroLevel,
 };
 use pipezero::plan::{Change, FromFileError, Plan, PlanError};
 use tests::{Case, Schedule, example, small_run, zero};
@@ -19,12 +19,9 @@ fn runs() -> Vec<(String, Run)> {
         (3, Schedule::GPipe),
         (4, Schedule::Eager),
     ] {
-        for (unit_layers, prefetch) in [
-            (UnitLayersConfig::Layers(1), 0),
-            (UnitLayersConfig::Layers(1), 1),
-            (UnitLayersConfig::Half, 0),
-            (UnitLayersConfig::Half, 2),
-        ] {
+        for (unit_layers, prefetch) in
+            [(UnitLayers::ONE, 0), (UnitLayers::ONE, 1), (UnitLayers::Half, 0), (UnitLayers::Half, 2)]
+        {
             for (tied, threshold) in [(false, 0), (true, 0), (true, 500), (false, 500)] {
                 let zero = ZeroConfig {
                     unit_layers,

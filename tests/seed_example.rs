@@ -5,9 +5,7 @@
 //! costs `2 * 8 * 3 = 48` all-gathers. With one unit that may stay, two uses in a row share a gather:
 //! `docs/zero.md` derives 39, 37, 35 and 33.
 
-use pipezero::config::{
-    GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel,
-};
+use pipezero::config::{GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero::run::memory::Category;
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
@@ -19,7 +17,7 @@ const NUM_UNITS: usize = 3;
 /// The example at a width that runs in a moment. Embedding and head are untied: they join the first and the last unit.
 fn example(resident_units: ResidencyConfig, prefetch_units: usize) -> Run {
     let zero = ZeroConfig {
-        unit_layers: UnitLayersConfig::Layers(4),
+        unit_layers: UnitLayers::of_blocks(4).expect("4 is not 0"),
         ..zero(ZeroLevel::Zero3, resident_units, prefetch_units)
     };
     let num_micro_batches = NUM_MICRO_BATCHES as usize;

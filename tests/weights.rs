@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{ResidencyConfig, Run, UnitLayersConfig, ZeroConfig, ZeroLevel};
+use pipezero::config::{ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
 use pipezero::run::engine::Engine;
 use tests::{
     Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, started, weights_of, zero,
@@ -14,7 +14,7 @@ fn run(pipeline: usize, data: usize, level: ZeroLevel, tied: bool) -> Run {
     // Units of other sizes, so that a parameter lies elsewhere in its unit and is cut into shards elsewhere.
     let unit_layers = 1 + pipeline % 2;
     let zero = ZeroConfig {
-        unit_layers: UnitLayersConfig::Layers(unit_layers),
+        unit_layers: UnitLayers::of_blocks(unit_layers).expect("units have layers"),
         ..zero(level, ResidencyConfig::Units(2), 1)
     };
     let case = Case { pipeline, data, num_micro_batches: 6 / data, zero, tied, ..Case::ONE_RANK };

@@ -40,7 +40,7 @@ pub(crate) struct Case {
     pub(crate) schedule: &'static str,
     pub(crate) virtual_stages: usize,
     pub(crate) level: ZeroLevel,
-    pub(crate) unit_layers: UnitLayersConfig,
+    pub(crate) unit_layers: UnitLayers,
     pub(crate) resident_units: ResidencyConfig,
     pub(crate) prefetch_units: usize,
     pub(crate) checkpointing: Checkpointing,
@@ -62,7 +62,7 @@ impl Case {
         schedule: "1f1b",
         virtual_stages: 1,
         level: ZeroLevel::Zero0,
-        unit_layers: UnitLayersConfig::Layers(1),
+        unit_layers: UnitLayers::ONE,
         resident_units: ResidencyConfig::Strict,
         prefetch_units: 1,
         checkpointing: Checkpointing::Off,
@@ -167,10 +167,10 @@ impl fmt::Display for Case {
         }
         write!(f, " ZeRO-{}", self.level as u8)?;
         match self.unit_layers {
-            UnitLayersConfig::Layers(1) => {}
-            UnitLayersConfig::Layers(layers) => write!(f, " units of {layers}")?,
-            UnitLayersConfig::Half => f.write_str(" half units")?,
-            UnitLayersConfig::Stage => f.write_str(" units of a stage")?,
+            UnitLayers::ONE => {}
+            UnitLayers::Blocks(layers) => write!(f, " units of {layers}")?,
+            UnitLayers::Half => f.write_str(" half units")?,
+            UnitLayers::Stage => f.write_str(" units of a stage")?,
         }
         if self.level == ZeroLevel::Zero3 {
             write!(f, " resident {} prefetch {}", self.resident_units, self.prefetch_units)?;
@@ -188,7 +188,7 @@ impl fmt::Display for Case {
 }
 
 use ResidencyConfig::{All, Units};
-use UnitLayersConfig::{Half, Layers};
+use UnitLayers::{Half, Layers};
 use ZeroLevel::{Zero1, Zero2, Zero3};
 
 /// Runs of one or two ranks that compute.

@@ -89,7 +89,7 @@ pub fn run() -> Run {
         batch: BatchConfig { train_batch_size: 1, micro_batch_size: 1, num_micro_batches: 1 },
         zero: ZeroConfig {
             level: ZeroLevel::Zero0,
-            unit_layers: UnitLayersConfig::Layers(1),
+            unit_layers: UnitLayers::ONE,
             resident_units: ResidencyConfig::Units(2),
             prefetch_units: 1,
             reduce: ReductionPolicy::Last,

@@ -1,7 +1,9 @@
 //! Values of a run's features that tests combine pair by pair.
 
+use std::num::NonZeroUsize;
+
 use pipezero::config::{
-    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
+    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
 };
 
 use crate::{Case, FP16, NO_ZERO, Schedule};
@@ -10,8 +12,8 @@ use crate::{Case, FP16, NO_ZERO, Schedule};
 const NUM_LAYERS: usize = 12;
 
 /// How large units are.
-pub const UNITS: [UnitLayersConfig; 3] =
-    [UnitLayersConfig::Half, UnitLayersConfig::Layers(1), UnitLayersConfig::Layers(2)];
+pub const UNITS: [UnitLayers; 3] =
+    [UnitLayers::Half, UnitLayers::ONE, UnitLayers::Blocks(NonZeroUsize::new(2).expect("2 is not 0"))];
 
 /// Types of parameters and activations.
 pub const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];

@@ -70,7 +70,7 @@ impl Case {
 /// ZeRO-0: the values of settings that a test does not care about.
 pub const NO_ZERO: ZeroConfig = ZeroConfig {
     level: ZeroLevel::Zero0,
-    unit_layers: UnitLayersConfig::Layers(1),
+    unit_layers: UnitLayers::ONE,
     resident_units: ResidencyConfig::Units(1),
     prefetch_units: 0,
     reduce: ReductionPolicy::Last,

@@ -23,6 +23,7 @@ mod schedule_name;
 mod schema;
 mod section;
 mod set;
+mod unit_layers;
 mod whole_number;
 mod words;
 

@@ -5,10 +5,10 @@
 
 use super::byte_size::ByteSize;
 use super::kind::{Auto, Either};
-use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, WarmupType};
+use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, UnitLayers, WarmupType};
 use super::schedule_name::ScheduleName;
 use super::section::section;
-use super::words::{FamilyWord, OptimizerWord, ResidencyWord, SchedulerWord, UnitWord};
+use super::words::{FamilyWord, OptimizerWord, ResidencyWord, SchedulerWord};
 
 section! {
     /// A training run.
@@ -143,7 +143,7 @@ section! {
         stage: u64 = "0", "DeepSpeed's default";
         /// Transformer blocks of an FSDP unit, which is gathered and reduced at once; 0.5 is half a block (attention and MLP
         /// apart, `"gpt2"` alone), `"stage"` makes one unit of all the blocks of a stage.
-        unit_layers: Either<f64, UnitWord> = "1", "the smallest unit of whole blocks gathers the least at once";
+        unit_layers: UnitLayers = "1", "the smallest unit of whole blocks gathers the least at once";
         /// Gathered units that a rank may hold at once, those in use and prefetched included: a budget of so many of its
         /// largest. `"strict"` reshards after every use, `"all"` never, `"auto"` keeps as many as fit `memory`. ZeRO-3 alone.
         resident_units: Either<usize, ResidencyWord> = "1 + prefetch_units", "the fewest that let prefetching work";

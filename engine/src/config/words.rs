@@ -73,11 +73,6 @@ words! {
 words! { impl ReductionPolicy { Every = "every", Last = "last", } }
 
 words! {
-    /// What `unit_layers` may say beside a number.
-    UnitWord { Stage = "stage", }
-}
-
-words! {
     /// What `resident_units` may say beside a number.
     ResidencyWord { Strict = "strict", All = "all", Auto = "auto", }
 }

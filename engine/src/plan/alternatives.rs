@@ -9,7 +9,7 @@ use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{
-    Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayersConfig, ZeroLevel,
+    Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayers, ZeroLevel,
 };
 use crate::plan::Bytes;
 use pipezero_partition::Purpose;
@@ -218,7 +218,7 @@ fn half_units(run: &Run) -> Option<Changed> {
     if matches!(run.checkpointing, Checkpointing::Layers(_)) {
         return None;
     }
-    changed_zero_3(run, "\"unit_layers\": 0.5", |run| run.zero.unit_layers = UnitLayersConfig::Half)
+    changed_zero_3(run, "\"unit_layers\": 0.5", |run| run.zero.unit_layers = UnitLayers::Half)
 }
 
 /// ZeRO-3 with its defaults, each of them named: below ZeRO-3 the file's own keys were passed over.

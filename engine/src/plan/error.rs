@@ -21,9 +21,6 @@ pub enum PlanError {
     /// It cannot be split as asked.
     #[error(transparent)]
     Split(#[from] SplitError),
-    /// `unit_layers` is 0.
-    #[error("`zero_optimization.unit_layers` is 0: a unit has at least 1 layer")]
-    EmptyUnit,
     /// `resident_units` is 0.
     #[error(
         "`zero_optimization.resident_units` is 0: the unit in use is resident, so write 1 or more, or \"strict\""

@@ -4,29 +4,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_models::{Layer, Unit as ModelUnit};
-use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Tying, Unit, UnitLayers, UnitSplit};
+use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Tying, Unit, UnitSplit};
 use pipezero_schedule::Stage;
 
 use super::PlanError;
 use super::planned::element_type;
 use super::run_model::RunModel;
 use super::unit::PlannedUnit;
-use crate::config::{Checkpointing, Run, UnitLayersConfig, ZeroLevel};
+use crate::config::{Checkpointing, Run, ZeroLevel};
 
 /// The units of every stage.
 pub(super) fn units(of: RunModel<'_>, split: &Split) -> Result<Vec<PlannedUnit>, PlanError> {
-    let units = UnitSplit::new(of.graph, split, unit_layers(of.run)?)?;
+    let units = UnitSplit::new(of.graph, split, of.run.zero.unit_layers)?;
     let mut planned: Vec<PlannedUnit> = units.iter().map(|unit| planned_unit(of, unit)).collect();
     mark_persistent(of.run, &mut planned);
     Ok(planned)
-}
-
-pub(super) fn unit_layers(run: &Run) -> Result<UnitLayers, PlanError> {
-    match run.zero.unit_layers {
-        UnitLayersConfig::Half => Ok(UnitLayers::Half),
-        UnitLayersConfig::Layers(layers) => UnitLayers::of_blocks(layers).ok_or(PlanError::EmptyUnit),
-        UnitLayersConfig::Stage => Ok(UnitLayers::Stage),
-    }
 }
 
 pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {

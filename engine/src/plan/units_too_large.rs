@@ -5,7 +5,7 @@ use pipezero_partition::BreakEven;
 
 use super::remarks::{RESIDENT, Remark, UNIT};
 use super::{Plan, PlannedUnit};
-use crate::config::{ResidencyConfig, UnitLayersConfig, ZeroLevel};
+use crate::config::{ResidencyConfig, UnitLayers, ZeroLevel};
 
 impl Plan {
     /// That the units of the rank with most layers are too large to pay; `None` where they pay, below ZeRO-3, on one
@@ -25,7 +25,7 @@ impl Plan {
         let most_blocks = self.training.ranks().map(blocks_of).max()?;
         let (rank_layers, unit_layers) = match zero.unit_layers {
             // Attention and MLP of a layer are two units, and both count the layer.
-            UnitLayersConfig::Half => (most_blocks / 2, 0.5),
+            UnitLayers::Half => (most_blocks / 2, 0.5),
             _ => (most_blocks, self.units.iter().map(num_blocks).max()? as f64),
         };
         // Counted in half layers, so that all sizes are whole.

@@ -14,22 +14,29 @@ mod tests;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use serde::Serialize;
+
 use crate::graph::LayerGraph;
 use crate::role::{LayerRole, Tying};
 use crate::split::Split;
 
 /// How large units are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum UnitLayers {
     /// Half a transformer block: attention and MLP apart. Every block needs at least two layers.
     Half,
     /// So many transformer blocks; the last unit of a stage may be shorter.
+    #[serde(rename = "layers")]
     Blocks(NonZeroUsize),
     /// All of a stage in one unit (a tied layer still apart).
     Stage,
 }
 
 impl UnitLayers {
+    /// Units of one transformer block.
+    pub const ONE: Self = Self::Blocks(NonZeroUsize::MIN);
+
     /// Units of `num_blocks` transformer blocks; `None` for 0.
     pub fn of_blocks(num_blocks: usize) -> Option<Self> {
         NonZeroUsize::new(num_blocks).map(Self::Blocks)

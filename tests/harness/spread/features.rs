@@ -1,6 +1,6 @@
 //! What of a run's features shapes memory and traffic, pair by pair.
 
-use pipezero::config::{UnitLayersConfig, ZeroConfig};
+use pipezero::config::{UnitLayers, ZeroConfig};
 
 use super::{Family, Spread, WORK, Work};
 use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, ZERO};
@@ -32,7 +32,7 @@ fn run_of(choice: [usize; SIZES.len()]) -> Spread {
     let [grid, zero, units, precision, checkpointing, persistence, tied, data, work] = choice;
     let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data]);
     let (param_persistence_threshold, model_persistence_threshold) = PERSISTENCE[persistence];
-    let family = if UNITS[units] == UnitLayersConfig::Half { Family::Gpt2 } else { WORK[work].family };
+    let family = if UNITS[units] == UnitLayers::Half { Family::Gpt2 } else { WORK[work].family };
     let work = Work { schedule: case.schedule, family, ..WORK[work] };
     let zero = ZeroConfig { param_persistence_threshold, model_persistence_threshold, ..case.zero };
     let case = Case { num_micro_batches: work.num_micro_batches, zero, ..case };

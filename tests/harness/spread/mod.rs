@@ -3,8 +3,8 @@
 mod features;
 
 use pipezero::config::{
-    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig,
-    ZeroConfig, ZeroLevel,
+    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig,
+    ZeroLevel,
 };
 
 use crate::{Case, NO_ZERO, Schedule, small_run};
@@ -44,7 +44,7 @@ const fn zero(
     prefetch_units: usize,
     unit_layers: usize,
 ) -> ZeroConfig {
-    let unit_layers = UnitLayersConfig::Layers(unit_layers);
+    let unit_layers = UnitLayers::of_blocks(unit_layers).expect("units have layers");
     ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
 

@@ -1,7 +1,7 @@
 //! `activation_checkpointing`: which activations are recomputed.
 
 use crate::config::raw::RawActivationCheckpointing;
-use crate::config::resolved::{Checkpointing, ScheduleConfig, UnitLayersConfig, ZeroConfig};
+use crate::config::resolved::{Checkpointing, ScheduleConfig, UnitLayers, ZeroConfig};
 
 /// A recomputation reads the weights of its unit, which is gathered for its backward at that moment. Across units it
 /// would have to gather each a third time, so it never does.
@@ -17,10 +17,10 @@ pub(super) fn resolve(raw: &RawActivationCheckpointing, zero: Option<&ZeroConfig
         return Some(Checkpointing::Off);
     }
     let (unit, repair) = match zero?.unit_layers {
-        UnitLayersConfig::Stage => return Some(Checkpointing::Layers(layers)),
-        UnitLayersConfig::Layers(unit) if layers <= unit => return Some(Checkpointing::Layers(layers)),
-        UnitLayersConfig::Layers(unit) => (unit.to_string(), format!("use at most {unit}, or larger units")),
-        UnitLayersConfig::Half => ("0.5".to_owned(), "remove it: each half is recomputed".to_owned()),
+        UnitLayers::Stage => return Some(Checkpointing::Layers(layers)),
+        UnitLayers::Blocks(unit) if layers <= unit.get() => return Some(Checkpointing::Layers(layers)),
+        UnitLayers::Blocks(unit) => (unit.to_string(), format!("use at most {unit}, or larger units")),
+        UnitLayers::Half => ("0.5".to_owned(), "remove it: each half is recomputed".to_owned()),
     };
     let rule = format!(
         "`zero_optimization.unit_layers` is {unit}: recomputation never crosses a unit, which it would have to gather \

@@ -2,12 +2,8 @@
 
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::{RawRun, RawZero};
-use crate::config::resolved::{
-    ModelConfig, ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel,
-};
-use crate::config::words::{ResidencyWord, UnitWord};
-
-use super::rules::MAX_COUNT;
+use crate::config::resolved::{ModelConfig, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use crate::config::words::ResidencyWord;
 
 /// The default of `prefetch_units`.
 const PREFETCH_UNITS: usize = 1;
@@ -61,27 +57,13 @@ fn level(raw: &RawZero) -> Option<ZeroLevel> {
     }
 }
 
-fn unit_layers(raw: &RawZero, model: Option<&ModelConfig>) -> Option<UnitLayersConfig> {
-    let field = &raw.unit_layers;
-    let layers = match field.or(Either::First(1.0))? {
-        Either::First(layers) => layers,
-        Either::Second(UnitWord::Stage) => return Some(UnitLayersConfig::Stage),
-    };
-    if layers == 0.5 {
-        if model.is_some_and(|model| !model.facts().has_halves) {
-            let rule = "only the blocks of family \"gpt2\" have halves: attention and MLP";
-            return field.broken(layers, rule, "use 1 or more");
-        }
-        return Some(UnitLayersConfig::Half);
+fn unit_layers(raw: &RawZero, model: Option<&ModelConfig>) -> Option<UnitLayers> {
+    let has_halves = model.is_none_or(|model| model.facts().has_halves);
+    let rule = "only the blocks of family \"gpt2\" have halves: attention and MLP";
+    match raw.unit_layers.or(UnitLayers::ONE)? {
+        UnitLayers::Half if !has_halves => raw.unit_layers.broken(0.5, rule, "use 1 or more"),
+        layers => Some(layers),
     }
-    if layers < 1.0 || layers.fract() != 0.0 {
-        let repair = "use 0.5, 1 or a larger whole number";
-        return field.broken(layers, "a unit is half a block or whole blocks", repair);
-    }
-    if layers > MAX_COUNT {
-        return field.broken(layers, "no stage has so many blocks", "use \"stage\"");
-    }
-    Some(UnitLayersConfig::Layers(layers as usize))
 }
 
 fn residency(raw: &RawRun, prefetch: usize) -> Option<ResidencyConfig> {

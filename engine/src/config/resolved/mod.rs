@@ -14,7 +14,7 @@ pub use comm::{BackendName, CommConfig, Link, Links};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::{Ablation, GptConfig, ModelConfig, TimedConfig};
-pub use pipezero_partition::{ReductionPolicy, ZeroLevel};
+pub use pipezero_partition::{ReductionPolicy, UnitLayers, ZeroLevel};
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
 ///
@@ -190,18 +190,6 @@ pub struct BatchConfig {
     pub num_micro_batches: usize,
 }
 
-/// How large units are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnitLayersConfig {
-    /// Half a transformer block: attention and MLP apart.
-    Half,
-    /// Transformer blocks of a unit.
-    Layers(usize),
-    /// All layers of a stage.
-    Stage,
-}
-
 /// Which gathered units stay, ZeRO-3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -234,7 +222,7 @@ pub struct ZeroConfig {
     /// The level.
     pub level: ZeroLevel,
     /// How large units are.
-    pub unit_layers: UnitLayersConfig,
+    pub unit_layers: UnitLayers,
     /// Which gathered units stay.
     pub resident_units: ResidencyConfig,
     /// How many uses ahead a gather is issued.

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{check, check_each, check_values, run};
-use crate::config::resolved::{ReductionPolicy, ResidencyConfig, UnitLayersConfig, ZeroConfig, ZeroLevel};
+use crate::config::resolved::{ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel};
 
 #[test]
 fn reduction_follows_the_level() {
@@ -36,7 +36,7 @@ fn residency_and_prefetch() {
     let strict = zero(r#"{"stage": 3, "resident_units": "strict", "prefetch_units": "auto"}"#);
     let expected = ZeroConfig {
         level: ZeroLevel::Zero3,
-        unit_layers: UnitLayersConfig::Layers(1),
+        unit_layers: UnitLayers::ONE,
         resident_units,
         prefetch_units: 1,
         reduce: ReductionPolicy::Every,
@@ -83,10 +83,10 @@ fn units_are_halves_or_whole_blocks() {
     let data = ("parallel", r#"{"data": 2}"#);
     let zero = |units: &str| format!(r#"{{"stage": 3, "unit_layers": {units}}}"#);
     for (text, expected) in [
-        ("0.5", UnitLayersConfig::Half),
-        ("1", UnitLayersConfig::Layers(1)),
-        ("3.0", UnitLayersConfig::Layers(3)),
-        ("\"stage\"", UnitLayersConfig::Stage),
+        ("0.5", UnitLayers::Half),
+        ("1", UnitLayers::ONE),
+        ("3.0", UnitLayers::of_blocks(3).unwrap()),
+        ("\"stage\"", UnitLayers::Stage),
     ] {
         assert_eq!(run(&[data, ("zero_optimization", &zero(text))]).zero.unit_layers, expected);
     }

@@ -1,7 +1,7 @@
 //! What ZeRO-2 with a pipeline, which the run file's reader refuses, would cost in a run.
 
 use super::price::{as_zero_1, row, without_pipeline};
-use crate::config::{CombinationTable, ReductionPolicy, ResidencyConfig, Run, UnitLayersConfig, ZeroLevel};
+use crate::config::{CombinationTable, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroLevel};
 use crate::plan::Plan;
 
 /// ZeRO-2 both ways, reduced once and after every micro-batch, beside what is allowed. `None` where the model cannot be
@@ -39,22 +39,22 @@ fn as_zero_3(run: &mut Run) {
 }
 
 /// The run's own units, or smaller ones where those would hold all of an even stage.
-fn several_units(run: &Run) -> UnitLayersConfig {
+fn several_units(run: &Run) -> UnitLayers {
     let stage_layers = run.model.num_layers() / run.parallel.num_stages().max(1);
     match run.zero.unit_layers {
-        UnitLayersConfig::Half => UnitLayersConfig::Half,
-        UnitLayersConfig::Layers(layers) if layers < stage_layers => UnitLayersConfig::Layers(layers),
-        _ if stage_layers > 1 => UnitLayersConfig::Layers(1),
+        UnitLayers::Half => UnitLayers::Half,
+        UnitLayers::Blocks(layers) if layers.get() < stage_layers => UnitLayers::Blocks(layers),
+        _ if stage_layers > 1 => UnitLayers::ONE,
         own if !run.model.facts().has_halves => own,
-        _ => UnitLayersConfig::Half,
+        _ => UnitLayers::Half,
     }
 }
 
 fn name_of_units(run: &Run) -> String {
     match several_units(run) {
-        UnitLayersConfig::Half => "half a layer".to_owned(),
-        UnitLayersConfig::Layers(1) => "1 layer".to_owned(),
-        UnitLayersConfig::Layers(layers) => format!("{layers} layers"),
-        UnitLayersConfig::Stage => "a stage".to_owned(),
+        UnitLayers::Half => "half a layer".to_owned(),
+        UnitLayers::ONE => "1 layer".to_owned(),
+        UnitLayers::Blocks(layers) => format!("{layers} layers"),
+        UnitLayers::Stage => "a stage".to_owned(),
     }
 }

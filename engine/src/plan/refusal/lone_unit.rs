@@ -4,7 +4,7 @@ use pipezero_partition::Tying;
 use pipezero_schedule::{PipelineRank, Unit};
 
 use super::price::{as_zero_1, row, without_pipeline};
-use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayersConfig, ZeroLevel};
+use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayers, ZeroLevel};
 use crate::plan::{Plan, PlanError};
 
 impl Plan {
@@ -118,12 +118,12 @@ fn alternatives(pipeline: usize, data: usize) -> [Alternative; 5] {
         Alternative {
             repair: Some("\"unit_layers\": 1"),
             name: format!("ZeRO-3, {own}, units of 1 layer"),
-            change: |run| run.zero.unit_layers = UnitLayersConfig::Layers(1),
+            change: |run| run.zero.unit_layers = UnitLayers::ONE,
         },
         Alternative {
             repair: Some("\"unit_layers\": 0.5"),
             name: format!("ZeRO-3, {own}, units of half a layer"),
-            change: |run| run.zero.unit_layers = UnitLayersConfig::Half,
+            change: |run| run.zero.unit_layers = UnitLayers::Half,
         },
         Alternative { repair: Some("\"stage\": 1"), name: format!("ZeRO-1, {own}"), change: as_zero_1 },
         Alternative {

@@ -25,7 +25,7 @@ use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
 
 use super::forecast::{element_bytes, memory_facts_of, num_tokens, sharding};
 use super::run_model::RunModel;
-use super::units::{planned_unit, unit_layers};
+use super::units::planned_unit;
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
 
@@ -72,7 +72,7 @@ impl<'a> StageBytes<'a> {
         let num_waiting = |stage| order.num_weight_input_buffers(stage) as u64;
         Ok(Self {
             of,
-            unit_layers: unit_layers(of.run)?,
+            unit_layers: of.run.zero.unit_layers,
             weights: programs::weights(of.run)?,
             in_flight: stages().map(|stage| order.in_flight(stage) as u64).collect(),
             num_weight_input_buffers: stages().map(num_waiting).collect(),

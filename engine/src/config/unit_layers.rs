@@ -1,0 +1,53 @@
+//! How `unit_layers` is written: 0.5, a whole number, or `"stage"`.
+
+use std::num::NonZeroUsize;
+
+use pipezero_partition::UnitLayers;
+use schemars::{Schema, json_schema};
+
+use super::error::Problem;
+use super::kind::{Kind, rule};
+use super::place::Place;
+use super::words::{Unoffered, unknown_word};
+use crate::files::json::{Node, Value};
+
+/// Layers of a stage at most: as many as are counted exactly.
+const MAX_LAYERS: f64 = (1_u64 << 53) as f64;
+
+impl Kind for UnitLayers {
+    fn expected() -> String {
+        "a number or \"stage\"".to_owned()
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "anyOf": [{ "type": "number" }, { "enum": ["stage"] }] })
+    }
+
+    fn read(node: &Node) -> Option<Self> {
+        if let Value::String(word) = &node.value {
+            return (word == "stage").then_some(Self::Stage);
+        }
+        match f64::read(node)? {
+            0.5 => Some(Self::Half),
+            layers if layers.fract() == 0.0 && (1.0..=MAX_LAYERS).contains(&layers) => {
+                NonZeroUsize::new(layers as usize).map(Self::Blocks)
+            }
+            _ => None,
+        }
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        if let Value::String(word) = &node.value {
+            let unoffered = Unoffered { later: &[], never: &[] };
+            return Some((place.clone(), unknown_word(word, &["stage"], &unoffered)));
+        }
+        let Some(layers) = f64::read(node) else { return f64::fault(node, place) };
+        let text = layers.to_string();
+        Some(if layers > MAX_LAYERS {
+            rule(place, &text, "no stage has so many blocks", "use \"stage\"")
+        } else {
+            let repair = "use 0.5, 1 or a larger whole number";
+            rule(place, &text, "a unit is half a block or whole blocks", repair)
+        })
+    }
+}
