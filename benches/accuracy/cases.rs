@@ -188,23 +188,25 @@ impl fmt::Display for Case {
 }
 
 use ResidencyConfig::{All, Units};
-use UnitLayers::{Half, Layers};
+use UnitLayers::Half;
 use ZeroLevel::{Zero1, Zero2, Zero3};
+
+const TWO: UnitLayers = UnitLayers::of_blocks(2).expect("2 is not 0");
 
 /// Runs of one or two ranks that compute.
 pub(crate) const CPU: [Case; 12] = [
     Case::CPU,
     Case { pipeline: 2, schedule: "gpipe", ..Case::CPU },
     Case { pipeline: 2, ..Case::CPU },
-    Case { pipeline: 2, checkpointing: Checkpointing::Unit, unit_layers: Layers(2), ..Case::CPU },
+    Case { pipeline: 2, checkpointing: Checkpointing::Unit, unit_layers: TWO, ..Case::CPU },
     Case { pipeline: 2, schedule: "interleaved", virtual_stages: 2, ..Case::CPU },
     Case { pipeline: 2, schedule: "zb-h1", ..Case::CPU },
     Case { pipeline: 2, schedule: "zb-v", virtual_stages: 2, ..Case::CPU },
     Case { data: 2, level: Zero1, ..Case::CPU },
-    Case { data: 2, level: Zero2, unit_layers: Layers(2), ..Case::CPU },
+    Case { data: 2, level: Zero2, unit_layers: TWO, ..Case::CPU },
     Case { data: 2, level: Zero3, ..Case::CPU },
     Case { data: 2, level: Zero3, unit_layers: Half, prefetch_units: 0, ..Case::CPU },
-    Case { data: 2, level: Zero3, unit_layers: Layers(2), resident_units: Units(2), ..Case::CPU },
+    Case { data: 2, level: Zero3, unit_layers: TWO, resident_units: Units(2), ..Case::CPU },
 ];
 
 /// Runs of 8 to 64 ranks that wait. None is one that a run file may not ask for: ZeRO-2 in a pipeline, or ZeRO-3 with one
@@ -239,7 +241,7 @@ pub(crate) const TIMED: [Case; 12] = [
         pipeline: 4,
         data: 8,
         level: Zero3,
-        unit_layers: Layers(2),
+        unit_layers: TWO,
         checkpointing: Checkpointing::Unit,
         ..Case::TIMED
     },

@@ -1,7 +1,5 @@
 //! Values of a run's features that tests combine pair by pair.
 
-use std::num::NonZeroUsize;
-
 use pipezero::config::{
     Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
 };
@@ -13,7 +11,7 @@ const NUM_LAYERS: usize = 12;
 
 /// How large units are.
 pub const UNITS: [UnitLayers; 3] =
-    [UnitLayers::Half, UnitLayers::ONE, UnitLayers::Blocks(NonZeroUsize::new(2).expect("2 is not 0"))];
+    [UnitLayers::Half, UnitLayers::ONE, UnitLayers::of_blocks(2).expect("2 is not 0")];
 
 /// Types of parameters and activations.
 pub const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];

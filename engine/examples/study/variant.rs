@@ -1,7 +1,5 @@
 //! The ways to train the case that are compared: one row of the tables each.
 
-use std::num::NonZeroUsize;
-
 use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
 
 use crate::case::{self, PIPELINE};
@@ -32,7 +30,7 @@ enum Shape {
 const fn zero(level: ZeroLevel, unit_layers: usize, reduce: ReductionPolicy) -> ZeroConfig {
     ZeroConfig {
         level,
-        unit_layers: UnitLayers::Blocks(NonZeroUsize::new(unit_layers).expect("units have layers")),
+        unit_layers: UnitLayers::of_blocks(unit_layers).expect("units have layers"),
         resident_units: ResidencyConfig::Strict,
         prefetch_units: 0,
         reduce,

@@ -108,7 +108,7 @@ fn measured_costs_are_compared_with_the_run() {
         $ other.json
         [2] error: other.json: the costs are of another model: `model.timed.parameters_per_layer` is 1001 there and 1000 in the run; measure this one with `pipezero profile`, or leave `--costs` out
         $ half.json
-        [2] error: half.json:16:14: this is not JSON: EOF while parsing a value; mend it, or measure again with `pipezero profile`
+        [2] error: half.json:16:5: this object is never closed: the text ends before its `}`; mend it, or measure again with `pipezero profile`
         $ nowhere.json
         [2] error: nowhere.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written
     "#]]);
@@ -183,7 +183,7 @@ fn damaged_traces() {
     for (damaged, expected) in [
         (
             text[..40].to_owned(),
-            ": it is damaged or no trace: line 1, column 40: this is not JSON: EOF while parsing a string at `\"`; trace the run again",
+            ": it is damaged or no trace: line 1, column 40: this string is never closed: the text ends before its `\"`; trace the run again",
         ),
         (
             changed(&|file| file["version"] = json!(7)),

@@ -67,7 +67,7 @@ fn a_damaged_run_file() {
     home.write("out/run.json", &run[..20]);
     expect![[r#"
             error: not a valid run, 1 mistake:
-              x this is not JSON: EOF while parsing a string at `"`
+              x this string is never closed: the text ends before its `"`
                ,-[out/run.json:3:5]
              2 |   "model": {
              3 |     "

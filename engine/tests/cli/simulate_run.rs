@@ -262,7 +262,7 @@ fn costs_that_do_not_belong_to_the_run_are_errors() {
         $ nowhere.json
         [2] error: nowhere.json: cannot read the costs file: No such file or directory (os error 2); name one that `pipezero profile` has written
         $ half.json
-        [2] error: half.json:1:1: this is not JSON: EOF while parsing an object at `{`; mend it, or measure again with `pipezero profile`
+        [2] error: half.json:1:1: this object is never closed: the text ends before its `}`; mend it, or measure again with `pipezero profile`
         $ other.json
         [2] error: other.json:2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
         $ costs.json

@@ -38,8 +38,11 @@ impl UnitLayers {
     pub const ONE: Self = Self::Blocks(NonZeroUsize::MIN);
 
     /// Units of `num_blocks` transformer blocks; `None` for 0.
-    pub fn of_blocks(num_blocks: usize) -> Option<Self> {
-        NonZeroUsize::new(num_blocks).map(Self::Blocks)
+    pub const fn of_blocks(num_blocks: usize) -> Option<Self> {
+        match NonZeroUsize::new(num_blocks) {
+            Some(num_blocks) => Some(Self::Blocks(num_blocks)),
+            None => None,
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::{RawRun, RawZero};
-use crate::config::resolved::{ModelConfig, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use crate::config::resolved::{
+    ModelConfig, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
+};
 use crate::config::words::ResidencyWord;
 
 /// The default of `prefetch_units`.
