@@ -15,12 +15,12 @@ mod profile;
 mod progress;
 #[cfg(test)]
 mod readme;
-mod report;
 mod run_args;
 mod show;
 mod simulate;
 mod table;
 mod train;
+mod train_report;
 mod units;
 mod whole;
 

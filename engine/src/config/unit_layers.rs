@@ -41,13 +41,13 @@ impl Kind for UnitLayers {
             let unoffered = Unoffered { later: &[], never: &[] };
             return Some((place.clone(), unknown_word(word, &["stage"], &unoffered)));
         }
+        let text = node.number()?;
         let Some(layers) = f64::read(node) else { return f64::fault(node, place) };
-        let text = layers.to_string();
         Some(if layers > MAX_LAYERS {
-            rule(place, &text, "no stage has so many blocks", "use \"stage\"")
+            rule(place, text, "no stage has so many blocks", "use \"stage\"")
         } else {
             let repair = "use 0.5, 1 or a larger whole number";
-            rule(place, &text, "a unit is half a block or whole blocks", repair)
+            rule(place, text, "a unit is half a block or whole blocks", repair)
         })
     }
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use pipezero_partition::Traffic;
 
-use super::record::StepRecord;
 use super::recorder::Event;
+use super::step_sums::StepRecord;
 use super::waited::Waited;
 
 /// What a rank has to know about a training step.
