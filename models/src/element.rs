@@ -248,7 +248,7 @@ mod tests {
         check_all_patterns(f16::from_bits, f16::to_bits, f16::to_f32);
     }
 
-    /// Each pattern, the middle to the next one, and what is just beside either: where rounding changes its mind.
+    /// Each pattern, the middle to the next one, and what is just beside either: every boundary between two results of rounding.
     #[test]
     fn narrowing_rounds_to_nearest_even_everywhere_it_could_go_wrong() {
         let check = |value: f32| {

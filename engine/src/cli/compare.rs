@@ -7,9 +7,9 @@ use pipezero_schedule::simulate::IdleCause;
 use serde::Serialize;
 
 use super::failure::{Failure, OfCostsFile};
+use super::figures::{bytes, counted, nanoseconds};
 use super::output::{note, print};
 use super::table::Table;
-use super::units::{bytes, counted, nanoseconds};
 use crate::config::{Launch, RunFile};
 use crate::measure::compare::{
     Compared, ComparedGroup, ComparedRank, Comparison, Part, Prediction, median_step,

@@ -7,6 +7,7 @@ mod describe;
 mod eval;
 mod exit_status;
 mod failure;
+mod figures;
 mod generate;
 mod out_file;
 mod output;
@@ -21,7 +22,6 @@ mod simulate;
 mod table;
 mod train;
 mod train_report;
-mod units;
 mod whole;
 
 use std::process::ExitCode;

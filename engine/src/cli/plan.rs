@@ -4,10 +4,10 @@ use clap::Args;
 
 use super::describe;
 use super::failure::Failure;
+use super::figures::{bytes, count, counted};
 use super::output::{note, print};
 use super::run_args::RunArgs;
 use super::table::Table;
-use super::units::{bytes, count, counted};
 use crate::config::{ReductionPolicy, ZeroLevel};
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 

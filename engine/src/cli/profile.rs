@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::failure::Failure;
+use super::figures::{bytes, nanoseconds};
 use super::out_file::{OutFile, Written};
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::RunArgs;
 use super::table::Table;
-use super::units::{bytes, nanoseconds};
 use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pipezero_partition::RankMemory;
 
-use super::units::bytes;
+use super::figures::bytes;
 use crate::plan::Traffic;
 
 /// A table under construction.

@@ -9,11 +9,11 @@ use clap::Args;
 
 use super::describe;
 use super::failure::Failure;
+use super::figures::{count, counted};
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, print_notices};
 use super::train_report::report;
-use super::units::{count, counted};
 use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;

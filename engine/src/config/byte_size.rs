@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_size() {
+    fn other_texts_are_refused() {
         for text in ["", "GiB", "-1", "1.GB", ".5GB", "1..5GB", "80G", "80 Gi B", "8e9", "many"] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! What a run is started on.
+//! The host's cores, and the ranks that a launcher has started.
 
 /// What a run is started on, and so what its file is resolved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Remarks about a run file that is accepted: not errors, but worth knowing.
+//! Notices about a run file that is accepted: not errors, but worth knowing.
 
 use std::fmt;
 

@@ -128,7 +128,7 @@ section! {
         /// Micro-batches that a rank runs through one of its stages before it turns to its next: at least `pipeline`.
         /// `"interleaved"` alone.
         group_size: usize = "pipeline", "the fewest that keep every rank busy, and so the fewest activations";
-        /// Which layers each stage gets: `"balanced"` (the slowest stage is as fast as can be, within `memory`),
+        /// Which layers each stage gets: `"balanced"` (the slowest stage is as fast as possible, within `memory`),
         /// `"uniform"` (equal numbers of blocks), `"parameters"` (the largest stage is as small as can be), `"type:REGEX"`
         /// (equal numbers of the layers whose name matches, whatever the case), or a list with the transformer blocks of each
         /// stage. The embedding joins the first stage, the head the last.
@@ -152,7 +152,7 @@ section! {
         /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;
         /// 0 is none. ZeRO-3 alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
         stage3_param_persistence_threshold: Auto<u64> = "0", "whole units are gathered, so a small parameter costs no message";
-        /// Most elements that may stay gathered so, over the whole model. ZeRO-3 alone. `"auto"` is no limit.
+        /// Most elements that may stay gathered in this way, over the whole model. ZeRO-3 alone. `"auto"` is no limit.
         stage3_model_persistence_threshold: Auto<u64> = "no limit", "DeepSpeed's";
         /// When gradients are reduced over the data ranks: `"every"` micro-batch, or after the `"last"`, unsharded until
         /// then. ZeRO-0 and ZeRO-1 reduce after the last, ZeRO-2 after every; ZeRO-3 does either.
@@ -221,7 +221,7 @@ section! {
 }
 
 section! {
-    /// How ranks talk.
+    /// How ranks communicate.
     RawComm at "comm" {
         /// `"threads"`: ranks are threads of one process.
         backend: BackendName = "\"threads\"", "it needs no system package";

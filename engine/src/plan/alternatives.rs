@@ -40,8 +40,8 @@ impl fmt::Display for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(
-                "; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it \
-                 fit: use a smaller model or sequence, or more ranks",
+                "; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes \
+                 it fit: use a smaller model or sequence, or more ranks",
             );
         }
         f.write_str(match self.0.len() {

@@ -32,8 +32,8 @@ pub struct RankForecast {
     pub parameters: u64,
     /// What of them stays gathered all step.
     pub persistent: Persistent,
-    /// Activations that it holds at once, at most, each of one stage and micro-batch. Where it has several stages these
-    /// need not be at their peaks together, and their memory, which is given to each alone, is for a few more.
+    /// Activations that it holds at once, at most, each of one stage and micro-batch. Several stages
+    /// need not peak at the same time, so slots are allocated for slightly more than this number.
     pub in_flight: usize,
     /// Bytes by category.
     pub memory: RankMemory,

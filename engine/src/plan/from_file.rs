@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// A mistake in the file where it stands, and a lack of memory with what would fit.
+/// The error at the key that it is about; a lack of memory with the changes that would fit.
 fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
     let (keys, problem): (&[&str], Problem) = match &error {
         PlanError::LoneUnit(refusal) => {

@@ -1,4 +1,4 @@
-//! The grid of ranks: which world rank is which pipeline rank and data rank, and which ranks talk together.
+//! The grid of ranks: which world rank is which pipeline rank and data rank, and which ranks communicate with each other.
 
 use std::ops::Range;
 

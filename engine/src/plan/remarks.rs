@@ -126,8 +126,8 @@ impl Plan {
         let may_persist = self.units.iter().filter(|unit| unit.largest_parameter() <= threshold);
         let unit = may_persist.min_by_key(|unit| unit.unit.num_parameters())?;
         let text = format!(
-            "no unit persists: all that persist may have {} elements together, and the smallest with no parameter larger than \
-             {threshold} has {smallest} (the unit that begins with {}); use {smallest} or more, or \
+            "no unit persists: persistent units may have {} elements together, and the smallest without a parameter larger \
+             than {threshold} has {smallest} (the unit that begins with {}); use {smallest} or more, or \
              `stage3_param_persistence_threshold` 0",
             self.run.zero.model_persistence_threshold,
             first_layer(unit),
@@ -145,22 +145,19 @@ impl Plan {
             return None;
         }
         if zero.prefetch_units >= most_units {
-            let others = match most_units - 1 {
-                0 => "none can".to_owned(),
-                others => format!("at most {others} can"),
-            };
             let text = format!(
-                "{} units ahead, but no rank gathers more than {}: beside the one in use {others} be gathered ahead",
+                "{} units ahead, but no rank gathers more than {}, the one in use included; use {}",
                 zero.prefetch_units,
-                units(most_units)
+                units(most_units),
+                most_units - 1
             );
             return Some(Remark::hint(PREFETCH, text));
         }
         match zero.resident_units {
             ResidencyConfig::Units(resident_units) if resident_units > most_units => {
                 let text = format!(
-                    "{resident_units} units, but no rank gathers more than {}: what is beyond that changes nothing, and \
-                     \"all\" says the same",
+                    "{resident_units} units, but no rank gathers more than {}: a larger number has no effect, and \"all\" \
+                     means the same",
                     units(most_units)
                 );
                 Some(Remark::hint(RESIDENT, text))

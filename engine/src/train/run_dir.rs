@@ -243,7 +243,7 @@ impl RunDir {
         self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
     }
 
-    /// Opens the metrics file for lines to be added.
+    /// Creates the metrics file, empty.
     ///
     /// # Errors
     /// When the system refuses.

@@ -22,7 +22,7 @@ fn what_does_not_fit_is_an_error_with_changes_that_fit() {
         [1] error: rank 0 (stage 0) needs 247.88 KiB, but `memory` gives each rank 175.78 KiB; this makes it fit:
           "stage": 3, "reduce": "every", "stage3_param_persistence_threshold": 0, "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (174.81 KiB on the fullest rank)
         $ memory=1KiB --set parallel.partition=uniform
-        [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 1.00 KiB; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it fit: use a smaller model or sequence, or more ranks
+        [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 1.00 KiB; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks
         $ memory=250000
         [1] error: no split into 2 stages fits `memory`, which gives each rank 244.14 KiB: the nearest has [2, 2] layers, and the rank of stage 0 is estimated to need 269.12 KiB; any one of these makes it fit:
           "activation_checkpointing": {"enabled": true}  (239.50 KiB on the fullest rank)
@@ -67,6 +67,6 @@ fn what_the_host_does_not_have_is_refused_before_it_is_allocated() {
     let (needed, available) = stderr.lines().last().unwrap().split_once(", but ").unwrap();
     expect!["error: the run needs 24.00 PiB of memory (ranks: 4)"].assert_eq(needed);
     let (_, repair) = available.split_once(" is available").unwrap();
-    expect![" on this host or to its control group; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
+    expect![" on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
     assert!(!home.path("out").exists());
 }

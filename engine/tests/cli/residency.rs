@@ -108,8 +108,8 @@ fn more_resident_units_than_exist_is_a_remark() {
         assert_eq!(printed.status, Some(0));
         remarks(&printed.stderr, "gathers more than")
     };
-    expect![[r#"--set zero_optimization.resident_units=4: hint: `zero_optimization.resident_units`: 4 units, but no rank gathers more than 3 units: what is beyond that changes nothing, and "all" says the same"#]].assert_eq(&of(".resident_units=4"));
-    expect![[r#"--set zero_optimization={"stage":3,"prefetch_u...: hint: `zero_optimization.prefetch_units`: 3 units ahead, but no rank gathers more than 3 units: beside the one in use at most 2 can be gathered ahead"#]].assert_eq(&of(r#"={"stage":3,"prefetch_units":3}"#));
+    expect![[r#"--set zero_optimization.resident_units=4: hint: `zero_optimization.resident_units`: 4 units, but no rank gathers more than 3 units: a larger number has no effect, and "all" means the same"#]].assert_eq(&of(".resident_units=4"));
+    expect![[r#"--set zero_optimization={"stage":3,"prefetch_u...: hint: `zero_optimization.prefetch_units`: 3 units ahead, but no rank gathers more than 3 units, the one in use included; use 2"#]].assert_eq(&of(r#"={"stage":3,"prefetch_units":3}"#));
     // As many as there are, and nothing that is gathered, are no remark.
     for within in [".resident_units=3", r#"={"stage":3,"prefetch_units":2}"#, ".stage=1"] {
         assert_eq!(of(within), "", "{within}");
@@ -183,7 +183,7 @@ fn a_threshold_below_every_unit_is_a_warning_with_the_least_that_is_not() {
             &model,
             100,
             expect![
-                "--set zero_optimization.stage3_model_persisten...: warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: all that persist may have 100 elements together, and the smallest with no parameter larger than 1000000 has 3280 (the unit that begins with h.1.attn); use 3280 or more, or `stage3_param_persistence_threshold` 0"
+                "--set zero_optimization.stage3_model_persisten...: warning: `zero_optimization.stage3_model_persistence_threshold`: no unit persists: persistent units may have 100 elements together, and the smallest without a parameter larger than 1000000 has 3280 (the unit that begins with h.1.attn); use 3280 or more, or `stage3_param_persistence_threshold` 0"
             ],
         ),
     ] {

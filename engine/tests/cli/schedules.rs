@@ -186,8 +186,8 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
     home.refuses("train run.json --out", expect![[r#"
         $ out
         [2] error: not a valid run, 1 mistake:
-          x `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the balanced split leaves pipeline rank 1 a
-          | single unit of layers, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
+          x `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "balanced" one unit holds all
+          | layers of pipeline rank 1, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
             ,-[run.json:12:35]
          11 |   "parallel": { "pipeline": 2, "data": 2 },
          12 |   "zero_optimization": { "stage": 3 },
@@ -205,7 +205,7 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
     "#]]);
     let by_type = home.run("check run.json --set parallel.partition=type:h.0|h.[12].attn").failure(2);
     let by_type = by_type.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");
-    let wanted = "the \"type:h.0|h.[12].attn\" split leaves pipeline rank 0 a single unit of layers, embedding to h.0.mlp";
+    let wanted = "with the split \"type:h.0|h.[12].attn\" one unit holds all layers of pipeline rank 0, embedding to h.0.mlp";
     assert!(by_type.contains(wanted), "{by_type}");
     assert!(!home.path("out").exists());
     // Every repair is one.

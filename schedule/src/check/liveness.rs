@@ -7,7 +7,7 @@
 //! - a send and its receive end together, when both can start; so do the two ends of a tied addition, and the
 //!   gradient norm of all ranks.
 //!
-//! No instruction ever takes what another could take instead, so the order of the abstract execution does not matter:
+//! No two instructions ever compete for the same thing, so the order of the abstract execution does not matter:
 //! it ends if and only if every execution does, and executors with more buffers or fewer waits end as well.
 
 use alloc::vec::Vec;

@@ -5,7 +5,7 @@ use pipezero_schedule::simulate::cluster::{Cluster, Computes, Cores, Duplex, Jit
 use serde_json::{Value, json};
 
 use super::ranks::rank_json;
-use crate::cli::units::{counted, nanoseconds};
+use crate::cli::figures::{counted, nanoseconds};
 use crate::plan::Plan;
 use crate::plan::what_if::{Changed, memory_curves};
 

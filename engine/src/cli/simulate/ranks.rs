@@ -3,8 +3,8 @@
 use pipezero_schedule::simulate::{IdleCause, MemoryCurve};
 use serde_json::{Map, Value, json};
 
+use crate::cli::figures::{bytes, nanoseconds, seconds};
 use crate::cli::table::Table;
-use crate::cli::units::{bytes, nanoseconds, seconds};
 use crate::plan::costs::{RankStep, Step};
 use crate::plan::what_if::ClusterStep;
 

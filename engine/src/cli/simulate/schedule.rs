@@ -11,8 +11,8 @@ use super::error::SimulateError;
 use super::output::{Format, Output};
 use super::result_file;
 use crate::cli::decimal::Decimal;
+use crate::cli::figures::percent;
 use crate::cli::table::Table;
-use crate::cli::units::percent;
 use crate::plan::what_if::{GeneratedSchedule, LoneSchedule, LoneScheduleError};
 
 /// The schedule that the arguments name.

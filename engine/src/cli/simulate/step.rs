@@ -14,10 +14,10 @@ use super::picture::{picture, trace};
 use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::result_file;
 use crate::cli::failure::{Failure, OfCostsFile};
+use crate::cli::figures::{nanoseconds, percent, seconds};
 use crate::cli::output::note;
 use crate::cli::run_args::RunArgs;
 use crate::cli::table::Table;
-use crate::cli::units::{nanoseconds, percent, seconds};
 use crate::plan::costs::{CostsFile, Device, Source, Step};
 use crate::plan::what_if::{Simulation, SimulationError, WhatIf, device_remarks, memory_curves};
 

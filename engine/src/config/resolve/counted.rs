@@ -1,4 +1,4 @@
-//! Counts in messages.
+//! A count with its noun, for messages.
 
 /// `1 layer`, `4 layers`, `2 micro-batches`.
 pub(super) fn counted(count: usize, noun: &str) -> String {

@@ -135,7 +135,7 @@ mod tests {
     use super::{ComputeType, compute_type};
 
     #[test]
-    fn all_nine_cells() {
+    fn bf16_and_fp16_resolve_in_all_nine_combinations() {
         use crate::config::kind::Auto::{Auto, Value};
         use ComputeType::{Bf16, F32, Fp16};
         // Each row: bf16, fp16, on a device without native bf16, on one with it.

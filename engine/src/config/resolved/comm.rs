@@ -1,10 +1,10 @@
-//! How ranks talk: the backend, its time limit, and the links that it imitates.
+//! How ranks communicate: the backend, its time limit, and the links that it imitates.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// How ranks talk.
+/// How ranks communicate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommConfig {
     /// The backend.

@@ -1,4 +1,5 @@
-//! A run, resolved: every default filled in, every rule checked. Nothing below the command line sees the raw file.
+//! A run, resolved: every default filled in, every rule checked. Beside the command line, only `plan/from_file.rs` and the run
+//! directory see the raw file.
 
 mod comm;
 mod learning;
@@ -46,7 +47,7 @@ pub struct Run {
     pub checkpointing: Checkpointing,
     /// Bytes that each rank may hold; `None` = no bound for a rank.
     pub memory_bytes: Option<u64>,
-    /// How ranks talk.
+    /// How ranks communicate.
     pub comm: CommConfig,
     /// Threads of each rank.
     pub threads: usize,
@@ -231,7 +232,7 @@ pub struct ZeroConfig {
     pub reduce: ReductionPolicy,
     /// Units whose every parameter has at most so many elements stay gathered all step; 0 = none.
     pub param_persistence_threshold: u64,
-    /// Most elements that may stay gathered so, over the whole model: a parameter that would exceed it is sharded. As in
+    /// Most elements that may stay gathered in this way, over the whole model: a parameter that would exceed it is sharded. As in
     /// DeepSpeed, parameters are taken in the model's order.
     pub model_persistence_threshold: u64,
 }

@@ -24,7 +24,7 @@ const SCALING: LossScaling = LossScaling {
 
 /// The cells of docs/numerics.md on a CPU, through the file; the ninth is an error.
 #[test]
-fn all_nine_cells_from_the_file() {
+fn bf16_and_fp16_are_read_in_all_nine_combinations() {
     for (bf16, fp16, expected) in [
         ("true", "\"auto\"", Precision::Bf16),
         ("true", "false", Precision::Bf16),

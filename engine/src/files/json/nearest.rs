@@ -1,8 +1,8 @@
 //! "Did you mean": the known word that is spelled most like an unknown one.
 
 /// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours), the first of equals. A
-/// candidate that has all the words of an unknown one, as `warmup_num_steps` has those of `warmup_steps`, is as near as
-/// one slip. `None` where the nearest differs in more than a third of its letters, since a wild guess does not help.
+/// candidate that has all the words of an unknown one, as `warmup_num_steps` has those of `warmup_steps`, counts as
+/// one edit. `None` where the nearest differs in more than a third of its letters, since such a guess would not help.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // No key is longer than this, and a distance costs the product of both lengths.
     const LONGEST: usize = 64;
@@ -32,7 +32,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_slip_finds_the_word_and_a_stranger_finds_none() {
+    fn near_misspellings_find_the_word_and_far_ones_find_none() {
         let words = ["pipeline", "partition", "data", "lr", "warmup_type", "warmup_num_steps"];
         let nearest = |word: &str| nearest(word, words.into_iter());
         assert_eq!(nearest("pipelines"), Some("pipeline"));

@@ -256,7 +256,11 @@ impl<'a> Parser<'a> {
             | Kind::LoneLeadingSurrogateInHexEscape
             | Kind::InvalidUnicodeCodePoint => {
                 let escape = text[..at].rfind('\\').unwrap_or(at);
-                return (escape, "`\\u` needs four hexadecimal digits, and of two halves both".to_owned());
+                return (
+                    escape,
+                    "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half"
+                        .to_owned(),
+                );
             }
             Kind::ExpectedSomeIdent => return (self.at(), self.expected(self.at(), "a value")),
             Kind::InvalidNumber if text[at..].starts_with(|of: char| of.is_ascii_digit()) => {

@@ -1,4 +1,4 @@
-//! Nodes into types, by serde: a mistake is reported with the key's path, the value as written and the rule, at its place.
+//! Text into types, by serde: a mistake is reported with the key's path, the value as written and the rule, at its place.
 //!
 //! Every type has one form: a struct is an object, never a list of its values; a variant without fields is a name, any other
 //! one an object with one key.

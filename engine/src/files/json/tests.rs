@@ -164,10 +164,26 @@ fn a_text_that_is_not_json_is_refused_where_it_ceases_to_be() {
         ("[\"a\n\"]", "1:4", "a string holds the control character U+000A; escape it"),
         ("[\"\\x41\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
         ("[\"\\é\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
-        ("[\"\\u12é4\"]", "1:3", "`\\u` needs four hexadecimal digits, and of two halves both"),
-        ("[\"\\u+123\"]", "1:3", "`\\u` needs four hexadecimal digits, and of two halves both"),
-        ("[\"\\ud83d\\u0041\"]", "1:9", "`\\u` needs four hexadecimal digits, and of two halves both"),
-        ("[\"\\udc00\"]", "1:3", "`\\u` needs four hexadecimal digits, and of two halves both"),
+        (
+            "[\"\\u12é4\"]",
+            "1:3",
+            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+        ),
+        (
+            "[\"\\u+123\"]",
+            "1:3",
+            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+        ),
+        (
+            "[\"\\ud83d\\u0041\"]",
+            "1:9",
+            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+        ),
+        (
+            "[\"\\udc00\"]",
+            "1:3",
+            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+        ),
     ] {
         let error = parsed(text).unwrap_err();
         assert_eq!(format!("{} {error}", error.span), format!("a.json:{place} {rule}"), "{text}");
@@ -197,7 +213,7 @@ fn what_is_nested_too_deeply_is_refused() {
 }
 
 #[test]
-fn what_is_written_cannot_command_a_terminal() {
+fn control_characters_are_replaced_in_messages() {
     for text in ["{\"\\u001b[31m\u{9b}x\": 1}", "[\u{9b}]", "{\"list\": [{\"kind\": \"\\u001b[31m\"}]}"] {
         let found = refusal::<Outer>(text);
         assert!(!found.chars().any(char::is_control), "{found:?}");

@@ -24,8 +24,8 @@ pub struct Comparison {
     pub step: Compared,
     /// Its program: from the first start of an instruction on any rank to the last end.
     pub program: Compared,
-    /// What of it ranks are predicted to wait for slow ones, beyond the program that is predicted. What was measured of
-    /// the program contains it.
+    /// How long ranks are predicted to wait for slow ranks, which the predicted program does not contain. The measured
+    /// program does.
     pub straggling_ns: u64,
     /// What it takes beside its program: reading tokens, starting and collecting the ranks.
     pub step_overhead: Compared,
@@ -33,7 +33,7 @@ pub struct Comparison {
     pub ranks: Vec<ComparedRank>,
     /// By kind of instruction and part of it.
     pub kinds: Vec<ComparedKind>,
-    /// Parts of the measured step's critical path: an instruction is two of them if what it brings was waited for too.
+    /// Parts of the measured step's critical path: an instruction counts twice if a rank also waited for its result.
     pub path_parts: usize,
     /// The instructions of that path where the two part most, in the order of time.
     pub partings: Vec<Parting>,

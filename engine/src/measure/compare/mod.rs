@@ -20,8 +20,8 @@ mod prices;
 mod ranks;
 #[cfg(test)]
 mod tests;
+mod transit;
 mod waits;
-mod ways;
 
 pub use compared::Compared;
 pub use comparison::Comparison;

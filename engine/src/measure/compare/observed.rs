@@ -11,17 +11,17 @@ use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Edge, InstructionKind, Unit};
 
 use super::prices::{Item, Prices};
-use super::ways::Ways;
+use super::transit::TransitTimes;
 use crate::measure::recording::Recording;
 use crate::plan::Plan;
 use crate::plan::costs::{MessageKind, Route};
 
 /// The costs of the program of a plan in the steps that were recorded of it.
 pub fn observed_costs(plan: &Plan, steps: &[Recording<'_>]) -> Costs {
-    let mut observed = Observed { plan, prices: Prices::default(), ways: Ways::new(plan) };
+    let mut observed = Observed { plan, prices: Prices::default(), transit: TransitTimes::new(plan) };
     for step in steps {
         observed.prices.add(step);
-        observed.ways.add(step);
+        observed.transit.add(step);
     }
     let chain = plan.training().chain();
     let edge =
@@ -38,7 +38,7 @@ pub fn observed_costs(plan: &Plan, steps: &[Recording<'_>]) -> Costs {
 struct Observed<'a> {
     plan: &'a Plan,
     prices: Prices,
-    ways: Ways<'a>,
+    transit: TransitTimes<'a>,
 }
 
 impl Observed<'_> {
@@ -67,7 +67,7 @@ impl Observed<'_> {
     fn message_cost(&self, kinds: &[MessageKind], index: usize) -> MessageCost {
         let mut costs = kinds.iter().map(|&kind| {
             let route = Route { kind, index };
-            let [occupied, latency] = self.ways.occupied_and_latency_ns(route);
+            let [occupied, latency] = self.transit.occupied_and_latency_ns(route);
             MessageCost {
                 issue: self.prices.median_ns(Item::Issue(route)),
                 occupied,

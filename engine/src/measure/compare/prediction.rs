@@ -17,7 +17,7 @@ pub struct Prediction {
     pub costs: Costs,
     /// What a step takes beside its program.
     pub step_overhead_ns: u64,
-    /// What ranks wait for slow ones beyond the timeline, in which all take their mean times.
+    /// How long ranks wait for slow ranks, beyond the timeline, in which all take their mean times.
     pub straggling_ns: u64,
 }
 
@@ -31,7 +31,7 @@ impl Prediction {
         Ok(Self { timeline: simulate(plan.training(), &costs)?, costs, step_overhead_ns, straggling_ns: 0 })
     }
 
-    /// From costs that the recorded steps themselves had: what is wrong with it is its structure alone.
+    /// Predicts from costs read off the recorded steps themselves, so that only the structure of the prediction can be wrong.
     ///
     /// # Errors
     /// [`CostsError::TooLong`] if the steps took centuries.
@@ -40,7 +40,7 @@ impl Prediction {
         Self::new(plan, observed_costs(plan, steps), median(&overheads))
     }
 
-    /// From costs that were measured apart from the steps, with the waits for slow ranks that they hold.
+    /// Predicts from costs that were measured apart from the steps, with the waits for slow ranks that they imply.
     ///
     /// # Errors
     /// [`PredictError`] if times add up to more than a `u64` holds.

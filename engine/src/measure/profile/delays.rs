@@ -1,7 +1,7 @@
 //! How much later than its link alone explains each message arrived, by the ranks that waited for it.
 //!
 //! Links are followed in the order in which messages set out, since a message may wait for those before it. Only a rank that
-//! began to wait before its link would have brought a message can see when it came; for a later one it has already arrived.
+//! was waiting before a message could arrive observes when it arrived; for any other it has already arrived.
 
 use std::collections::BTreeMap;
 

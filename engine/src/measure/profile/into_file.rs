@@ -1,4 +1,4 @@
-//! Sums as a costs file.
+//! A costs file made of the sums.
 
 use std::thread::available_parallelism;
 

@@ -36,7 +36,7 @@ pub enum Fault {
         expected: usize,
     },
     /// An instruction lacks a time.
-    #[error("{place} has no time `{event}`, and every such instruction has one")]
+    #[error("{place} lacks the time `{event}`, which every such instruction has")]
     Missing {
         /// The instruction.
         place: Place,
@@ -44,7 +44,7 @@ pub enum Fault {
         event: &'static str,
     },
     /// An instruction has a time that such an instruction never has.
-    #[error("{place} has a time `{event}`, and no such instruction has one")]
+    #[error("{place} has a time `{event}`, which no such instruction has")]
     Unexpected {
         /// The instruction.
         place: Place,

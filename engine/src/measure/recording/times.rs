@@ -23,9 +23,9 @@ pub struct Times {
     pub issued_ns: u64,
     /// The row began to wait: for a message, or for the other ranks of a joint instruction.
     pub awaited_ns: u64,
-    /// A message was there.
+    /// A message arrived, as far as the rank can tell.
     pub arrived_ns: u64,
-    /// It was done; a message when the rank had used what it brought.
+    /// The instruction ended; for a message, when the rank had used its contents.
     pub ended_ns: u64,
 }
 

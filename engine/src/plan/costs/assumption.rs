@@ -78,20 +78,20 @@ impl fmt::Display for Assumption {
             ),
             Self::Size { kind, ranks, run_bytes, measured_bytes } => write!(
                 f,
-                "`{kind}` between {} was measured with {} bytes, and the run has {}: times go on in a line",
+                "`{kind}` between {} was measured with {} bytes, and the run has {}: times are extrapolated linearly",
                 ranks_of(*ranks),
                 range(*measured_bytes),
                 range(*run_bytes)
             ),
             Self::Played { num_played, num_recorded } => write!(
                 f,
-                "of {num_recorded} recorded steps, {num_played} stand for all in what ranks wait for slow ones, evenly \
-                 chosen: the run is too large to play each"
+                "the time that ranks wait for slow ranks is worked out from {num_played} of {num_recorded} recorded steps, \
+                 evenly chosen: the run is too large to play them all"
             ),
             Self::Ranks { measured, run, cores } => write!(
                 f,
-                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: where either is more than the \
-                 cores, each rank has another part of them, and its computes take longer or shorter accordingly"
+                "measured with {measured} ranks at work on {cores} cores, and the run has {run}: with more ranks than cores \
+                 each has only a share of a core, so computes take longer or shorter than measured"
             ),
         }
     }

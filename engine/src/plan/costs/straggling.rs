@@ -1,7 +1,7 @@
 //! What ranks wait for each other because they are not equally slow in every step.
 //!
 //! A step of ranks that all take their mean time is shorter than the mean step: ranks that exchange messages wait for the slowest of them,
-//! and the slowest is another one each time. What that makes of a step is found by playing it with the recorded slowness.
+//! and the slowest is another one each time. The effect on a step is found by simulating it with the recorded slowness.
 
 use std::collections::BTreeMap;
 

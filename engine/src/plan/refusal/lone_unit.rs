@@ -1,4 +1,4 @@
-//! The search for a unit that holds all layers of its rank, and for what may stand in for it.
+//! Refuses ZeRO-3 in a pipeline where one unit holds all layers of a rank, with the alternatives and what they cost.
 
 use pipezero_partition::Tying;
 use pipezero_schedule::{PipelineRank, Unit};
@@ -39,18 +39,18 @@ impl Plan {
         }
         let Some((rank, unit)) = self.lone_unit() else { return Ok(()) };
         let partition = match &self.run.parallel.partition {
-            PartitionConfig::Uniform => "uniform".to_owned(),
+            PartitionConfig::Uniform => "\"uniform\"".to_owned(),
             PartitionConfig::Manual(layers) => format!("{layers:?}"),
             PartitionConfig::Parameters => "\"parameters\"".to_owned(),
             PartitionConfig::Type(pattern) => format!("\"type:{pattern}\""),
-            PartitionConfig::Balanced => "balanced".to_owned(),
+            PartitionConfig::Balanced => "\"balanced\"".to_owned(),
         };
         let layers = self.unit(unit).layers.clone();
         let name = |layer: usize| &self.graph.layer(layer).name;
         let (repairs, table) = self.instead_of_lone_unit();
         let headline = format!(
             "ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is {}, \
-             and the {partition} split leaves pipeline rank {} a single unit of layers, {} to {})",
+             and with the split {partition} one unit holds all layers of pipeline rank {}, {} to {})",
             self.grid.pipeline_degree,
             rank.index(),
             name(layers.start),

@@ -101,39 +101,39 @@ fn zero_3_needs_several_units_per_stage() {
             of("", uneven, r#"{"stage": 3}"#),
         ],
         expect![[r#"
-            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the uniform split leaves pipeline rank 0 a single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "uniform" one unit holds all layers of pipeline rank 0, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  169.9 KiB  133.2 KiB  471.0 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
-            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the uniform split leaves pipeline rank 0 a single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "uniform" one unit holds all layers of pipeline rank 0, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  169.9 KiB  133.2 KiB  471.0 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  467.7 KiB  116.4 KiB  816.8 KiB      373.1 KiB
-            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the balanced split leaves pipeline rank 0 a single unit of layers, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
+            run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "balanced" one unit holds all layers of pipeline rank 0, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  169.9 KiB  133.2 KiB  471.0 KiB      133.2 KiB
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and the balanced split leaves pipeline rank 0 a single unit of layers, wte to h.0.dense): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or a `parallel.pipeline` of at most 2, so that every stage has two units
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and with the split "balanced" one unit holds all layers of pipeline rank 0, wte to h.0.dense): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or a `parallel.pipeline` of at most 2, so that every stage has two units
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank     4.2 KiB   8.4 KiB   20.9 KiB    8.4 KiB  41.9 KiB        8.4 KiB
               ZeRO-1, pipeline 4 x data 2                                  8.4 KiB       0 B    8.4 KiB    8.4 KiB  25.1 KiB        8.4 KiB
               ZeRO-2, pipeline 1 x data 8                                 18.0 KiB       0 B   19.2 KiB    4.5 KiB  41.8 KiB       31.5 KiB
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and the balanced split leaves pipeline rank 1 a single unit of layers, h.1.attn to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "unit_layers": 0.5
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and with the split "balanced" one unit holds all layers of pipeline rank 1, h.1.attn to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "unit_layers": 0.5
               per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank    41.8 KiB  83.6 KiB  145.1 KiB   83.6 KiB  354.1 KiB       83.6 KiB
               ZeRO-3, pipeline 4 x data 2, units of half a layer          40.9 KiB  65.1 KiB  107.2 KiB   81.9 KiB  295.1 KiB       90.2 KiB
               ZeRO-1, pipeline 4 x data 2                                 83.6 KiB       0 B   83.6 KiB   83.6 KiB  250.9 KiB       83.6 KiB
               ZeRO-2, pipeline 1 x data 8                                234.0 KiB       0 B  137.2 KiB   58.5 KiB  429.8 KiB      437.5 KiB
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and the [3, 1] split leaves pipeline rank 1 a single unit of layers, h.3.dense to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "partition": "uniform"
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split [3, 1] one unit holds all layers of pipeline rank 1, h.3.dense to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "partition": "uniform"
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank     4.6 KiB   8.8 KiB   21.3 KiB    9.1 KiB  43.8 KiB       13.3 KiB
               ZeRO-3, pipeline 2 x data 2, uniform split                   4.4 KiB   8.8 KiB   21.1 KiB    8.8 KiB  43.0 KiB        8.8 KiB
@@ -180,7 +180,7 @@ fn units_that_cannot_pay_are_warned_of() {
             run.json:7:52: warning: `zero_optimization.unit_layers`: units of 4 layers with `prefetch_units` 1 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 6.0
             run.json:7:73: warning: `zero_optimization.resident_units`: units of 2 layers with `resident_units` 4 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 6.0
             run.json:7:55: warning: `zero_optimization.resident_units`: units of 1 layer with `resident_units` 1000 hold 4 layers gathered and 2.0 at rest, no fewer than the 4 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 2.0
-            run.json:7:55: hint: `zero_optimization.resident_units`: 1000 units, but no rank gathers more than 6 units: what is beyond that changes nothing, and "all" says the same
+            run.json:7:55: hint: `zero_optimization.resident_units`: 1000 units, but no rank gathers more than 6 units: a larger number has no effect, and "all" means the same
         "#]],
     );
     let warns = |model: &str, zero: &str| {

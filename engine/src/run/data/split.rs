@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_shares_are_shares() {
+    fn shares_out_of_range_are_refused() {
         for share in [1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
             let error = split_text(&[file(0, 100)], share, 8).expect_err("not a share");
             assert!(matches!(error, SplitError::Share { .. }));

@@ -188,7 +188,7 @@ fn an_evaluation_that_stops_names_who_lacks_a_message() {
 /// Every wait of a cycle is for what comes with or after the next one of it, and is one that a stage has or that a
 /// buffer makes.
 #[test]
-fn cycles_close() {
+fn every_printed_deadlock_is_a_cycle() {
     let grids: [&[&[&str]]; 3] = [
         &[&["0F0", "0B0", "0F1", "0B1"], &["1F0", "1B0", "1F1", "1B1"]],
         &[&["0F0", "0B0", "2F0", "2B0"], &["1F0", "1B0"]],

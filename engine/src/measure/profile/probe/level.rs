@@ -1,4 +1,4 @@
-//! What a probe says of a size, at the level of the run.
+//! Times that a probe measured, converted to what messages of that size would take in the run.
 
 use crate::plan::costs::{MessageTimes, SizedTimes};
 
@@ -10,11 +10,11 @@ use crate::plan::costs::{MessageTimes, SizedTimes};
 ///
 /// - `issue` and `landing` are *scaled* by measured / probed. They are copies and sums in the rank's own time; in the midst of
 ///   computes every byte of them is slower, since caches are cold and other ranks use the memory too.
-/// - `latency` is the run's own, and *more* by what the probe says more than at that size. It is how late a waiting thread goes
-///   on once all is there, which has little to do with bytes and much with what the ranks did before: one that slept through a
-///   timed layer wakes otherwise than one that only probes. So the probe says how latency grows, and never that a run's is less;
-///   a ratio of two small delays would be noise, and multiply it. Where no rank of the run waited for any size near by, their
-///   latency is 0 because it is not known, and what is added to that is as much too little as theirs is.
+/// - `latency` is the run's own, plus how much longer the probe took at this size than at the run's size. It is how late a waiting
+///   thread goes on once everything has arrived, which depends little on bytes and much on what the rank did before: a thread that
+///   slept through a timed layer wakes later than one that only probes. So the probe says how latency grows, and never makes it
+///   shorter than the run's; the ratio of two small delays would be noise. Where no rank of the run waited for any nearby size, the
+///   run's latency is unknown and stored as 0, so this latency is too short as well.
 ///
 /// No time falls with bytes beyond the run's own sizes ([`hold_rising`]).
 pub(super) fn add(measured: &mut MessageTimes, probed: &[SizedTimes], num_messages: impl Fn(u64) -> u64) {
@@ -98,9 +98,8 @@ fn whole(ns: i128) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Holds a time of sizes that were probed between those of the run's own sizes around them, and has it rise between: more bytes
-/// that take less time are noise, and beyond the last size a falling line would have them cost nothing. Neighbours that fall
-/// get their mean (pool adjacent violators; Barlow et al., *Statistical inference under order restrictions*, 1972).
+/// Limits each probed time to the range between the run's own sizes around it, and lets no time fall where bytes grow: that
+/// would be noise, and a line that falls would come to nothing beyond the last size. Neighbours that fall get their mean (pool adjacent violators; Barlow et al., *Statistical inference under order restrictions*, 1972).
 fn hold_rising(sizes: &mut [SizedTimes], time: fn(&mut SizedTimes) -> &mut u64) {
     let mut start = 0;
     while let Some(first) = sizes[start..].iter().position(|size| size.probed).map(|index| start + index) {

@@ -91,7 +91,7 @@ fn messages_have_as_many_ranks_as_they_can() {
 }
 
 #[test]
-fn names_are_names() {
+fn names_that_cannot_be_are_refused() {
     refuses(
         &[
             (r#""ln_f""#, r#""""#),

@@ -155,12 +155,12 @@ fn other_units_and_grids_are_composed_of_what_was_measured() {
         }
         if unit_layers == "1" {
             expect![[r#"
-                measured with 4 ranks at work on 2 cores, and the run has 8: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
+                measured with 4 ranks at work on 2 cores, and the run has 8: with more ranks than cores each has only a share of a core, so computes take longer or shorter than measured
                 the unit of embedding, h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
                 `unshard` between 4 ranks was not measured: `unshard` between 2 ranks stands for it
-                `unshard` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
+                `unshard` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times are extrapolated linearly
                 `reduce` between 4 ranks was not measured: `reduce` between 2 ranks stands for it
-                `reduce` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times go on in a line
+                `reduce` between 2 ranks was measured with 17152 to 66688 bytes, and the run has 83968 to 85760: times are extrapolated linearly
                 the unit of h.*.attn, h.*.mlp was not measured: it is the sum of 2 units
                 the unit of h.*.attn, h.*.mlp, ln_f, lm_head was not measured: it is the sum of 2 units
                 `gradient_norm` between 8 ranks was not measured: `gradient_norm` between 4 ranks stands for it
@@ -223,7 +223,7 @@ fn messages_that_are_like_others_take_their_costs_and_say_so() {
     file.messages.retain(|times| times.kind != MessageKind::Gradient);
     found += &assumed(&plan(GPT2, "zero_optimization.stage=0"), &file);
     expect![[r#"
-        measured with 8 ranks at work on 2 cores, and the run has 4: where either is more than the cores, each rank has another part of them, and its computes take longer or shorter accordingly
+        measured with 8 ranks at work on 2 cores, and the run has 4: with more ranks than cores each has only a share of a core, so computes take longer or shorter than measured
         `unshard` between 2 ranks was not measured: `unshard` between 4 ranks stands for it
         `reduce` between 2 ranks was not measured: `reduce` between 4 ranks stands for it
         `gradient_norm` between 4 ranks was not measured: `gradient_norm` between 8 ranks stands for it
@@ -237,7 +237,7 @@ fn messages_that_are_like_others_take_their_costs_and_say_so() {
     .assert_eq(&found);
 }
 
-/// Beyond the measured sizes times go on in a line, which is reported once for each message; between two sizes it is not.
+/// Beyond the measured sizes times are extrapolated linearly, which is reported once for each message; between two sizes it is not.
 #[test]
 fn sizes_beyond_the_measured_ones_are_reported() {
     let plan = plan(GPT2, "");
@@ -254,9 +254,9 @@ fn sizes_beyond_the_measured_ones_are_reported() {
     assert_eq!(with_sizes_of(&|_, _| true), "");
     assert_eq!(with_sizes_of(&|index, num_sizes| index == 0 || index + 1 == num_sizes), "");
     expect![[r#"
-        `unshard` between 2 ranks was measured with 50816 bytes, and the run has 83840 to 85632: times go on in a line
-        `unshard` between 2 ranks was measured with 85632 bytes, and the run has 50816 to 83840: times go on in a line
-        `unshard` between 2 ranks was measured with 83840 bytes, and the run has 50816 to 85632: times go on in a line
+        `unshard` between 2 ranks was measured with 50816 bytes, and the run has 83840 to 85632: times are extrapolated linearly
+        `unshard` between 2 ranks was measured with 85632 bytes, and the run has 50816 to 83840: times are extrapolated linearly
+        `unshard` between 2 ranks was measured with 83840 bytes, and the run has 50816 to 85632: times are extrapolated linearly
     "#]]
     .assert_eq(
         &[

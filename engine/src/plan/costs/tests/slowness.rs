@@ -96,8 +96,8 @@ fn steps_that_are_not_played_are_reported() {
     let found = assumptions(num_recorded);
     assert_eq!(found, [Assumption::Played { num_played, num_recorded }]);
     let expected = format!(
-        "of {num_recorded} recorded steps, {num_played} stand for all in what ranks wait for slow ones, evenly chosen: the run \
-         is too large to play each"
+        "the time that ranks wait for slow ranks is worked out from {num_played} of {num_recorded} recorded steps, evenly \
+         chosen: the run is too large to play them all"
     );
     assert_eq!(found[0].to_string(), expected);
 }

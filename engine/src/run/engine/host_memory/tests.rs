@@ -85,6 +85,6 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
           "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.88 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (220.38 KiB on the fullest rank)"#]].assert_eq(&error(needed - 1));
     // Less than any one change saves.
-    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 673.00 KiB is available on this host or to its control group; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
-    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; of the changes that are tried, in schedule, residency, units, recomputation and micro-batches, none makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
+    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 673.00 KiB is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
+    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
 }

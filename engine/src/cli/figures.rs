@@ -1,4 +1,4 @@
-//! Figures for people.
+//! Numbers, bytes, times and shares as the text of tables.
 
 use crate::plan::Bytes;
 

@@ -1,9 +1,9 @@
-//! How long messages were on their way.
+//! How long messages were in transit.
 //!
-//! The arrival of a message is known only where a rank stood still for it, and its way begins when its link was free: when the
-//! message before it on the link had arrived, but for the latency. So only messages whose arrival is known count, and of these
-//! those whose predecessor's is known too or had arrived before they set out; for a link without any, the shortest way is an
-//! upper bound.
+//! When a message arrived is known only if a rank waited for it. Its transit starts when its link is free: when the message
+//! before it on the link had arrived, less the latency. So only messages count whose arrival is known, and whose predecessor's
+//! arrival is known too or came before they were issued. For a link without any such message, the shortest transit is an upper
+//! bound.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use crate::measure::recording::Recording;
 use crate::plan::Plan;
 use crate::plan::costs::{Messages, Route};
 
-/// The ways of messages in several steps.
+/// The transit times of messages in several steps.
 #[derive(Debug)]
-pub(super) struct Ways<'a> {
+pub(super) struct TransitTimes<'a> {
     plan: &'a Plan,
     messages: Messages,
-    ways: BTreeMap<Route, Way>,
+    routes: BTreeMap<Route, RouteTimes>,
 }
 
-/// The ways of the messages of a route.
+/// Those of the messages of one route.
 #[derive(Debug, Default)]
-struct Way {
+struct RouteTimes {
     latency_ns: u64,
     alone_ns: Vec<u64>,
     /// The shortest of those that may have waited for their link.
@@ -41,21 +41,21 @@ struct Received {
     was_waited_for: bool,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> TransitTimes<'a> {
     pub(super) fn new(plan: &'a Plan) -> Self {
-        Self { plan, messages: Messages::of(plan), ways: BTreeMap::new() }
+        Self { plan, messages: Messages::of(plan), routes: BTreeMap::new() }
     }
 
-    /// How long a message occupies its link, and how much later it arrives: by the middle one of the ways that are known. 0 for
-    /// messages that no rank ever stood still for, which may as well take no time.
+    /// How long a message occupies its link, and how much later it arrives: by the median of the transit times that are known. 0 for
+    /// messages that no rank ever waited for, which may as well take no time.
     pub(super) fn occupied_and_latency_ns(&self, route: Route) -> [u64; 2] {
-        let Some(way) = self.ways.get(&route) else { return [0, 0] };
-        let way_ns = match way.alone_ns.as_slice() {
-            [] => way.queued_ns.unwrap_or(0),
-            ways => median(ways),
+        let Some(times) = self.routes.get(&route) else { return [0, 0] };
+        let transit_ns = match times.alone_ns.as_slice() {
+            [] => times.queued_ns.unwrap_or(0),
+            alone_ns => median(alone_ns),
         };
-        let latency_ns = way.latency_ns.min(way_ns);
-        [way_ns - latency_ns, latency_ns]
+        let latency_ns = times.latency_ns.min(transit_ns);
+        [transit_ns - latency_ns, latency_ns]
     }
 
     /// Adds those of a step.
@@ -79,13 +79,14 @@ impl<'a> Ways<'a> {
                 }
                 _ => (received.ready_ns, true),
             };
-            let way_ns = received.arrived_ns.saturating_sub(begins_ns);
-            let way = self.ways.entry(received.route).or_default();
-            way.latency_ns = received.latency_ns;
+            let transit_ns = received.arrived_ns.saturating_sub(begins_ns);
+            let times = self.routes.entry(received.route).or_default();
+            times.latency_ns = received.latency_ns;
             if received.was_waited_for && is_known {
-                way.alone_ns.push(way_ns);
+                times.alone_ns.push(transit_ns);
             } else if received.was_waited_for {
-                way.queued_ns = Some(way.queued_ns.map_or(way_ns, |shortest| shortest.min(way_ns)));
+                times.queued_ns =
+                    Some(times.queued_ns.map_or(transit_ns, |shortest| shortest.min(transit_ns)));
             }
             before = Some(received);
         }
