@@ -123,11 +123,11 @@ fn changed(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run))
 
 /// The same, of what only ZeRO-3 has.
 fn changed_zero_3(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run)) -> Option<Changed> {
-    (run.zero.level == ZeroLevel::Zero3).then(|| changed(run, description, change))?
+    if run.zero.level == ZeroLevel::Zero3 { changed(run, description, change) } else { None }
 }
 
-/// Changes that save memory, in the order of what they cost: first the schedule, then traffic, then recomputation, then
-/// the shape of the batch.
+/// Changes that save memory, in the order in which they are offered: the schedule, what stays gathered and when gradients are
+/// reduced, smaller units, ZeRO-3, recomputation, smaller micro-batches.
 fn candidates(run: &Run) -> Vec<Changed> {
     let batch = run.batch;
     let sizes = (1..batch.micro_batch_size).rev().filter(|&size| batch.micro_batch_size.is_multiple_of(size));

@@ -244,6 +244,9 @@ impl<'a> Parser<'a> {
                 return (comma, "a comma behind the last part is not JSON; remove it".to_owned());
             }
             _ if text[at..].starts_with(['/', '#']) => "comments are not JSON; remove it".to_owned(),
+            Kind::ControlCharacterWhileParsingString if text[at..].starts_with(['\n', '\r']) => {
+                "a string ends on its line: the line ends before its `\"`; close it, or write the line end as `\\n`".to_owned()
+            }
             Kind::ControlCharacterWhileParsingString => {
                 let control = text[at..].chars().next().map_or(0, u32::from);
                 format!("a string holds the control character U+{control:04X}; escape it")
@@ -267,7 +270,12 @@ impl<'a> Parser<'a> {
                 "a number of JSON has no leading zeros; remove them".to_owned()
             }
             Kind::InvalidNumber => self.expected(at, "a digit"),
-            Kind::NumberOutOfRange => "a number has too many digits; round it".to_owned(),
+            _ if text[at..].starts_with('\'') => {
+                "strings and keys of JSON are in double quotes; write `\"` in place of `'`".to_owned()
+            }
+            Kind::NumberOutOfRange => {
+                return (self.at(), "a number has more than 4300 digits; write fewer".to_owned());
+            }
             Kind::KeyMustBeAString => self.expected(at, "a key in quotes"),
             Kind::ExpectedColon => self.expected(at, "`:`"),
             Kind::ExpectedListCommaOrEnd => self.expected(at, "`,` or `]`"),
@@ -283,10 +291,17 @@ impl<'a> Parser<'a> {
         let rest = &self.source.text[at..];
         let word = rest.find(|character: char| !character.is_alphanumeric()).unwrap_or(rest.len());
         let length = word.max(rest.chars().next().map_or(0, char::len_utf8));
-        match &rest[..length] {
-            "" => format!("this is not JSON: {what} belongs here, but the text ends"),
-            found => format!("this is not JSON: {what} belongs here, but `{}` stands there", shorten(found)),
-        }
+        let found = match rest[..length].chars().next() {
+            None => "the text ends".to_owned(),
+            Some('\n' | '\r') => "the line ends".to_owned(),
+            Some(first)
+                if first.is_control() || (first.is_whitespace() && first != ' ') || first == '\u{feff}' =>
+            {
+                format!("the character U+{:04X} stands there", u32::from(first))
+            }
+            Some(_) => format!("`{}` stands there", shorten(&rest[..length])),
+        };
+        format!("this is not JSON: {what} belongs here, but {found}")
     }
 
     fn error(&self, start: usize, rule: String) -> Box<JsonError> {

@@ -269,7 +269,9 @@ fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value
     }
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => visitor.visit_f64(number),
-        _ => Err(Refusal::Rule("numbers end at 1.8e308; write a smaller one".to_owned())),
+        _ => Err(Refusal::Rule(
+            "numbers must lie between -1.8e308 and 1.8e308; write one nearer to 0".to_owned(),
+        )),
     }
 }
 

@@ -68,33 +68,46 @@ impl Plan {
         let name = format!("refused: ZeRO-3, pipeline {pipeline} x data {data}, one unit on a rank");
         let mut rows = vec![row(name, &self.forecast())];
         let mut repairs: Vec<(u128, String)> = Vec::new();
-        let mut has_zero_3 = false;
-        for Alternative { repair, name, change } in alternatives(pipeline, data) {
+        // Whether the alternative is ZeRO-3 and works.
+        let mut offer = |Alternative { repair, name, change }: Alternative| {
             let mut run = self.run.clone();
             change(&mut run);
             // Not every model has halves, not every split as many layers as that.
             if run == self.run {
-                continue;
+                return false;
             }
-            let Ok(plan) = Self::planned(run, self.model.clone()) else { continue };
+            let Ok(plan) = Self::planned(run, self.model.clone()) else { return false };
             let is_zero_3 = plan.run.zero.level == ZeroLevel::Zero3;
-            if !is_zero_3 || plan.lone_unit().is_none() {
+            let works = !is_zero_3 || plan.lone_unit().is_none();
+            if works {
                 let row = row(name, &plan.forecast());
                 repairs.extend(repair.map(|repair| (row.total_bytes(), repair.to_owned())));
                 rows.push(row);
-                has_zero_3 |= is_zero_3;
             }
+            works && is_zero_3
+        };
+        let mut has_zero_3 = false;
+        for alternative in alternatives(pipeline, data) {
+            has_zero_3 |= offer(alternative);
         }
+        has_zero_3 = has_zero_3 || offer(uniform_units_of_1_layer(pipeline, data));
         // The one that needs the fewest bytes in the table comes first.
         repairs.sort_by_key(|(bytes, _)| *bytes);
         let mut repairs: Vec<String> = repairs.into_iter().map(|(_, repair)| repair).collect();
         if !has_zero_3 {
-            let num_stages = (self.run.model.num_layers() / 2).max(1);
-            repairs.push(format!(
-                "a `parallel.pipeline` of at most {num_stages}, so that every stage has two units"
-            ));
+            repairs.extend(self.shorter_pipeline().map(|pipeline| format!("\"pipeline\": {pipeline}")));
         }
         (repairs, CombinationTable { rows })
+    }
+
+    /// Half as many pipeline ranks, or a quarter, and so on, where each of them has several units.
+    fn shorter_pipeline(&self) -> Option<usize> {
+        let shorter = |&pipeline: &usize| (pipeline > 3).then_some(pipeline / 2);
+        std::iter::successors(Some(self.grid.pipeline_degree), shorter).skip(1).find(|&pipeline| {
+            let mut run = self.run.clone();
+            run.parallel.pipeline = pipeline;
+            Self::planned(run, self.model.clone()).is_ok_and(|plan| plan.lone_unit().is_none())
+        })
     }
 }
 
@@ -132,4 +145,16 @@ fn alternatives(pipeline: usize, data: usize) -> [Alternative; 5] {
             change: without_pipeline,
         },
     ]
+}
+
+/// Where either of the two changes alone leaves a rank a lone unit.
+fn uniform_units_of_1_layer(pipeline: usize, data: usize) -> Alternative {
+    Alternative {
+        repair: Some("\"partition\": \"uniform\" together with \"unit_layers\": 1"),
+        name: format!("ZeRO-3, pipeline {pipeline} x data {data}, uniform split, units of 1 layer"),
+        change: |run| {
+            run.parallel.partition = PartitionConfig::Uniform;
+            run.zero.unit_layers = UnitLayers::ONE;
+        },
+    }
 }

@@ -122,7 +122,7 @@ fn zero_3_needs_several_units_per_stage() {
               ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
               ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
-            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and with the split "balanced" one unit holds all layers of pipeline rank 0, wte to h.0.dense): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or a `parallel.pipeline` of at most 2, so that every stage has two units
+            run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and with the split "balanced" one unit holds all layers of pipeline rank 0, wte to h.0.dense): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
               refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank     4.2 KiB   8.4 KiB   20.9 KiB    8.4 KiB  41.9 KiB        8.4 KiB
               ZeRO-1, pipeline 4 x data 2                                  8.4 KiB       0 B    8.4 KiB    8.4 KiB  25.1 KiB        8.4 KiB

@@ -14,8 +14,8 @@ use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
 pub(crate) struct Activations {
     /// For each stage of the rank its slots; a slot holds one micro-batch in flight.
     slots: BTreeMap<Stage, Vec<Slot>>,
-    /// For each stage of the rank its buffers of weight-gradient inputs; one holds what the input gradients of one micro-batch save for the weight
-    /// gradients, by unit.
+    /// For each stage of the rank its buffers of weight-gradient inputs; one holds what the input gradients of one
+    /// micro-batch save for the weight gradients, by unit.
     weight_input_buffers: BTreeMap<Stage, Vec<BTreeMap<Unit, TrackedBuffer>>>,
     /// Activations between units: one is read, the other written, then they swap.
     stream: [TrackedBuffer; 2],

@@ -1,9 +1,9 @@
 //! The optimizer: what turns reduced gradients into new weights, on the elements that a rank owns.
 //!
 //! One step is, in order: [`SquareSum`] of every owned gradient, added over all ranks; [`clip_factor`] of its root;
-//! [`LearningRate::at`] this step; [`OptimizerConfig::update`](crate::config::OptimizerConfig::update) of every owned part with [`DecayRanges`]. No file here knows
-//! ranks: a shard is a slice, and an element's new value depends only on its own old values and the step's numbers. So
-//! weights do not depend on where shards are cut.
+//! [`LearningRate::at`] this step; [`OptimizerConfig::update`](crate::config::OptimizerConfig::update) of every owned part
+//! with [`DecayRanges`]. No file here knows ranks: a shard is a slice, and an element's new value depends only on its own
+//! old values and the step's numbers. So weights do not depend on where shards are cut.
 
 mod clip;
 mod decay;

@@ -7,8 +7,8 @@
 //!
 //! Positions are whole hundredths of a pixel, so a timeline gives the same picture everywhere. A bar that is thinner than
 //! half a pixel is drawn together with its neighbours, and the picture says how many are: a step of 64 ranks and tens of
-//! thousands of instructions stays a file that a browser opens. Written by hand: plotting crates
-//! give each task of a Gantt chart a line of its own, where a lane has thousands, and `schedule` has no dependency.
+//! thousands of instructions stays a file that a browser opens. It is written without a plotting crate: those give each
+//! task of a Gantt chart a line of its own, where a lane has thousands, and `schedule` has no dependency.
 
 use alloc::format;
 use alloc::string::String;

@@ -204,7 +204,7 @@ fn what_does_not_fit_its_key_is_refused_at_its_place() {
             (FILE, "[1]"),
         ],
         expect![[r#"
-            32:21: `units[0].forward_ns` is 1e400, but numbers end at 1.8e308; write a smaller one
+            32:21: `units[0].forward_ns` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; write one nearer to 0
             69:20: `messages[0].sizes[0].bytes` must be a whole number from 0 to 18446744073709551615, but is -1
             5:14: `host.cores` must be a whole number from 0 to 18446744073709551615, but is 2.5
             5:14: `host.cores` must be a whole number from 0 to 18446744073709551615, but is 2.0
