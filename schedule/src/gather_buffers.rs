@@ -44,13 +44,12 @@ pub(crate) fn round_up(bytes: &mut [u64]) {
 }
 
 /// Which of the free buffers that are large enough a copy takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     /// The smallest: large ones stay free for large units.
     Smallest,
     /// The one whose last unit is read again the latest: where a plan that evicts what is used farthest in the future
     /// puts it. Of those never read again, the smallest.
-    FarthestLastUnit,
+    FarthestLastUnit(NextReads),
 }
 
 /// The gather buffers of a rank.
@@ -85,8 +84,10 @@ impl GatherBuffers {
     /// [`NoBuffer`] for the first gather without a buffer, if the smallest is chosen.
     pub(crate) fn assign(chain: &Chain, row: &[Instruction], allowed: &[u64]) -> Result<Self, NoBuffer> {
         let smallest = Walk::new(chain, allowed, Choice::Smallest).row(row);
-        smallest
-            .or_else(|error| Walk::new(chain, allowed, Choice::FarthestLastUnit).row(row).map_err(|_| error))
+        smallest.or_else(|error| {
+            let farthest = Choice::FarthestLastUnit(NextReads::of_row(chain, row));
+            Walk::new(chain, allowed, farthest).row(row).map_err(|_| error)
+        })
     }
 
     /// Bytes of each buffer, descending.
@@ -131,24 +132,27 @@ impl<'a> Walk<'a> {
     }
 
     fn row(mut self, row: &[Instruction]) -> Result<GatherBuffers, NoBuffer> {
-        let mut reads = NextReads::of_row(self.chain, row);
         for (step, &instruction) in row.iter().enumerate() {
             match instruction {
-                Instruction::Unshard { unit } => self.gather(step, unit, &reads)?,
+                Instruction::Unshard { unit } => self.gather(step, unit)?,
                 Instruction::Reshard { unit } => self.free(unit),
-                _ => reads.pass(self.chain, step, instruction),
+                _ => {
+                    if let Choice::FarthestLastUnit(reads) = &mut self.choice {
+                        reads.pass(self.chain, step, instruction);
+                    }
+                }
             }
         }
         Ok(self.trimmed())
     }
 
-    fn gather(&mut self, step: usize, unit: Unit, reads: &NextReads) -> Result<(), NoBuffer> {
+    fn gather(&mut self, step: usize, unit: Unit) -> Result<(), NoBuffer> {
         let num_bytes = self.chain.facts(unit).num_bytes;
         let mut free = self.buffers.iter().enumerate().filter(|(_, of)| of.is_free && of.bytes >= num_bytes);
         // Buffers descend, so the last of equal ones is the smallest.
-        let chosen = match self.choice {
+        let chosen = match &self.choice {
             Choice::Smallest => free.next_back(),
-            Choice::FarthestLastUnit => {
+            Choice::FarthestLastUnit(reads) => {
                 free.max_by_key(|(_, of)| of.last_unit.map_or(usize::MAX, |unit| reads.next(unit)))
             }
         };

@@ -75,9 +75,10 @@ fn memory_table(summary: &Summary) -> Table {
         .collect();
     let rows = alike(&memories, |both| *both).into_iter().flat_map(|(ranks, &(measured, planned))| {
         let indent = " ".repeat(ranks.len());
-        match measured == planned {
-            true => vec![(format!("{ranks} measured = planned"), measured)],
-            false => vec![(format!("{ranks} measured"), measured), (format!("{indent} planned"), planned)],
+        if measured == planned {
+            vec![(format!("{ranks} measured = planned"), measured)]
+        } else {
+            vec![(format!("{ranks} measured"), measured), (format!("{indent} planned"), planned)]
         }
     });
     Table::of_memory("peak memory", rows)

@@ -8,11 +8,9 @@ use schemars::{Schema, json_schema};
 use super::error::Problem;
 use super::kind::{Kind, rule};
 use super::place::Place;
+use super::whole_number::MAX_COUNT;
 use super::words::{Unoffered, unknown_word};
 use crate::files::json::{Node, Value};
-
-/// Layers of a stage at most: as many as are counted exactly.
-const MAX_EXACT_LAYERS: f64 = (1_u64 << 53) as f64;
 
 impl Kind for UnitLayers {
     fn expected() -> String {
@@ -29,7 +27,7 @@ impl Kind for UnitLayers {
         }
         match f64::read(node)? {
             0.5 => Some(Self::Half),
-            layers if layers.fract() == 0.0 && (1.0..=MAX_EXACT_LAYERS).contains(&layers) => {
+            layers if layers.fract() == 0.0 && (1.0..=MAX_COUNT).contains(&layers) => {
                 NonZeroUsize::new(layers as usize).map(Self::Blocks)
             }
             _ => None,
@@ -43,7 +41,7 @@ impl Kind for UnitLayers {
         }
         let text = node.number()?;
         let Some(layers) = f64::read(node) else { return f64::fault(node, place) };
-        Some(if layers > MAX_EXACT_LAYERS {
+        Some(if layers > MAX_COUNT {
             rule(place, text, "no stage has so many blocks", "use \"stage\"")
         } else {
             let repair = "use 0.5, 1 or a larger whole number";

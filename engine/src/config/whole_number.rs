@@ -3,6 +3,9 @@
 //! JSON knows one type of number, so `8`, `8.0`, `80e-1` and `8e0` are one value. Digits are counted instead of going
 //! through f64, which would round beyond 2^53 and change what was written.
 
+/// 2^53, the largest count below which every number of a run stays exact and addressable.
+pub(crate) const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
+
 /// Why a number is not a whole number of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotWhole {

@@ -6,6 +6,7 @@ use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, Needs, changes_that_fit};
 use super::refusal::costs_of_zero_2;
+use super::remarks::UNIT;
 use super::{Plan, PlanError};
 use crate::config::{ConfigErrors, Launch, Notice, Problem, Run, RunFile};
 
@@ -63,9 +64,7 @@ impl Plan {
 /// The error at the key that it is about; a lack of memory with the changes that would fit.
 fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
     let (keys, problem): (&[&str], Problem) = match &error {
-        PlanError::LoneUnit(refusal) => {
-            (&["zero_optimization.unit_layers", "zero_optimization.stage"], Problem::Refused(refusal.clone()))
-        }
+        PlanError::LoneUnit(refusal) => (UNIT, Problem::Refused(refusal.clone())),
         PlanError::Pattern { pattern, fault } => (
             &["parallel.partition"],
             Problem::Rule {

@@ -9,7 +9,8 @@ use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig, ParallelConfig};
 
 use super::counted::counted;
-use super::rules::{MAX_COUNT, micro_batch_fits};
+use super::rules::micro_batch_fits;
+use crate::config::whole_number::MAX_COUNT;
 
 /// Forwards of a step on one data rank, layers x micro-batches; each becomes a dozen instructions of the program.
 const MAX_FORWARDS: f64 = 4_194_304.0;

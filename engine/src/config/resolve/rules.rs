@@ -6,9 +6,7 @@ use crate::config::launch::Launch;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig, ParallelConfig};
 use crate::config::section::Field;
-
-/// The largest count that every number of a run stays exact and addressable below.
-pub(super) const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
+use crate::config::whole_number::MAX_COUNT;
 
 /// The rule that a time breaks which the user wrote and which is not 0, but becomes 0.
 pub(super) const LESS_THAN_A_NANOSECOND: &str =

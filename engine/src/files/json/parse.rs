@@ -1,7 +1,6 @@
 //! Text to nodes: strict JSON (RFC 8259), every value with its place, no key twice.
 //!
-//! `jiter` reads the values one after the other and says where it is. Not `serde_json`, which loses the places and keeps the
-//! last of two equal keys; nor `jsonc-parser`, which lets control characters pass and needs all nodes in memory.
+//! `jiter` reads the values one after the other and says where it is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -238,52 +237,55 @@ impl<'a> Parser<'a> {
     fn misplaced(&self, kind: &JsonErrorType, at: usize) -> (usize, String) {
         use JsonErrorType as Kind;
         let text = &self.source.text;
+        let first = text[at..].chars().next();
+        let start = match kind {
+            Kind::TrailingComma => text[..at].rfind(',').unwrap_or(at),
+            Kind::InvalidEscape
+            | Kind::UnexpectedEndOfHexEscape
+            | Kind::LoneLeadingSurrogateInHexEscape
+            | Kind::InvalidUnicodeCodePoint => text[..at].rfind('\\').unwrap_or(at),
+            Kind::ExpectedSomeIdent | Kind::NumberOutOfRange => self.at(),
+            _ => at,
+        };
         let rule = match kind {
-            Kind::TrailingComma => {
-                let comma = text[..at].rfind(',').unwrap_or(at);
-                return (comma, "a comma behind the last part is not JSON; remove it".to_owned());
-            }
-            _ if text[at..].starts_with(['/', '#']) => "comments are not JSON; remove it".to_owned(),
-            Kind::ControlCharacterWhileParsingString if text[at..].starts_with(['\n', '\r']) => {
-                "a string ends on its line: the line ends before its `\"`; close it, or write the line end as `\\n`".to_owned()
+            Kind::TrailingComma => "a comma behind the last part is not JSON; remove it".to_owned(),
+            Kind::ControlCharacterWhileParsingString if matches!(first, Some('\n' | '\r')) => {
+                "a string must end on the line where it begins; close it, or write the line end as `\\n`"
+                    .to_owned()
             }
             Kind::ControlCharacterWhileParsingString => {
-                let control = text[at..].chars().next().map_or(0, u32::from);
-                format!("a string holds the control character U+{control:04X}; escape it")
+                format!(
+                    "a string holds the control character U+{:04X}; escape it",
+                    first.map_or(0, u32::from)
+                )
             }
-            Kind::InvalidEscape if text[..at].ends_with('\\') => {
-                return (at - 1, "no such escape in a string; for a backslash write `\\\\`".to_owned());
+            Kind::InvalidEscape if start + 1 == at => {
+                "no such escape in a string; for a backslash write `\\\\`".to_owned()
             }
             Kind::InvalidEscape
             | Kind::UnexpectedEndOfHexEscape
             | Kind::LoneLeadingSurrogateInHexEscape
             | Kind::InvalidUnicodeCodePoint => {
-                let escape = text[..at].rfind('\\').unwrap_or(at);
-                return (
-                    escape,
-                    "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half"
-                        .to_owned(),
-                );
+                "`\\u` needs four hexadecimal digits, and both halves of a surrogate pair must be there"
+                    .to_owned()
             }
-            Kind::ExpectedSomeIdent => return (self.at(), self.expected(self.at(), "a value")),
-            Kind::InvalidNumber if text[at..].starts_with(|of: char| of.is_ascii_digit()) => {
-                "a number of JSON has no leading zeros; remove them".to_owned()
-            }
-            Kind::InvalidNumber => self.expected(at, "a digit"),
-            _ if text[at..].starts_with('\'') => {
+            Kind::NumberOutOfRange => "a number has more than 4300 digits; write fewer".to_owned(),
+            _ if matches!(first, Some('/' | '#')) => "comments are not JSON; remove it".to_owned(),
+            _ if first == Some('\'') => {
                 "strings and keys of JSON are in double quotes; write `\"` in place of `'`".to_owned()
             }
-            Kind::NumberOutOfRange => {
-                return (self.at(), "a number has more than 4300 digits; write fewer".to_owned());
+            Kind::InvalidNumber if first.is_some_and(|first| first.is_ascii_digit()) => {
+                "a number of JSON has no leading zeros; remove them".to_owned()
             }
-            Kind::KeyMustBeAString => self.expected(at, "a key in quotes"),
-            Kind::ExpectedColon => self.expected(at, "`:`"),
-            Kind::ExpectedListCommaOrEnd => self.expected(at, "`,` or `]`"),
-            Kind::ExpectedObjectCommaOrEnd => self.expected(at, "`,` or `}`"),
-            Kind::TrailingCharacters => self.expected(at, "the end of the file"),
-            _ => self.expected(at, "a value"),
+            Kind::InvalidNumber => self.expected(start, "a digit"),
+            Kind::KeyMustBeAString => self.expected(start, "a key in quotes"),
+            Kind::ExpectedColon => self.expected(start, "`:`"),
+            Kind::ExpectedListCommaOrEnd => self.expected(start, "`,` or `]`"),
+            Kind::ExpectedObjectCommaOrEnd => self.expected(start, "`,` or `}`"),
+            Kind::TrailingCharacters => self.expected(start, "the end of the file"),
+            _ => self.expected(start, "a value"),
         };
-        (at, rule)
+        (start, rule)
     }
 
     /// What belongs at a place, and the word or character that stands there instead.

@@ -165,31 +165,32 @@ fn a_text_that_is_not_json_is_refused_where_it_ceases_to_be() {
         (
             "[\"a\n\"]",
             "1:4",
-            "a string ends on its line: the line ends before its `\"`; close it, or write the line end as `\\n`",
+            "a string must end on the line where it begins; close it, or write the line end as `\\n`",
         ),
         ("[1\n2]", "2:1", "this is not JSON: `,` or `]` belongs here, but `2` stands there"),
         ("[-\n1]", "1:3", "this is not JSON: a digit belongs here, but the line ends"),
         ("[\"\\x41\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
+        ("[\"\\#\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
         ("[\"\\é\"]", "1:3", "no such escape in a string; for a backslash write `\\\\`"),
         (
             "[\"\\u12é4\"]",
             "1:3",
-            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+            "`\\u` needs four hexadecimal digits, and both halves of a surrogate pair must be there",
         ),
         (
             "[\"\\u+123\"]",
             "1:3",
-            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+            "`\\u` needs four hexadecimal digits, and both halves of a surrogate pair must be there",
         ),
         (
             "[\"\\ud83d\\u0041\"]",
             "1:9",
-            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+            "`\\u` needs four hexadecimal digits, and both halves of a surrogate pair must be there",
         ),
         (
             "[\"\\udc00\"]",
             "1:3",
-            "`\\u` needs four hexadecimal digits, and half of a surrogate pair the other half",
+            "`\\u` needs four hexadecimal digits, and both halves of a surrogate pair must be there",
         ),
     ] {
         let error = parsed(text).unwrap_err();

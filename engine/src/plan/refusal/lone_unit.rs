@@ -68,29 +68,24 @@ impl Plan {
         let name = format!("refused: ZeRO-3, pipeline {pipeline} x data {data}, one unit on a rank");
         let mut rows = vec![row(name, &self.forecast())];
         let mut repairs: Vec<(u128, String)> = Vec::new();
-        // Whether the alternative is ZeRO-3 and works.
+        // Whether the alternative works, and is ZeRO-3.
         let mut offer = |Alternative { repair, name, change }: Alternative| {
-            let mut run = self.run.clone();
-            change(&mut run);
-            // Not every model has halves, not every split as many layers as that.
-            if run == self.run {
-                return false;
-            }
-            let Ok(plan) = Self::planned(run, self.model.clone()) else { return false };
-            let is_zero_3 = plan.run.zero.level == ZeroLevel::Zero3;
-            let works = !is_zero_3 || plan.lone_unit().is_none();
-            if works {
-                let row = row(name, &plan.forecast());
-                repairs.extend(repair.map(|repair| (row.total_bytes(), repair.to_owned())));
-                rows.push(row);
-            }
-            works && is_zero_3
+            let Some(plan) = self.without_lone_unit(change) else { return false };
+            let row = row(name, &plan.forecast());
+            repairs.extend(repair.map(|repair| (row.total_bytes(), repair.to_owned())));
+            rows.push(row);
+            plan.run.zero.level == ZeroLevel::Zero3
         };
         let mut has_zero_3 = false;
         for alternative in alternatives(pipeline, data) {
             has_zero_3 |= offer(alternative);
         }
-        has_zero_3 = has_zero_3 || offer(uniform_units_of_1_layer(pipeline, data));
+        // Where the run has one of the two, the other was tried alone.
+        let has_neither = self.run.parallel.partition != PartitionConfig::Uniform
+            && self.run.zero.unit_layers != UnitLayers::ONE;
+        if !has_zero_3 && has_neither {
+            has_zero_3 = offer(uniform_units_of_1_layer(pipeline, data));
+        }
         // The one that needs the fewest bytes in the table comes first.
         repairs.sort_by_key(|(bytes, _)| *bytes);
         let mut repairs: Vec<String> = repairs.into_iter().map(|(_, repair)| repair).collect();
@@ -103,17 +98,26 @@ impl Plan {
     /// Half as many pipeline ranks, or a quarter, and so on, where each of them has several units.
     fn shorter_pipeline(&self) -> Option<usize> {
         let shorter = |&pipeline: &usize| (pipeline > 3).then_some(pipeline / 2);
-        std::iter::successors(Some(self.grid.pipeline_degree), shorter).skip(1).find(|&pipeline| {
-            let mut run = self.run.clone();
-            run.parallel.pipeline = pipeline;
-            Self::planned(run, self.model.clone()).is_ok_and(|plan| plan.lone_unit().is_none())
-        })
+        let mut pipelines = std::iter::successors(Some(self.grid.pipeline_degree), shorter).skip(1);
+        pipelines.find(|&pipeline| self.without_lone_unit(|run| run.parallel.pipeline = pipeline).is_some())
+    }
+
+    /// The plan of this run with something changed, if that leaves no rank a lone unit.
+    fn without_lone_unit(&self, change: impl FnOnce(&mut Run)) -> Option<Self> {
+        let mut run = self.run.clone();
+        change(&mut run);
+        if run == self.run {
+            return None;
+        }
+        // Not every model has halves, not every split as many layers as that.
+        let plan = Self::planned(run, self.model.clone()).ok()?;
+        plan.lone_unit().is_none().then_some(plan)
     }
 }
 
 /// What may stand in for the refused.
 struct Alternative {
-    /// How to write it, if one key does.
+    /// What to write, if it is offered as a repair.
     repair: Option<&'static str>,
     /// How the table names it.
     name: String,

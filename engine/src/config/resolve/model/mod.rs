@@ -10,7 +10,7 @@ use crate::config::raw::RawModel;
 use crate::config::resolved::ModelConfig;
 use crate::config::words::FamilyWord;
 
-use super::rules::MAX_COUNT;
+use crate::config::whole_number::MAX_COUNT;
 use sizes::size;
 
 pub(super) fn resolve(raw: &RawModel) -> Option<ModelConfig> {
