@@ -80,8 +80,8 @@ impl<'a> Holds<'a> {
             self.gradients(instruction, span);
             self.messages(instruction, span);
         }
-        // Nearly sorted already, which this sort makes use of.
-        self.moments.sort_by_key(|moment| (moment.time, moment.takes));
+        // One number is compared faster than a pair.
+        self.moments.sort_unstable_by_key(|moment| u128::from(moment.time) << 1 | u128::from(moment.takes));
         &self.moments
     }
 

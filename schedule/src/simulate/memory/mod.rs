@@ -39,7 +39,8 @@ pub struct MemoryCurve {
 impl MemoryCurve {
     fn new(at_rest: MemoryBytes, moments: &[Moment]) -> Self {
         let mut held = at_rest;
-        let mut curve = Self { points: Vec::new(), peak: (0, held), peak_of_each: held };
+        let mut curve =
+            Self { points: Vec::with_capacity(moments.len()), peak: (0, held), peak_of_each: held };
         curve.points.push((0, held));
         let mut of_one_time = moments.iter().peekable();
         while let Some(moment) = of_one_time.next() {
