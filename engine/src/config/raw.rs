@@ -271,7 +271,7 @@ section! {
     /// bf16 parameters and activations; master weights, gradient sums and reductions are f32. One resolver decides precision
     /// from this and `fp16`; see docs/numerics.md.
     RawBf16 at "bf16" {
-        /// Whether to compute in bf16. `"auto"` is: where the device does it natively; the CPU does not.
+        /// Whether to compute in bf16. `"auto"`: yes where the device computes in bf16 natively, which a CPU does not.
         enabled: Auto<bool> = "false", "DeepSpeed's";
     }
 }

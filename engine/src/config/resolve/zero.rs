@@ -19,7 +19,10 @@ pub(super) fn resolve(raw: &RawRun, model: Option<&ModelConfig>) -> Option<ZeroC
     let unit_layers = unit_layers(zero, model);
     let reduce = level.and_then(|level| reduce(zero, level));
     let level = level?;
-    if level < ZeroLevel::Zero3 {
+    // A refused ZeRO-2 is shown beside the ZeRO-3 of the same keys.
+    let is_compared =
+        level == ZeroLevel::Zero2 && raw.parallel.pipeline.or(1).is_some_and(|degree| degree > 1);
+    if level < ZeroLevel::Zero3 && !is_compared {
         return Some(ZeroConfig {
             level,
             unit_layers: unit_layers?,

@@ -14,8 +14,8 @@ pub fn device_remarks(plan: &Plan, device: &Device) -> Vec<String> {
     }
     if plan.element_type() == ElementType::F32 && plan.run().model.learns() {
         remarks.push(
-            "warning: the run computes in f32, which is what \"auto\" means on this host; --set bf16.enabled=true predicts \
-             what a GPU would do"
+            "warning: these are predictions for a run in f32, as `bf16` is off or \"auto\" on this host; --set \
+             bf16.enabled=true predicts the same run in bf16"
                 .to_owned(),
         );
     }
