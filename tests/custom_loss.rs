@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pipezero::Plan;
 use pipezero::config::{NoDecay, OptimizerConfig, Run, SchedulerConfig};
 use pipezero::models::layer::LossSum;
-use pipezero::models::{CrossEntropy, Loss, gpt2};
+use pipezero::models::{CrossEntropy, Loss, Queue, View, ViewMut, gpt2};
 use tests::{Case, Mask, small_run, train, train_plan};
 
 /// Cross-entropy times two.
@@ -13,13 +13,38 @@ use tests::{Case, Mask, small_run, train, train_plan};
 struct Doubled;
 
 impl Loss for Doubled {
-    fn forward(&self, logits: &[f32], targets: &[u32], per_row: &mut [f32]) -> LossSum {
-        let loss = CrossEntropy.forward(logits, targets, per_row);
-        LossSum { sum: 2.0 * loss.sum, ..loss }
+    fn forward(
+        &self,
+        queue: &dyn Queue,
+        logits: View<'_>,
+        targets: View<'_>,
+        per_row: ViewMut<'_>,
+        mut loss: ViewMut<'_>,
+    ) {
+        CrossEntropy.forward(queue, logits, targets, per_row, loss.reborrow());
+        queue.on_host(
+            &[],
+            vec![loss],
+            Box::new(|_, writes| {
+                for loss in writes.into_iter().filter(|loss| !loss.is_empty()) {
+                    let words: &mut [u32; LossSum::NUM_WORDS] =
+                        loss.slice().try_into().expect("a loss's words");
+                    let loss = LossSum::from_words(*words);
+                    *words = LossSum { sum: 2.0 * loss.sum, ..loss }.to_words();
+                }
+            }),
+        );
     }
 
-    fn backward(&self, logits: &mut [f32], targets: &[u32], per_row: &[f32], seed: f32) {
-        CrossEntropy.backward(logits, targets, per_row, 2.0 * seed);
+    fn backward(
+        &self,
+        queue: &dyn Queue,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        per_row: View<'_>,
+        seed: f32,
+    ) {
+        CrossEntropy.backward(queue, logits, targets, per_row, 2.0 * seed);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What buffers are made of: f32, or one of the two 16-bit types that models are trained in.
+//! What buffers are made of: f32, one of the two 16-bit types that models are trained in, or u32 for tokens and words.
 //!
 //! Conversions are ours and free of branches, so that loops over them vectorise on every machine; the type itself is
 //! the `half` crate's, which candle stores too.
@@ -18,13 +18,15 @@ pub enum ElementType {
     Bf16,
     /// IEEE 754 binary16: 11 bits of precision, nothing beyond 65504, where it becomes infinite.
     F16,
+    /// Token numbers, and words of other values.
+    U32,
 }
 
 impl ElementType {
     /// Size of an element in bytes.
     pub const fn num_bytes(self) -> usize {
         match self {
-            Self::F32 => 4,
+            Self::F32 | Self::U32 => 4,
             Self::Bf16 | Self::F16 => 2,
         }
     }
@@ -35,22 +37,29 @@ impl ElementType {
     }
 }
 
-/// `f32`, `bf16`, `fp16`
+/// `f32`, `bf16`, `fp16`, `u32`
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::F16 => "fp16",
+            Self::U32 => "u32",
         })
     }
 }
 
-/// A type that a [`Buffer`](crate::Buffer) may hold, implemented by the three types of [`ElementType`].
+/// A type that a [`Buffer`](crate::Buffer) may hold, implemented by the types of [`ElementType`].
 pub trait Element: WithDType + private::Sealed {
     /// Its name at run time.
     const TYPE: ElementType;
 
+    /// The elements of a candle storage, if it holds this type.
+    fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
+}
+
+/// A type that models are trained in.
+pub trait Float: Element {
     /// The value in f32, exactly. A signalling NaN may become a quiet one.
     fn widen(self) -> f32;
 
@@ -62,31 +71,35 @@ pub trait Element: WithDType + private::Sealed {
 
     /// The f32 that was packed.
     fn unpack(packed: &[Self]) -> f32;
-
-    /// The elements, if they are f32 already.
-    fn as_f32(elements: &[Self]) -> Option<&[f32]>;
-
-    /// As [`Element::as_f32`], for writing.
-    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]>;
-
-    /// The elements of a candle storage, if it holds this type.
-    fn of(storage: &CpuStorage) -> Option<&[Self]>;
-
-    /// As [`Element::of`], for writing.
-    fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
 
 mod private {
-    /// Keeps the set of element types closed: units know how to run in each of them.
+    /// Keeps the set of element types closed: kernels know each of them.
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for half::bf16 {}
     impl Sealed for half::f16 {}
+    impl Sealed for u32 {}
 }
 
-impl Element for f32 {
-    const TYPE: ElementType = ElementType::F32;
+macro_rules! element {
+    ($element:ty, $name:ident, $storage:ident) => {
+        impl Element for $element {
+            const TYPE: ElementType = ElementType::$name;
 
+            fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
+                if let CpuStorage::$storage(values) = storage { Some(values) } else { None }
+            }
+        }
+    };
+}
+
+element!(f32, F32, F32);
+element!(bf16, Bf16, BF16);
+element!(f16, F16, F16);
+element!(u32, U32, U32);
+
+impl Float for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
@@ -106,29 +119,11 @@ impl Element for f32 {
     fn unpack(packed: &[Self]) -> f32 {
         packed[0]
     }
-
-    fn as_f32(elements: &[Self]) -> Option<&[f32]> {
-        Some(elements)
-    }
-
-    fn as_f32_mut(elements: &mut [Self]) -> Option<&mut [f32]> {
-        Some(elements)
-    }
-
-    fn of(storage: &CpuStorage) -> Option<&[Self]> {
-        if let CpuStorage::F32(values) = storage { Some(values) } else { None }
-    }
-
-    fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
-        if let CpuStorage::F32(values) = storage { Some(values) } else { None }
-    }
 }
 
-macro_rules! half_element {
-    ($half:ident, $name:ident, $storage:ident, $widen:ident, $narrow:ident) => {
-        impl Element for $half {
-            const TYPE: ElementType = ElementType::$name;
-
+macro_rules! half_float {
+    ($half:ident, $widen:ident, $narrow:ident) => {
+        impl Float for $half {
             #[inline(always)]
             fn widen(self) -> f32 {
                 $widen(self.to_bits())
@@ -150,28 +145,12 @@ macro_rules! half_element {
             fn unpack(packed: &[Self]) -> f32 {
                 f32::from_bits(u32::from(packed[0].to_bits()) | u32::from(packed[1].to_bits()) << 16)
             }
-
-            fn as_f32(_: &[Self]) -> Option<&[f32]> {
-                None
-            }
-
-            fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
-                None
-            }
-
-            fn of(storage: &CpuStorage) -> Option<&[Self]> {
-                if let CpuStorage::$storage(values) = storage { Some(values) } else { None }
-            }
-
-            fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
-                if let CpuStorage::$storage(values) = storage { Some(values) } else { None }
-            }
         }
     };
 }
 
-half_element!(bf16, Bf16, BF16, widen_bf16, narrow_bf16);
-half_element!(f16, F16, F16, widen_f16, narrow_f16);
+half_float!(bf16, widen_bf16, narrow_bf16);
+half_float!(f16, widen_f16, narrow_f16);
 
 /// Exponent bits of an f32; what is above them but for the sign is NaN.
 const INFINITE: u32 = 0x7f80_0000;
@@ -231,7 +210,7 @@ mod tests {
     use super::*;
 
     /// `half`'s conversions are the reference: written apart from ours, and in hardware where there is any.
-    fn check_all_patterns<E: Element>(of: impl Fn(u16) -> E, bits: impl Fn(E) -> u16, to: impl Fn(E) -> f32) {
+    fn check_all_patterns<E: Float>(of: impl Fn(u16) -> E, bits: impl Fn(E) -> u16, to: impl Fn(E) -> f32) {
         for pattern in 0..=u16::MAX {
             let element = of(pattern);
             let (wide, want) = (element.widen(), to(element));

@@ -1,7 +1,7 @@
 //! The smallest piece of a model that has its own forward and backward.
 //!
 //! Models are chains of layers. A layer knows its parameters and its calculus and nothing of ranks, stages,
-//! shards or threads: it is handed slices and writes into slices.
+//! shards, threads or devices: it asks a queue for kernels over views.
 //!
 //! Legend for shapes: B sequences of a micro-batch, T tokens of a sequence, N = B * T, C width, V vocabulary.
 //!
@@ -13,7 +13,9 @@
 use std::fmt::Debug;
 
 use crate::kernels::dropout::{Dropout, Masks};
+use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
+use crate::queue::Queue;
 
 pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
 
@@ -21,10 +23,10 @@ pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
 /// neither is at hand there may be none.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens<'a> {
-    /// `[B, T]` token numbers below the vocabulary size.
-    pub inputs: &'a [u32],
-    /// `[B, T]` next tokens; [`IGNORED_TARGET`] carries no loss.
-    pub targets: &'a [u32],
+    /// `[B, T]` of `u32`: token numbers below the vocabulary size.
+    pub inputs: View<'a>,
+    /// `[B, T]` of `u32`: next tokens; [`IGNORED_TARGET`] carries no loss.
+    pub targets: View<'a>,
     /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
     pub masks: Option<MaskKey>,
 }
@@ -62,15 +64,17 @@ pub struct ForwardArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// The layer's parameters, in the order and at the offsets of its unit's layout.
-    pub parameters: &'a [f32],
+    pub parameters: View<'a>,
     /// `[input]`; stays as it is until the backward.
-    pub input: &'a [f32],
+    pub input: View<'a>,
     /// `[output]`, overwritten.
-    pub output: &'a mut [f32],
+    pub output: ViewMut<'a>,
     /// `[saved]`, overwritten.
-    pub saved: &'a mut [f32],
+    pub saved: ViewMut<'a>,
     /// `[forward_workspace]`, contents undefined.
-    pub workspace: &'a mut [f32],
+    pub workspace: ViewMut<'a>,
+    /// `[LossSum::NUM_WORDS]` of `u32`, overwritten by a layer that computes the loss; empty where it is not asked for.
+    pub loss: ViewMut<'a>,
 }
 
 /// What a recomputation works on.
@@ -79,13 +83,13 @@ pub struct RecomputeArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// The layer's parameters.
-    pub parameters: &'a [f32],
+    pub parameters: View<'a>,
     /// `[input]` of the forward.
-    pub input: &'a [f32],
+    pub input: View<'a>,
     /// `[saved]`, overwritten.
-    pub saved: &'a mut [f32],
+    pub saved: ViewMut<'a>,
     /// `[forward_workspace]`, contents undefined.
-    pub workspace: &'a mut [f32],
+    pub workspace: ViewMut<'a>,
 }
 
 /// What an input gradient works on.
@@ -94,18 +98,18 @@ pub struct BackwardInputArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// The layer's parameters.
-    pub parameters: &'a [f32],
+    pub parameters: View<'a>,
     /// `[input]` of the forward.
-    pub input: &'a [f32],
+    pub input: View<'a>,
     /// `[saved]` of the forward; may be overwritten, the weight gradient sees the result.
-    pub saved: &'a mut [f32],
+    pub saved: ViewMut<'a>,
     /// `[max(input, output)]`: the output's gradient on entry (first `output` elements), the input's gradient on
     /// return (first `input` elements).
-    pub gradient: &'a mut [f32],
+    pub gradient: ViewMut<'a>,
     /// `[weight_inputs]`, overwritten.
-    pub weight_inputs: &'a mut [f32],
+    pub weight_inputs: ViewMut<'a>,
     /// `[backward_workspace]`, contents undefined.
-    pub workspace: &'a mut [f32],
+    pub workspace: ViewMut<'a>,
     /// What the loss's gradient is seeded with: 1 / targets of the whole step, were none ignored.
     pub loss_seed: f32,
 }
@@ -116,15 +120,15 @@ pub struct BackwardWeightArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// `[input]` of the forward.
-    pub input: &'a [f32],
+    pub input: View<'a>,
     /// `[saved]` as the input gradient left it.
-    pub saved: &'a [f32],
+    pub saved: View<'a>,
     /// `[weight_inputs]` as the input gradient left it.
-    pub weight_inputs: &'a [f32],
+    pub weight_inputs: View<'a>,
     /// The layer's parameter gradients, added to; same layout as the parameters.
-    pub parameter_gradients: &'a mut [f32],
+    pub parameter_gradients: ViewMut<'a>,
     /// `[backward_workspace]`, contents undefined.
-    pub workspace: &'a mut [f32],
+    pub workspace: ViewMut<'a>,
 }
 
 /// A piece of a model with explicit forward and backward.
@@ -149,16 +153,16 @@ pub trait Layer: Debug + Send + Sync {
         true
     }
 
-    /// Computes the output from the input and keeps what the backward needs. A layer that computes the loss returns it.
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum>;
+    /// Computes the output from the input and keeps what the backward needs.
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>);
 
     /// Writes once more what the forward saved, to the bit, and not the output: a backward that was given the saved
     /// values has no use for it.
-    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>);
+    fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>);
 
     /// Turns the gradient of the output into that of the input.
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>);
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>);
 
     /// Adds the gradient of the parameters.
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
 }

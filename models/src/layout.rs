@@ -3,7 +3,9 @@
 //! Parameters of a unit, saved activations, weight-gradient inputs and workspaces are all cut by this one rule, so no other file does
 //! arithmetic with offsets. A piece's place depends only on the lengths before it.
 
-use std::mem;
+use std::ops::Range;
+
+use crate::memory::{View, ViewMut};
 
 /// Elements: every piece starts at a multiple of this, 64 bytes of `f32`, one cache line.
 pub const ALIGNMENT: usize = 16;
@@ -22,54 +24,53 @@ pub fn extent<const K: usize>(lens: [usize; K]) -> usize {
 ///
 /// # Panics
 /// If `elements` is shorter than [`extent`], a bug of the caller.
-pub fn split<const K: usize>(elements: &[f32], lens: [usize; K]) -> [&[f32]; K] {
-    let mut rest = elements;
-    lens.map(|len| {
-        let piece = &rest[..len];
-        rest = &rest[aligned(len).min(rest.len())..];
-        piece
-    })
+pub fn split<const K: usize>(elements: View<'_>, lens: [usize; K]) -> [View<'_>; K] {
+    ranges(lens).map(|range| elements.range(range))
 }
 
 /// As [`split`], for writing.
 ///
 /// # Panics
 /// As [`split`].
-pub fn split_mut<const K: usize>(elements: &mut [f32], lens: [usize; K]) -> [&mut [f32]; K] {
-    let mut rest = elements;
+pub fn split_mut<const K: usize>(elements: ViewMut<'_>, lens: [usize; K]) -> [ViewMut<'_>; K] {
+    elements.disjoint(ranges(lens))
+}
+
+/// Where the pieces lie. An empty one behind the last takes no place.
+fn ranges<const K: usize>(lens: [usize; K]) -> [Range<usize>; K] {
+    let mut end = 0;
     lens.map(|len| {
-        let (piece, after) = mem::take(&mut rest).split_at_mut(len);
-        let gap = (aligned(len) - len).min(after.len());
-        rest = &mut after[gap..];
-        piece
+        let start = if len == 0 { end } else { aligned(end) };
+        end = start + len;
+        start..end
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
+
+    fn counted(len: usize) -> Buffer {
+        Buffer::from_vec((0..len).map(|i| i as f32).collect()).unwrap()
+    }
 
     #[test]
     fn pieces_start_at_multiples_of_the_alignment() {
         let lens = [0, 1, 16, 17, 0, 5];
-        let elements: Vec<f32> = (0..extent(lens)).map(|i| i as f32).collect();
-        let starts = split(&elements, lens).map(|piece| piece.first().copied());
+        let mut elements = counted(extent(lens));
+        let starts = split(elements.view(), lens).map(|piece| piece.slice::<f32>().first().copied());
         assert_eq!(starts, [None, Some(0.0), Some(16.0), Some(32.0), None, Some(64.0)]);
         assert_eq!(extent(lens), 64 + 5);
-    }
-
-    #[test]
-    fn both_cuts_agree() {
-        let lens = [3, 0, 40, 16, 1];
-        let mut elements: Vec<f32> = (0..extent(lens)).map(|i| i as f32).collect();
-        let copy = elements.clone();
-        assert_eq!(split(&copy, lens), split_mut(&mut elements, lens).map(|piece| &*piece));
+        let written = split_mut(elements.view_mut(), lens).map(|piece| piece.slice::<f32>().to_vec());
+        assert_eq!(split(counted(69).view(), lens).map(|piece| piece.slice::<f32>().to_vec()), written);
     }
 
     #[test]
     fn a_last_piece_needs_no_padding_behind_it() {
         assert_eq!(extent([3]), 3);
-        assert_eq!(split(&[1.0, 2.0, 3.0], [3]), [&[1.0, 2.0, 3.0]]);
-        assert_eq!(split_mut(&mut [1.0, 2.0, 3.0], [3, 0])[1].len(), 0);
+        let mut elements = counted(3);
+        assert_eq!(split(elements.view(), [3])[0].slice::<f32>(), [0.0, 1.0, 2.0]);
+        assert_eq!(split_mut(elements.view_mut(), [3, 0])[1].len(), 0);
     }
 }

@@ -1,15 +1,16 @@
 //! Layers with explicit forward and backward passes, their kernels, and the model families.
 //!
 //! A [`Model`] is a chain of [`Layer`]s. The engine groups consecutive layers into [`Unit`]s, each with one
-//! flat parameter [`Buffer`], and calls forward and backward on them. Nothing here knows of ranks, stages or shards.
+//! flat parameter [`Buffer`], and calls forward and backward on them; what they compute they ask of a [`Queue`], which is a
+//! device's. Nothing here knows of ranks, stages or shards.
 //!
 //! A unit may store 16-bit values ([`Unit::with_precision`]) and keep only the input of some of its layers
 //! ([`Unit::with_checkpoints`]); what it computes does not change with how layers are grouped.
 //!
 //! ```
-//! use pipezero_models::layer::{MicroBatchShape, Tokens};
+//! use pipezero_models::layer::{LossSum, MicroBatchShape, Tokens};
 //! use pipezero_models::unit::{UnitBackward, UnitForward};
-//! use pipezero_models::{Ablation, Buffer, GptConfig, Unit, gpt2, init};
+//! use pipezero_models::{Ablation, Buffer, ElementType, GptConfig, Host, Queue, Unit, gpt2, init};
 //!
 //! let model = gpt2::build(&GptConfig {
 //!     num_layers: 2,
@@ -26,16 +27,19 @@
 //! let unit = Unit::new(model.layers.into_iter().map(|layer| layer.layer).collect());
 //! let mut parameters = Buffer::zeros(unit.num_elements())?;
 //! for entry in unit.entries() {
-//!     parameters.write(|flat| init::fill(&entry.spec, 42, 0, &mut flat[entry.range.clone()]));
+//!     init::fill(&entry.spec, 42, 0, &mut parameters.write()[entry.range.clone()]);
 //! }
 //!
 //! let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
 //! let sizes = unit.sizes(shape);
-//! let (inputs, targets) = (b"To be or not to ".map(u32::from), b"o be or not to b".map(u32::from));
-//! let tokens = Tokens { inputs: &inputs, targets: &targets, masks: None };
+//! let inputs = Buffer::from_vec(b"To be or not to ".map(u32::from).to_vec())?;
+//! let targets = Buffer::from_vec(b"o be or not to b".map(u32::from).to_vec())?;
+//! let tokens = Tokens { inputs: inputs.view(), targets: targets.view(), masks: None };
 //! let mut saved = Buffer::zeros(sizes.saved)?;
 //! let mut workspace = Buffer::zeros(sizes.workspace)?;
-//! let loss = unit.forward(
+//! let mut loss = Buffer::zeros_of(LossSum::NUM_WORDS, ElementType::U32)?;
+//! unit.forward(
+//!     &Host,
 //!     shape,
 //!     UnitForward {
 //!         tokens,
@@ -45,14 +49,18 @@
 //!         saved: &mut saved,
 //!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         workspace: &mut workspace,
+//!         loss: loss.view_mut(),
 //!     },
 //! );
-//! let loss = loss.expect("the last layer computes the loss");
+//! let mut words = [0; LossSum::NUM_WORDS];
+//! Host.download(loss.view(), &mut words);
+//! let loss = LossSum::from_words(words);
 //! // Nothing is learned yet: about the logarithm of the vocabulary's size.
 //! assert!((loss.sum / loss.num_targets as f64 - 256_f64.ln()).abs() < 0.1);
 //!
 //! let mut gradients = Buffer::zeros(unit.num_elements())?;
 //! unit.backward(
+//!     &Host,
 //!     shape,
 //!     UnitBackward {
 //!         tokens,
@@ -79,10 +87,12 @@ pub mod kernels;
 pub mod layer;
 pub mod layout;
 pub mod loss;
+pub mod memory;
 pub mod micro_batch;
 pub mod mlp;
 pub mod model;
 pub mod parameter;
+pub mod queue;
 pub mod shared;
 #[cfg(test)]
 mod testing;
@@ -96,7 +106,9 @@ pub use facts::Facts;
 pub use family::ModelConfig;
 pub use layer::Layer;
 pub use loss::{CrossEntropy, Loss};
+pub use memory::{View, ViewMut};
 pub use model::Model;
+pub use queue::{Host, Queue};
 pub use shared::{Ablation, GptConfig};
 pub use timed::TimedConfig;
 pub use unit::Unit;

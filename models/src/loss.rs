@@ -2,18 +2,33 @@
 
 use std::fmt::Debug;
 
-use crate::kernels::cross_entropy;
-use crate::micro_batch::LossSum;
+use crate::memory::{View, ViewMut};
+use crate::queue::Queue;
 
 /// A loss over rows of logits. N rows, V columns; a row whose target is [`crate::layer::IGNORED_TARGET`] counts in
 /// nothing. Its results must depend on its arguments alone, not on the number of threads.
 pub trait Loss: Debug + Send + Sync {
-    /// The summed loss of `logits: [N, V]` against `targets: [N]` and the number of targets that count. What the
-    /// backward needs beside the logits is kept in `per_row: [N]`.
-    fn forward(&self, logits: &[f32], targets: &[u32], per_row: &mut [f32]) -> LossSum;
+    /// The summed loss of `logits: [N, V]` against `targets: [N]` of `u32` and the number of targets that count, as the words of a
+    /// [`LossSum`](crate::layer::LossSum) in `loss`, which is empty where they are not asked for. What the backward needs beside the
+    /// logits is kept in `per_row: [N]`.
+    fn forward(
+        &self,
+        queue: &dyn Queue,
+        logits: View<'_>,
+        targets: View<'_>,
+        per_row: ViewMut<'_>,
+        loss: ViewMut<'_>,
+    );
 
     /// The logits become their gradient, times `seed`: zero where the target is ignored.
-    fn backward(&self, logits: &mut [f32], targets: &[u32], per_row: &[f32], seed: f32);
+    fn backward(
+        &self,
+        queue: &dyn Queue,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        per_row: View<'_>,
+        seed: f32,
+    );
 }
 
 /// Cross-entropy of the softmax, in nats.
@@ -21,11 +36,25 @@ pub trait Loss: Debug + Send + Sync {
 pub struct CrossEntropy;
 
 impl Loss for CrossEntropy {
-    fn forward(&self, logits: &[f32], targets: &[u32], per_row: &mut [f32]) -> LossSum {
-        cross_entropy::forward(logits, targets, per_row)
+    fn forward(
+        &self,
+        queue: &dyn Queue,
+        logits: View<'_>,
+        targets: View<'_>,
+        per_row: ViewMut<'_>,
+        loss: ViewMut<'_>,
+    ) {
+        queue.cross_entropy(logits, targets, per_row, loss);
     }
 
-    fn backward(&self, logits: &mut [f32], targets: &[u32], per_row: &[f32], seed: f32) {
-        cross_entropy::backward(logits, targets, per_row, seed);
+    fn backward(
+        &self,
+        queue: &dyn Queue,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        per_row: View<'_>,
+        seed: f32,
+    ) {
+        queue.cross_entropy_backward(logits, targets, per_row, seed);
     }
 }

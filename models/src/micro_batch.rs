@@ -38,3 +38,21 @@ pub struct LossSum {
     /// Number of targets that carry loss.
     pub num_targets: u64,
 }
+
+impl LossSum {
+    /// Words of `u32` that hold a loss on a device.
+    pub const NUM_WORDS: usize = 4;
+
+    /// The words, low ones first.
+    pub fn to_words(self) -> [u32; Self::NUM_WORDS] {
+        let words = |number: u64| [number as u32, (number >> 32) as u32];
+        let ([a, b], [c, d]) = (words(self.sum.to_bits()), words(self.num_targets));
+        [a, b, c, d]
+    }
+
+    /// The loss that these are the words of.
+    pub fn from_words([a, b, c, d]: [u32; Self::NUM_WORDS]) -> Self {
+        let number = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        Self { sum: f64::from_bits(number(a, b)), num_targets: number(c, d) }
+    }
+}

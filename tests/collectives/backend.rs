@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipezero::config::{Link, Links};
 use pipezero::run::comm::{Communicator, Group, ThreadCommunicator, ThreadWorld};
 use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
-use pipezero_models::ElementType;
+use pipezero_models::{ElementType, Host, Queue};
 
 /// A backend under test.
 pub(super) trait Backend {
@@ -95,7 +95,7 @@ pub(super) fn buffer(values: &[f32]) -> TrackedBuffer {
 /// A buffer with these elements, charged to this ledger.
 pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> TrackedBuffer {
     let mut buffer = TrackedBuffer::zeros(values.len(), Category::Communication, ledger).expect("memory");
-    buffer.write(|elements| elements.copy_from_slice(values));
+    buffer.write().copy_from_slice(values);
     buffer
 }
 
@@ -106,14 +106,14 @@ pub(super) fn buffer_of(element_type: ElementType, values: &[f32]) -> TrackedBuf
     let ledger = Arc::default();
     let mut narrow = TrackedBuffer::zeros_of(values.len(), element_type, Category::Communication, &ledger)
         .expect("memory");
-    narrow.copy_from(0, &buffer(values), 0..values.len());
+    Host.copy(buffer(values).view(), narrow.view_mut());
     narrow
 }
 
 /// The elements of a buffer of any type.
 pub(super) fn widened(narrow: &TrackedBuffer) -> Vec<f32> {
     let mut wide = buffer(&vec![0.0; narrow.len()]);
-    wide.copy_from(0, narrow, 0..narrow.len());
+    Host.copy(narrow.view(), wide.view_mut());
     wide.read().to_vec()
 }
 

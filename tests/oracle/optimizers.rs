@@ -4,6 +4,7 @@ use pipezero::config::{NoDecay, OptimizerConfig};
 use pipezero::run::optimizer::{DecayRanges, Update};
 use pipezero_models::parameter::{Init, ParameterSpec};
 use pipezero_models::unit::ParameterEntry;
+use pipezero_models::{Buffer, Host};
 use serde_json::Value;
 
 use super::golden::{assert_close, floats, list, number, read};
@@ -40,23 +41,25 @@ fn decay_everything(len: usize) -> DecayRanges {
 fn check(golden: &Value, config: &OptimizerConfig, expected: &Value) {
     let optimizer = config;
     let (OptimizerConfig::AdamW { lr, .. } | OptimizerConfig::Sgd { lr, .. }) = *config;
-    let mut parameters = floats(&golden["initial"]);
-    let mut states = vec![0.0; optimizer.num_states() * parameters.len()];
+    let mut parameters = Buffer::from_vec(floats(&golden["initial"])).unwrap();
+    let mut states = Buffer::zeros(optimizer.num_states() * parameters.len()).unwrap();
     let decay = decay_everything(parameters.len());
     for (step, (gradients, expected)) in (1..).zip(list(&golden["gradients"]).iter().zip(list(expected))) {
+        // Halved here and doubled by the update, both exactly: the scale is applied before anything else.
+        let halved = floats(gradients).iter().map(|gradient| 0.5 * gradient).collect();
+        let gradients = Buffer::from_vec(halved).unwrap();
         let update = Update {
-            parameters: &mut parameters,
-            // Halved here and doubled by the update, both exactly: the scale is applied before anything else.
-            gradients: &floats(gradients).iter().map(|gradient| 0.5 * gradient).collect::<Vec<_>>(),
-            states: &mut states,
+            parameters: parameters.view_mut(),
+            gradients: gradients.view(),
+            states: states.view_mut(),
             step,
             learning_rate: lr,
             gradient_scale: 2.0,
         };
-        optimizer.update(&decay, update);
+        optimizer.update(&Host, &decay, update);
         assert_close(
             &format!("{config:?}, step {step}: parameters"),
-            &parameters,
+            parameters.read(),
             &floats(expected),
             TOLERANCE,
         );

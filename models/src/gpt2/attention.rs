@@ -1,14 +1,13 @@
 //! The attention half of a transformer block.
 
-use crate::kernels::attention::{self, AttentionShape};
-use crate::kernels::bias;
-use crate::kernels::dropout::{self, Dropout, Place};
-use crate::kernels::layer_norm::{self, Affine};
-use crate::kernels::linear::{self, LinearShape};
+use crate::kernels::attention::AttentionShape;
+use crate::kernels::dropout::{Dropout, Place};
+use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::Store;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::queue::{Affine, Attended, Onto, Queue};
 use crate::shared::{Ablation, GptConfig};
 
 /// `y = x + dropout(proj(attend(qkv(ln_1(x)))))`, with dropout of the attention weights in `attend`.
@@ -135,78 +134,96 @@ impl Layer for Attention {
         products.saturating_add(self.attention(shape).forward_flops())
     }
 
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved: &mut *saved, workspace };
-        self.recompute(shape, kept);
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let ForwardArgs { tokens, parameters, input, mut output, mut saved, workspace, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved: saved.reborrow(), workspace };
+        self.recompute(queue, shape, kept);
         let [.., proj_weight, proj_bias] = layout::split(parameters, self.parameter_lens());
-        let [_, attended, ..] = layout::split(saved, self.saved_lens(shape));
+        let [_, attended, ..] = layout::split(saved.view(), self.saved_lens(shape));
 
         let projection = self.projection(shape);
         match tokens.masks_of(self.branch_dropout, shape) {
             None => {
-                bias::add_to_rows(output, input, proj_bias);
-                linear::forward(projection, attended, proj_weight, output, Store::Add);
+                let onto = Onto::BiasAndResidual(proj_bias, input);
+                queue.linear(projection, attended, proj_weight, onto, output);
             }
             Some(masks) => {
-                bias::fill_rows(output, proj_bias);
-                linear::forward(projection, attended, proj_weight, output, Store::Add);
-                dropout::add_residual(masks, input, output, self.width);
+                let onto = Onto::Bias(proj_bias);
+                queue.linear(projection, attended, proj_weight, onto, output.reborrow());
+                queue.dropout_add_residual(masks, input, output, self.width);
             }
         }
-        None
     }
 
-    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+    fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let RecomputeArgs { tokens, parameters, input, saved, workspace } = args;
         let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] =
             layout::split(parameters, self.parameter_lens());
-        let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let [mut qkv, mut attended, log_sum_exp, statistics] =
+            layout::split_mut(saved, self.saved_lens(shape));
+        let [mut normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
-        bias::fill_rows(qkv, qkv_bias);
-        linear::forward(self.qkv(shape), normed, qkv_weight, qkv, Store::Add);
+        let norm = Affine { weight: norm_weight, bias: norm_bias };
+        queue.layer_norm(input, norm, normed.reborrow(), statistics);
+        queue.linear(self.qkv(shape), normed.view(), qkv_weight, Onto::Bias(qkv_bias), qkv.reborrow());
         let masks = tokens.masks_of(self.weights_dropout, shape);
-        attention::forward(self.attention(shape), masks, qkv, attended, log_sum_exp, scratch);
+        let (qkv, out) = (qkv.view(), attended.reborrow());
+        queue.attention(self.attention(shape), masks, qkv, out, log_sum_exp, scratch);
         if self.ablation == Ablation::AttentionOutput {
-            attended.fill(0.0);
+            queue.clear(attended);
         }
     }
 
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let BackwardInputArgs {
-            tokens, parameters, input, saved, gradient, weight_inputs, workspace, ..
+            tokens,
+            parameters,
+            input,
+            saved,
+            mut gradient,
+            weight_inputs,
+            workspace,
+            ..
         } = args;
         let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
             layout::split(parameters, self.parameter_lens());
-        let [qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [doutput, normed, dnorm_weight, dnorm_bias] =
+        let [mut qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
+        let statistics = statistics.into_view();
+        let [mut doutput, normed, mut dnorm_weight, mut dnorm_bias] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
-        let [dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
+        let [mut dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
 
-        doutput.copy_from_slice(gradient);
+        queue.copy(gradient.view(), doutput.reborrow());
         if let Some(masks) = tokens.masks_of(self.branch_dropout, shape) {
-            dropout::apply(masks, doutput, self.width);
+            queue.dropout(masks, doutput.reborrow(), self.width);
         }
-        let dattended = &mut *dactivation;
-        linear::backward_input(self.projection(shape), doutput, proj_weight, dattended);
+        let mut dattended = dactivation.reborrow();
+        queue.linear_backward_input(
+            self.projection(shape),
+            doutput.view(),
+            proj_weight,
+            dattended.reborrow(),
+        );
         if self.ablation == Ablation::AttentionOutput {
-            dattended.fill(0.0);
+            queue.clear(dattended.reborrow());
         }
         let masks = tokens.masks_of(self.weights_dropout, shape);
-        attention::backward(self.attention(shape), masks, qkv, attended, log_sum_exp, dattended, scratch);
-        let dqkv = &*qkv;
-        layer_norm::recompute(input, Affine { weight: norm_weight, bias: norm_bias }, statistics, normed);
-        let dnormed = dactivation;
-        linear::backward_input(self.qkv(shape), dqkv, qkv_weight, dnormed);
-        layer_norm::backward_input(input, norm_weight, statistics, dnormed, gradient, Store::Add);
-        dnorm_weight.fill(0.0);
-        dnorm_bias.fill(0.0);
-        layer_norm::backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
+        let attended = Attended { out: attended.view(), log_sum_exp: log_sum_exp.view() };
+        let dattended = dattended.view();
+        queue.attention_backward(self.attention(shape), masks, qkv.reborrow(), attended, dattended, scratch);
+        let dqkv = qkv.view();
+        let norm = Affine { weight: norm_weight, bias: norm_bias };
+        queue.layer_norm_again(input, norm, statistics, normed);
+        queue.linear_backward_input(self.qkv(shape), dqkv, qkv_weight, dactivation.reborrow());
+        let dnormed = dactivation.view();
+        let dinput = gradient.reborrow();
+        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, Store::Add);
+        queue.clear(dnorm_weight.reborrow());
+        queue.clear(dnorm_bias.reborrow());
+        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
     }
 
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, .. } = args;
         let [dqkv, attended, _, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, normed, dnorm_weight, dnorm_bias] =
@@ -214,11 +231,11 @@ impl Layer for Attention {
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 
-        bias::backward(norm_weight_sum, dnorm_weight);
-        bias::backward(norm_bias_sum, dnorm_bias);
-        linear::backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum);
-        bias::backward(qkv_bias_sum, dqkv);
-        linear::backward_weight(self.projection(shape), doutput, attended, proj_weight_sum);
-        bias::backward(proj_bias_sum, doutput);
+        queue.bias_backward(dnorm_weight, norm_weight_sum);
+        queue.bias_backward(dnorm_bias, norm_bias_sum);
+        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum);
+        queue.bias_backward(dqkv, qkv_bias_sum);
+        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum);
+        queue.bias_backward(doutput, proj_bias_sum);
     }
 }

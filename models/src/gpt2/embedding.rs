@@ -1,10 +1,10 @@
 //! Token and position embedding in one layer, for models whose head has its own weight.
 
-use crate::kernels::dropout::{self, Dropout, Place};
-use crate::kernels::embedding;
+use crate::kernels::dropout::{Dropout, Place};
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::queue::Queue;
 use crate::shared::GptConfig;
 
 /// `y[b, t] = dropout(wte[tokens[b, t]] + wpe[t])`.
@@ -58,29 +58,30 @@ impl Layer for Embedding {
         false
     }
 
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let [tokens, positions] = layout::split(args.parameters, self.parameter_lens());
-        embedding::forward(args.tokens.inputs, tokens, args.output);
-        embedding::add_positions(shape.seq_length, positions, args.output, self.width);
+        let mut output = args.output;
+        queue.embedding(args.tokens.inputs, tokens, output.reborrow());
+        queue.add_positions(shape.seq_length, positions, output.reborrow(), self.width);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            dropout::apply(masks, args.output, self.width);
+            queue.dropout(masks, output, self.width);
         }
-        None
     }
 
     /// Nothing is saved.
-    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
+    fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        args.weight_inputs.copy_from_slice(args.gradient);
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let mut doutput = args.weight_inputs;
+        queue.copy(args.gradient.view(), doutput.reborrow());
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            dropout::apply(masks, args.weight_inputs, self.width);
+            queue.dropout(masks, doutput, self.width);
         }
     }
 
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
-        embedding::backward(args.tokens.inputs, args.weight_inputs, tokens);
-        embedding::backward_positions(shape.seq_length, args.weight_inputs, positions, self.width);
+        queue.embedding_backward(args.tokens.inputs, args.weight_inputs, tokens);
+        queue.positions_backward(shape.seq_length, args.weight_inputs, positions, self.width);
     }
 }

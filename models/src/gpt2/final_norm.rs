@@ -1,11 +1,10 @@
 //! The norm before the head.
 
-use crate::kernels::bias;
-use crate::kernels::layer_norm::{self, Affine};
 use crate::kernels::matmul::Store;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::queue::{Affine, Queue};
 use crate::shared::GptConfig;
 
 /// `y = ln_f(x)`.
@@ -48,40 +47,41 @@ impl Layer for FinalNorm {
         }
     }
 
-    fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
+    fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
         let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
-        layer_norm::forward(args.input, Affine { weight, bias }, args.output, args.saved);
-        None
+        queue.layer_norm(args.input, Affine { weight, bias }, args.output, args.saved);
     }
 
-    fn recompute(&self, _: MicroBatchShape, args: RecomputeArgs<'_>) {
-        layer_norm::statistics(args.input, self.width, args.saved);
+    fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, args: RecomputeArgs<'_>) {
+        queue.layer_norm_statistics(args.input, self.width, args.saved);
     }
 
-    fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
+    fn backward_input(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let BackwardInputArgs {
             parameters,
             input,
             saved: statistics,
-            gradient,
+            mut gradient,
             weight_inputs,
             workspace,
             ..
         } = args;
         let [weight, _] = layout::split(parameters, [self.width; 2]);
-        let [dweight, dbias] = layout::split_mut(weight_inputs, [self.width; 2]);
-        let doutput = workspace;
-        doutput.copy_from_slice(gradient);
-        layer_norm::backward_input(input, weight, statistics, doutput, gradient, Store::Assign);
-        dweight.fill(0.0);
-        dbias.fill(0.0);
-        layer_norm::backward_weight(input, statistics, doutput, dweight, dbias);
+        let [mut dweight, mut dbias] = layout::split_mut(weight_inputs, [self.width; 2]);
+        let mut doutput = workspace;
+        queue.copy(gradient.view(), doutput.reborrow());
+        let (statistics, doutput) = (statistics.view(), doutput.view());
+        let dinput = gradient.reborrow();
+        queue.layer_norm_backward_input(input, weight, statistics, doutput, dinput, Store::Assign);
+        queue.clear(dweight.reborrow());
+        queue.clear(dbias.reborrow());
+        queue.layer_norm_backward_weight(input, statistics, doutput, dweight, dbias);
     }
 
-    fn backward_weight(&self, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dweight, dbias] = layout::split(args.weight_inputs, [self.width; 2]);
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
-        bias::backward(weight_sum, dweight);
-        bias::backward(bias_sum, dbias);
+        queue.bias_backward(dweight, weight_sum);
+        queue.bias_backward(dbias, bias_sum);
     }
 }

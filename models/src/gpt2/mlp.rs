@@ -1,13 +1,12 @@
 //! The feed-forward half of a transformer block.
 
-use crate::kernels::dropout::{self, Dropout, Place};
-use crate::kernels::layer_norm::{self, Affine};
-use crate::kernels::linear::{self, LinearShape};
+use crate::kernels::dropout::{Dropout, Place};
+use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::Store;
-use crate::kernels::{bias, gelu};
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::queue::{Affine, Onto, Queue};
 use crate::shared::GptConfig;
 
 /// `y = x + dropout(down(gelu(up(ln_2(x)))))`.
@@ -108,68 +107,76 @@ impl Layer for Mlp {
         self.up(shape).flops().saturating_add(self.down(shape).flops())
     }
 
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
-        let kept =
-            RecomputeArgs { tokens, parameters, input, saved: &mut *saved, workspace: &mut *workspace };
-        self.recompute(shape, kept);
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let ForwardArgs { tokens, parameters, input, mut output, mut saved, mut workspace, .. } = args;
+        let (kept, scratch) = (saved.reborrow(), workspace.reborrow());
+        let kept = RecomputeArgs { tokens, parameters, input, saved: kept, workspace: scratch };
+        self.recompute(queue, shape, kept);
         let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
-        let [hidden, _] = layout::split(saved, self.saved_lens(shape));
-        let [_, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let [hidden, _] = layout::split(saved.view(), self.saved_lens(shape));
+        let [_, mut active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        gelu::forward(hidden, active);
+        queue.gelu(hidden, active.reborrow());
+        let (down, active) = (self.down(shape), active.view());
         match tokens.masks_of(self.dropout, shape) {
             None => {
-                bias::add_to_rows(output, input, down_bias);
-                linear::forward(self.down(shape), active, down_weight, output, Store::Add);
+                queue.linear(down, active, down_weight, Onto::BiasAndResidual(down_bias, input), output);
             }
             Some(masks) => {
-                bias::fill_rows(output, down_bias);
-                linear::forward(self.down(shape), active, down_weight, output, Store::Add);
-                dropout::add_residual(masks, input, output, self.width);
+                queue.linear(down, active, down_weight, Onto::Bias(down_bias), output.reborrow());
+                queue.dropout_add_residual(masks, input, output, self.width);
             }
         }
-        None
     }
 
-    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+    fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let RecomputeArgs { parameters, input, saved, workspace, .. } = args;
         let [norm_weight, norm_bias, up_weight, up_bias, ..] =
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let [mut normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        layer_norm::forward(input, Affine { weight: norm_weight, bias: norm_bias }, normed, statistics);
-        bias::fill_rows(hidden, up_bias);
-        linear::forward(self.up(shape), normed, up_weight, hidden, Store::Add);
+        let norm = Affine { weight: norm_weight, bias: norm_bias };
+        queue.layer_norm(input, norm, normed.reborrow(), statistics);
+        queue.linear(self.up(shape), normed.view(), up_weight, Onto::Bias(up_bias), hidden);
     }
 
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let BackwardInputArgs {
-            tokens, parameters, input, saved, gradient, weight_inputs, workspace, ..
+            tokens,
+            parameters,
+            input,
+            saved,
+            mut gradient,
+            weight_inputs,
+            workspace,
+            ..
         } = args;
         let [norm_weight, norm_bias, up_weight, _, down_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
+        let statistics = statistics.into_view();
+        let [mut doutput, mut dhidden, normed, mut dnorm_weight, mut dnorm_bias] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
-        let dnormed = workspace;
+        let mut dnormed = workspace;
 
-        doutput.copy_from_slice(gradient);
+        queue.copy(gradient.view(), doutput.reborrow());
         if let Some(masks) = tokens.masks_of(self.dropout, shape) {
-            dropout::apply(masks, doutput, self.width);
+            queue.dropout(masks, doutput.reborrow(), self.width);
         }
-        linear::backward_input(self.down(shape), doutput, down_weight, dhidden);
-        gelu::backward(hidden, dhidden);
-        linear::backward_input(self.up(shape), dhidden, up_weight, dnormed);
-        layer_norm::recompute(input, Affine { weight: norm_weight, bias: norm_bias }, statistics, normed);
-        layer_norm::backward_input(input, norm_weight, statistics, dnormed, gradient, Store::Add);
-        dnorm_weight.fill(0.0);
-        dnorm_bias.fill(0.0);
-        layer_norm::backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
+        queue.linear_backward_input(self.down(shape), doutput.view(), down_weight, dhidden.reborrow());
+        queue.gelu_backward(hidden, dhidden.reborrow());
+        queue.linear_backward_input(self.up(shape), dhidden.view(), up_weight, dnormed.reborrow());
+        let norm = Affine { weight: norm_weight, bias: norm_bias };
+        queue.layer_norm_again(input, norm, statistics, normed);
+        let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
+        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, Store::Add);
+        queue.clear(dnorm_weight.reborrow());
+        queue.clear(dnorm_bias.reborrow());
+        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
     }
 
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, .. } = args;
         let [active, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
@@ -177,11 +184,11 @@ impl Layer for Mlp {
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 
-        bias::backward(norm_weight_sum, dnorm_weight);
-        bias::backward(norm_bias_sum, dnorm_bias);
-        linear::backward_weight(self.up(shape), dhidden, normed, up_weight_sum);
-        bias::backward(up_bias_sum, dhidden);
-        linear::backward_weight(self.down(shape), doutput, active, down_weight_sum);
-        bias::backward(down_bias_sum, doutput);
+        queue.bias_backward(dnorm_weight, norm_weight_sum);
+        queue.bias_backward(dnorm_bias, norm_bias_sum);
+        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum);
+        queue.bias_backward(dhidden, up_bias_sum);
+        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum);
+        queue.bias_backward(doutput, down_bias_sum);
     }
 }

@@ -1,9 +1,9 @@
 //! The position embedding as a separate layer, for models whose token table is tied to the head.
 
-use crate::kernels::dropout::{self, Dropout, Place};
-use crate::kernels::embedding;
+use crate::kernels::dropout::{Dropout, Place};
 use crate::layer::*;
 use crate::parameter::ParameterSpec;
+use crate::queue::Queue;
 use crate::shared::GptConfig;
 
 /// `y[b, t] = dropout(x[b, t] + wpe[t])`.
@@ -52,34 +52,31 @@ impl Layer for PositionEmbedding {
         false
     }
 
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        args.output.copy_from_slice(args.input);
-        embedding::add_positions(shape.seq_length, args.parameters, args.output, self.width);
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let mut output = args.output;
+        queue.copy(args.input, output.reborrow());
+        queue.add_positions(shape.seq_length, args.parameters, output.reborrow(), self.width);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            dropout::apply(masks, args.output, self.width);
+            queue.dropout(masks, output, self.width);
         }
-        None
     }
 
     /// Nothing is saved.
-    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
+    fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     /// The gradient passes through as it is, but for what was dropped. What each position gets is summed here already: the
     /// weight-gradient input is then as small as one sequence.
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let (mut gradient, mut dpositions) = (args.gradient, args.weight_inputs);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            dropout::apply(masks, args.gradient, self.width);
+            queue.dropout(masks, gradient.reborrow(), self.width);
         }
-        args.weight_inputs.fill(0.0);
-        embedding::backward_positions(shape.seq_length, args.gradient, args.weight_inputs, self.width);
+        queue.clear(dpositions.reborrow());
+        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width);
     }
 
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        embedding::backward_positions(
-            shape.seq_length,
-            args.weight_inputs,
-            args.parameter_gradients,
-            self.width,
-        );
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let (dpositions, sum) = (args.weight_inputs, args.parameter_gradients);
+        queue.positions_backward(shape.seq_length, dpositions, sum, self.width);
     }
 }

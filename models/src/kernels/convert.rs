@@ -1,11 +1,11 @@
 //! From one element type to another, element by element.
 
-use crate::element::Element;
+use crate::element::Float;
 
 use super::parallel::{for_blocks, read, write};
 
 /// `y = x` in another type: exactly where it is wider, to nearest even where it is narrower.
-pub fn convert<S: Element, D: Element>(x: &[S], y: &mut [D]) {
+pub fn convert<S: Float, D: Float>(x: &[S], y: &mut [D]) {
     for_blocks(
         (write(y, 1), read(x, 1)),
         #[inline(always)]
@@ -18,7 +18,7 @@ pub fn convert<S: Element, D: Element>(x: &[S], y: &mut [D]) {
 }
 
 /// `x` is converted to `E` and back.
-pub fn round<E: Element>(x: &mut [f32]) {
+pub fn round<E: Float>(x: &mut [f32]) {
     for_blocks(
         write(x, 1),
         #[inline(always)]
@@ -31,7 +31,7 @@ pub fn round<E: Element>(x: &mut [f32]) {
 }
 
 /// `packed = x`, each f32 in as many elements as it takes.
-pub fn pack<E: Element>(x: &[f32], packed: &mut [E]) {
+pub fn pack<E: Float>(x: &[f32], packed: &mut [E]) {
     let num_packed = E::TYPE.num_packed();
     for_blocks(
         (write(packed, num_packed), read(x, 1)),
@@ -45,7 +45,7 @@ pub fn pack<E: Element>(x: &[f32], packed: &mut [E]) {
 }
 
 /// The reverse of [`pack`].
-pub fn unpack<E: Element>(packed: &[E], x: &mut [f32]) {
+pub fn unpack<E: Float>(packed: &[E], x: &mut [f32]) {
     let num_packed = E::TYPE.num_packed();
     for_blocks(
         (write(x, 1), read(packed, num_packed)),
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::testing::{assert_same_bits, random, same_on_all_threads};
 
-    fn check<E: Element>(reference: impl Fn(f32) -> f32) {
+    fn check<E: Float>(reference: impl Fn(f32) -> f32) {
         let x: Vec<f32> = random("x", 40_001).iter().map(|x| 1e3 * x).collect();
         let want: Vec<f32> = x.iter().map(|&x| reference(x)).collect();
         let converted = same_on_all_threads("convert", || {

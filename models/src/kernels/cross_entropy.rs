@@ -37,6 +37,12 @@ pub fn forward(logits: &[f32], targets: &[u32], log_sum_exp: &mut [f32]) -> Loss
     loss
 }
 
+/// One nat for each target that counts: the loss of layers that compute none.
+pub fn count(targets: &[u32]) -> LossSum {
+    let num_targets = targets.iter().filter(|&&target| target != IGNORED_TARGET).count() as u64;
+    LossSum { sum: num_targets as f64, num_targets }
+}
+
 #[inline(always)]
 fn row_log_sum_exp(row: &[f32]) -> f32 {
     let max = row::max(row);

@@ -21,6 +21,8 @@ pub mod linear;
 pub mod matmul;
 pub mod matrix;
 pub mod sgd;
+pub mod square_sum;
+pub mod sum;
 
 mod columns;
 mod exp;

@@ -1,11 +1,10 @@
 //! A dense layer with GELU, each token for itself.
 
-use crate::kernels::linear::{self, LinearShape};
-use crate::kernels::matmul::Store;
-use crate::kernels::{bias, gelu};
+use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
+use crate::queue::{Onto, Queue};
 use crate::shared::GptConfig;
 
 /// `y = gelu(x Wᵀ + b)`.
@@ -62,33 +61,30 @@ impl Layer for Dense {
         self.linear(shape).flops()
     }
 
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { tokens, parameters, input, output, saved, workspace } = args;
-        let hidden = &mut *saved;
-        self.recompute(shape, RecomputeArgs { tokens, parameters, input, saved: hidden, workspace });
-        gelu::forward(saved, output);
-        None
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let ForwardArgs { tokens, parameters, input, output, saved: mut hidden, workspace, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved: hidden.reborrow(), workspace };
+        self.recompute(queue, shape, kept);
+        queue.gelu(hidden.view(), output);
     }
 
-    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+    fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let [weight, bias] = layout::split(args.parameters, self.parameter_lens());
-        let hidden = args.saved;
-        bias::fill_rows(hidden, bias);
-        linear::forward(self.linear(shape), args.input, weight, hidden, Store::Add);
+        queue.linear(self.linear(shape), args.input, weight, Onto::Bias(bias), args.saved);
     }
 
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let [weight, _] = layout::split(args.parameters, self.parameter_lens());
-        let dhidden = args.weight_inputs;
-        dhidden.copy_from_slice(args.gradient);
-        gelu::backward(args.saved, dhidden);
-        linear::backward_input(self.linear(shape), dhidden, weight, args.gradient);
+        let mut dhidden = args.weight_inputs;
+        queue.copy(args.gradient.view(), dhidden.reborrow());
+        queue.gelu_backward(args.saved, dhidden.reborrow());
+        queue.linear_backward_input(self.linear(shape), dhidden.view(), weight, args.gradient);
     }
 
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
         let dhidden = args.weight_inputs;
-        linear::backward_weight(self.linear(shape), dhidden, args.input, weight_sum);
-        bias::backward(bias_sum, dhidden);
+        queue.linear_backward_weight(self.linear(shape), dhidden, args.input, weight_sum);
+        queue.bias_backward(dhidden, bias_sum);
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::GptConfig;
-use crate::kernels::linear::{self, LinearShape};
-use crate::kernels::matmul::Store;
+use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
 use crate::loss::Loss;
+use crate::memory::ViewMut;
 use crate::parameter::ParameterSpec;
+use crate::queue::{Onto, Queue};
 
 /// `loss = sum of loss(x Wᵀ, targets)`.
 ///
@@ -43,15 +44,14 @@ impl Head {
 
     fn logits_and_loss(
         &self,
+        queue: &dyn Queue,
         shape: MicroBatchShape,
-        tokens: Tokens<'_>,
-        weight: &[f32],
-        input: &[f32],
-        saved: &mut [f32],
-    ) -> LossSum {
-        let [logits, per_row] = layout::split_mut(saved, self.saved_lens(shape));
-        linear::forward(self.linear(shape), input, weight, logits, Store::Assign);
-        self.loss.forward(logits, tokens.targets, per_row)
+        args: RecomputeArgs<'_>,
+        loss: ViewMut<'_>,
+    ) {
+        let [mut logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
+        queue.linear(self.linear(shape), args.input, args.parameters, Onto::Nothing, logits.reborrow());
+        self.loss.forward(queue, logits.view(), args.tokens.targets, per_row, loss);
     }
 
     fn linear(&self, shape: MicroBatchShape) -> LinearShape {
@@ -83,25 +83,29 @@ impl Layer for Head {
         self.linear(shape).flops()
     }
 
-    fn forward(&self, shape: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        let ForwardArgs { tokens, parameters, input, saved, .. } = args;
-        Some(self.logits_and_loss(shape, tokens, parameters, input, saved))
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let ForwardArgs { tokens, parameters, input, saved, workspace, loss, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved, workspace };
+        self.logits_and_loss(queue, shape, kept, loss);
     }
 
-    fn recompute(&self, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { tokens, parameters, input, saved, .. } = args;
-        self.logits_and_loss(shape, tokens, parameters, input, saved);
+    fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { tokens, parameters, input, saved, workspace } = args;
+        let (workspace, not_asked_for) = workspace.split_at(0);
+        let kept = RecomputeArgs { tokens, parameters, input, saved, workspace };
+        self.logits_and_loss(queue, shape, kept, not_asked_for);
     }
 
-    fn backward_input(&self, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
-        self.loss.backward(logits, args.tokens.targets, per_row, args.loss_seed);
-        let dlogits = logits;
-        linear::backward_input(self.linear(shape), dlogits, args.parameters, args.gradient);
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let [mut logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
+        let targets = args.tokens.targets;
+        self.loss.backward(queue, logits.reborrow(), targets, per_row.view(), args.loss_seed);
+        let dlogits = logits.view();
+        queue.linear_backward_input(self.linear(shape), dlogits, args.parameters, args.gradient);
     }
 
-    fn backward_weight(&self, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dlogits, _] = layout::split(args.saved, self.saved_lens(shape));
-        linear::backward_weight(self.linear(shape), dlogits, args.input, args.parameter_gradients);
+        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, args.parameter_gradients);
     }
 }

@@ -1,9 +1,9 @@
 //! The token embedding as a separate layer: where its table is tied to the head, and in models without positions.
 
 use super::GptConfig;
-use crate::kernels::embedding;
 use crate::layer::*;
 use crate::parameter::ParameterSpec;
+use crate::queue::Queue;
 
 /// `y = wte[tokens]`.
 ///
@@ -40,19 +40,18 @@ impl Layer for TokenEmbedding {
         false
     }
 
-    fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        embedding::forward(args.tokens.inputs, args.parameters, args.output);
-        None
+    fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
+        queue.embedding(args.tokens.inputs, args.parameters, args.output);
     }
 
     /// Nothing is saved.
-    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
+    fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
-    fn backward_input(&self, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        args.weight_inputs.copy_from_slice(args.gradient);
+    fn backward_input(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        queue.copy(args.gradient.view(), args.weight_inputs);
     }
 
-    fn backward_weight(&self, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        embedding::backward(args.tokens.inputs, args.weight_inputs, args.parameter_gradients);
+    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        queue.embedding_backward(args.tokens.inputs, args.weight_inputs, args.parameter_gradients);
     }
 }

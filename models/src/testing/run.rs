@@ -13,6 +13,7 @@ use crate::init;
 use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
+use crate::queue::{Host, Queue};
 use crate::shared::{Ablation, GptConfig};
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
@@ -83,8 +84,9 @@ impl Batch {
         }
     }
 
-    fn tokens(&self) -> Tokens<'_> {
-        Tokens { inputs: &self.inputs, targets: &self.targets, masks: self.masks }
+    /// The tokens where kernels read them.
+    pub(crate) fn uploaded(&self) -> [Buffer; 2] {
+        [&self.inputs, &self.targets].map(|tokens| Buffer::from_vec(tokens.clone()).unwrap())
     }
 }
 
@@ -102,9 +104,16 @@ fn filled(len: usize, element: ElementType) -> Buffer {
     converted(&nan, element)
 }
 
+/// The loss in a buffer of its words.
+pub(crate) fn loss_of(buffer: &Buffer) -> LossSum {
+    let mut words = [0; LossSum::NUM_WORDS];
+    Host.download(buffer.view(), &mut words);
+    LossSum::from_words(words)
+}
+
 fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
     let mut converted = Buffer::zeros_of(buffer.len(), element).unwrap();
-    converted.copy_from(0, buffer, 0..buffer.len());
+    Host.copy(buffer.view(), converted.view_mut());
     converted
 }
 
@@ -127,11 +136,9 @@ impl Run {
             for entry in unit.entries() {
                 let base = f32::from(u8::from(entry.spec.init == crate::parameter::Init::Ones));
                 let values = random(&entry.spec.name, entry.range.len());
-                parameters.write(|flat| {
-                    for (element, value) in flat[entry.range.clone()].iter_mut().zip(values) {
-                        *element = base + 0.2 * value;
-                    }
-                });
+                for (element, value) in parameters.write()[entry.range.clone()].iter_mut().zip(values) {
+                    *element = base + 0.2 * value;
+                }
             }
         }
         run
@@ -164,15 +171,18 @@ impl Run {
         // One buffer for all units, as large as the largest needs it.
         let mut recomputed = stored(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
         let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
-        let (tokens, shape) = (batch.tokens(), batch.shape);
+        let [inputs, targets] = batch.uploaded();
+        let tokens = Tokens { inputs: inputs.view(), targets: targets.view(), masks: batch.masks };
+        let shape = batch.shape;
         let mut input = stored(0);
-        let mut loss = None;
+        let mut loss = Buffer::zeros_of(LossSum::NUM_WORDS, ElementType::U32).unwrap();
         for ((unit, parameters), (saved, sizes)) in
             self.units.iter().zip(&self.parameters).zip(saved.iter_mut().zip(&sizes))
         {
             let mut output = stored(sizes.output);
             let (input, output_here) = (&mut input, &mut output);
-            loss = unit.forward(
+            unit.forward(
+                &Host,
                 shape,
                 UnitForward {
                     tokens,
@@ -182,6 +192,7 @@ impl Run {
                     saved,
                     recomputed: &mut recomputed,
                     workspace: &mut workspace,
+                    loss: loss.view_mut(),
                 },
             );
             *input = output;
@@ -195,10 +206,12 @@ impl Run {
             let (gradient, workspace, weight_inputs) =
                 (&mut gradient, &mut workspace, &mut weight_input_buffers[index]);
             let recomputed = &mut recomputed;
-            recomputed.copy_from(0, &wide(recomputed.len()), 0..recomputed.len());
-            unit.recompute(shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
+            let poison = filled(recomputed.len(), recomputed.element_type());
+            Host.copy(poison.view().range(0..recomputed.len()), recomputed.view_mut());
+            unit.recompute(&Host, shape, UnitRecompute { tokens, parameters, saved, recomputed, workspace });
             match backward {
                 Backward::Full => unit.backward(
+                    &Host,
                     shape,
                     UnitBackward {
                         tokens,
@@ -212,6 +225,7 @@ impl Run {
                     },
                 ),
                 Backward::Split => unit.backward_input(
+                    &Host,
                     shape,
                     UnitBackwardInput {
                         tokens,
@@ -230,6 +244,7 @@ impl Run {
                 let (saved, weight_inputs) = (&saved[index], &weight_input_buffers[index]);
                 let (parameter_gradients, workspace) = (&mut self.gradients[index], &mut workspace);
                 unit.backward_weight(
+                    &Host,
                     shape,
                     UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace },
                 );
@@ -238,7 +253,7 @@ impl Run {
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
             assert_eq!(gradients.read()[unit.num_elements()..], [0.0; PADDING], "padding was written to");
         }
-        loss.expect("the last layer computes the loss")
+        loss_of(&loss)
     }
 
     /// Parameters by name; a tied weight's two uses have one value.

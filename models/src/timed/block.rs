@@ -1,11 +1,9 @@
 //! The only layer of the timed family.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use super::TimedConfig;
 use crate::layer::*;
 use crate::parameter::ParameterSpec;
+use crate::queue::Queue;
 
 /// Takes its time and does nothing.
 ///
@@ -51,36 +49,22 @@ impl Layer for TimedBlock {
     }
 
     /// None: what a layer takes is not computed from what it does.
-    fn forward(&self, _: MicroBatchShape, args: ForwardArgs<'_>) -> Option<LossSum> {
-        sleep_for(self.config.times.forward);
-        let is_counted = |&&target: &&u32| target != IGNORED_TARGET;
-        self.is_last.then(|| {
-            let num_targets = args.tokens.targets.iter().filter(is_counted).count() as u64;
-            LossSum { sum: num_targets as f64, num_targets }
-        })
-    }
-
-    fn recompute(&self, _: MicroBatchShape, _: RecomputeArgs<'_>) {
-        sleep_for(self.config.times.recompute);
-    }
-
-    fn backward_input(&self, _: MicroBatchShape, _: BackwardInputArgs<'_>) {
-        sleep_for(self.config.times.backward_input);
-    }
-
-    fn backward_weight(&self, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {
-        sleep_for(self.config.times.backward_weight);
-    }
-}
-
-/// Returns when `duration` has passed since the call, however early a sleep may end.
-fn sleep_for(duration: Duration) {
-    let deadline = Instant::now() + duration;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
+    fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
+        queue.sleep(self.config.times.forward);
+        if self.is_last {
+            queue.count_targets(args.tokens.targets, args.loss);
         }
-        thread::sleep(left);
+    }
+
+    fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {
+        queue.sleep(self.config.times.recompute);
+    }
+
+    fn backward_input(&self, queue: &dyn Queue, _: MicroBatchShape, _: BackwardInputArgs<'_>) {
+        queue.sleep(self.config.times.backward_input);
+    }
+
+    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {
+        queue.sleep(self.config.times.backward_weight);
     }
 }

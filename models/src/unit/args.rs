@@ -5,6 +5,7 @@
 
 use crate::buffer::Buffer;
 use crate::layer::Tokens;
+use crate::memory::ViewMut;
 
 /// What a unit's forward works on.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct UnitForward<'a> {
     pub recomputed: &'a mut Buffer,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
+    /// See [`crate::layer::ForwardArgs::loss`].
+    pub loss: ViewMut<'a>,
 }
 
 /// What a unit's recomputation works on.

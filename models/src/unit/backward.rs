@@ -2,19 +2,16 @@
 
 use super::forward::Forward;
 use super::places::{Arenas, Share};
-use super::{Unit, UnitBackward, conversion, write_both};
-use crate::element::Element;
+use super::{Unit, UnitBackward, conversion};
 use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens};
 use crate::layout;
+use crate::memory::{View, ViewMut};
+use crate::queue::Queue;
 
 impl Unit {
     /// The full backward. Where there are segments, [`Unit::recompute`] has run for this micro-batch, and nothing else
     /// has used its buffer since.
-    pub fn backward(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
-        with_element!(self.backward_as(shape, args))
-    }
-
-    fn backward_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackward<'_>) {
+    pub fn backward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackward<'_>) {
         let UnitBackward {
             tokens,
             parameters,
@@ -25,72 +22,74 @@ impl Unit {
             workspace,
             loss_seed,
         } = args;
-        // What no layer reads need not be there: it may be resharded, and of any type.
-        let parameters = self.backward_reads_weights().then(|| parameters.read_as::<E>());
-        let parameters = parameters.as_deref().unwrap_or_default();
-        write_both(saved, recomputed, |kept, recomputed| {
-            write_both(gradient, parameter_gradients, |gradient, parameter_gradients| {
-                workspace.write(|workspace| {
-                    let shares = self.shares(shape);
-                    let mut arenas = Arenas { kept, recomputed, output: &mut [] };
-                    let mut recomputed_segment = self.segments.len().checked_sub(1);
-                    for share in shares.iter().rev() {
-                        if let Some(segment) = share.segment
-                            && recomputed_segment != Some(segment)
-                        {
-                            let mut run = Forward { shape, tokens, parameters, workspace };
-                            run.recompute_segment(&shares[self.segments[segment].clone()], &mut arenas);
-                            recomputed_segment = Some(segment);
-                        }
-                        let mut run = Backward { shape, tokens, parameters, gradient, workspace, loss_seed };
-                        run.layer(share, &mut arenas, &mut parameter_gradients[share.parameters.clone()]);
-                    }
-                });
-            });
-        });
+        let parameters = parameters.view();
+        let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
+        let mut parameter_gradients = parameter_gradients.view_mut();
+        let shares = self.shares(shape);
+        let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
+        let mut recomputed_segment = self.segments.len().checked_sub(1);
+        for share in shares.iter().rev() {
+            let mut workspace = workspace.reborrow();
+            if let Some(segment) = share.segment
+                && recomputed_segment != Some(segment)
+            {
+                let mut run = Forward { queue, shape, tokens, parameters, workspace: workspace.reborrow() };
+                run.recompute_segment(&shares[self.segments[segment].clone()], &mut arenas);
+                recomputed_segment = Some(segment);
+            }
+            let gradient = gradient.reborrow();
+            let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
+            let parameter_gradients = parameter_gradients.reborrow().range(share.parameters.clone());
+            run.layer(share, &mut arenas, parameter_gradients);
+        }
     }
 }
 
 /// What full backwards of a unit's layers have in common.
-struct Backward<'a, E> {
+struct Backward<'a> {
+    queue: &'a dyn Queue,
     shape: MicroBatchShape,
     tokens: Tokens<'a>,
-    parameters: &'a [E],
-    gradient: &'a mut [f32],
-    workspace: &'a mut [f32],
+    parameters: View<'a>,
+    gradient: ViewMut<'a>,
+    workspace: ViewMut<'a>,
     loss_seed: f32,
 }
 
-impl<E: Element> Backward<'_, E> {
+impl Backward<'_> {
     /// The input gradient and then the weight gradient, which reads what it would read if the two were apart.
-    fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_, E>, parameter_gradients: &mut [f32]) {
-        let (sizes, tokens) = (share.sizes, self.tokens);
+    fn layer(self, share: &Share<'_>, arenas: &mut Arenas<'_>, parameter_gradients: ViewMut<'_>) {
+        let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
+        let sizes = share.sizes;
         let [input, saved] = arenas.lend([&share.input, &share.saved]);
-        let [parameter_copy, input_copy, saved_copy, workspace, weight_inputs] =
-            layout::split_mut(self.workspace, share.backward_workspace_lens());
-        let input = conversion::widened(input, input_copy);
-        let saved = conversion::widened_saved_mut(saved, sizes, saved_copy);
+        let element = saved.element_type();
+        let [parameter_copy, input_copy, saved_copy, mut workspace, mut weight_inputs] =
+            layout::split_mut(workspace, share.backward_workspace_lens());
+        let input = conversion::widened(queue, input.into_view(), input_copy);
+        let mut saved = conversion::widened_saved_mut(queue, saved, sizes, saved_copy);
+        // What the layer does not read need not be there: it may be resharded, and of any type.
+        let parameters = share.parameters_for_backward(parameters);
         share.layer.backward_input(
-            self.shape,
+            queue,
+            shape,
             BackwardInputArgs {
                 tokens,
-                parameters: conversion::widened(
-                    share.parameters_for_backward(self.parameters),
-                    parameter_copy,
-                ),
+                parameters: conversion::widened(queue, parameters, parameter_copy),
                 input,
-                saved,
-                gradient: &mut self.gradient[..sizes.input.max(sizes.output)],
-                weight_inputs,
-                workspace,
-                loss_seed: self.loss_seed,
+                saved: saved.reborrow(),
+                gradient: gradient.reborrow().range(0..sizes.input.max(sizes.output)),
+                weight_inputs: weight_inputs.reborrow(),
+                workspace: workspace.reborrow(),
+                loss_seed,
             },
         );
-        conversion::round::<E>(&mut self.gradient[..sizes.input]);
-        conversion::round_saved::<E>(saved, sizes);
-        conversion::round::<E>(weight_inputs);
+        conversion::round(queue, gradient.range(0..sizes.input), element);
+        conversion::round_saved(queue, saved.reborrow(), sizes, element);
+        conversion::round(queue, weight_inputs.reborrow(), element);
+        let (saved, weight_inputs) = (saved.view(), weight_inputs.view());
         share.layer.backward_weight(
-            self.shape,
+            queue,
+            shape,
             BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, workspace },
         );
     }

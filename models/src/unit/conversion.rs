@@ -10,9 +10,10 @@
 
 use std::ops::Range;
 
-use crate::element::{Element, ElementType};
-use crate::kernels::convert;
+use crate::element::ElementType;
 use crate::layer::LayerSizes;
+use crate::memory::{View, ViewMut};
+use crate::queue::Queue;
 
 /// Elements of the workspace of a forward: copies of parameters, input, saved values and output, and the layer's own
 /// workspace.
@@ -55,88 +56,98 @@ fn num_rounded(sizes: LayerSizes) -> usize {
 }
 
 /// Stored elements as f32, for reading.
-pub(super) fn widened<'a, E: Element>(stored: &'a [E], copy: &'a mut [f32]) -> &'a [f32] {
-    E::as_f32(stored).unwrap_or_else(|| {
-        let copy = &mut copy[..stored.len()];
-        convert::convert(stored, copy);
-        copy
-    })
+pub(super) fn widened<'a>(queue: &dyn Queue, stored: View<'a>, copy: ViewMut<'a>) -> View<'a> {
+    if queue.computes_in(stored.element_type()) {
+        return stored;
+    }
+    let mut copy = copy.range(0..stored.len());
+    queue.copy(stored, copy.reborrow());
+    copy.into_view()
 }
 
 /// What a layer saved, as f32, for reading.
-pub(super) fn widened_saved<'a, E: Element>(
-    stored: &'a [E],
+pub(super) fn widened_saved<'a>(
+    queue: &dyn Queue,
+    stored: View<'a>,
     sizes: LayerSizes,
-    copy: &'a mut [f32],
-) -> &'a [f32] {
-    E::as_f32(stored).unwrap_or_else(|| {
-        widen_saved(stored, sizes, copy);
-        copy
-    })
+    mut copy: ViewMut<'a>,
+) -> View<'a> {
+    if queue.computes_in(stored.element_type()) {
+        return stored;
+    }
+    widen_saved(queue, stored, sizes, copy.reborrow());
+    copy.into_view()
 }
 
 /// What a layer saved, as f32, to be read and overwritten.
-pub(super) fn widened_saved_mut<'a, E: Element>(
-    stored: &'a mut [E],
+pub(super) fn widened_saved_mut<'a>(
+    queue: &dyn Queue,
+    stored: ViewMut<'a>,
     sizes: LayerSizes,
-    copy: &'a mut [f32],
-) -> &'a mut [f32] {
-    if E::TYPE != ElementType::F32 {
-        widen_saved(stored, sizes, copy);
+    mut copy: ViewMut<'a>,
+) -> ViewMut<'a> {
+    if !queue.computes_in(stored.element_type()) {
+        widen_saved(queue, stored.view(), sizes, copy.reborrow());
     }
-    unwritten(stored, copy)
+    unwritten(queue, stored, copy)
 }
 
-fn widen_saved<E: Element>(stored: &[E], sizes: LayerSizes, copy: &mut [f32]) {
-    let (rounded, exact) = stored.split_at(num_rounded(sizes));
-    let (copy_rounded, copy_exact) = copy.split_at_mut(rounded.len());
-    convert::convert(rounded, copy_rounded);
-    convert::unpack(exact, copy_exact);
+fn widen_saved(queue: &dyn Queue, stored: View<'_>, sizes: LayerSizes, copy: ViewMut<'_>) {
+    let num_rounded = num_rounded(sizes);
+    let (copy_rounded, copy_exact) = copy.split_at(num_rounded);
+    queue.copy(stored.range(0..num_rounded), copy_rounded);
+    queue.unpack(stored.range(num_rounded..stored.len()), copy_exact);
 }
 
 /// Where the layer is to write: the stored elements, or the copy that [`narrow`] or [`narrow_saved`]
 /// then stores.
-pub(super) fn unwritten<'a, E: Element>(stored: &'a mut [E], copy: &'a mut [f32]) -> &'a mut [f32] {
-    E::as_f32_mut(stored).unwrap_or(copy)
+pub(super) fn unwritten<'a>(queue: &dyn Queue, stored: ViewMut<'a>, copy: ViewMut<'a>) -> ViewMut<'a> {
+    if queue.computes_in(stored.element_type()) { stored } else { copy }
 }
 
-/// Stores what was written to a copy; in an f32 unit nothing was.
-pub(super) fn narrow<E: Element>(copy: &[f32], stored: &mut [E]) {
-    if E::TYPE != ElementType::F32 {
-        convert::convert(copy, stored);
+/// Stores what was written to a copy, if there is one.
+pub(super) fn narrow(queue: &dyn Queue, copy: View<'_>, stored: ViewMut<'_>) {
+    if !queue.computes_in(stored.element_type()) {
+        queue.copy(copy, stored);
     }
 }
 
 /// As [`narrow`], for what a layer saved.
-pub(super) fn narrow_saved<E: Element>(copy: &[f32], sizes: LayerSizes, stored: &mut [E]) {
-    if E::TYPE != ElementType::F32 {
-        let (rounded, exact) = stored.split_at_mut(num_rounded(sizes));
-        let (copy_rounded, copy_exact) = copy.split_at(rounded.len());
-        convert::convert(copy_rounded, rounded);
-        convert::pack(copy_exact, exact);
+pub(super) fn narrow_saved(queue: &dyn Queue, copy: View<'_>, sizes: LayerSizes, stored: ViewMut<'_>) {
+    if !queue.computes_in(stored.element_type()) {
+        let num_rounded = num_rounded(sizes);
+        let (rounded, exact) = stored.split_at(num_rounded);
+        queue.copy(copy.range(0..num_rounded), rounded);
+        queue.pack(copy.range(num_rounded..copy.len()), exact);
     }
 }
 
 /// Rounds a gradient that one layer hands to the one before.
-pub(super) fn round<E: Element>(gradient: &mut [f32]) {
-    if E::TYPE != ElementType::F32 {
-        convert::round::<E>(gradient);
+pub(super) fn round(queue: &dyn Queue, gradient: ViewMut<'_>, to: ElementType) {
+    if to != ElementType::F32 {
+        queue.round(gradient, to);
     }
 }
 
 /// Rounds what a layer saved as if it were stored and read again.
-pub(super) fn round_saved<E: Element>(saved: &mut [f32], sizes: LayerSizes) {
-    round::<E>(&mut saved[..num_rounded(sizes)]);
+pub(super) fn round_saved(queue: &dyn Queue, saved: ViewMut<'_>, sizes: LayerSizes, to: ElementType) {
+    round(queue, saved.range(0..num_rounded(sizes)), to);
 }
 
-/// Some of what a layer saved, as f32.
-pub(super) fn read_saved<E: Element>(stored: &[E], sizes: LayerSizes, range: Range<usize>) -> Vec<f32> {
+/// Copies some of what a layer saved into as many elements of f32.
+pub(super) fn copy_saved(
+    queue: &dyn Queue,
+    stored: View<'_>,
+    sizes: LayerSizes,
+    range: Range<usize>,
+    to: ViewMut<'_>,
+) {
     let num_rounded = num_rounded(sizes);
-    let (rounded, exact) = stored.split_at(num_rounded);
-    let num_packed = E::TYPE.num_packed();
-    let value = |index: usize| match index.checked_sub(num_rounded) {
-        None => rounded[index].widen(),
-        Some(index) => E::unpack(&exact[index * num_packed..]),
-    };
-    range.map(value).collect()
+    let of_rounded = range.start.min(num_rounded)..range.end.min(num_rounded);
+    let (rounded, exact) = to.split_at(of_rounded.len());
+    queue.copy(stored.range(of_rounded), rounded);
+    let num_packed = stored.element_type().num_packed();
+    let place = |index: usize| num_rounded + num_packed * (index.max(num_rounded) - num_rounded);
+    let packed = stored.range(place(range.start)..place(range.end));
+    if num_packed == 1 { queue.copy(packed, exact) } else { queue.unpack(packed, exact) }
 }

@@ -1,106 +1,103 @@
 //! The forward of a unit, and the recomputation of what it did not keep.
 
 use super::places::{Arenas, Share};
-use super::{Unit, UnitForward, UnitRecompute, conversion, write_both};
-use crate::element::Element;
-use crate::layer::{ForwardArgs, LossSum, MicroBatchShape, RecomputeArgs, Tokens};
+use super::{Unit, UnitForward, UnitRecompute, conversion};
+use crate::layer::{ForwardArgs, MicroBatchShape, RecomputeArgs, Tokens};
 use crate::layout;
+use crate::memory::{View, ViewMut};
+use crate::queue::Queue;
 
 impl Unit {
-    /// Runs the layers in order; returns the loss if the last one computes it.
+    /// Runs the layers in order.
     ///
     /// # Panics
     /// If a buffer is shorter than [`Unit::sizes`] says or of another type, as do the other passes.
-    pub fn forward(&self, shape: MicroBatchShape, args: UnitForward<'_>) -> Option<LossSum> {
-        with_element!(self.forward_as(shape, args))
-    }
-
-    fn forward_as<E: Element>(&self, shape: MicroBatchShape, args: UnitForward<'_>) -> Option<LossSum> {
-        let UnitForward { tokens, parameters, input, output, saved, recomputed, workspace } = args;
-        let (parameters, input) = (&*parameters.read_as::<E>(), input.read_as::<E>());
-        write_both(output, saved, |output, kept: &mut [E]| {
-            write_both(recomputed, workspace, |recomputed, workspace| {
-                let shares = self.shares(shape);
-                let num_inputs = shares.first().map_or(0, |first| first.sizes.input);
-                kept[..num_inputs].copy_from_slice(&input[..num_inputs]);
-                let mut arenas = Arenas { kept, recomputed, output };
-                let mut run = Forward { shape, tokens, parameters, workspace };
-                shares.iter().fold(None, |_, share| run.layer(share, &mut arenas))
-            })
-        })
+    pub fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitForward<'_>) {
+        let UnitForward { tokens, parameters, input, output, saved, recomputed, workspace, mut loss } = args;
+        let shares = self.shares(shape);
+        let num_inputs = shares.first().map_or(0, |first| first.sizes.input);
+        let mut kept = saved.view_mut();
+        queue.copy(input.view().range(0..num_inputs), kept.reborrow().range(0..num_inputs));
+        let mut arenas = Arenas { kept, recomputed: recomputed.view_mut(), output: Some(output.view_mut()) };
+        let (parameters, workspace) = (parameters.view(), workspace.view_mut());
+        let mut run = Forward { queue, shape, tokens, parameters, workspace };
+        for share in &shares {
+            run.layer(share, &mut arenas, Some(loss.reborrow()));
+        }
     }
 
     /// Recomputes what the layers of the *last* segment saved, for the backward that follows. Without segments it does
     /// nothing.
     ///
     /// The backward recomputes earlier segments itself, each when it gets there, since all share one buffer.
-    pub fn recompute(&self, shape: MicroBatchShape, args: UnitRecompute<'_>) {
-        with_element!(self.recompute_as(shape, args))
-    }
-
-    fn recompute_as<E: Element>(&self, shape: MicroBatchShape, args: UnitRecompute<'_>) {
+    pub fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitRecompute<'_>) {
         let UnitRecompute { tokens, parameters, saved, recomputed, workspace } = args;
         let Some(segment) = self.segments.last() else { return };
-        let parameters = &*parameters.read_as::<E>();
-        write_both(saved, recomputed, |kept, recomputed| {
-            workspace.write(|workspace| {
-                let mut arenas = Arenas { kept, recomputed, output: &mut [] };
-                let mut run = Forward { shape, tokens, parameters, workspace };
-                run.recompute_segment(&self.shares(shape)[segment.clone()], &mut arenas);
-            });
-        });
+        let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
+        let (parameters, workspace) = (parameters.view(), workspace.view_mut());
+        let mut run = Forward { queue, shape, tokens, parameters, workspace };
+        run.recompute_segment(&self.shares(shape)[segment.clone()], &mut arenas);
     }
 }
 
 /// What forwards and recomputations of a unit's layers have in common.
-pub(super) struct Forward<'a, E> {
+pub(super) struct Forward<'a> {
+    pub(super) queue: &'a dyn Queue,
     pub(super) shape: MicroBatchShape,
     pub(super) tokens: Tokens<'a>,
-    pub(super) parameters: &'a [E],
-    pub(super) workspace: &'a mut [f32],
+    pub(super) parameters: View<'a>,
+    pub(super) workspace: ViewMut<'a>,
 }
 
-impl<E: Element> Forward<'_, E> {
+impl Forward<'_> {
     /// Writes what the layers of a segment saved into the buffer for recomputation. The output of the last one, which is the next layer's
     /// kept input, is not computed.
-    pub(super) fn recompute_segment(&mut self, shares: &[Share<'_>], arenas: &mut Arenas<'_, E>) {
+    pub(super) fn recompute_segment(&mut self, shares: &[Share<'_>], arenas: &mut Arenas<'_>) {
+        let queue = self.queue;
         let (last, others) = shares.split_last().expect("a segment has at least one layer");
         for share in others {
-            self.layer(share, arenas);
+            self.layer(share, arenas, None);
         }
-        let [input, saved] = arenas.lend([&last.input, &last.saved]);
-        let [parameter_copy, input_copy, saved_copy, _, workspace] =
-            layout::split_mut(self.workspace, last.forward_workspace_lens());
+        let [input, mut saved] = arenas.lend([&last.input, &last.saved]);
+        let [parameter_copy, input_copy, mut saved_copy, _, workspace] =
+            layout::split_mut(self.workspace.reborrow(), last.forward_workspace_lens());
+        let parameters = self.parameters.range(last.parameters.clone());
         last.layer.recompute(
+            queue,
             self.shape,
             RecomputeArgs {
                 tokens: self.tokens,
-                parameters: conversion::widened(&self.parameters[last.parameters.clone()], parameter_copy),
-                input: conversion::widened(input, input_copy),
-                saved: conversion::unwritten(saved, saved_copy),
+                parameters: conversion::widened(queue, parameters, parameter_copy),
+                input: conversion::widened(queue, input.into_view(), input_copy),
+                saved: conversion::unwritten(queue, saved.reborrow(), saved_copy.reborrow()),
                 workspace,
             },
         );
-        conversion::narrow_saved(saved_copy, last.sizes, saved);
+        conversion::narrow_saved(queue, saved_copy.view(), last.sizes, saved);
     }
 
-    fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_, E>) -> Option<LossSum> {
-        let [input, saved, output] = arenas.lend([&share.input, &share.saved, &share.output]);
-        let [parameter_copy, input_copy, saved_copy, output_copy, workspace] =
-            layout::split_mut(self.workspace, share.forward_workspace_lens());
-        let loss = share.layer.forward(
+    /// `loss` is what [`ForwardArgs::loss`] says; `None` asks for none.
+    fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_>, loss: Option<ViewMut<'_>>) {
+        let queue = self.queue;
+        let [input, mut saved, mut output] = arenas.lend([&share.input, &share.saved, &share.output]);
+        let [parameter_copy, input_copy, mut saved_copy, mut output_copy, workspace] =
+            layout::split_mut(self.workspace.reborrow(), share.forward_workspace_lens());
+        let (not_asked_for, workspace) = workspace.split_at(0);
+        let parameters = self.parameters.range(share.parameters.clone());
+        share.layer.forward(
+            queue,
             self.shape,
             ForwardArgs {
                 tokens: self.tokens,
-                parameters: conversion::widened(&self.parameters[share.parameters.clone()], parameter_copy),
-                input: conversion::widened(input, input_copy),
-                output: conversion::unwritten(output, output_copy),
-                saved: conversion::unwritten(saved, saved_copy),
+                parameters: conversion::widened(queue, parameters, parameter_copy),
+                input: conversion::widened(queue, input.into_view(), input_copy),
+                output: conversion::unwritten(queue, output.reborrow(), output_copy.reborrow()),
+                saved: conversion::unwritten(queue, saved.reborrow(), saved_copy.reborrow()),
                 workspace,
+                loss: loss.unwrap_or(not_asked_for),
             },
         );
-        conversion::narrow_saved(saved_copy, share.sizes, saved);
-        conversion::narrow(output_copy, output);
-        loss
+        conversion::narrow_saved(queue, saved_copy.view(), share.sizes, saved);
+        conversion::narrow(queue, output_copy.view(), output);
     }
 }

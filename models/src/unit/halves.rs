@@ -1,89 +1,81 @@
 //! The two halves of a unit's backward, for schedules that run them apart.
 
 use super::places::Arenas;
-use super::{Unit, UnitBackwardInput, UnitBackwardWeight, conversion, write_both};
-use crate::element::Element;
+use super::{Unit, UnitBackwardInput, UnitBackwardWeight, conversion};
 use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape};
 use crate::layout;
+use crate::queue::Queue;
 
 impl Unit {
     /// The input gradient.
     ///
     /// # Panics
     /// If the unit has segments: their values would have to be kept until the weight gradient.
-    pub fn backward_input(&self, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
+    pub fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
         self.assert_keeps_all();
-        with_element!(self.backward_input_as(shape, args))
+        let UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed } =
+            args;
+        let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
+        let mut weight_inputs = weight_inputs.view_mut();
+        let (recomputed, rest) = workspace.reborrow().split_at(0);
+        let (mut workspace, mut arenas) = (rest, Arenas { kept: saved.view_mut(), recomputed, output: None });
+        for share in self.shares(shape).iter().rev() {
+            let sizes = share.sizes;
+            let [input, mut saved] = arenas.lend([&share.input, &share.saved]);
+            let element = saved.element_type();
+            let mut weight_inputs = weight_inputs.reborrow().range(share.weight_inputs.clone());
+            let [parameter_copy, input_copy, mut saved_copy, workspace, mut weight_input_copy] =
+                layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
+            let parameters = share.parameters_for_backward(parameters.view());
+            let (stored, copy) = (saved.reborrow(), saved_copy.reborrow());
+            let (stored_inputs, inputs_copy) = (weight_inputs.reborrow(), weight_input_copy.reborrow());
+            share.layer.backward_input(
+                queue,
+                shape,
+                BackwardInputArgs {
+                    tokens,
+                    parameters: conversion::widened(queue, parameters, parameter_copy),
+                    input: conversion::widened(queue, input.into_view(), input_copy),
+                    saved: conversion::widened_saved_mut(queue, stored, sizes, copy),
+                    gradient: gradient.reborrow().range(0..sizes.input.max(sizes.output)),
+                    weight_inputs: conversion::unwritten(queue, stored_inputs, inputs_copy),
+                    workspace,
+                    loss_seed,
+                },
+            );
+            conversion::round(queue, gradient.reborrow().range(0..sizes.input), element);
+            conversion::narrow_saved(queue, saved_copy.view(), sizes, saved);
+            conversion::narrow(queue, weight_input_copy.view(), weight_inputs);
+        }
     }
 
     /// The weight gradient of every layer; bit-identical to the full backward's.
     ///
     /// # Panics
     /// As [`Unit::backward_input`].
-    pub fn backward_weight(&self, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
+    pub fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
         self.assert_keeps_all();
-        with_element!(self.backward_weight_as(shape, args))
-    }
-
-    fn backward_input_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
-        let UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed } =
-            args;
-        let parameters = self.backward_reads_weights().then(|| parameters.read_as::<E>());
-        let parameters = parameters.as_deref().unwrap_or_default();
-        write_both(gradient, saved, |gradient: &mut [f32], kept: &mut [E]| {
-            write_both(weight_inputs, workspace, |weight_inputs: &mut [E], workspace| {
-                let mut arenas = Arenas { kept, recomputed: &mut [], output: &mut [] };
-                for share in self.shares(shape).iter().rev() {
-                    let sizes = share.sizes;
-                    let [input, saved] = arenas.lend([&share.input, &share.saved]);
-                    let weight_inputs = &mut weight_inputs[share.weight_inputs.clone()];
-                    let [parameter_copy, input_copy, saved_copy, workspace, weight_input_copy] =
-                        layout::split_mut(workspace, share.backward_workspace_lens());
-                    let parameters = share.parameters_for_backward(parameters);
-                    share.layer.backward_input(
-                        shape,
-                        BackwardInputArgs {
-                            tokens,
-                            parameters: conversion::widened(parameters, parameter_copy),
-                            input: conversion::widened(input, input_copy),
-                            saved: conversion::widened_saved_mut(saved, sizes, saved_copy),
-                            gradient: &mut gradient[..sizes.input.max(sizes.output)],
-                            weight_inputs: conversion::unwritten(weight_inputs, weight_input_copy),
-                            workspace,
-                            loss_seed,
-                        },
-                    );
-                    conversion::round::<E>(&mut gradient[..sizes.input]);
-                    conversion::narrow_saved(saved_copy, sizes, saved);
-                    conversion::narrow(weight_input_copy, weight_inputs);
-                }
-            })
-        });
-    }
-
-    fn backward_weight_as<E: Element>(&self, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
         let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace } = args;
-        let (kept, weight_inputs) = (&*saved.read_as::<E>(), &*weight_inputs.read_as::<E>());
-        write_both(parameter_gradients, workspace, |parameter_gradients: &mut [f32], workspace| {
-            for share in self.shares(shape).iter().rev() {
-                let [_, input_copy, saved_copy, workspace, weight_input_copy] =
-                    layout::split_mut(workspace, share.backward_workspace_lens());
-                share.layer.backward_weight(
-                    shape,
-                    BackwardWeightArgs {
-                        tokens,
-                        input: conversion::widened(share.input.read(kept), input_copy),
-                        saved: conversion::widened_saved(share.saved.read(kept), share.sizes, saved_copy),
-                        weight_inputs: conversion::widened(
-                            &weight_inputs[share.weight_inputs.clone()],
-                            weight_input_copy,
-                        ),
-                        parameter_gradients: &mut parameter_gradients[share.parameters.clone()],
-                        workspace,
-                    },
-                );
-            }
-        });
+        let (kept, weight_inputs) = (saved.view(), weight_inputs.view());
+        let (mut sums, mut workspace) = (parameter_gradients.view_mut(), workspace.view_mut());
+        for share in self.shares(shape).iter().rev() {
+            let [_, input_copy, saved_copy, workspace, weight_input_copy] =
+                layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
+            let (input, saved) = (share.input.read(kept), share.saved.read(kept));
+            let weight_inputs = weight_inputs.range(share.weight_inputs.clone());
+            share.layer.backward_weight(
+                queue,
+                shape,
+                BackwardWeightArgs {
+                    tokens,
+                    input: conversion::widened(queue, input, input_copy),
+                    saved: conversion::widened_saved(queue, saved, share.sizes, saved_copy),
+                    weight_inputs: conversion::widened(queue, weight_inputs, weight_input_copy),
+                    parameter_gradients: sums.reborrow().range(share.parameters.clone()),
+                    workspace,
+                },
+            );
+        }
     }
 
     fn assert_keeps_all(&self) {

@@ -6,17 +6,6 @@
 //! Layers may be checkpointed (arXiv:1604.06174) in *segments*: of a segment only the input is kept, and the backward
 //! runs its forward once more, into a buffer that all segments share. See [`Unit::with_checkpoints`].
 
-/// Calls a method of a unit with the type that it stores, as its type argument.
-macro_rules! with_element {
-    ($unit:ident . $method:ident ($($argument:expr),*)) => {
-        match $unit.element {
-            $crate::element::ElementType::F32 => $unit.$method::<f32>($($argument),*),
-            $crate::element::ElementType::Bf16 => $unit.$method::<half::bf16>($($argument),*),
-            $crate::element::ElementType::F16 => $unit.$method::<half::f16>($($argument),*),
-        }
-    };
-}
-
 mod args;
 mod backward;
 mod conversion;
@@ -32,8 +21,7 @@ pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward,
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::Buffer;
-use crate::element::{Element, ElementType};
+use crate::element::ElementType;
 use crate::layer::{Layer, MicroBatchShape};
 use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
@@ -167,13 +155,4 @@ impl Unit {
     pub fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.forward_flops(shape)))
     }
-}
-
-/// Lets `f` write to two buffers at once.
-fn write_both<A: Element, B: Element, R>(
-    first: &mut Buffer,
-    second: &mut Buffer,
-    f: impl FnOnce(&mut [A], &mut [B]) -> R,
-) -> R {
-    first.write_as(|first| second.write_as(|second| f(first, second)))
 }

@@ -12,6 +12,7 @@ use super::{Unit, UnitSizes, conversion};
 use crate::element::ElementType;
 use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
+use crate::memory::{View, ViewMut};
 
 /// One of the buffers of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,16 +50,17 @@ impl Place {
     ///
     /// # Panics
     /// If they are in the buffer for recomputation.
-    pub(super) fn read<'a, E>(&self, kept: &'a [E]) -> &'a [E] {
+    pub(super) fn read<'a>(&self, kept: View<'a>) -> View<'a> {
         assert!(self.arena == Arena::Kept, "a segment keeps nothing but its input");
-        &kept[self.range.clone()]
+        kept.range(self.range.clone())
     }
 }
 
 impl Share<'_> {
     /// The layer's parameters, or nothing where its input gradient does not read them: they may be resharded then.
-    pub(super) fn parameters_for_backward<'p, E>(&self, parameters: &'p [E]) -> &'p [E] {
-        if self.layer.backward_reads_weights() { &parameters[self.parameters.clone()] } else { &[] }
+    pub(super) fn parameters_for_backward<'p>(&self, parameters: View<'p>) -> View<'p> {
+        let is_read = self.layer.backward_reads_weights();
+        parameters.range(if is_read { self.parameters.clone() } else { 0..0 })
     }
 
     /// Elements of the pieces of the workspace that a forward works in.
@@ -149,21 +151,21 @@ impl Taken {
 }
 
 /// The buffers of a pass, which places are looked up in.
-pub(super) struct Arenas<'a, E> {
-    pub(super) kept: &'a mut [E],
-    pub(super) recomputed: &'a mut [E],
-    pub(super) output: &'a mut [E],
+pub(super) struct Arenas<'a> {
+    pub(super) kept: ViewMut<'a>,
+    pub(super) recomputed: ViewMut<'a>,
+    /// Only forwards have one.
+    pub(super) output: Option<ViewMut<'a>>,
 }
 
-impl<E> Arenas<'_, E> {
+impl Arenas<'_> {
     /// The elements at `K` places that do not overlap.
-    pub(super) fn lend<const K: usize>(&mut self, places: [&Place; K]) -> [&mut [E]; K] {
+    pub(super) fn lend<const K: usize>(&mut self, places: [&Place; K]) -> [ViewMut<'_>; K] {
         let inside = |arena: Arena| places.map(|p| if p.arena == arena { p.range.clone() } else { 0..0 });
-        let why = "a layer's places lie inside its unit's buffers and apart from each other";
-        let mut kept = self.kept.get_disjoint_mut(inside(Arena::Kept)).expect(why).into_iter();
-        let mut recomputed =
-            self.recomputed.get_disjoint_mut(inside(Arena::Recomputed)).expect(why).into_iter();
-        let mut output = self.output.get_disjoint_mut(inside(Arena::Output)).expect(why).into_iter();
+        let mut kept = self.kept.reborrow().disjoint(inside(Arena::Kept)).into_iter();
+        let mut recomputed = self.recomputed.reborrow().disjoint(inside(Arena::Recomputed)).into_iter();
+        let output = self.output.as_mut().map(|output| output.reborrow().disjoint(inside(Arena::Output)));
+        let mut output = output.into_iter().flatten();
         array::from_fn(|index| {
             let here = (kept.next(), recomputed.next(), output.next());
             let elements = match places[index].arena {

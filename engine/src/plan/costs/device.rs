@@ -180,6 +180,7 @@ impl Device {
         match element {
             ElementType::F32 => self.f32_flops_per_s,
             ElementType::Bf16 | ElementType::F16 => self.half_flops_per_s,
+            ElementType::U32 => unreachable!("token numbers are not multiplied"),
         }
     }
 }

@@ -129,5 +129,6 @@ pub(super) fn plural(element_type: ElementType) -> &'static str {
         ElementType::F32 => "elements",
         ElementType::Bf16 => "bf16 elements",
         ElementType::F16 => "f16 elements",
+        ElementType::U32 => "u32 elements",
     }
 }

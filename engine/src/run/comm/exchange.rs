@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use pipezero_models::{Host, Queue, View};
+
 use super::operation::Operation;
 use super::part::part;
 use crate::run::memory::TrackedBuffer;
@@ -41,40 +43,27 @@ fn all_gather(payloads: &mut [Payload], range: &Range<usize>) {
         let part = equal_part(range, size, owner);
         let (before, own, after) = around(payloads, owner);
         for peer in before.iter_mut().chain(after) {
-            elements_mut(peer).copy_from(part.start, elements(own), part.clone());
+            let own = elements(own).view().range(part.clone());
+            Host.copy(own, elements_mut(peer).view_mut().range(part.clone()));
         }
     }
 }
-
-/// Elements summed at a time: small enough for the innermost cache.
-const BLOCK: usize = 1024;
 
 fn reduce_scatter(payloads: &mut [Payload], range: &Range<usize>) {
     let size = payloads.len();
     if size == 1 {
         return;
     }
-    let mut sums = [0.0_f32; BLOCK];
     for owner in 0..size {
         let part = equal_part(range, size, owner);
         let (before, own, after) = around(payloads, owner);
-        let before: Vec<_> = before.iter().map(|payload| elements(payload).read()).collect();
-        let after: Vec<_> = after.iter().map(|payload| elements(payload).read()).collect();
-        elements_mut(own).write(|own| {
-            for start in part.clone().step_by(BLOCK) {
-                let block = start..part.end.min(start + BLOCK);
-                let sums = &mut sums[..block.len()];
-                let mut in_order = (before.iter().map(|values| &values[block.clone()]))
-                    .chain(std::iter::once(&own[block.clone()]))
-                    .chain(after.iter().map(|values| &values[block.clone()]));
-                sums.copy_from_slice(in_order.next().expect("a group has members"));
-                for values in in_order {
-                    sums.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
-                }
-                own[block].copy_from_slice(sums);
-            }
-        });
+        let (before, after) = (terms(before, &part), terms(after, &part));
+        Host.sum_in_order(&before, elements_mut(own).view_mut().range(part), &after);
     }
+}
+
+fn terms<'a>(payloads: &'a [Payload], part: &Range<usize>) -> Vec<View<'a>> {
+    payloads.iter().map(|payload| elements(payload).view().range(part.clone())).collect()
 }
 
 /// The payload of `owner`, between those before it and those after it.

@@ -18,11 +18,6 @@ impl TokenBatch {
         Self { inputs: vec![0; num_tokens], targets: vec![0; num_tokens] }
     }
 
-    /// Bytes of inputs and targets.
-    pub(crate) fn num_bytes(&self) -> u64 {
-        (size_of_val(self.inputs.as_slice()) + size_of_val(self.targets.as_slice())) as u64
-    }
-
     /// Refuses a batch of another size, and tokens that the layers cannot index with.
     pub(crate) fn check(&self, num_tokens: usize, vocab_size: usize) -> Result<(), BatchFault> {
         let (num_inputs, num_targets) = (self.inputs.len(), self.targets.len());

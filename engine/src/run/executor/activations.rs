@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pipezero_models::{ElementType, ModelError};
+use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_schedule::{Stage, Unit};
 
 use crate::plan::RankSizes;
@@ -94,17 +94,16 @@ impl Activations {
     }
 
     /// Copies the gradient that a slot holds in place of its stage's output to the gradient stream.
-    pub(super) fn read_output_gradient(&mut self, stage: Stage, slot: usize, len: usize) {
+    pub(super) fn read_output_gradient(&mut self, queue: &dyn Queue, stage: Stage, slot: usize, len: usize) {
         let slot = &self.slots.get(&stage).expect(OWN_STAGES)[slot];
-        self.gradient.copy_from(0, slot.output.get(), 0..len);
+        queue.copy(slot.output.get().view().range(0..len), self.gradient.view_mut().range(0..len));
     }
 
     /// Copies the gradient stream to a slot, in place of its stage's output.
-    pub(super) fn write_output_gradient(&mut self, stage: Stage, slot: usize) {
+    pub(super) fn write_output_gradient(&mut self, queue: &dyn Queue, stage: Stage, slot: usize) {
         let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
         let output = slot.output.get_mut();
-        let len = output.len();
-        output.copy_from(0, &self.gradient, 0..len);
+        queue.copy(self.gradient.view().range(0..output.len()), output.view_mut());
     }
 }
 

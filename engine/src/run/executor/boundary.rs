@@ -41,10 +41,11 @@ impl<C: Communicator> Rank<C> {
         let edge = Edge::Down(stage);
         if self.plan.crosses_ranks(edge) {
             let message = self.edges.take_held(edge, compute.micro_batch);
-            self.activations.gradient.copy_from(0, &message, 0..len);
+            let gradient = self.activations.gradient.view_mut().range(0..len);
+            self.queue.copy(message.view().range(0..len), gradient);
             self.edges.give_back(edge, message);
         } else {
-            self.activations.read_output_gradient(stage, compute.slot(stage), len);
+            self.activations.read_output_gradient(&*self.queue, stage, compute.slot(stage), len);
         }
     }
 
@@ -54,11 +55,11 @@ impl<C: Communicator> Rank<C> {
         let edge = Edge::Down(before);
         if self.plan.crosses_ranks(edge) {
             let mut message = self.edges.take_free(edge);
-            let len = message.len();
-            message.copy_from(0, &self.activations.gradient, 0..len);
+            let gradient = self.activations.gradient.view().range(0..message.len());
+            self.queue.copy(gradient, message.view_mut());
             self.edges.hold(edge, compute.micro_batch, message);
         } else {
-            self.activations.write_output_gradient(before, compute.slot(before));
+            self.activations.write_output_gradient(&*self.queue, before, compute.slot(before));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipezero_models::Buffer;
-use pipezero_models::layer::{MaskKey, Tokens};
+use pipezero_models::layer::MaskKey;
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
 use pipezero_schedule::{CheckedProgram, MicroBatch, Stage, Unit};
 
@@ -11,7 +11,6 @@ use super::activations::Parts;
 use super::rank::Rank;
 use super::step::StepInputs;
 use crate::run::comm::Communicator;
-use crate::run::data::TokenBatch;
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{UnitStore, Weights};
 
@@ -51,24 +50,23 @@ impl<C: Communicator> Rank<C> {
         let Parts { saved, output, stream, recomputed, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), unit);
         let [read, written] = stream;
-        let loss = planned.unit.forward(
+        planned.unit.forward(
+            &*self.queue,
             self.plan.micro_batch_shape(),
             UnitForward {
-                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                tokens: self.tokens.of(micro_batch, masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 input: input.as_ref().map_or(&**read, |input| input),
                 output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
                 saved,
                 recomputed,
                 workspace,
+                loss: self.results.loss(micro_batch),
             },
         );
         stream.swap(0, 1);
         if let Some(input) = input {
             self.return_input(compute, input);
-        }
-        if let Some(loss) = loss {
-            self.losses[micro_batch.index()] = loss;
         }
     }
 
@@ -80,9 +78,10 @@ impl<C: Communicator> Rank<C> {
         let Parts { saved, recomputed, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), unit);
         planned.unit.recompute(
+            &*self.queue,
             self.plan.micro_batch_shape(),
             UnitRecompute {
-                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                tokens: self.tokens.of(micro_batch, masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 saved,
                 recomputed,
@@ -102,9 +101,10 @@ impl<C: Communicator> Rank<C> {
         let Parts { saved, gradient, recomputed, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), unit);
         planned.unit.backward(
+            &*self.queue,
             self.plan.micro_batch_shape(),
             UnitBackward {
-                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                tokens: self.tokens.of(micro_batch, masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
@@ -136,10 +136,6 @@ impl<C: Communicator> Rank<C> {
         let first_sequence = (before * batch.micro_batch_size) as u64;
         MaskKey { seed: self.plan.run().seed, step: step.step, first_sequence }
     }
-}
-
-pub(super) fn tokens_of(batch: &TokenBatch, masks: Option<MaskKey>) -> Tokens<'_> {
-    Tokens { inputs: &batch.inputs, targets: &batch.targets, masks }
 }
 
 /// The parameters that a use of `unit` reads: its oldest gathered copy, or the whole ones at rest.

@@ -6,7 +6,7 @@
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
 
 use super::activations::Parts;
-use super::compute::{Compute, parameters_in_use, tokens_of};
+use super::compute::{Compute, parameters_in_use};
 use super::rank::Rank;
 use super::step::StepInputs;
 use crate::run::comm::Communicator;
@@ -21,9 +21,10 @@ impl<C: Communicator> Rank<C> {
         let Parts { saved, weight_inputs, gradient, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), unit);
         planned.unit.backward_input(
+            &*self.queue,
             self.plan.micro_batch_shape(),
             UnitBackwardInput {
-                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                tokens: self.tokens.of(micro_batch, masks),
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
@@ -46,9 +47,10 @@ impl<C: Communicator> Rank<C> {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let accumulated = store.gradient.get_mut();
         planned.unit.backward_weight(
+            &*self.queue,
             self.plan.micro_batch_shape(),
             UnitBackwardWeight {
-                tokens: tokens_of(&self.tokens[micro_batch], masks),
+                tokens: self.tokens.of(micro_batch, masks),
                 saved,
                 weight_inputs: compute.weight_inputs(stage, weight_inputs),
                 parameter_gradients: fresh.as_mut().unwrap_or(accumulated),

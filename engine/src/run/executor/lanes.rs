@@ -26,7 +26,8 @@ impl<C: Communicator> Rank<C> {
         let mut buffer = self.gather_buffers[gather_buffer].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
         let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };
-        buffer.copy_from(layout.shard(self.data_rank).start, shard, 0..layout.shard_len());
+        let own = buffer.view_mut().range(layout.shard(self.data_rank));
+        self.queue.copy(shard.view().range(0..layout.shard_len()), own);
         let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
         self.issue(index, pending, Completion::Unshard { unit, buffer: gather_buffer });
         Ok(())
@@ -150,8 +151,10 @@ impl<C: Communicator> Rank<C> {
                 self.store_mut(unit).gathered.push_back(GatheredCopy { buffer, index });
             }
             Completion::Reduce { unit } => {
-                let shard = self.stores[&unit].layout.shard(self.data_rank);
-                add_and_clear(self.store_mut(unit).gradient.get_mut(), 0, &mut buffer, shard);
+                let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+                let shard = store.layout.shard(self.data_rank);
+                let sum = store.gradient.get_mut().view_mut().range(0..shard.len());
+                add_and_clear(&*self.queue, &mut buffer, shard, sum);
                 self.gradient_buffers.push(buffer);
             }
             Completion::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),

@@ -22,6 +22,7 @@ mod rank;
 mod recorder;
 mod row;
 mod step;
+mod step_results;
 mod step_sums;
 mod step_tokens;
 mod sums;

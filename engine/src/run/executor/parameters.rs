@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pipezero_models::Buffer;
 use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_models::unit::ParameterEntry;
-use pipezero_schedule::Unit;
+use pipezero_models::{Buffer, Queue};
+use pipezero_schedule::{MicroBatch, Unit};
 
 use super::error::Cause;
 use super::rank::Rank;
@@ -30,7 +30,7 @@ impl<C: Communicator> Rank<C> {
                 let end = entry.range.end.min(held.end);
                 if start < end {
                     let first = start - entry.range.start;
-                    store.fill(start..end, |values| fill(entry, first, values))?;
+                    store.fill(&*self.queue, start..end, |values| fill(entry, first, values))?;
                 }
             }
         }
@@ -44,7 +44,7 @@ impl<C: Communicator> Rank<C> {
         let padded_len = store.layout.padded_len();
         let source = store.master.as_ref().unwrap_or_else(|| store.parameters());
         if source.len() == padded_len {
-            return (self.data_rank == 0).then(|| to_f32(source, padded_len)).transpose();
+            return (self.data_rank == 0).then(|| to_f32(&*self.queue, source, padded_len)).transpose();
         }
         let element_type = source.element_type();
         let place = self.gather_buffers.iter().position(|buffer| {
@@ -55,9 +55,11 @@ impl<C: Communicator> Rank<C> {
             Some(place) => self.gather_buffers[place].lend(),
             None => TrackedBuffer::zeros_of(padded_len, element_type, Category::Gathered, &Arc::default())?,
         };
-        buffer.copy_from(store.layout.shard(self.data_rank).start, source, 0..source.len());
+        let own = store.layout.shard(self.data_rank);
+        let own = own.start..own.start + source.len();
+        self.queue.copy(source.view(), buffer.view_mut().range(own));
         let buffer = self.comm.start_all_gather(&self.groups.data, buffer, 0..padded_len)?.wait()?;
-        let whole = (self.data_rank == 0).then(|| to_f32(&buffer, padded_len)).transpose();
+        let whole = (self.data_rank == 0).then(|| to_f32(&*self.queue, &buffer, padded_len)).transpose();
         if let Some(place) = place {
             self.gather_buffers[place].give_back(buffer);
         }
@@ -68,12 +70,15 @@ impl<C: Communicator> Rank<C> {
     /// nothing. The tokens are the first sequence of the only micro-batch that matters.
     pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
         let is_reader = self.plan.reads_tokens(self.pipeline_rank);
-        for batch in self.tokens.iter_mut().filter(|_| is_reader) {
-            batch.inputs.fill(0);
-            batch.inputs[..tokens.len()].copy_from_slice(tokens);
-            batch.targets.fill(IGNORED_TARGET);
-        }
         let plan = Arc::clone(&self.plan);
+        for micro_batch in (0..plan.evaluation().num_micro_batches()).filter(|_| is_reader) {
+            self.tokens.set(MicroBatch(micro_batch), &*self.queue, |batch| {
+                batch.inputs.fill(0);
+                batch.inputs[..tokens.len()].copy_from_slice(tokens);
+                batch.targets.fill(IGNORED_TARGET);
+                Ok::<(), Cause>(())
+            })?;
+        }
         self.run_row(plan.evaluation(), None)?;
         let Some(head) = plan.head_of(self.pipeline_rank) else { return Ok(None) };
         if self.data_rank > 0 {
@@ -81,18 +86,20 @@ impl<C: Communicator> Rank<C> {
         }
         let vocab_size = plan.vocab_size();
         let row = (tokens.len() - 1) * vocab_size;
-        let last = pipezero_schedule::MicroBatch(plan.evaluation().num_micro_batches() - 1);
+        let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
         let planned = plan.unit(head);
         let slot = plan.evaluation().slot(planned.stage, last);
         let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
-        let logits = planned.unit.last_saved(plan.micro_batch_shape(), saved, row..row + vocab_size);
-        Ok(Some(logits))
+        let mut logits = Buffer::zeros(vocab_size)?;
+        let (shape, row) = (plan.micro_batch_shape(), row..row + vocab_size);
+        planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
+        Ok(Some(logits.read().to_vec()))
     }
 }
 
 /// The first `len` elements, widened.
-fn to_f32(buffer: &Buffer, len: usize) -> Result<Vec<f32>, Cause> {
+fn to_f32(queue: &dyn Queue, buffer: &Buffer, len: usize) -> Result<Vec<f32>, Cause> {
     let mut values = Buffer::zeros(len)?;
-    values.copy_from(0, buffer, 0..len);
+    queue.copy(buffer.view().range(0..len), values.view_mut());
     Ok(values.read().to_vec())
 }

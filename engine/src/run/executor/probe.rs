@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipezero_models::{Buffer, ElementType, ModelError};
+use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::ShardLayout;
 use pipezero_schedule::Instruction;
 
@@ -79,7 +79,7 @@ impl<C: Communicator> Rank<C> {
         let layout = ShardLayout::new(num_elements, self.groups.data.size());
         let buffers = row.iter().map(|message| {
             let own_len = self.own_len(*message, layout, num_elements);
-            Buffers::new(num_elements, own_len, element_type)
+            Buffers::new(&*self.queue, num_elements, own_len, element_type)
         });
         let mut buffers = buffers.collect::<Result<Vec<_>, _>>()?;
         for round in 0..probe.num_rounds {
@@ -111,7 +111,9 @@ impl<C: Communicator> Rank<C> {
             let mut whole = pending.wait()?;
             self.recorder.record(first + index, EventKind::Arrived);
             if matches!(row[index].0, Instruction::Reduce { .. }) {
-                add_and_clear(&mut buffers[index].own, 0, &mut whole, layout.shard(self.data_rank));
+                let shard = layout.shard(self.data_rank);
+                let sum = buffers[index].own.view_mut().range(0..shard.len());
+                add_and_clear(&*self.queue, &mut whole, shard, sum);
             }
             buffers[index].whole.give_back(whole);
             self.recorder.record(first + index, EventKind::Ended);
@@ -131,8 +133,8 @@ impl<C: Communicator> Rank<C> {
         let padded = 0..layout.padded_len();
         let pending = match message.0 {
             Instruction::Unshard { .. } => {
-                let start = layout.shard(self.data_rank).start;
-                buffer.copy_from(start, &buffers.own, 0..layout.shard_len());
+                let own = buffer.view_mut().range(layout.shard(self.data_rank));
+                self.queue.copy(buffers.own.view().range(0..layout.shard_len()), own);
                 self.comm.start_all_gather(data, buffer, padded)?
             }
             Instruction::GatherAfterStep { .. } => self.comm.start_all_gather(data, buffer, padded)?,
@@ -145,7 +147,8 @@ impl<C: Communicator> Rank<C> {
             Instruction::AddTied { .. } => {
                 let owned = 0..buffer.len();
                 let Some(group) = &self.groups.tied else {
-                    add_and_clear(&mut buffer, 0, &mut buffers.own, owned);
+                    let sum = buffer.view_mut().range(owned.clone());
+                    add_and_clear(&*self.queue, &mut buffers.own, owned, sum);
                     buffers.whole.give_back(buffer);
                     return Ok(None);
                 };
@@ -175,18 +178,23 @@ impl<C: Communicator> Rank<C> {
 }
 
 impl Buffers {
-    fn new(num_elements: usize, own_len: usize, element_type: ElementType) -> Result<Self, ModelError> {
+    fn new(
+        queue: &dyn Queue,
+        num_elements: usize,
+        own_len: usize,
+        element_type: ElementType,
+    ) -> Result<Self, ModelError> {
         Ok(Self {
-            whole: Lendable::new(touched(num_elements, element_type)?),
-            own: touched(own_len, element_type)?,
+            whole: Lendable::new(touched(queue, num_elements, element_type)?),
+            own: touched(queue, own_len, element_type)?,
         })
     }
 }
 
 /// A buffer outside the rank's ledger, which counts what is planned. It is written once, since reading memory that was never written
 /// is faster than a step's reads.
-fn touched(len: usize, element_type: ElementType) -> Result<TrackedBuffer, ModelError> {
+fn touched(queue: &dyn Queue, len: usize, element_type: ElementType) -> Result<TrackedBuffer, ModelError> {
     let mut buffer = TrackedBuffer::zeros_of(len, element_type, Category::Communication, &Arc::default())?;
-    buffer.copy_from(0, &Buffer::zeros_of(len, element_type)?, 0..len);
+    queue.clear(buffer.view_mut());
     Ok(buffer)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use pipezero_models::layer::LossSum;
+use pipezero_models::{Host, Queue};
 use pipezero_partition::Purpose;
 use pipezero_schedule::{Lane, PipelineRank, Stage, Unit};
 
@@ -14,6 +14,7 @@ use super::in_flight::InFlight;
 use super::position::Positions;
 use super::recorder::Recorder;
 use super::step::Tail;
+use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
 use super::waited::Waited;
 use crate::plan::Plan;
@@ -37,6 +38,8 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) pipeline_rank: PipelineRank,
     pub(crate) data_rank: usize,
     pub(crate) comm: Counting<C>,
+    /// Where units run.
+    pub(crate) queue: Arc<dyn Queue>,
     pub(crate) groups: Groups,
     pub(crate) stores: BTreeMap<Unit, UnitStore>,
     /// What units are gathered into, each lent while it holds one.
@@ -45,7 +48,7 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) activations: Activations,
     pub(crate) edges: Edges,
     pub(crate) tokens: StepTokens,
-    pub(crate) losses: Vec<LossSum>,
+    pub(crate) results: StepResults,
     /// Operations in flight, by lane in the order of their issue.
     pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight<C::Pending>>>,
     pub(crate) tail: Tail,
@@ -88,6 +91,7 @@ impl<C: Communicator> Rank<C> {
             pipeline_rank,
             data_rank,
             comm: Counting::new(comm),
+            queue: Arc::new(Host),
             groups,
             stores: BTreeMap::new(),
             gather_buffers: sizes.gather_buffers.iter().map(gather_buffer).collect::<Result<_, _>>()?,
@@ -96,8 +100,8 @@ impl<C: Communicator> Rank<C> {
                 .collect::<Result<_, _>>()?,
             activations: Activations::new(&sizes, element_type, &ledger)?,
             edges: Edges::new(&sizes, element_type, &ledger)?,
-            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &ledger),
-            losses: vec![LossSum::default(); num_micro_batches],
+            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &ledger)?,
+            results: StepResults::zeros(num_micro_batches)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
             ledger,

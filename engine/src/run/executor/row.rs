@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipezero_models::layer::LossSum;
 use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch};
 
 use super::compute::Compute;
@@ -57,16 +56,17 @@ impl<C: Communicator> Rank<C> {
     ) -> Result<(), Cause> {
         self.waited = Waited::default();
         self.comm.take_traffic();
-        self.losses.fill(LossSum::default());
+        self.results.clear(&*self.queue);
         if !self.plan.reads_tokens(self.pipeline_rank) {
             return Ok(());
         }
         let num_tokens = self.plan.micro_batch_shape().num_tokens();
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.positions.set(self.comm.rank(), Position::Reading { step, micro_batch });
-            let tokens = &mut self.tokens[MicroBatch(micro_batch as u32)];
-            source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
-            tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)?;
+            self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
+                source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
+                tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)
+            })?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use pipezero_models::layer::LossSum;
 
-use crate::run::optimizer::{NUM_LIMBS, SquareSum};
+use pipezero_models::kernels::square_sum::{NUM_LIMBS, SquareSum};
 
 /// Words of a [`StepRecord`]: the norm's, the loss's and the number of targets.
 pub(crate) const RECORD_WORDS: usize = NUM_LIMBS + LOSS_WORDS + 1;

@@ -1,48 +1,59 @@
 //! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
-use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{MaskKey, MicroBatchShape, Tokens};
+use pipezero_models::{Buffer, ElementType, ModelError, Queue};
 use pipezero_schedule::MicroBatch;
 
 use crate::run::data::TokenBatch;
 use crate::run::memory::{Category, Charge, Ledger};
 
-/// Micro-batches to be filled by the source; empty ones on a rank that reads none.
+/// The tokens of every micro-batch, where kernels read them; empty ones on a rank that reads none.
 #[derive(Debug)]
 pub(crate) struct StepTokens {
-    micro_batches: Vec<TokenBatch>,
+    /// Inputs and targets of each micro-batch.
+    micro_batches: Vec<[Buffer; 2]>,
+    /// Where a source writes one micro-batch after the other.
+    read: TokenBatch,
     /// Held for as long as the tokens are.
     _charge: Charge,
 }
 
 impl StepTokens {
     /// Tokens of zero, for every micro-batch of a step.
-    pub(super) fn zeros(num_micro_batches: usize, shape: MicroBatchShape, ledger: &Arc<Ledger>) -> Self {
-        let zeros = |_| TokenBatch::zeros(shape.num_sequences, shape.seq_length);
-        let micro_batches: Vec<TokenBatch> = (0..num_micro_batches).map(zeros).collect();
-        let num_bytes = micro_batches.iter().map(TokenBatch::num_bytes).sum();
+    pub(super) fn zeros(
+        num_micro_batches: usize,
+        shape: MicroBatchShape,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self, ModelError> {
+        let read = TokenBatch::zeros(shape.num_sequences, shape.seq_length);
+        let zeros = || Buffer::zeros_of(shape.num_tokens(), ElementType::U32);
+        let micro_batches = (0..num_micro_batches)
+            .map(|_| Ok([zeros()?, zeros()?]))
+            .collect::<Result<Vec<_>, ModelError>>()?;
+        let num_bytes = micro_batches.iter().flatten().map(Buffer::num_bytes).sum();
         let charge = Charge::new(Category::Activations, num_bytes, ledger);
-        Self { micro_batches, _charge: charge }
+        Ok(Self { micro_batches, read, _charge: charge })
     }
 
-    /// Every micro-batch, for writing.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TokenBatch> {
-        self.micro_batches.iter_mut()
+    /// What kernels read of a micro-batch.
+    pub(super) fn of(&self, micro_batch: MicroBatch, masks: Option<MaskKey>) -> Tokens<'_> {
+        let [inputs, targets] = &self.micro_batches[micro_batch.index()];
+        Tokens { inputs: inputs.view(), targets: targets.view(), masks }
     }
-}
 
-impl Index<MicroBatch> for StepTokens {
-    type Output = TokenBatch;
-
-    fn index(&self, micro_batch: MicroBatch) -> &TokenBatch {
-        &self.micro_batches[micro_batch.index()]
-    }
-}
-
-impl IndexMut<MicroBatch> for StepTokens {
-    fn index_mut(&mut self, micro_batch: MicroBatch) -> &mut TokenBatch {
-        &mut self.micro_batches[micro_batch.index()]
+    /// Sets the tokens of a micro-batch to those that `read` writes.
+    pub(super) fn set<E>(
+        &mut self,
+        micro_batch: MicroBatch,
+        queue: &dyn Queue,
+        read: impl FnOnce(&mut TokenBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        read(&mut self.read)?;
+        let [inputs, targets] = &mut self.micro_batches[micro_batch.index()];
+        queue.upload(&self.read.inputs, inputs.view_mut());
+        queue.upload(&self.read.targets, targets.view_mut());
+        Ok(())
     }
 }

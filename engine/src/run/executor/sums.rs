@@ -2,19 +2,10 @@
 
 use std::ops::Range;
 
-use crate::run::memory::TrackedBuffer;
+use pipezero_models::{Buffer, Queue, ViewMut};
 
-/// Adds a range of `addend` to `sum`, from the first element in `start`, and clears `addend`, to which the next backward adds.
-pub(super) fn add_and_clear(
-    sum: &mut TrackedBuffer,
-    start: usize,
-    addend: &mut TrackedBuffer,
-    range: Range<usize>,
-) {
-    addend.write(|addend| {
-        sum.write(|sum| {
-            sum[start..].iter_mut().zip(&addend[range]).for_each(|(sum, &part)| *sum += part);
-        });
-        addend.fill(0.0);
-    });
+/// Adds a range of `addend` to `sum`, and clears `addend`, to which the next backward adds.
+pub(super) fn add_and_clear(queue: &dyn Queue, addend: &mut Buffer, range: Range<usize>, sum: ViewMut<'_>) {
+    queue.add(addend.view().range(range), sum);
+    queue.clear(addend.view_mut());
 }

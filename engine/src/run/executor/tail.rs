@@ -18,9 +18,10 @@ impl<C: Communicator> Rank<C> {
     pub(super) fn add_tied(&mut self, embedding: Unit, head: Unit) -> Result<(), Cause> {
         if self.stores.contains_key(&embedding) && self.stores.contains_key(&head) {
             let mut second = self.store_mut(head).gradient.lend();
-            let first = self.store_mut(embedding);
+            let first = self.stores.get_mut(&embedding).expect("it is there");
             let owned = first.owned_gradient.clone();
-            add_and_clear(first.gradient.get_mut(), owned.start, &mut second, owned);
+            let sum = first.gradient.get_mut().view_mut().range(owned.clone());
+            add_and_clear(&*self.queue, &mut second, owned, sum);
             self.store_mut(head).gradient.give_back(second);
             return Ok(());
         }
@@ -39,13 +40,13 @@ impl<C: Communicator> Rank<C> {
 
     /// The norm of all gradients, each parameter counted once, and the step's loss.
     pub(super) fn gradient_norm(&mut self, inputs: StepInputs) -> Result<(), Cause> {
-        let mut record = StepRecord::default();
         for (&unit, store) in &self.stores {
             if self.plan.counts_in_norm(unit) {
-                record.squares.add_slice(&store.gradient.get().read()[store.counted_gradient.clone()]);
+                let gradients = store.gradient.get().view().range(store.counted_gradient.clone());
+                self.results.add_squares(&*self.queue, gradients);
             }
         }
-        self.losses.iter().for_each(|&loss| record.add_loss(loss));
+        let record = self.results.read(&*self.queue);
         self.recorder.record_awaited();
         let record = self.share(&record)?;
         let overflowed = !record.is_finite();
@@ -69,8 +70,7 @@ impl<C: Communicator> Rank<C> {
     /// The sum of the losses of the batch's micro-batches over the whole grid.
     pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
         self.positions.set(self.comm.rank(), Position::AddingLosses);
-        let mut record = StepRecord::default();
-        self.losses.iter().for_each(|&loss| record.add_loss(loss));
+        let record = self.results.read(&*self.queue);
         let record = self.share(&record)?;
         if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
     }
@@ -81,13 +81,14 @@ impl<C: Communicator> Rank<C> {
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
         if self.tail.record.num_targets() > 0 && !self.tail.overflowed {
             store.update(
+                &*self.queue,
                 &self.plan.run().optimizer,
                 inputs.update,
                 inputs.learning_rate,
                 self.tail.gradient_scale,
             );
         }
-        store.clear_gradient();
+        store.clear_gradient(&*self.queue);
     }
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {

@@ -1,15 +1,14 @@
 //! The optimizer: what turns reduced gradients into new weights, on the elements that a rank owns.
 //!
-//! One step is, in order: [`SquareSum`] of every owned gradient, added over all ranks; [`clip_factor`] of its root;
+//! One step is, in order: [`SquareSum`](pipezero_models::kernels::square_sum::SquareSum) of every owned gradient, added over all ranks; [`clip_factor`] of its root;
 //! [`LearningRate::at`] this step; [`OptimizerConfig::update`](crate::config::OptimizerConfig::update) of every owned part
-//! with [`DecayRanges`]. No file here knows ranks: a shard is a slice, and an element's new value depends only on its own
+//! with [`DecayRanges`]. No file here knows ranks: a shard is a view, and an element's new value depends only on its own
 //! old values and the step's numbers. So weights do not depend on where shards are cut.
 
 mod clip;
 mod decay;
 mod learning_rate;
 mod loss_scale;
-mod norm;
 mod update;
 
 #[cfg(test)]
@@ -19,5 +18,4 @@ pub use clip::clip_factor;
 pub use decay::DecayRanges;
 pub use learning_rate::LearningRate;
 pub use loss_scale::{LossScaler, ScaleChange};
-pub use norm::{NUM_LIMBS, SquareSum};
 pub use update::Update;

@@ -5,6 +5,7 @@ use super::*;
 use crate::config::{NoDecay, OptimizerConfig};
 use pipezero_models::parameter::{Init, ParameterSpec};
 use pipezero_models::unit::ParameterEntry;
+use pipezero_models::{Buffer, Host};
 
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW {
     lr: 0.01,
@@ -31,15 +32,20 @@ impl Part {
     }
 
     fn update(&mut self, optimizer: &OptimizerConfig, decay: &DecayRanges, gradients: &[f32], step: u64) {
+        let buffer = |values: &[f32]| Buffer::from_vec(values.to_vec()).unwrap();
+        let (mut parameters, mut states) = (buffer(&self.parameters), buffer(&self.states));
+        let gradients = buffer(gradients);
         let update = Update {
-            parameters: &mut self.parameters,
-            gradients,
-            states: &mut self.states,
+            parameters: parameters.view_mut(),
+            gradients: gradients.view(),
+            states: states.view_mut(),
             step,
             learning_rate: 0.01,
             gradient_scale: 0.5,
         };
-        optimizer.update(decay, update);
+        optimizer.update(&Host, decay, update);
+        self.parameters.copy_from_slice(parameters.read());
+        self.states.copy_from_slice(states.read());
     }
 
     fn bits(&self) -> Vec<u32> {

@@ -1,7 +1,8 @@
 //! The update of one owned part of a unit: AdamW, and stochastic gradient descent with or without momentum.
 
-use pipezero_models::kernels::adamw::{self, AdamWStep};
-use pipezero_models::kernels::sgd::{self, SgdStep};
+use pipezero_models::kernels::adamw::AdamWStep;
+use pipezero_models::kernels::sgd::SgdStep;
+use pipezero_models::{Queue, View, ViewMut};
 
 use super::decay::{DecayRanges, Segment};
 use crate::config::OptimizerConfig;
@@ -10,11 +11,11 @@ use crate::config::OptimizerConfig;
 #[derive(Debug)]
 pub struct Update<'a> {
     /// `[N]` parameters.
-    pub parameters: &'a mut [f32],
+    pub parameters: ViewMut<'a>,
     /// `[N]` gradients, as summed over the step.
-    pub gradients: &'a [f32],
+    pub gradients: View<'a>,
     /// `[num_states, N]` state, one run after another.
-    pub states: &'a mut [f32],
+    pub states: ViewMut<'a>,
     /// The step, from 1.
     pub step: u64,
     /// The step's rate, see [`super::LearningRate::at`].
@@ -26,7 +27,7 @@ pub struct Update<'a> {
 /// The state is held by the owner of the elements: [`OptimizerConfig::num_states`] flat arrays as long as the parameters,
 /// all zero before the first step.
 impl OptimizerConfig {
-    /// Updates parameters and state, on the threads of the current rayon pool. `decay` counts from the part's first
+    /// Updates parameters and state. `decay` counts from the part's first
     /// element ([`DecayRanges::within`]).
     ///
     /// An element's bits depend on its own values and the step's numbers alone: not on where the part was cut out of
@@ -53,28 +54,29 @@ impl OptimizerConfig {
     /// gradient, not AdamW's decoupled decay.
     ///
     /// # Panics
-    /// If a slice's length is not that of [`Update`]'s documentation.
-    pub fn update(&self, decay: &DecayRanges, update: Update<'_>) {
-        let Update { parameters, gradients, states, step, learning_rate: lr, gradient_scale } = update;
+    /// If a view's length is not that of [`Update`]'s documentation.
+    pub fn update(&self, queue: &dyn Queue, decay: &DecayRanges, update: Update<'_>) {
+        let Update { mut parameters, gradients, mut states, step, learning_rate: lr, gradient_scale } =
+            update;
         let (len, num_states) = (parameters.len(), self.num_states());
         assert_eq!(gradients.len(), len, "one gradient per parameter");
         assert_eq!(states.len(), num_states * len, "{num_states} states per parameter");
         for Segment { range, decayed } in decay.segments(len) {
-            let (p, g) = (&mut parameters[range.clone()], &gradients[range.clone()]);
+            let (p, g) = (parameters.reborrow().range(range.clone()), gradients.range(range.clone()));
             let decay_of = |weight_decay: f64| if decayed { weight_decay } else { 0.0 };
             match *self {
                 Self::AdamW { betas, eps, weight_decay, .. } => {
                     let weight_decay = decay_of(weight_decay);
                     let step = AdamWStep { gradient_scale, lr, betas, eps, weight_decay, step };
-                    let (first, second) = states.split_at_mut(len);
-                    adamw::update(step, p, g, &mut first[range.clone()], &mut second[range]);
+                    let (first, second) = states.reborrow().split_at(len);
+                    queue.adamw(step, p, g, [first.range(range.clone()), second.range(range)]);
                 }
                 Self::Sgd { momentum, weight_decay, .. } => {
                     let step = SgdStep { gradient_scale, lr, weight_decay: decay_of(weight_decay) };
                     if num_states == 0 {
-                        sgd::update(step, p, g);
+                        queue.sgd(step, p, g);
                     } else {
-                        sgd::update_with_momentum(step, momentum, p, g, &mut states[range]);
+                        queue.sgd_with_momentum(step, momentum, p, g, states.reborrow().range(range));
                     }
                 }
             }

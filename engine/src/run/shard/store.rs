@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_models::{Buffer, ElementType, ModelError, Unit};
+use pipezero_models::{Buffer, ElementType, ModelError, Queue, Unit};
 use pipezero_partition::{Purpose, ShardLayout};
 
 use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
@@ -174,23 +174,25 @@ impl UnitStore {
     /// Those of `fill`, and when there is no memory for the values before they are narrowed.
     pub(crate) fn fill<E: From<ModelError>>(
         &mut self,
+        queue: &dyn Queue,
         range: Range<usize>,
         fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let start = range.start - self.held().start;
         let at_rest = self.weights.at_rest_mut();
         if at_rest.element_type() == ElementType::F32 {
-            return at_rest.write(|values| fill(&mut values[start..start + range.len()]));
+            return fill(&mut at_rest.write()[start..start + range.len()]);
         }
         let mut values = Buffer::zeros(range.len())?;
-        values.write(fill)?;
-        at_rest.copy_from(start, &values, 0..range.len());
+        fill(values.write())?;
+        queue.copy(values.view(), at_rest.view_mut().range(start..start + range.len()));
         let owned = range.start.max(self.owned.start)..range.end.min(self.owned.end);
         if let Some(master) = &mut self.master
             && owned.start < owned.end
         {
+            let values = values.view().range(owned.start - range.start..owned.end - range.start);
             let place = owned.start - self.owned.start;
-            master.copy_from(place, &values, owned.start - range.start..owned.end - range.start);
+            queue.copy(values, master.view_mut().range(place..place + values.len()));
         }
         Ok(())
     }
@@ -198,33 +200,37 @@ impl UnitStore {
     /// One optimizer step on the owned elements.
     pub(crate) fn update(
         &mut self,
+        queue: &dyn Queue,
         optimizer: &OptimizerConfig,
         step: u64,
         learning_rate: f64,
         gradient_scale: f32,
     ) {
         let Self { weights, gradient, master, states, decay, owned_parameters, owned_gradient, .. } = self;
-        let gradients = gradient.get().read();
-        let at_rest = weights.at_rest_mut();
-        let mut update = |parameters: &mut [f32]| {
-            states.write(|states| {
-                let gradients = &gradients[owned_gradient.clone()];
-                let update = Update { parameters, gradients, states, step, learning_rate, gradient_scale };
-                optimizer.update(decay, update);
-            });
+        let gradients = gradient.get().view().range(owned_gradient.clone());
+        let own = weights.at_rest_mut().view_mut().range(owned_parameters.clone());
+        let (mut parameters, narrowed) = match master {
+            None => (own, None),
+            Some(master) => (master.view_mut(), Some(own)),
         };
-        match master {
-            None => at_rest.write(|parameters| update(&mut parameters[owned_parameters.clone()])),
-            Some(master) => {
-                master.write(update);
-                at_rest.copy_from(owned_parameters.start, master, 0..owned_parameters.len());
-            }
+        let states = states.view_mut();
+        let update = Update {
+            parameters: parameters.reborrow(),
+            gradients,
+            states,
+            step,
+            learning_rate,
+            gradient_scale,
+        };
+        optimizer.update(queue, decay, update);
+        if let Some(own) = narrowed {
+            queue.copy(parameters.view(), own);
         }
     }
 
     /// Sets the gradient to zero, for the next step to add to.
-    pub(crate) fn clear_gradient(&mut self) {
-        self.gradient.get_mut().write(|gradient| gradient.fill(0.0));
+    pub(crate) fn clear_gradient(&mut self, queue: &dyn Queue) {
+        queue.clear(self.gradient.get_mut().view_mut());
     }
 }
 

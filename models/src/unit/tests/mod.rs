@@ -6,6 +6,7 @@ use super::*;
 use crate::buffer::Buffer;
 use crate::gpt2;
 use crate::layer::Tokens;
+use crate::queue::Host;
 use crate::testing::{Batch, config, segments};
 
 fn layers() -> Vec<Arc<dyn Layer>> {
@@ -80,10 +81,12 @@ fn a_unit_with_segments_refuses_half_a_backward() {
     let batch = Batch::random(1, 3, 37, 0);
     let buffer = || Buffer::zeros(0).unwrap();
     let unit = Unit::new(layers()).with_checkpoints(segments([(1, 3)]));
+    let [inputs, targets] = batch.uploaded();
     unit.backward_weight(
+        &Host,
         batch.shape,
         UnitBackwardWeight {
-            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
+            tokens: Tokens { inputs: inputs.view(), targets: targets.view(), masks: None },
             saved: &buffer(),
             weight_inputs: &buffer(),
             parameter_gradients: &mut buffer(),
@@ -99,10 +102,12 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
     let batch = Batch::random(2, 13, 37, 0);
     let sizes = unit.sizes(batch.shape);
     let mut parameter_gradients = Buffer::zeros(unit.num_elements()).unwrap();
+    let [inputs, targets] = batch.uploaded();
     unit.backward(
+        &Host,
         batch.shape,
         UnitBackward {
-            tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
+            tokens: Tokens { inputs: inputs.view(), targets: targets.view(), masks: None },
             parameters: &Buffer::zeros(0).unwrap(),
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),

@@ -13,8 +13,11 @@ use crate::layer::{LossSum, MaskKey, MicroBatchShape, Tokens};
 use crate::layout::aligned;
 use crate::mlp;
 use crate::model::Model;
+use crate::queue::{Host, Queue};
 use crate::shared::GptConfig;
-use crate::testing::{Backward, Batch, Oracle, Run, assert_close, assert_same_bits, config, segments};
+use crate::testing::{
+    Backward, Batch, Oracle, Run, assert_close, assert_same_bits, config, loss_of, segments,
+};
 
 type Gradients = BTreeMap<String, Vec<f32>>;
 
@@ -22,7 +25,7 @@ type Gradients = BTreeMap<String, Vec<f32>>;
 fn rounded(element: ElementType, values: &mut [f32]) {
     for value in values {
         *value = match element {
-            ElementType::F32 => *value,
+            ElementType::F32 | ElementType::U32 => *value,
             ElementType::Bf16 => bf16::from_f32(*value).to_f32(),
             ElementType::F16 => f16::from_f32(*value).to_f32(),
         };
@@ -32,23 +35,24 @@ fn rounded(element: ElementType, values: &mut [f32]) {
 /// One micro-batch, each layer an f32 unit of its own, rounding what it takes, keeps and hands on.
 fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -> (LossSum, Gradients) {
     let shape = batch.shape;
-    let tokens = Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: batch.masks };
+    let [inputs, targets] = batch.uploaded();
+    let tokens = Tokens { inputs: inputs.view(), targets: targets.view(), masks: batch.masks };
     let values = Run::new(model, 1).parameters();
     let units: Vec<Unit> =
         model.layers.iter().map(|layer| Unit::new(vec![Arc::clone(&layer.layer)])).collect();
     let buffer = |len: usize| Buffer::zeros(len).unwrap();
-    let (mut stream, mut loss, mut kept) = (buffer(0), None, Vec::new());
+    let mut loss = Buffer::zeros_of(LossSum::NUM_WORDS, ElementType::U32).unwrap();
+    let (mut stream, mut kept) = (buffer(0), Vec::new());
     for unit in &units {
         let sizes = unit.sizes(shape);
         let mut parameters = buffer(unit.num_elements());
-        parameters.write(|flat| {
-            for entry in unit.entries() {
-                flat[entry.range.clone()].copy_from_slice(&values[&entry.spec.name].1);
-            }
-            rounded(element, flat);
-        });
+        for entry in unit.entries() {
+            parameters.write()[entry.range.clone()].copy_from_slice(&values[&entry.spec.name].1);
+        }
+        rounded(element, parameters.write());
         let (mut output, mut saved) = (buffer(sizes.output), buffer(sizes.saved));
-        loss = unit.forward(
+        unit.forward(
+            &Host,
             shape,
             UnitForward {
                 tokens,
@@ -58,9 +62,10 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
                 saved: &mut saved,
                 recomputed: &mut buffer(0),
                 workspace: &mut buffer(sizes.workspace),
+                loss: loss.view_mut(),
             },
         );
-        output.write(|output| rounded(element, output));
+        rounded(element, output.write());
         round_saved(unit, shape, element, &mut saved);
         stream = output;
         kept.push((parameters, saved));
@@ -73,14 +78,16 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
         let (mut weight_inputs, mut workspace) = (buffer(sizes.weight_inputs), buffer(sizes.workspace));
         let (gradient, weight_inputs, workspace) = (&mut gradient, &mut weight_inputs, &mut workspace);
         unit.backward_input(
+            &Host,
             shape,
             UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed },
         );
-        gradient.write(|gradient| rounded(element, &mut gradient[..sizes.input]));
-        weight_inputs.write(|weight_inputs| rounded(element, weight_inputs));
+        rounded(element, &mut gradient.write()[..sizes.input]);
+        rounded(element, weight_inputs.write());
         round_saved(unit, shape, element, saved);
         let mut parameter_gradients = buffer(unit.num_elements());
         unit.backward_weight(
+            &Host,
             shape,
             UnitBackwardWeight {
                 tokens,
@@ -95,14 +102,14 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
             assert!(gradients.insert(entry.spec.name.clone(), values).is_none(), "no tied weights here");
         }
     }
-    (loss.unwrap(), gradients)
+    (loss_of(&loss), gradients)
 }
 
 /// The input was rounded as the output of the layer before; what stays exact is behind the rest.
 fn round_saved(unit: &Unit, shape: MicroBatchShape, element: ElementType, saved: &mut Buffer) {
     let sizes = unit.layers()[0].sizes(shape);
     let start = aligned(sizes.input);
-    saved.write(|saved| rounded(element, &mut saved[start..][..sizes.saved - sizes.saved_exact]));
+    rounded(element, &mut saved.write()[start..][..sizes.saved - sizes.saved_exact]);
 }
 
 const HALVES: [ElementType; 2] = [ElementType::Bf16, ElementType::F16];
@@ -220,21 +227,26 @@ fn logits_are_f32_in_every_type() {
         let ramp = |len: usize, step: f32| -> Buffer {
             Buffer::from_vec((0..len).map(|i| (i % 19) as f32 * step - 1.0).collect()).unwrap()
         };
-        parameters.copy_from(0, &ramp(unit.num_elements(), 0.125), 0..unit.num_elements());
-        input.copy_from(0, &ramp(sizes.input, 0.0625), 0..sizes.input);
+        Host.copy(ramp(unit.num_elements(), 0.125).view(), parameters.view_mut());
+        Host.copy(ramp(sizes.input, 0.0625).view(), input.view_mut());
+        let [inputs, targets] = batch.uploaded();
+        let mut logits = Buffer::zeros(37).unwrap();
         unit.forward(
+            &Host,
             batch.shape,
             UnitForward {
-                tokens: Tokens { inputs: &batch.inputs, targets: &batch.targets, masks: None },
+                tokens: Tokens { inputs: inputs.view(), targets: targets.view(), masks: None },
                 parameters: &parameters,
                 input: &input,
                 output: &mut zeros(0),
                 saved: &mut saved,
                 recomputed: &mut zeros(0),
                 workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
+                loss: Buffer::zeros_of(0, ElementType::U32).unwrap().view_mut(),
             },
         );
-        unit.last_saved(batch.shape, &saved, 37..74)
+        unit.copy_last_saved(&Host, batch.shape, &saved, 37..74, logits.view_mut());
+        logits.read().to_vec()
     };
     let want = logits(ElementType::F32);
     assert!(want.iter().any(|&x| x != bf16::from_f32(x).to_f32()), "sums that bf16 would round");

@@ -47,7 +47,7 @@ type Bins = [u64; 256];
 /// `2^54` elements of any size. The form is canonical (every limb below `2^32`), so equal sums are equal bit for bit:
 ///
 /// ```
-/// use pipezero::run::optimizer::SquareSum;
+/// use pipezero_models::kernels::square_sum::SquareSum;
 ///
 /// let (mut whole, mut left, mut right) = (SquareSum::default(), SquareSum::default(), SquareSum::default());
 /// whole.add_slice(&[1e20, 3.0, -4e-20]);
@@ -79,6 +79,14 @@ impl SquareSum {
     /// `2^32` ranks cannot overflow a word. See [`SquareSum::from_limbs`].
     pub fn limbs(&self) -> [u64; NUM_LIMBS] {
         self.limbs
+    }
+
+    /// The same words in 32 bits each: every limb is below `2^32` unless more than `2^54` elements were added.
+    ///
+    /// # Panics
+    /// If so many were.
+    pub fn words(&self) -> [u32; NUM_LIMBS] {
+        self.limbs.map(|limb| u32::try_from(limb).expect("at most 2^54 squares are added"))
     }
 
     /// The sum whose words, or sums of words of several ranks, are these.

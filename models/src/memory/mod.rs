@@ -1,0 +1,91 @@
+//! The memory behind buffers, and views of it: the one place where a view becomes a slice.
+#![allow(
+    unsafe_code,
+    reason = "kernels read and write parts of one buffer that no borrow of it can tell apart"
+)]
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
+
+use crate::element::{Element, ElementType};
+use crate::error::ModelError;
+
+mod view;
+
+pub use view::{View, ViewMut};
+
+/// Elements in the host's memory: the storage of a one-dimensional candle tensor.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Owns the elements. Nothing reads or writes through it after `base` was taken.
+    _tensor: Tensor,
+    base: NonNull<u8>,
+    len: usize,
+    element: ElementType,
+}
+
+// SAFETY: `base` points into memory that the tensor owns and never moves; who may read and write which elements is what
+// views are for, on whichever thread they are.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Takes over `values` without a copy.
+    pub(crate) fn new<E: Element>(values: Vec<E>) -> Result<Self, ModelError> {
+        let len = values.len();
+        let tensor = Tensor::from_vec(values, len, &Device::Cpu)?;
+        let base = Base::<E> { pointer: Cell::new(NonNull::dangling()), element: PhantomData };
+        tensor.inplace_op1(&base)?;
+        Ok(Self { _tensor: tensor, base: base.pointer.get().cast(), len, element: E::TYPE })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn element_type(&self) -> ElementType {
+        self.element
+    }
+
+    /// Where a range of elements begins.
+    ///
+    /// # Panics
+    /// If they are of another type, unless there are none, or reach beyond the memory.
+    fn address_of<E: Element>(&self, range: &Range<usize>) -> *mut E {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
+        if range.is_empty() {
+            return NonNull::dangling().as_ptr();
+        }
+        assert!(
+            self.element == E::TYPE,
+            "elements of {:?} cannot be used as those of {:?}",
+            self.element,
+            E::TYPE
+        );
+        self.base.cast::<E>().as_ptr().wrapping_add(range.start)
+    }
+}
+
+/// Takes the address of a tensor's elements, from a unique reference to them.
+struct Base<E> {
+    pointer: Cell<NonNull<E>>,
+    element: PhantomData<E>,
+}
+
+impl<E: Element> InplaceOp1 for Base<E> {
+    fn name(&self) -> &'static str {
+        "base"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> candle_core::Result<()> {
+        if let Some(elements) = E::of_mut(storage) {
+            self.pointer.set(NonNull::from(elements).cast());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Elements of a buffer that a kernel reads or writes: which memory, which range, which type.
+//!
+//! A view borrows its buffer as a slice would, so the borrow checker keeps what a kernel writes apart from what it reads. But
+//! it is not a slice: the memory may be a device's, and a queue may run the kernel later. Only kernels of the host turn views into slices.
+
+use std::array;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use super::Memory;
+use crate::element::{Element, ElementType};
+
+/// Elements to read.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    memory: &'a Arc<Memory>,
+    start: usize,
+    len: usize,
+}
+
+/// Elements to write, and to read.
+#[derive(Debug)]
+pub struct ViewMut<'a> {
+    memory: &'a Arc<Memory>,
+    start: usize,
+    len: usize,
+    unique: PhantomData<&'a mut Memory>,
+}
+
+impl<'a> View<'a> {
+    /// All elements of a buffer.
+    pub(crate) fn new(memory: &'a Arc<Memory>) -> Self {
+        Self { memory, start: 0, len: memory.len() }
+    }
+
+    /// Number of elements.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// What the elements are.
+    pub fn element_type(self) -> ElementType {
+        self.memory.element_type()
+    }
+
+    /// Some of the elements.
+    ///
+    /// # Panics
+    /// If the range reaches beyond them.
+    pub fn range(self, range: Range<usize>) -> Self {
+        checked(&range, self.len);
+        Self { start: self.start + range.start, len: range.len(), ..self }
+    }
+
+    /// The elements as a slice, for kernels of the host.
+    ///
+    /// # Panics
+    /// If they are of another type, unless there are none.
+    pub fn slice<E: Element>(self) -> &'a [E] {
+        let range = self.start..self.start + self.len;
+        // SAFETY: the memory has these elements, and lives as long as the view. A view borrows them from a buffer as a shared slice
+        // would: a `ViewMut` of them cannot exist meanwhile.
+        unsafe { slice::from_raw_parts(self.memory.address_of(&range), self.len) }
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// All elements of a buffer that nobody else has a view of.
+    pub(crate) fn new(memory: &'a mut Arc<Memory>) -> Self {
+        let len = memory.len();
+        Self { memory, start: 0, len, unique: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What the elements are.
+    pub fn element_type(&self) -> ElementType {
+        self.memory.element_type()
+    }
+
+    /// The elements, to read.
+    pub fn view(&self) -> View<'_> {
+        View { memory: self.memory, start: self.start, len: self.len }
+    }
+
+    /// The elements, to read from now on.
+    pub fn into_view(self) -> View<'a> {
+        View { memory: self.memory, start: self.start, len: self.len }
+    }
+
+    /// The same elements, for a kernel that is not the last to write them.
+    pub fn reborrow(&mut self) -> ViewMut<'_> {
+        ViewMut { memory: self.memory, start: self.start, len: self.len, unique: PhantomData }
+    }
+
+    /// Some of the elements.
+    ///
+    /// # Panics
+    /// If the range reaches beyond them.
+    pub fn range(self, range: Range<usize>) -> Self {
+        checked(&range, self.len);
+        Self { start: self.start + range.start, len: range.len(), ..self }
+    }
+
+    /// The first `count` elements, and the others.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn split_at(self, count: usize) -> (Self, Self) {
+        let len = self.len;
+        let [first, others] = self.disjoint([0..count, count..len]);
+        (first, others)
+    }
+
+    /// Several ranges of the elements.
+    ///
+    /// # Panics
+    /// If two of them overlap, or one reaches beyond the elements.
+    pub fn disjoint<const K: usize>(self, ranges: [Range<usize>; K]) -> [Self; K] {
+        for (index, range) in ranges.iter().enumerate() {
+            checked(range, self.len);
+            for other in &ranges[..index] {
+                let apart = range.end <= other.start || other.end <= range.start;
+                assert!(apart || range.is_empty() || other.is_empty(), "{range:?} overlaps {other:?}");
+            }
+        }
+        let Self { memory, start, unique, .. } = self;
+        array::from_fn(|index| Self {
+            memory,
+            start: start + ranges[index].start,
+            len: ranges[index].len(),
+            unique,
+        })
+    }
+
+    /// The elements as a slice, for kernels of the host.
+    ///
+    /// # Panics
+    /// If they are of another type, unless there are none.
+    pub fn slice<E: Element>(self) -> &'a mut [E] {
+        let range = self.start..self.start + self.len;
+        // SAFETY: the memory has these elements, and lives as long as the view. A `ViewMut` borrows them from a buffer as a unique slice would: it is made of a unique reference,
+        // `range` and `disjoint` use it up, and they cut pieces that are apart.
+        unsafe { slice::from_raw_parts_mut(self.memory.address_of(&range), self.len) }
+    }
+}
+
+fn checked(range: &Range<usize>, len: usize) {
+    assert!(range.start <= range.end && range.end <= len, "{range:?} reaches beyond {len} elements");
+}

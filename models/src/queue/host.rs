@@ -1,0 +1,372 @@
+//! The host's queue: every kernel runs at once, on the threads of the caller's pool.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use half::{bf16, f16};
+
+use super::{Affine, Attended, HostKernel, Onto, Queue};
+use crate::element::{Element, ElementType, Float};
+use crate::kernels::adamw::{self, AdamWStep};
+use crate::kernels::attention::{self, AttentionShape};
+use crate::kernels::dropout::{self, Masks};
+use crate::kernels::linear::{self, LinearShape};
+use crate::kernels::matmul::Store;
+use crate::kernels::sgd::{self, SgdStep};
+use crate::kernels::square_sum::{NUM_LIMBS, SquareSum};
+use crate::kernels::{bias, convert, cross_entropy, embedding, gelu, layer_norm, sum};
+use crate::memory::{View, ViewMut};
+use crate::micro_batch::LossSum;
+
+/// The queue of the CPU. It computes in `f32` alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host;
+
+/// Evaluates an expression with a type alias for the floating-point type that an [`ElementType`] names.
+macro_rules! with_float {
+    ($element:expr, $name:ident => $body:expr) => {
+        match $element {
+            ElementType::F32 => {
+                type $name = f32;
+                $body
+            }
+            ElementType::Bf16 => {
+                type $name = bf16;
+                $body
+            }
+            ElementType::F16 => {
+                type $name = f16;
+                $body
+            }
+            ElementType::U32 => panic!("u32 is no floating-point type"),
+        }
+    };
+}
+
+impl Queue for Host {
+    fn computes_in(&self, element: ElementType) -> bool {
+        element == ElementType::F32
+    }
+
+    fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
+        if from.element_type() != to.element_type() {
+            return with_float!(from.element_type(), From => converted::<From>(from, to));
+        }
+        match from.element_type() {
+            ElementType::F32 => copied::<f32>(from, to),
+            ElementType::Bf16 => copied::<bf16>(from, to),
+            ElementType::F16 => copied::<f16>(from, to),
+            ElementType::U32 => copied::<u32>(from, to),
+        }
+    }
+
+    fn clear(&self, x: ViewMut<'_>) {
+        match x.element_type() {
+            ElementType::F32 => x.slice::<f32>().fill(0.0),
+            ElementType::Bf16 => x.slice::<bf16>().fill(bf16::ZERO),
+            ElementType::F16 => x.slice::<f16>().fill(f16::ZERO),
+            ElementType::U32 => x.slice::<u32>().fill(0),
+        }
+    }
+
+    fn upload(&self, words: &[u32], to: ViewMut<'_>) {
+        to.slice().copy_from_slice(words);
+    }
+
+    fn download(&self, from: View<'_>, words: &mut [u32]) {
+        words.copy_from_slice(from.slice());
+    }
+
+    fn round(&self, x: ViewMut<'_>, to: ElementType) {
+        with_float!(to, To => convert::round::<To>(x.slice()));
+    }
+
+    fn pack(&self, x: View<'_>, packed: ViewMut<'_>) {
+        with_float!(packed.element_type(), Packed => convert::pack::<Packed>(x.slice(), packed.slice()));
+    }
+
+    fn unpack(&self, packed: View<'_>, x: ViewMut<'_>) {
+        with_float!(packed.element_type(), Packed => convert::unpack::<Packed>(packed.slice(), x.slice()));
+    }
+
+    fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {
+        let y = y.slice();
+        let store = match onto {
+            Onto::Nothing => Store::Assign,
+            Onto::Bias(bias) => {
+                bias::fill_rows(y, bias.slice());
+                Store::Add
+            }
+            Onto::BiasAndResidual(bias, residual) => {
+                bias::add_to_rows(y, residual.slice(), bias.slice());
+                Store::Add
+            }
+        };
+        linear::forward(shape, x.slice(), weight.slice(), y, store);
+    }
+
+    fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>) {
+        linear::backward_input(shape, dy.slice(), weight.slice(), dx.slice());
+    }
+
+    fn linear_backward_weight(&self, shape: LinearShape, dy: View<'_>, x: View<'_>, dweight: ViewMut<'_>) {
+        linear::backward_weight(shape, dy.slice(), x.slice(), dweight.slice());
+    }
+
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>) {
+        bias::backward(dbias.slice(), dy.slice());
+    }
+
+    fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
+        gelu::forward(x.slice(), y.slice());
+    }
+
+    fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>) {
+        gelu::backward(x.slice(), dy.slice());
+    }
+
+    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
+        layer_norm::forward(x.slice(), on_host(affine), y.slice(), statistics.slice());
+    }
+
+    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+        layer_norm::statistics(x.slice(), width, statistics.slice());
+    }
+
+    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
+        layer_norm::recompute(x.slice(), on_host(affine), statistics.slice(), y.slice());
+    }
+
+    fn layer_norm_backward_input(
+        &self,
+        x: View<'_>,
+        weight: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dx: ViewMut<'_>,
+        store: Store,
+    ) {
+        let (weight, statistics) = (weight.slice(), statistics.slice());
+        layer_norm::backward_input(x.slice(), weight, statistics, dy.slice(), dx.slice(), store);
+    }
+
+    fn layer_norm_backward_weight(
+        &self,
+        x: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dweight: ViewMut<'_>,
+        dbias: ViewMut<'_>,
+    ) {
+        let (dweight, dbias) = (dweight.slice(), dbias.slice());
+        layer_norm::backward_weight(x.slice(), statistics.slice(), dy.slice(), dweight, dbias);
+    }
+
+    fn attention(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: View<'_>,
+        out: ViewMut<'_>,
+        log_sum_exp: ViewMut<'_>,
+        workspace: ViewMut<'_>,
+    ) {
+        let (out, log_sum_exp) = (out.slice(), log_sum_exp.slice());
+        attention::forward(shape, masks, qkv.slice(), out, log_sum_exp, workspace.slice());
+    }
+
+    fn attention_backward(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: ViewMut<'_>,
+        attended: Attended<'_>,
+        dout: View<'_>,
+        workspace: ViewMut<'_>,
+    ) {
+        let (out, log_sum_exp) = (attended.out.slice(), attended.log_sum_exp.slice());
+        attention::backward(shape, masks, qkv.slice(), out, log_sum_exp, dout.slice(), workspace.slice());
+    }
+
+    fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize) {
+        dropout::apply(masks, x.slice(), width);
+    }
+
+    fn dropout_add_residual(&self, masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize) {
+        dropout::add_residual(masks, x.slice(), y.slice(), width);
+    }
+
+    fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>) {
+        embedding::forward(tokens.slice(), token_table.slice(), y.slice());
+    }
+
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>) {
+        embedding::backward(tokens.slice(), dy.slice(), dtoken_table.slice());
+    }
+
+    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
+        embedding::add_positions(seq_length, position_table.slice(), y.slice(), width);
+    }
+
+    fn positions_backward(
+        &self,
+        seq_length: usize,
+        dy: View<'_>,
+        dposition_table: ViewMut<'_>,
+        width: usize,
+    ) {
+        embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width);
+    }
+
+    fn cross_entropy(
+        &self,
+        logits: View<'_>,
+        targets: View<'_>,
+        log_sum_exp: ViewMut<'_>,
+        loss: ViewMut<'_>,
+    ) {
+        let sum = cross_entropy::forward(logits.slice(), targets.slice(), log_sum_exp.slice());
+        store(sum, loss);
+    }
+
+    fn cross_entropy_backward(
+        &self,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        log_sum_exp: View<'_>,
+        seed: f32,
+    ) {
+        cross_entropy::backward(logits.slice(), targets.slice(), log_sum_exp.slice(), seed);
+    }
+
+    fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
+        store(cross_entropy::count(targets.slice()), loss);
+    }
+
+    fn add(&self, term: View<'_>, sum: ViewMut<'_>) {
+        sum::add(sum.slice(), term.slice());
+    }
+
+    fn sum_in_order(&self, before: &[View<'_>], own: ViewMut<'_>, after: &[View<'_>]) {
+        let [before, after] =
+            [before, after].map(|terms| terms.iter().map(|term| term.slice()).collect::<Vec<_>>());
+        sum::in_order(&before, own.slice(), &after);
+    }
+
+    fn add_squares(&self, x: View<'_>, squares: ViewMut<'_>) {
+        let words: &mut [u32; NUM_LIMBS] =
+            squares.slice().try_into().expect("an exact sum has so many words");
+        let mut sum = SquareSum::from_limbs(words.map(u64::from));
+        sum.add_slice(x.slice());
+        *words = sum.words();
+    }
+
+    fn adamw(
+        &self,
+        step: AdamWStep,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        moments: [ViewMut<'_>; 2],
+    ) {
+        let [first, second] = moments;
+        adamw::update(step, parameters.slice(), gradients.slice(), first.slice(), second.slice());
+    }
+
+    fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>) {
+        sgd::update(step, parameters.slice(), gradients.slice());
+    }
+
+    fn sgd_with_momentum(
+        &self,
+        step: SgdStep,
+        momentum: f64,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        state: ViewMut<'_>,
+    ) {
+        let (parameters, gradients) = (parameters.slice(), gradients.slice());
+        sgd::update_with_momentum(step, momentum, parameters, gradients, state.slice());
+    }
+
+    /// Returns when `duration` has passed since the call, however early a sleep may end.
+    fn sleep(&self, duration: Duration) {
+        let deadline = Instant::now() + duration;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left);
+        }
+    }
+
+    fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel) {
+        kernel(reads, writes);
+    }
+}
+
+fn copied<E: Element>(from: View<'_>, to: ViewMut<'_>) {
+    to.slice::<E>().copy_from_slice(from.slice());
+}
+
+fn converted<From: Float>(from: View<'_>, to: ViewMut<'_>) {
+    with_float!(to.element_type(), To => convert::convert::<From, To>(from.slice(), to.slice()));
+}
+
+fn on_host(affine: Affine<'_>) -> layer_norm::Affine<'_> {
+    layer_norm::Affine { weight: affine.weight.slice(), bias: affine.bias.slice() }
+}
+
+fn store(sum: LossSum, loss: ViewMut<'_>) {
+    if !loss.is_empty() {
+        loss.slice().copy_from_slice(&sum.to_words());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+
+    const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
+
+    #[test]
+    fn values_that_every_type_has_survive_every_way() {
+        let values = [0.0, 1.0, -2.5, 448.0, f32::INFINITY];
+        let source = Buffer::from_vec(values.to_vec()).unwrap();
+        for (first, second) in TYPES.into_iter().flat_map(|first| TYPES.map(|second| (first, second))) {
+            let [mut a, mut b] = [first, second].map(|of| Buffer::zeros_of(6, of).unwrap());
+            let mut back = Buffer::zeros(6).unwrap();
+            Host.copy(source.view(), a.view_mut().range(0..5));
+            Host.copy(a.view().range(0..5), b.view_mut().range(0..5));
+            Host.copy(b.view().range(0..5), back.view_mut().range(0..5));
+            assert_eq!(back.read()[..5], values, "{first:?} {second:?}");
+            assert_eq!(back.read()[5], 0.0);
+            assert_eq!((b.element_type(), b.len()), (second, 6));
+        }
+    }
+
+    #[test]
+    fn a_range_goes_to_its_place_and_nowhere_else() {
+        for (first, second) in TYPES.into_iter().flat_map(|first| TYPES.map(|second| (first, second))) {
+            let source = Buffer::from_vec(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0]).unwrap();
+            let [mut a, mut b] = [first, second].map(|of| Buffer::zeros_of(6, of).unwrap());
+            Host.copy(source.view(), a.view_mut().range(1..6));
+            Host.copy(a.view().range(2..4), b.view_mut().range(3..5));
+            let mut wide = Buffer::zeros(6).unwrap();
+            Host.copy(b.view(), wide.view_mut());
+            assert_eq!(wide.read()[..], [0.0, 0.0, 0.0, 2.0, 3.0, 0.0], "{first:?} {second:?}");
+        }
+    }
+
+    /// Other values may lie in a buffer, packed, so even a signalling NaN is moved as it is.
+    #[test]
+    fn a_copy_between_equal_types_keeps_every_bit() {
+        let patterns: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        let source = Buffer::from_vec(patterns.clone()).unwrap();
+        let mut copy = Buffer::zeros_of(patterns.len(), ElementType::Bf16).unwrap();
+        Host.copy(source.view(), copy.view_mut());
+        let bits = |values: &[bf16]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(copy.read_as()), bits(&patterns));
+    }
+}

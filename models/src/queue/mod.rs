@@ -1,0 +1,222 @@
+//! A rank's compute queue: what layers, losses, optimizers and reductions ask a device to compute.
+//!
+//! One method is one kernel. Kernels run in the order in which they are asked for, perhaps later: a queue returns no value of
+//! what it computes. Layers are written once over this trait; each device has a queue of its own.
+//!
+//! Legend for shapes: N rows, I inputs and O outputs of a linear map, C width, B sequences of T tokens, V vocabulary.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::element::ElementType;
+use crate::kernels::adamw::AdamWStep;
+use crate::kernels::attention::AttentionShape;
+use crate::kernels::dropout::Masks;
+use crate::kernels::linear::LinearShape;
+use crate::kernels::matmul::Store;
+use crate::kernels::sgd::SgdStep;
+use crate::memory::{View, ViewMut};
+
+mod host;
+
+pub use host::Host;
+
+/// What a linear map adds to its product `x Wᵀ: [N, O]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Onto<'a> {
+    /// Nothing.
+    Nothing,
+    /// `[O]`, to every row.
+    Bias(View<'a>),
+    /// `[O]` to every row, and `[N, O]`.
+    BiasAndResidual(View<'a>, View<'a>),
+}
+
+/// The weight and bias of a layer norm.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'a> {
+    /// `[C]`
+    pub weight: View<'a>,
+    /// `[C]`
+    pub bias: View<'a>,
+}
+
+/// What an attention keeps from its forward for its backward.
+#[derive(Clone, Copy, Debug)]
+pub struct Attended<'a> {
+    /// `[N, C]`: the output.
+    pub out: View<'a>,
+    /// `[B, H, T]`
+    pub log_sum_exp: View<'a>,
+}
+
+/// A kernel of one's own: what it reads and what it writes, in the order in which they were given.
+pub type HostKernel = Box<dyn FnOnce(&[View<'_>], Vec<ViewMut<'_>>) + Send>;
+
+/// A queue of kernels on one device. Where nothing else is said, elements are `f32`, and what is written is overwritten.
+///
+/// # Panics
+/// If sizes or types do not fit, a bug of the caller.
+pub trait Queue: Debug + Send + Sync {
+    /// Whether kernels compute on elements of this type. Units widen others to `f32` and round the results.
+    fn computes_in(&self, element: ElementType) -> bool;
+
+    /// `to = from`: bit for bit where the types are equal, otherwise converted, exactly to a wider type and to nearest even to
+    /// a narrower one.
+    fn copy(&self, from: View<'_>, to: ViewMut<'_>);
+
+    /// Every element of `x` becomes zero.
+    fn clear(&self, x: ViewMut<'_>);
+
+    /// `to = words`, elements of `u32`. The words may be overwritten as soon as this returns.
+    fn upload(&self, words: &[u32], to: ViewMut<'_>);
+
+    /// `words = from`, elements of `u32`. Returns once everything asked for before has been computed.
+    fn download(&self, from: View<'_>, words: &mut [u32]);
+
+    /// Every element of `x` is converted to this type and back.
+    fn round(&self, x: ViewMut<'_>, to: ElementType);
+
+    /// The bits of each `f32` of `x`, in as many elements of a 16-bit type as they take.
+    fn pack(&self, x: View<'_>, packed: ViewMut<'_>);
+
+    /// The reverse of [`Queue::pack`].
+    fn unpack(&self, packed: View<'_>, x: ViewMut<'_>);
+
+    /// `y = x Wᵀ` onto something, with `x: [N, I]`, `weight: [O, I]`, `y: [N, O]`.
+    fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>);
+
+    /// `dx = dy W`.
+    fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>);
+
+    /// `dweight += dyᵀ x`.
+    fn linear_backward_weight(&self, shape: LinearShape, dy: View<'_>, x: View<'_>, dweight: ViewMut<'_>);
+
+    /// `dbias += ` the sum over the rows of `dy`, for `dbias: [O]` and `dy: [N, O]`.
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>);
+
+    /// `y = gelu(x)`, by its approximation with tanh.
+    fn gelu(&self, x: View<'_>, y: ViewMut<'_>);
+
+    /// `dy` becomes the gradient of `x`, and `x` becomes `gelu(x)`.
+    fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>);
+
+    /// `y = (x - mean) / sqrt(variance + epsilon) * weight + bias` over rows of `x, y: [N, C]`; keeps `statistics: [N, 2]`.
+    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>);
+
+    /// The statistics alone, of rows of `width`.
+    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>);
+
+    /// `y` once more, from the statistics.
+    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>);
+
+    /// `dx`, overwritten or added to, from `weight: [C]` and `dy: [N, C]`.
+    fn layer_norm_backward_input(
+        &self,
+        x: View<'_>,
+        weight: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dx: ViewMut<'_>,
+        store: Store,
+    );
+
+    /// `dweight` and `dbias`, added to.
+    fn layer_norm_backward_weight(
+        &self,
+        x: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dweight: ViewMut<'_>,
+        dbias: ViewMut<'_>,
+    );
+
+    /// Causal attention: `out: [N, C]` from `qkv: [N, 3 C]`, probabilities dropped by `masks`; keeps `log_sum_exp: [B, H, T]`.
+    /// The workspace has [`AttentionShape::forward_workspace`] elements.
+    fn attention(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: View<'_>,
+        out: ViewMut<'_>,
+        log_sum_exp: ViewMut<'_>,
+        workspace: ViewMut<'_>,
+    );
+
+    /// `qkv` becomes its gradient. The workspace has [`AttentionShape::backward_workspace`] elements.
+    fn attention_backward(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: ViewMut<'_>,
+        attended: Attended<'_>,
+        dout: View<'_>,
+        workspace: ViewMut<'_>,
+    );
+
+    /// Elements of `x: [N, width]` are dropped, the others scaled.
+    fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize);
+
+    /// `y = x + dropout(y)`, over rows of `width`.
+    fn dropout_add_residual(&self, masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize);
+
+    /// `y[n] = token_table[tokens[n]]`, with `tokens: [N]` of `u32`, `token_table: [V, C]`, `y: [N, C]`.
+    fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>);
+
+    /// `dtoken_table[tokens[n]] += dy[n]`, in row order.
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>);
+
+    /// `y[b, t] += position_table[t]`, with `y: [B, T, width]`.
+    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize);
+
+    /// `dposition_table[t] += ` the sum over the sequences of `dy[b, t]`, in order.
+    fn positions_backward(&self, seq_length: usize, dy: View<'_>, dposition_table: ViewMut<'_>, width: usize);
+
+    /// The summed cross-entropy of `logits: [N, V]` against `targets: [N]` of `u32`, and how many targets count. Keeps
+    /// `log_sum_exp: [N]`. `loss` is [`LossSum::NUM_WORDS`](crate::layer::LossSum::NUM_WORDS) of `u32`, or empty where it is
+    /// not asked for.
+    fn cross_entropy(&self, logits: View<'_>, targets: View<'_>, log_sum_exp: ViewMut<'_>, loss: ViewMut<'_>);
+
+    /// Logits become their gradient times `seed`: `softmax - one_hot(target)`, and zero where the target is ignored.
+    fn cross_entropy_backward(
+        &self,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        log_sum_exp: View<'_>,
+        seed: f32,
+    );
+
+    /// One nat for each of the `targets: [N]` that counts, into `loss` as [`Queue::cross_entropy`] has it.
+    fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>);
+
+    /// `sum += term`.
+    fn add(&self, term: View<'_>, sum: ViewMut<'_>);
+
+    /// `own` becomes the sum of `before`, `own` and `after`, in this order, element by element.
+    fn sum_in_order(&self, before: &[View<'_>], own: ViewMut<'_>, after: &[View<'_>]);
+
+    /// Adds the square of every element to an exact sum of [`NUM_LIMBS`](crate::kernels::square_sum::NUM_LIMBS) words of `u32`.
+    fn add_squares(&self, x: View<'_>, squares: ViewMut<'_>);
+
+    /// AdamW, with the first and the second moment. All views have one length.
+    fn adamw(&self, step: AdamWStep, parameters: ViewMut<'_>, gradients: View<'_>, moments: [ViewMut<'_>; 2]);
+
+    /// Stochastic gradient descent.
+    fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>);
+
+    /// Stochastic gradient descent with momentum, which `state` holds.
+    fn sgd_with_momentum(
+        &self,
+        step: SgdStep,
+        momentum: f64,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        state: ViewMut<'_>,
+    );
+
+    /// The device is busy for this time.
+    fn sleep(&self, duration: Duration);
+
+    /// Runs a kernel of one's own on the host. A queue of another device copies what the kernel reads and writes there and back.
+    fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel);
+}
