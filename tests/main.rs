@@ -3,6 +3,7 @@
 
 mod collectives; // What every communication backend promises.
 mod custom_loss; // A loss that the user wrote.
+mod deferred; // Kernels that run later than asked, in any order that events allow.
 mod dropout; // Masks belong to sequences.
 mod evaluation; // Evaluating, saving and sampling do not change training, on any grid.
 mod examples; // Run files in pages load.

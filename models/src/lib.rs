@@ -108,7 +108,7 @@ pub use layer::Layer;
 pub use loss::{CrossEntropy, Loss};
 pub use memory::{View, ViewMut};
 pub use model::Model;
-pub use queue::{Host, Queue};
+pub use queue::{Device, Host, Queue};
 pub use shared::{Ablation, GptConfig};
 pub use timed::TimedConfig;
 pub use unit::Unit;

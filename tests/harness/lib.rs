@@ -21,5 +21,5 @@ pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{
     Trained, Weights, assert_as_planned, assert_bit_identical, assert_close, assert_same_weights,
-    plan_and_batches, started, train, train_into, train_plan, train_with, weights_of,
+    plan_and_batches, started, train, train_into, train_on, train_plan, train_with, weights_of,
 };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pipezero::config::Run;
+use pipezero::models::Device;
 use pipezero::plan::{Plan, RankForecast};
 use pipezero::run::data::BatchSource;
 use pipezero::run::engine::{Engine, EngineError, MeasuredRank, StepReport};
@@ -65,7 +66,23 @@ pub fn train_with(
         before_step(&mut engine);
         engine.train_batch().expect("a step")
     };
-    let reports: Vec<StepReport> = (0..steps).map(step).collect();
+    let reports = (0..steps).map(step).collect();
+    trained(reports, engine)
+}
+
+/// As [`train`], with all ranks on a device.
+///
+/// # Errors
+/// Where a step fails.
+pub fn train_on(device: Arc<dyn Device>, run: Run, mask: Mask) -> Result<Trained, EngineError> {
+    let (plan, source) = plan_and_batches(run, mask);
+    let steps = plan.run().steps;
+    let mut engine = Engine::on_device(plan, source, device)?;
+    let reports = (0..steps).map(|_| engine.train_batch()).collect::<Result<_, _>>()?;
+    Ok(trained(reports, engine))
+}
+
+fn trained(reports: Vec<StepReport>, mut engine: Engine) -> Trained {
     Trained {
         losses: reports.iter().map(|report| report.loss.unwrap_or(0.0)).collect(),
         norms: reports.iter().map(|report| report.gradient_norm).collect(),

@@ -16,6 +16,7 @@ use crate::error::ModelError;
 
 mod view;
 
+pub(crate) use view::Retained;
 pub use view::{View, ViewMut};
 
 /// Elements in the host's memory: the storage of a one-dimensional candle tensor.

@@ -160,6 +160,44 @@ impl<'a> ViewMut<'a> {
     }
 }
 
+/// Elements that a kernel reads or writes later than it was asked for, kept for as long.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    memory: Arc<Memory>,
+    start: usize,
+    len: usize,
+}
+
+impl View<'_> {
+    pub(crate) fn retained(self) -> Retained {
+        Retained { memory: Arc::clone(self.memory), start: self.start, len: self.len }
+    }
+}
+
+impl ViewMut<'_> {
+    pub(crate) fn retained(self) -> Retained {
+        self.into_view().retained()
+    }
+}
+
+impl Retained {
+    /// The elements, to read.
+    ///
+    /// # Safety
+    /// Nobody writes them while the view is used, which the borrow checker does not know.
+    pub(crate) unsafe fn view(&self) -> View<'_> {
+        View { memory: &self.memory, start: self.start, len: self.len }
+    }
+
+    /// The elements, to write.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them while the view is used.
+    pub(crate) unsafe fn view_mut(&self) -> ViewMut<'_> {
+        ViewMut { memory: &self.memory, start: self.start, len: self.len, unique: PhantomData }
+    }
+}
+
 fn checked(range: &Range<usize>, len: usize) {
     assert!(range.start <= range.end && range.end <= len, "{range:?} reaches beyond {len} elements");
 }

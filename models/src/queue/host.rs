@@ -1,11 +1,12 @@
 //! The host's queue: every kernel runs at once, on the threads of the caller's pool.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 
-use super::{Affine, Attended, HostKernel, Onto, Queue};
+use super::{Affine, Attended, Device, Event, HostKernel, Onto, Queue};
 use crate::element::{Element, ElementType, Float};
 use crate::kernels::adamw::{self, AdamWStep};
 use crate::kernels::attention::{self, AttentionShape};
@@ -43,7 +44,21 @@ macro_rules! with_float {
     };
 }
 
+impl Device for Host {
+    fn queue(&self) -> Arc<dyn Queue> {
+        Arc::new(Self)
+    }
+}
+
 impl Queue for Host {
+    fn record(&self) -> Event {
+        Event::REACHED
+    }
+
+    fn wait(&self, _: Event, _: &'static str) {}
+
+    fn discard(&self, _: ViewMut<'_>) {}
+
     fn computes_in(&self, element: ElementType) -> bool {
         element == ElementType::F32
     }
@@ -87,6 +102,14 @@ impl Queue for Host {
 
     fn unpack(&self, packed: View<'_>, x: ViewMut<'_>) {
         with_float!(packed.element_type(), Packed => convert::unpack::<Packed>(packed.slice(), x.slice()));
+    }
+
+    fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
+        to.slice().copy_from_slice(values);
+    }
+
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
+        values.copy_from_slice(from.slice());
     }
 
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {

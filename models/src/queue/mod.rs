@@ -6,6 +6,7 @@
 //! Legend for shapes: N rows, I inputs and O outputs of a linear map, C width, B sequences of T tokens, V vocabulary.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::element::ElementType;
@@ -17,8 +18,12 @@ use crate::kernels::matmul::Store;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 
+mod deferred;
+mod event;
 mod host;
 
+pub use deferred::{Deferred, DeferredQueue};
+pub use event::Event;
 pub use host::Host;
 
 /// What a linear map adds to its product `x Wᵀ: [N, O]`.
@@ -53,11 +58,27 @@ pub struct Attended<'a> {
 /// A kernel of one's own: what it reads and what it writes, in the order in which they were given.
 pub type HostKernel = Box<dyn FnOnce(&[View<'_>], Vec<ViewMut<'_>>) + Send>;
 
+/// What computes, and in whose memory buffers lie.
+pub trait Device: Debug + Send + Sync {
+    /// A queue of its own, which waits for no other.
+    fn queue(&self) -> Arc<dyn Queue>;
+}
+
 /// A queue of kernels on one device. Where nothing else is said, elements are `f32`, and what is written is overwritten.
 ///
 /// # Panics
 /// If sizes or types do not fit, a bug of the caller.
 pub trait Queue: Debug + Send + Sync {
+    /// The point that is reached once everything asked for before has been computed.
+    fn record(&self) -> Event;
+
+    /// What is asked for from now on is computed after another queue of the device has reached a point. `what` says what
+    /// for, in diagnoses.
+    fn wait(&self, event: Event, what: &'static str);
+
+    /// Nobody will read what `x` holds now.
+    fn discard(&self, x: ViewMut<'_>);
+
     /// Whether kernels compute on elements of this type. Units widen others to `f32` and round the results.
     fn computes_in(&self, element: ElementType) -> bool;
 
@@ -73,6 +94,12 @@ pub trait Queue: Debug + Send + Sync {
 
     /// `words = from`, elements of `u32`. Returns once everything asked for before has been computed.
     fn download(&self, from: View<'_>, words: &mut [u32]);
+
+    /// As [`Queue::upload`], for elements of `f32`.
+    fn upload_floats(&self, values: &[f32], to: ViewMut<'_>);
+
+    /// As [`Queue::download`], for elements of `f32`.
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]);
 
     /// Every element of `x` is converted to this type and back.
     fn round(&self, x: ViewMut<'_>, to: ElementType);

@@ -1,6 +1,9 @@
 //! The trait that every backend implements.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use pipezero_models::Queue;
 
 use super::error::CommError;
 use super::group::{Channel, Group};
@@ -10,7 +13,9 @@ use crate::run::memory::TrackedBuffer;
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
 #[must_use = "an operation completes only when it is waited for"]
 pub trait Pending {
-    /// Blocks until the operation is complete, at most the communicator's time-out, and returns the buffer.
+    /// Returns the buffer, which kernels may use that the compute queue is asked for from now on: the queue waits for the operation,
+    /// and the host for the other members, at most the communicator's time-out. After a transfer either end may have the other's
+    /// memory.
     ///
     /// # Errors
     /// [`CommError::Timeout`] when the time runs out, [`CommError::TooSlow`] as soon as it is known that it will,
@@ -33,6 +38,9 @@ pub trait Communicator {
 
     /// Number of ranks.
     fn world_size(&self) -> usize;
+
+    /// The compute queue of this rank. An operation begins after what the queue was asked before its start.
+    fn queue(&self) -> &Arc<dyn Queue>;
 
     /// Starts an operation between these ranks, for which this rank gives a buffer; operations on one channel start in the
     /// same order on all of them. The functions below say what each operation does.

@@ -4,6 +4,9 @@
 //! reduce-scatter, both for an all-reduce, the payload for a send. Calls in groups of one move nothing and count
 //! nothing, nor do calls that were refused.
 
+use std::sync::Arc;
+
+use pipezero_models::Queue;
 use pipezero_partition::{Traffic, Volume};
 
 use super::communicator::Communicator;
@@ -54,6 +57,10 @@ impl<C: Communicator> Communicator for Counting<C> {
 
     fn world_size(&self) -> usize {
         self.inner.world_size()
+    }
+
+    fn queue(&self) -> &Arc<dyn Queue> {
+        self.inner.queue()
     }
 
     fn start(

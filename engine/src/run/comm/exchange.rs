@@ -1,11 +1,12 @@
-//! Carries out an operation once all members have joined: copies and sums in shared memory.
+//! Carries out an operation once all members have joined: copies and sums in memory that all of them can reach.
 //!
 //! Sums are taken in ascending order of the members, element by element, whatever the block size; so every backend
 //! that keeps this order gives the same bits.
 
 use std::ops::Range;
 
-use pipezero_models::{Host, Queue, View};
+use pipezero_models::queue::Event;
+use pipezero_models::{Queue, View};
 
 use super::operation::Operation;
 use super::part::part;
@@ -18,38 +19,54 @@ pub(super) enum Payload {
     Words(Vec<u64>),
 }
 
-/// Carries out an operation. It cannot fail: an operation that could is refused when it is started.
-pub(super) fn exchange(operation: &Operation, payloads: &mut [Payload]) {
+/// Asks the lane's queue for an operation, once each member's compute queue has come to the point where its payload is `ready`, and
+/// returns where the lane has carried it out. Words are the host's, and are added at once. It cannot fail: an operation that could is
+/// refused when it is started.
+pub(super) fn exchange(
+    lane: &dyn Queue,
+    operation: &Operation,
+    payloads: &mut [Payload],
+    ready: &[Event],
+) -> Event {
+    if let Operation::AddWords { .. } = operation {
+        add_words(payloads);
+        return Event::REACHED;
+    }
+    for (position, &ready) in ready.iter().enumerate() {
+        lane.wait(ready, operation.waits(position)[0]);
+    }
     match operation {
-        Operation::AllGather { range, .. } => all_gather(payloads, range),
-        Operation::ReduceScatter { range } => reduce_scatter(payloads, range),
+        Operation::AllGather { range, .. } => all_gather(lane, payloads, range),
+        Operation::ReduceScatter { range } => reduce_scatter(lane, payloads, range),
         Operation::AllReduce { range } => {
-            reduce_scatter(payloads, range);
-            all_gather(payloads, range);
+            reduce_scatter(lane, payloads, range);
+            all_gather(lane, payloads, range);
         }
+        // The ends hand over their memory, with the events.
         Operation::Transfer { .. } => {
             let [Payload::Elements(source), Payload::Elements(destination)] = payloads else {
                 unreachable!("a transfer has two members with elements")
             };
             destination.swap_contents(source);
         }
-        Operation::AddWords { .. } => add_words(payloads),
+        Operation::AddWords { .. } => {}
     }
+    lane.record()
 }
 
-fn all_gather(payloads: &mut [Payload], range: &Range<usize>) {
+fn all_gather(lane: &dyn Queue, payloads: &mut [Payload], range: &Range<usize>) {
     let size = payloads.len();
     for owner in 0..size {
         let part = equal_part(range, size, owner);
         let (before, own, after) = around(payloads, owner);
         for peer in before.iter_mut().chain(after) {
             let own = elements(own).view().range(part.clone());
-            Host.copy(own, elements_mut(peer).view_mut().range(part.clone()));
+            lane.copy(own, elements_mut(peer).view_mut().range(part.clone()));
         }
     }
 }
 
-fn reduce_scatter(payloads: &mut [Payload], range: &Range<usize>) {
+fn reduce_scatter(lane: &dyn Queue, payloads: &mut [Payload], range: &Range<usize>) {
     let size = payloads.len();
     if size == 1 {
         return;
@@ -58,7 +75,7 @@ fn reduce_scatter(payloads: &mut [Payload], range: &Range<usize>) {
         let part = equal_part(range, size, owner);
         let (before, own, after) = around(payloads, owner);
         let (before, after) = (terms(before, &part), terms(after, &part));
-        Host.sum_in_order(&before, elements_mut(own).view_mut().range(part), &after);
+        lane.sum_in_order(&before, elements_mut(own).view_mut().range(part), &after);
     }
 }
 

@@ -59,6 +59,21 @@ impl Operation {
         matches!(self, Self::Transfer { .. }) && position == 0
     }
 
+    /// Why queues wait for each other: the operation for what its member `position` computed before, and what that member computes
+    /// next for the operation.
+    pub(super) fn waits(&self, position: usize) -> [&'static str; 2] {
+        match self {
+            Self::AllGather { .. } => ["an all-gather for compute", "compute for an all-gather"],
+            Self::ReduceScatter { .. } => ["a reduce-scatter for compute", "compute for a reduce-scatter"],
+            Self::AllReduce { .. } => ["an all-reduce for compute", "compute for an all-reduce"],
+            Self::Transfer { .. } if self.is_sent_by(position) => {
+                ["a send for compute", "compute for a send"]
+            }
+            Self::Transfer { .. } => ["a receive for compute", "compute for a receive"],
+            Self::AddWords { .. } => unreachable!("words are the host's"),
+        }
+    }
+
     /// Bytes that one member of `group_size` sends; in a transfer, the sender.
     pub(super) fn sent_bytes(&self, group_size: usize) -> u64 {
         match self {

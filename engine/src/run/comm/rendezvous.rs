@@ -9,6 +9,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pipezero_models::Queue;
+use pipezero_models::queue::Event;
+
 use super::error::CommError;
 use super::exchange::{Payload, exchange};
 use super::operation::Operation;
@@ -21,6 +24,8 @@ struct Round {
     payloads: Vec<Option<Payload>>,
     /// Which members have joined.
     joined: Vec<bool>,
+    /// Up to where each member's compute queue must have come before the operation begins.
+    ready: Vec<Event>,
     /// Which members need nothing more of the round.
     left: Vec<bool>,
     state: State,
@@ -31,7 +36,11 @@ enum State {
     /// A member has not joined yet, or the exchange runs.
     Open,
     /// Every member can collect: on an imitated link once the message has arrived, its sender once the link is free.
-    Exchanged { delivery: Option<Delivery> },
+    Exchanged {
+        delivery: Option<Delivery>,
+        /// Where the lane has carried the operation out.
+        done: Event,
+    },
     /// The members started different operations; each of them gets the error.
     Failed(CommError),
 }
@@ -59,17 +68,20 @@ pub(super) struct Rendezvous {
     members: Vec<usize>,
     /// The link that its operations occupy, if links are imitated.
     link: Option<Arc<LinkState>>,
+    /// Where operations are carried out.
+    lane: Arc<dyn Queue>,
     rounds: Mutex<Rounds>,
     /// A round was exchanged or failed, or the world was stopped.
     changed: Condvar,
 }
 
 impl Rendezvous {
-    pub(super) fn new(members: Vec<usize>, link: Option<Arc<LinkState>>) -> Self {
-        Self { members, link, rounds: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(members: Vec<usize>, link: Option<Arc<LinkState>>, lane: Arc<dyn Queue>) -> Self {
+        Self { members, link, lane, rounds: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Joins round `number` as member `position`; the last member to join carries the exchange out.
+    /// Joins round `number` as member `position`, which has computed the payload at `ready`; the last member to join carries the
+    /// exchange out.
     ///
     /// A member joins its rounds in order and leaves each one that it joined; a member that is refused has left already.
     pub(super) fn join(
@@ -78,6 +90,7 @@ impl Rendezvous {
         position: usize,
         operation: Operation,
         payload: Payload,
+        ready: Event,
     ) -> Result<(), CommError> {
         let mut rounds = self.lock();
         let round = rounds.open(number, &operation, self.members.len());
@@ -87,31 +100,35 @@ impl Rendezvous {
             self.changed.notify_all();
             return Err(error);
         }
+        round.ready[position] = ready;
         if !round.joined.iter().all(|&joined| joined) {
             return Ok(());
         }
         // With the lock held, so that the rounds occupy the link in order.
         let delivery = self.link.as_ref().map(|link| link.deliver(operation.sent_bytes(self.members.len())));
         let mut payloads: Vec<Payload> = std::mem::take(&mut round.payloads).into_iter().flatten().collect();
+        let ready = std::mem::take(&mut round.ready);
         drop(rounds);
-        exchange(&operation, &mut payloads);
+        let done = exchange(&*self.lane, &operation, &mut payloads, &ready);
         let mut rounds = self.lock();
         let round = rounds.get(number);
         // A member that has left gets nothing back.
         let kept = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
         round.payloads = kept.collect();
-        round.state = State::Exchanged { delivery };
+        round.state = State::Exchanged { delivery, done };
         drop(rounds);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until round `number` has been exchanged and delivered, and returns this member's payload. A stop cuts the
+    /// Waits until round `number` has been exchanged and delivered, has `queue` wait until the lane has carried it out, and returns
+    /// this member's payload. A stop cuts the
     /// imitated delay short: the payload has arrived.
     pub(super) fn collect(
         &self,
         number: u64,
         position: usize,
+        queue: &dyn Queue,
         timeout: Duration,
         is_stopped: impl Fn() -> bool,
     ) -> Result<Payload, CommError> {
@@ -121,6 +138,11 @@ impl Rendezvous {
             let round = rounds.get(number);
             let wait = Wait { position, waited: start.elapsed(), timeout, is_stopped: is_stopped() };
             let Some(left) = round.remaining(wait, &self.members)? else {
+                if let State::Exchanged { done, .. } = round.state
+                    && done != Event::REACHED
+                {
+                    queue.wait(done, round.operation.waits(position)[1]);
+                }
                 return Ok(round.payloads[position].take().expect("a member collects a round once"));
             };
             (rounds, _) = self.changed.wait_timeout(rounds, left).unwrap_or_else(PoisonError::into_inner);
@@ -152,6 +174,7 @@ impl Round {
             operation,
             payloads: (0..num_members).map(|_| None).collect(),
             joined: vec![false; num_members],
+            ready: vec![Event::REACHED; num_members],
             left: vec![false; num_members],
             state: State::Open,
         }
@@ -187,7 +210,7 @@ impl Round {
         let Wait { position, waited, timeout, is_stopped } = wait;
         let operation = || self.operation.to_string();
         match &self.state {
-            State::Exchanged { delivery } => {
+            State::Exchanged { delivery, .. } => {
                 let until = if self.operation.is_sent_by(position) {
                     Delivery::until_sent
                 } else {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pipezero_models::{Device, Host, Queue};
+
 use super::communicator::{Communicator, Pending};
 use super::error::CommError;
 use super::exchange::Payload;
@@ -20,6 +22,8 @@ use crate::run::memory::TrackedBuffer;
 pub struct ThreadWorld {
     size: usize,
     timeout: Duration,
+    /// What all ranks compute on.
+    device: Arc<dyn Device>,
     stopped: AtomicBool,
     rendezvous: Mutex<BTreeMap<ChannelKey, Arc<Rendezvous>>>,
     /// The links that are imitated, if any.
@@ -27,16 +31,22 @@ pub struct ThreadWorld {
 }
 
 impl ThreadWorld {
-    /// A world of `size` ranks in which no wait lasts longer than `timeout`, with imitated links if any are given.
+    /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with imitated links if any are given.
     pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
+        Self::on(Arc::new(Host), size, timeout, links)
+    }
+
+    /// As [`ThreadWorld::new`], with all ranks on a device.
+    pub fn on(device: Arc<dyn Device>, size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
         let (stopped, rendezvous, links) =
             (AtomicBool::new(false), Mutex::default(), links.map(LinkStates::new));
-        Arc::new(Self { size, timeout, stopped, rendezvous, links })
+        Arc::new(Self { size, timeout, device, stopped, rendezvous, links })
     }
 
     /// The communicator of one rank; each rank has exactly one.
     pub fn communicator(self: &Arc<Self>, rank: usize) -> ThreadCommunicator {
-        ThreadCommunicator { world: Arc::clone(self), rank, used: HashMap::new() }
+        let queue = self.device.queue();
+        ThreadCommunicator { world: Arc::clone(self), rank, queue, used: HashMap::new() }
     }
 
     /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
@@ -52,7 +62,7 @@ impl ThreadWorld {
         let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
         let new = |key: &ChannelKey| {
             let link = self.links.as_ref().and_then(|links| links.link(key));
-            Arc::new(Rendezvous::new(key.0.clone(), link))
+            Arc::new(Rendezvous::new(key.0.clone(), link, self.device.queue()))
         };
         Arc::clone(rendezvous.entry(key).or_insert_with_key(new))
     }
@@ -63,6 +73,8 @@ impl ThreadWorld {
 pub struct ThreadCommunicator {
     world: Arc<ThreadWorld>,
     rank: usize,
+    /// Where the rank computes.
+    queue: Arc<dyn Queue>,
     /// The rendezvous of each channel that this rank has used, and the number of its next round there.
     used: HashMap<ChannelKey, (Arc<Rendezvous>, u64)>,
 }
@@ -91,10 +103,12 @@ impl ThreadCommunicator {
             self.used.entry(key).or_insert_with_key(|key| (self.world.rendezvous(key.clone()), 0));
         let round = *next;
         *next += 1;
-        rendezvous.join(round, position, operation, payload)?;
+        let ready = self.queue.record();
+        rendezvous.join(round, position, operation, payload, ready)?;
         Ok(ThreadPending {
             world: Arc::clone(&self.world),
             rendezvous: Arc::clone(rendezvous),
+            queue: Arc::clone(&self.queue),
             round,
             position,
         })
@@ -110,6 +124,10 @@ impl Communicator for ThreadCommunicator {
 
     fn world_size(&self) -> usize {
         self.world.size
+    }
+
+    fn queue(&self) -> &Arc<dyn Queue> {
+        &self.queue
     }
 
     fn start(
@@ -140,6 +158,7 @@ impl Communicator for ThreadCommunicator {
 pub struct ThreadPending {
     world: Arc<ThreadWorld>,
     rendezvous: Arc<Rendezvous>,
+    queue: Arc<dyn Queue>,
     round: u64,
     position: usize,
 }
@@ -148,7 +167,7 @@ impl ThreadPending {
     fn collect(self) -> Result<Payload, CommError> {
         let world = &self.world;
         let is_stopped = || world.stopped.load(Ordering::Acquire);
-        self.rendezvous.collect(self.round, self.position, world.timeout, is_stopped)
+        self.rendezvous.collect(self.round, self.position, &*self.queue, world.timeout, is_stopped)
     }
 }
 

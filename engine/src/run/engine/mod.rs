@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pipezero_models::{Device, Host};
 use pipezero_partition::Purpose;
 
 use command::{Answer, Command};
@@ -54,7 +55,7 @@ impl Engine {
     /// [`EngineError::Memory`] before anything is allocated, where the plan needs more than this host has; when a
     /// thread cannot be started.
     pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Training)
+        Self::start(plan, source, Purpose::Training, Arc::new(Host))
     }
 
     /// Starts the ranks without gradients and optimizer state: for [`Engine::eval_batch`] and [`Engine::logits`].
@@ -62,7 +63,19 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`].
     pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Inference)
+        Self::start(plan, source, Purpose::Inference, Arc::new(Host))
+    }
+
+    /// As [`Engine::new`], with all ranks on a device.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn on_device(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        device: Arc<dyn Device>,
+    ) -> Result<Self, EngineError> {
+        Self::start(plan, source, Purpose::Training, device)
     }
 
     /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
@@ -75,12 +88,17 @@ impl Engine {
         Ok(engine)
     }
 
-    fn start(plan: Plan, source: Arc<dyn BatchSource>, purpose: Purpose) -> Result<Self, EngineError> {
+    fn start(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        purpose: Purpose,
+        device: Arc<dyn Device>,
+    ) -> Result<Self, EngineError> {
         host_memory::check(&plan, purpose, memory::available_bytes())?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let epoch = Instant::now();
-        let ranks = Ranks::start(&plan, &source, purpose)?;
+        let ranks = Ranks::start(&plan, &source, purpose, device)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
         let mut engine =
             Self { plan, ranks, recorded_since: None, epoch, learning_rate, loss_scaler, step: 0, update: 0 };

@@ -14,6 +14,7 @@ use crate::run::comm::ThreadWorld;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, Positions, RankFailure};
 use crate::run::memory::Ledger;
+use pipezero_models::Device;
 use pipezero_partition::Purpose;
 
 /// One thread per rank of the grid.
@@ -39,6 +40,7 @@ impl Ranks {
         plan: &Arc<Plan>,
         source: &Arc<dyn BatchSource>,
         purpose: Purpose,
+        device: Arc<dyn Device>,
     ) -> Result<Self, EngineError> {
         let num_ranks = plan.grid().world_size();
         let timeout = plan.run().comm.timeout;
@@ -49,7 +51,7 @@ impl Ranks {
             threads: Vec::new(),
             ledgers: (0..num_ranks).map(|_| Arc::default()).collect(),
             positions: Arc::new(Positions::new(num_ranks)),
-            world: ThreadWorld::new(num_ranks, timeout, plan.run().comm.links),
+            world: ThreadWorld::on(device, num_ranks, timeout, plan.run().comm.links),
             grace: GRACE.min(timeout),
             stopped: false,
         };

@@ -35,7 +35,8 @@ impl<C: Communicator> Rank<C> {
 
     pub(super) fn reshard(&mut self, unit: Unit) {
         let store = self.store_mut(unit);
-        let copy = store.gathered.pop_front().expect("a checked program reshards what is gathered");
+        let mut copy = store.gathered.pop_front().expect("a checked program reshards what is gathered");
+        self.queue.discard(copy.buffer.view_mut());
         self.gather_buffers[copy.index].give_back(copy.buffer);
     }
 
@@ -99,7 +100,8 @@ impl<C: Communicator> Rank<C> {
 
     pub(super) fn receive(&mut self, index: usize, edge: Edge, micro_batch: MicroBatch) -> Result<(), Cause> {
         let from = self.peer(edge.sender());
-        let buffer = self.edges.take_free(edge);
+        let mut buffer = self.edges.take_free(edge);
+        self.queue.discard(buffer.view_mut());
         let pending = self.comm.start_receive(from, edge.index() as u32, buffer)?;
         self.issue(index, pending, Completion::Receive { edge, micro_batch });
         Ok(())

@@ -93,13 +93,17 @@ impl<C: Communicator> Rank<C> {
         let mut logits = Buffer::zeros(vocab_size)?;
         let (shape, row) = (plan.micro_batch_shape(), row..row + vocab_size);
         planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
-        Ok(Some(logits.read().to_vec()))
+        let mut values = vec![0.0; vocab_size];
+        self.queue.download_floats(logits.view(), &mut values);
+        Ok(Some(values))
     }
 }
 
 /// The first `len` elements, widened.
 fn to_f32(queue: &dyn Queue, buffer: &Buffer, len: usize) -> Result<Vec<f32>, Cause> {
-    let mut values = Buffer::zeros(len)?;
-    queue.copy(buffer.view().range(0..len), values.view_mut());
-    Ok(values.read().to_vec())
+    let mut wide = Buffer::zeros(len)?;
+    queue.copy(buffer.view().range(0..len), wide.view_mut());
+    let mut values = vec![0.0; len];
+    queue.download_floats(wide.view(), &mut values);
+    Ok(values)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use pipezero_models::{Host, Queue};
+use pipezero_models::Queue;
 use pipezero_partition::Purpose;
 use pipezero_schedule::{Lane, PipelineRank, Stage, Unit};
 
@@ -90,8 +90,8 @@ impl<C: Communicator> Rank<C> {
             plan: Arc::clone(plan),
             pipeline_rank,
             data_rank,
+            queue: Arc::clone(comm.queue()),
             comm: Counting::new(comm),
-            queue: Arc::new(Host),
             groups,
             stores: BTreeMap::new(),
             gather_buffers: sizes.gather_buffers.iter().map(gather_buffer).collect::<Result<_, _>>()?,

@@ -180,11 +180,13 @@ impl UnitStore {
     ) -> Result<(), E> {
         let start = range.start - self.held().start;
         let at_rest = self.weights.at_rest_mut();
+        let mut values = vec![0.0; range.len()];
+        fill(&mut values)?;
         if at_rest.element_type() == ElementType::F32 {
-            return fill(&mut at_rest.write()[start..start + range.len()]);
+            queue.upload_floats(&values, at_rest.view_mut().range(start..start + range.len()));
+            return Ok(());
         }
-        let mut values = Buffer::zeros(range.len())?;
-        fill(values.write())?;
+        let values = Buffer::from_vec(values)?;
         queue.copy(values.view(), at_rest.view_mut().range(start..start + range.len()));
         let owned = range.start.max(self.owned.start)..range.end.min(self.owned.end);
         if let Some(master) = &mut self.master

@@ -1,0 +1,325 @@
+//! Every kernel, asked for now and run later by the host's.
+
+use std::time::Duration;
+
+use half::{bf16, f16};
+
+use super::DeferredQueue;
+use crate::element::ElementType;
+use crate::kernels::adamw::AdamWStep;
+use crate::kernels::attention::AttentionShape;
+use crate::kernels::dropout::Masks;
+use crate::kernels::linear::LinearShape;
+use crate::kernels::matmul::Store;
+use crate::kernels::sgd::SgdStep;
+use crate::memory::{View, ViewMut};
+use crate::queue::{Affine, Attended, Event, Host, HostKernel, Onto, Queue};
+
+impl Queue for DeferredQueue {
+    fn record(&self) -> Event {
+        self.device.lock().record(self.number)
+    }
+
+    fn wait(&self, event: Event, what: &'static str) {
+        self.device.lock().wait(self.number, event, what);
+    }
+
+    fn discard(&self, x: ViewMut<'_>) {
+        self.ask([], [x], |[], [x]| match x.element_type() {
+            ElementType::F32 => x.slice().fill(f32::NAN),
+            ElementType::Bf16 => x.slice().fill(bf16::NAN),
+            ElementType::F16 => x.slice().fill(f16::NAN),
+            ElementType::U32 => x.slice().fill(u32::MAX - 1),
+        });
+    }
+
+    fn computes_in(&self, element: ElementType) -> bool {
+        Host.computes_in(element)
+    }
+
+    fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
+        self.ask([from], [to], |[from], [to]| Host.copy(from, to));
+    }
+
+    fn clear(&self, x: ViewMut<'_>) {
+        self.ask([], [x], |[], [x]| Host.clear(x));
+    }
+
+    fn upload(&self, words: &[u32], to: ViewMut<'_>) {
+        let words = words.to_vec();
+        self.ask([], [to], move |[], [to]| Host.upload(&words, to));
+    }
+
+    fn download(&self, from: View<'_>, words: &mut [u32]) {
+        self.finish();
+        Host.download(from, words);
+    }
+
+    fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
+        let values = values.to_vec();
+        self.ask([], [to], move |[], [to]| Host.upload_floats(&values, to));
+    }
+
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
+        self.finish();
+        Host.download_floats(from, values);
+    }
+
+    fn round(&self, x: ViewMut<'_>, to: ElementType) {
+        self.ask([], [x], move |[], [x]| Host.round(x, to));
+    }
+
+    fn pack(&self, x: View<'_>, packed: ViewMut<'_>) {
+        self.ask([x], [packed], |[x], [packed]| Host.pack(x, packed));
+    }
+
+    fn unpack(&self, packed: View<'_>, x: ViewMut<'_>) {
+        self.ask([packed], [x], |[packed], [x]| Host.unpack(packed, x));
+    }
+
+    fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {
+        match onto {
+            Onto::Nothing => self.ask([x, weight], [y], move |[x, weight], [y]| {
+                Host.linear(shape, x, weight, Onto::Nothing, y);
+            }),
+            Onto::Bias(bias) => self.ask([x, weight, bias], [y], move |[x, weight, bias], [y]| {
+                Host.linear(shape, x, weight, Onto::Bias(bias), y);
+            }),
+            Onto::BiasAndResidual(bias, residual) => {
+                self.ask([x, weight, bias, residual], [y], move |[x, weight, bias, residual], [y]| {
+                    Host.linear(shape, x, weight, Onto::BiasAndResidual(bias, residual), y);
+                });
+            }
+        }
+    }
+
+    fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>) {
+        self.ask([dy, weight], [dx], move |[dy, weight], [dx]| {
+            Host.linear_backward_input(shape, dy, weight, dx);
+        });
+    }
+
+    fn linear_backward_weight(&self, shape: LinearShape, dy: View<'_>, x: View<'_>, dweight: ViewMut<'_>) {
+        self.ask([dy, x], [dweight], move |[dy, x], [dweight]| {
+            Host.linear_backward_weight(shape, dy, x, dweight);
+        });
+    }
+
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>) {
+        self.ask([dy], [dbias], |[dy], [dbias]| Host.bias_backward(dy, dbias));
+    }
+
+    fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
+        self.ask([x], [y], |[x], [y]| Host.gelu(x, y));
+    }
+
+    fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>) {
+        self.ask([], [x, dy], |[], [x, dy]| Host.gelu_backward(x, dy));
+    }
+
+    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
+        let Affine { weight, bias } = affine;
+        self.ask([x, weight, bias], [y, statistics], |[x, weight, bias], [y, statistics]| {
+            Host.layer_norm(x, Affine { weight, bias }, y, statistics);
+        });
+    }
+
+    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+        self.ask([x], [statistics], move |[x], [statistics]| {
+            Host.layer_norm_statistics(x, width, statistics);
+        });
+    }
+
+    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
+        let Affine { weight, bias } = affine;
+        self.ask([x, weight, bias, statistics], [y], |[x, weight, bias, statistics], [y]| {
+            Host.layer_norm_again(x, Affine { weight, bias }, statistics, y);
+        });
+    }
+
+    fn layer_norm_backward_input(
+        &self,
+        x: View<'_>,
+        weight: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dx: ViewMut<'_>,
+        store: Store,
+    ) {
+        self.ask([x, weight, statistics, dy], [dx], move |[x, weight, statistics, dy], [dx]| {
+            Host.layer_norm_backward_input(x, weight, statistics, dy, dx, store);
+        });
+    }
+
+    fn layer_norm_backward_weight(
+        &self,
+        x: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dweight: ViewMut<'_>,
+        dbias: ViewMut<'_>,
+    ) {
+        self.ask([x, statistics, dy], [dweight, dbias], |[x, statistics, dy], [dweight, dbias]| {
+            Host.layer_norm_backward_weight(x, statistics, dy, dweight, dbias);
+        });
+    }
+
+    fn attention(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: View<'_>,
+        out: ViewMut<'_>,
+        log_sum_exp: ViewMut<'_>,
+        workspace: ViewMut<'_>,
+    ) {
+        self.ask([qkv], [out, log_sum_exp, workspace], move |[qkv], [out, log_sum_exp, workspace]| {
+            Host.attention(shape, masks, qkv, out, log_sum_exp, workspace);
+        });
+    }
+
+    fn attention_backward(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: ViewMut<'_>,
+        attended: Attended<'_>,
+        dout: View<'_>,
+        workspace: ViewMut<'_>,
+    ) {
+        let Attended { out, log_sum_exp } = attended;
+        self.ask(
+            [out, log_sum_exp, dout],
+            [qkv, workspace],
+            move |[out, log_sum_exp, dout], [qkv, workspace]| {
+                Host.attention_backward(shape, masks, qkv, Attended { out, log_sum_exp }, dout, workspace);
+            },
+        );
+    }
+
+    fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize) {
+        self.ask([], [x], move |[], [x]| Host.dropout(masks, x, width));
+    }
+
+    fn dropout_add_residual(&self, masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize) {
+        self.ask([x], [y], move |[x], [y]| Host.dropout_add_residual(masks, x, y, width));
+    }
+
+    fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>) {
+        self.ask([tokens, token_table], [y], |[tokens, token_table], [y]| {
+            Host.embedding(tokens, token_table, y)
+        });
+    }
+
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>) {
+        self.ask([tokens, dy], [dtoken_table], |[tokens, dy], [dtoken_table]| {
+            Host.embedding_backward(tokens, dy, dtoken_table);
+        });
+    }
+
+    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
+        self.ask([position_table], [y], move |[position_table], [y]| {
+            Host.add_positions(seq_length, position_table, y, width);
+        });
+    }
+
+    fn positions_backward(
+        &self,
+        seq_length: usize,
+        dy: View<'_>,
+        dposition_table: ViewMut<'_>,
+        width: usize,
+    ) {
+        self.ask([dy], [dposition_table], move |[dy], [dposition_table]| {
+            Host.positions_backward(seq_length, dy, dposition_table, width);
+        });
+    }
+
+    fn cross_entropy(
+        &self,
+        logits: View<'_>,
+        targets: View<'_>,
+        log_sum_exp: ViewMut<'_>,
+        loss: ViewMut<'_>,
+    ) {
+        self.ask([logits, targets], [log_sum_exp, loss], |[logits, targets], [log_sum_exp, loss]| {
+            Host.cross_entropy(logits, targets, log_sum_exp, loss);
+        });
+    }
+
+    fn cross_entropy_backward(
+        &self,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        log_sum_exp: View<'_>,
+        seed: f32,
+    ) {
+        self.ask([targets, log_sum_exp], [logits], move |[targets, log_sum_exp], [logits]| {
+            Host.cross_entropy_backward(logits, targets, log_sum_exp, seed);
+        });
+    }
+
+    fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
+        self.ask([targets], [loss], |[targets], [loss]| Host.count_targets(targets, loss));
+    }
+
+    fn add(&self, term: View<'_>, sum: ViewMut<'_>) {
+        self.ask([term], [sum], |[term], [sum]| Host.add(term, sum));
+    }
+
+    fn sum_in_order(&self, before: &[View<'_>], own: ViewMut<'_>, after: &[View<'_>]) {
+        let num_before = before.len();
+        self.ask_many(&[before, after].concat(), vec![own], move |terms, writes| {
+            let (before, after) = terms.split_at(num_before);
+            writes.into_iter().for_each(|own| Host.sum_in_order(before, own, after));
+        });
+    }
+
+    fn add_squares(&self, x: View<'_>, squares: ViewMut<'_>) {
+        self.ask([x], [squares], |[x], [squares]| Host.add_squares(x, squares));
+    }
+
+    fn adamw(
+        &self,
+        step: AdamWStep,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        moments: [ViewMut<'_>; 2],
+    ) {
+        let [first, second] = moments;
+        self.ask(
+            [gradients],
+            [parameters, first, second],
+            move |[gradients], [parameters, first, second]| {
+                Host.adamw(step, parameters, gradients, [first, second]);
+            },
+        );
+    }
+
+    fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>) {
+        self.ask([gradients], [parameters], move |[gradients], [parameters]| {
+            Host.sgd(step, parameters, gradients);
+        });
+    }
+
+    fn sgd_with_momentum(
+        &self,
+        step: SgdStep,
+        momentum: f64,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        state: ViewMut<'_>,
+    ) {
+        self.ask([gradients], [parameters, state], move |[gradients], [parameters, state]| {
+            Host.sgd_with_momentum(step, momentum, parameters, gradients, state);
+        });
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.ask([], [], move |[], []| Host.sleep(duration));
+    }
+
+    fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel) {
+        self.ask_many(reads, writes, move |reads, writes| Host.on_host(reads, writes, kernel));
+    }
+}

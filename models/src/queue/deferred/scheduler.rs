@@ -1,0 +1,160 @@
+//! Which task of which queue runs next.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU64;
+
+use crate::queue::Event;
+
+/// Something in a queue.
+pub(super) enum Task {
+    Kernel(Box<dyn FnOnce() + Send>),
+    /// The event is reached.
+    Record(NonZeroU64),
+    /// The queue goes on once the event is reached.
+    Wait(NonZeroU64),
+}
+
+/// The queues of a device. One task runs at a time: the one at the head of the queue with the highest priority of those that can go
+/// on. Priorities are random and change now and then, so that one queue runs far ahead of the others, and then another.
+#[derive(Default)]
+pub(super) struct Scheduler {
+    queues: Vec<Line>,
+    reached: BTreeSet<NonZeroU64>,
+    last_event: u64,
+    random: u64,
+    /// Waits for this are left out.
+    pub(super) omitted: Option<&'static str>,
+    /// What has been waited for.
+    pub(super) waited_for: BTreeSet<&'static str>,
+}
+
+#[derive(Default)]
+struct Line {
+    tasks: VecDeque<Task>,
+    priority: u64,
+}
+
+/// After how many tasks a queue's priority changes, on average.
+const TASKS_PER_PRIORITY: u64 = 8;
+
+impl Scheduler {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: seed, ..Self::default() }
+    }
+
+    /// A new queue, and its number.
+    pub(super) fn open(&mut self) -> usize {
+        let priority = self.draw();
+        self.queues.push(Line { tasks: VecDeque::new(), priority });
+        self.queues.len() - 1
+    }
+
+    pub(super) fn push(&mut self, queue: usize, task: Task) {
+        self.queues[queue].tasks.push_back(task);
+    }
+
+    pub(super) fn record(&mut self, queue: usize) -> Event {
+        self.last_event += 1;
+        let number = NonZeroU64::new(self.last_event);
+        if let Some(number) = number {
+            self.push(queue, Task::Record(number));
+        }
+        Event { number }
+    }
+
+    pub(super) fn wait(&mut self, queue: usize, event: Event, what: &'static str) {
+        self.waited_for.insert(what);
+        if let Some(number) = event.number
+            && self.omitted != Some(what)
+        {
+            self.push(queue, Task::Wait(number));
+        }
+    }
+
+    /// Runs tasks until a queue has none left.
+    ///
+    /// # Panics
+    /// If no queue can go on: something is waited for that nobody records.
+    pub(super) fn finish(&mut self, queue: usize) {
+        while !self.queues[queue].tasks.is_empty() {
+            self.run_one();
+        }
+    }
+
+    fn run_one(&mut self) {
+        let can_go_on = |line: &Line| match line.tasks.front() {
+            None => false,
+            Some(Task::Wait(event)) => self.reached.contains(event),
+            Some(Task::Kernel(_) | Task::Record(_)) => true,
+        };
+        let lines = self.queues.iter().enumerate().filter(|(_, line)| can_go_on(line));
+        let next = lines.max_by_key(|(_, line)| line.priority).map(|(index, _)| index);
+        let next = next.expect("what a queue waits for is recorded in another before");
+        match self.queues[next].tasks.pop_front() {
+            Some(Task::Kernel(kernel)) => kernel(),
+            Some(Task::Record(event)) => drop(self.reached.insert(event)),
+            Some(Task::Wait(_)) | None => {}
+        }
+        if self.draw().is_multiple_of(TASKS_PER_PRIORITY) {
+            self.queues[next].priority = self.draw();
+        }
+    }
+
+    /// The next random number (splitmix64, Steele et al., OOPSLA 2014).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Two queues note what they run; the second waits for the first in the middle.
+    fn order_of(seed: u64, omitted: Option<&'static str>) -> Vec<&'static str> {
+        let mut scheduler = Scheduler { omitted, ..Scheduler::new(seed) };
+        let (first, second) = (scheduler.open(), scheduler.open());
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let note = |what: &'static str| {
+            let ran = Arc::clone(&ran);
+            Task::Kernel(Box::new(move || ran.lock().unwrap().push(what)))
+        };
+        scheduler.push(first, note("a"));
+        let event = scheduler.record(first);
+        scheduler.push(first, note("b"));
+        scheduler.push(second, note("c"));
+        scheduler.wait(second, event, "a for d");
+        scheduler.push(second, note("d"));
+        scheduler.finish(first);
+        scheduler.finish(second);
+        ran.lock().unwrap().clone()
+    }
+
+    fn place(order: &[&str], what: &str) -> usize {
+        order.iter().position(|&ran| ran == what).unwrap()
+    }
+
+    #[test]
+    fn queues_run_in_their_own_order_and_in_every_order_that_events_allow() {
+        let orders: BTreeSet<_> = (0..20_000).map(|seed| order_of(seed, None)).collect();
+        for order in &orders {
+            for (before, after) in [("a", "b"), ("c", "d"), ("a", "d")] {
+                assert!(place(order, before) < place(order, after), "{order:?}");
+            }
+        }
+        // All interleavings of a b and c d in which a is before d.
+        assert_eq!(orders.len(), 5);
+    }
+
+    #[test]
+    fn an_event_that_is_left_out_is_seen_in_the_order() {
+        let orders: BTreeSet<_> = (0..20_000).map(|seed| order_of(seed, Some("a for d"))).collect();
+        assert_eq!(orders.len(), 6);
+    }
+}
