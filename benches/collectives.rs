@@ -149,7 +149,7 @@ fn time_on_rank(
     let mut buffer = TrackedBuffer::zeros(num_bytes / 4, Category::Communication, &Arc::<Ledger>::default())
         .expect("memory for a buffer");
     // Pages are there only once they are written.
-    buffer.write().fill(0.0);
+    buffer.host_mut().fill(0.0);
     buffer = operation.run(&mut comm, &group, buffer)?;
     let mut rounds = Vec::with_capacity(NUM_ROUNDS);
     for _ in 0..NUM_ROUNDS {

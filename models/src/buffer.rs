@@ -71,32 +71,32 @@ impl Buffer {
     /// The elements of a buffer of `f32`, for reading on the host.
     ///
     /// # Panics
-    /// As [`Buffer::read_as`].
-    pub fn read(&self) -> &[f32] {
-        self.read_as()
+    /// As [`Buffer::host_as`].
+    pub fn host(&self) -> &[f32] {
+        self.host_as()
     }
 
     /// The elements, for reading on the host. An empty buffer can be read as any type.
     ///
     /// # Panics
     /// If they are of another type.
-    pub fn read_as<E: Element>(&self) -> &[E] {
+    pub fn host_as<E: Element>(&self) -> &[E] {
         self.view().slice()
     }
 
     /// The elements of a buffer of `f32`, for writing on the host.
     ///
     /// # Panics
-    /// As [`Buffer::read_as`].
-    pub fn write(&mut self) -> &mut [f32] {
-        self.write_as()
+    /// As [`Buffer::host_as`].
+    pub fn host_mut(&mut self) -> &mut [f32] {
+        self.host_mut_as()
     }
 
     /// The elements, for writing on the host. An empty buffer can be written to as any type.
     ///
     /// # Panics
-    /// As [`Buffer::read_as`].
-    pub fn write_as<E: Element>(&mut self) -> &mut [E] {
+    /// As [`Buffer::host_as`].
+    pub fn host_mut_as<E: Element>(&mut self) -> &mut [E] {
         self.view_mut().slice()
     }
 }
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn an_empty_buffer_is_of_every_type() {
         let mut empty = Buffer::zeros(0).unwrap();
-        assert!(empty.read_as::<bf16>().is_empty());
-        assert_eq!(empty.write_as::<f16>().len(), 0);
+        assert!(empty.host_as::<bf16>().is_empty());
+        assert_eq!(empty.host_mut_as::<f16>().len(), 0);
     }
 
     #[test]
     #[should_panic(expected = "elements of Bf16 cannot be used as those of F32")]
     fn elements_of_another_type_are_refused() {
-        let _ = Buffer::zeros_of(1, ElementType::Bf16).unwrap().read();
+        let _ = Buffer::zeros_of(1, ElementType::Bf16).unwrap().host();
     }
 }

@@ -27,7 +27,7 @@
 //! let unit = Unit::new(model.layers.into_iter().map(|layer| layer.layer).collect());
 //! let mut parameters = Buffer::zeros(unit.num_elements())?;
 //! for entry in unit.entries() {
-//!     init::fill(&entry.spec, 42, 0, &mut parameters.write()[entry.range.clone()]);
+//!     init::fill(&entry.spec, 42, 0, &mut parameters.host_mut()[entry.range.clone()]);
 //! }
 //!
 //! let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };

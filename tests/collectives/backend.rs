@@ -95,7 +95,7 @@ pub(super) fn buffer(values: &[f32]) -> TrackedBuffer {
 /// A buffer with these elements, charged to this ledger.
 pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> TrackedBuffer {
     let mut buffer = TrackedBuffer::zeros(values.len(), Category::Communication, ledger).expect("memory");
-    buffer.write().copy_from_slice(values);
+    buffer.host_mut().copy_from_slice(values);
     buffer
 }
 
@@ -114,7 +114,7 @@ pub(super) fn buffer_of(element_type: ElementType, values: &[f32]) -> TrackedBuf
 pub(super) fn widened(narrow: &TrackedBuffer) -> Vec<f32> {
     let mut wide = buffer(&vec![0.0; narrow.len()]);
     Host.copy(narrow.view(), wide.view_mut());
-    wide.read().to_vec()
+    wide.host().to_vec()
 }
 
 /// `len` elements of a rank that every type holds exactly.

@@ -172,7 +172,7 @@ fn a_stop_ends_the_sleep_and_hands_over_what_was_exchanged() {
         }
         if let Some(pending) = pending {
             let expected = [values(0, 2)[0], values(1, 2)[1]];
-            assert_eq!(bits(pending.wait().unwrap().read()), bits(&expected));
+            assert_eq!(bits(pending.wait().unwrap().host()), bits(&expected));
             assert_eq!(comm.all_reduce_words(&both(), &mut [1]), Err(CommError::Stopped));
         }
     });

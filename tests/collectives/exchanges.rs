@@ -41,7 +41,7 @@ pub(super) fn an_all_gather_fills_the_other_parts_and_touches_nothing_else<B: Ba
                 let part = part(owner, part_len);
                 expected[part.clone()].copy_from_slice(&values(owner, mine.len())[part]);
             }
-            assert_eq!(bits(gathered.read()), bits(&expected));
+            assert_eq!(bits(gathered.host()), bits(&expected));
         }
     });
 }
@@ -85,9 +85,9 @@ pub(super) fn a_reduce_scatter_adds_in_rank_order<B: Backend>() {
             let reduced =
                 comm.start_reduce_scatter(&group, buffer(&mine), range.clone()).unwrap().wait().unwrap();
             let own = part(rank, part_len);
-            assert_eq!(bits(&reduced.read()[own.clone()]), bits(&sums[own]));
-            assert_eq!(bits(&reduced.read()[..range.start]), bits(&mine[..range.start]));
-            assert_eq!(bits(&reduced.read()[range.end..]), bits(&mine[range.end..]));
+            assert_eq!(bits(&reduced.host()[own.clone()]), bits(&sums[own]));
+            assert_eq!(bits(&reduced.host()[..range.start]), bits(&mine[..range.start]));
+            assert_eq!(bits(&reduced.host()[range.end..]), bits(&mine[range.end..]));
         }
     });
 }
@@ -101,10 +101,10 @@ pub(super) fn an_all_reduce_is_a_reduce_scatter_and_an_all_gather<B: Backend>() 
             let at_once = at_once.unwrap().wait().unwrap();
             let reduced = comm.start_reduce_scatter(&group, buffer(&mine), range.clone()).unwrap();
             let in_two = comm.start_all_gather(&group, reduced.wait().unwrap(), range.clone()).unwrap();
-            assert_eq!(bits(at_once.read()), bits(in_two.wait().unwrap().read()));
+            assert_eq!(bits(at_once.host()), bits(in_two.wait().unwrap().host()));
             let mut expected = mine;
             expected[range.clone()].copy_from_slice(&sums[range]);
-            assert_eq!(bits(at_once.read()), bits(&expected));
+            assert_eq!(bits(at_once.host()), bits(&expected));
         }
     });
 }
@@ -147,7 +147,7 @@ pub(super) fn every_pair_exchanges_at_once<B: Backend>() {
             let returned = pending.wait().unwrap();
             assert_eq!(returned.len(), len);
             if let Some(expected) = expected {
-                assert_eq!(bits(returned.read()), bits(&expected));
+                assert_eq!(bits(returned.host()), bits(&expected));
             }
         }
     });
@@ -178,7 +178,7 @@ pub(super) fn many_operations_are_in_flight_on_every_channel<B: Backend>() {
         // Every rank waits in another order.
         while !in_flight.is_empty() {
             let (pending, expected) = in_flight.swap_remove((7 * rank + 3) % in_flight.len());
-            assert_eq!(bits(pending.wait().unwrap().read()), bits(&expected));
+            assert_eq!(bits(pending.wait().unwrap().host()), bits(&expected));
         }
     });
 }
@@ -196,7 +196,7 @@ pub(super) fn groups_that_share_members_do_not_mix<B: Backend>() {
             in_flight.push((sum, sum_in_rank_order(ranks, len)));
         }
         for (pending, expected) in in_flight.into_iter().rev() {
-            assert_eq!(bits(pending.wait().unwrap().read()), bits(&expected));
+            assert_eq!(bits(pending.wait().unwrap().host()), bits(&expected));
         }
     });
 }
@@ -210,7 +210,7 @@ pub(super) fn a_group_of_one_leaves_buffers_unchanged<B: Backend>() {
         let reduced = comm.start_reduce_scatter(&alone, buffer(&mine), 1..4).unwrap();
         let sum = comm.start_all_reduce(&alone, Channel::Tied, buffer(&mine), 1..4).unwrap();
         for pending in [gathered, reduced, sum] {
-            assert_eq!(bits(pending.wait().unwrap().read()), bits(&mine));
+            assert_eq!(bits(pending.wait().unwrap().host()), bits(&mine));
         }
         let mut words = [7];
         comm.all_reduce_words(&alone, &mut words).unwrap();
@@ -227,7 +227,7 @@ pub(super) fn an_abandoned_operation_still_serves_its_peers<B: Backend>() {
                 drop(comm.start_send(1, 0, charged(&message, &ledger)).unwrap());
             } else {
                 let received = comm.start_receive(0, 0, charged(&[0.0; 100], &ledger)).unwrap();
-                assert_eq!(bits(received.wait().unwrap().read()), bits(&message));
+                assert_eq!(bits(received.wait().unwrap().host()), bits(&message));
             }
             barrier(&mut comm);
         }

@@ -16,7 +16,7 @@ fn assert_unharmed<C: Communicator>(comm: &mut C, channel: Channel) {
     let group = world(comm);
     let len = 2 * group.size();
     let sum = comm.start_all_reduce(&group, channel, buffer(&values(comm.rank(), len)), 0..len);
-    assert_eq!(bits(sum.unwrap().wait().unwrap().read()), bits(&sum_in_rank_order(group.ranks(), len)));
+    assert_eq!(bits(sum.unwrap().wait().unwrap().host()), bits(&sum_in_rank_order(group.ranks(), len)));
 }
 
 fn error<P: Pending>(started: Result<P, CommError>) -> CommError {

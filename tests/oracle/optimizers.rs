@@ -59,7 +59,7 @@ fn check(golden: &Value, config: &OptimizerConfig, expected: &Value) {
         optimizer.update(&Host, &decay, update);
         assert_close(
             &format!("{config:?}, step {step}: parameters"),
-            parameters.read(),
+            parameters.host(),
             &floats(expected),
             TOLERANCE,
         );

@@ -145,6 +145,32 @@ fn no_test_is_switched_off() {
     report(&switched_off.map(|path| format!("{path}: `{construct}`")).collect::<Vec<_>>());
 }
 
+/// What a device computes with lies in its memory: code that reads elements of a buffer would run on the host alone.
+#[test]
+fn only_kernels_of_the_host_read_elements() {
+    let mut findings = Vec::new();
+    let hosts = [
+        "models/src/kernels/",
+        "models/src/memory/",
+        "models/src/queue/",
+        "models/src/buffer.rs",
+        "benches/",
+    ];
+    let is_of_host = |path: &String| hosts.iter().any(|host| path.starts_with(host));
+    let reads = [".slice()", ".slice::<", ".host()", ".host_mut()", ".host_as", ".host_mut_as"];
+    for path in sources().into_iter().filter(|path| !is_of_host(path) && !is_test(path)) {
+        for (index, line) in code(&read(&path)).into_iter().enumerate() {
+            if let Some(form) = reads.iter().find(|form| line.contains(**form)) {
+                findings
+                    .push(format!("{path}:{}: `{form}` reads elements; ask a queue for a kernel", index + 1));
+            }
+        }
+    }
+    report(&findings);
+    let planted = "        let sum = buffer.host().iter().sum();";
+    assert!(reads.iter().any(|form| planted.contains(form)), "the search is broken");
+}
+
 #[test]
 fn unsafe_code_is_in_kernels_and_memory_and_says_why_it_is_sound() {
     let (mut findings, mut num_blocks) = (Vec::new(), 0);

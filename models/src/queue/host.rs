@@ -363,8 +363,8 @@ mod tests {
             Host.copy(source.view(), a.view_mut().range(0..5));
             Host.copy(a.view().range(0..5), b.view_mut().range(0..5));
             Host.copy(b.view().range(0..5), back.view_mut().range(0..5));
-            assert_eq!(back.read()[..5], values, "{first:?} {second:?}");
-            assert_eq!(back.read()[5], 0.0);
+            assert_eq!(back.host()[..5], values, "{first:?} {second:?}");
+            assert_eq!(back.host()[5], 0.0);
             assert_eq!((b.element_type(), b.len()), (second, 6));
         }
     }
@@ -378,7 +378,7 @@ mod tests {
             Host.copy(a.view().range(2..4), b.view_mut().range(3..5));
             let mut wide = Buffer::zeros(6).unwrap();
             Host.copy(b.view(), wide.view_mut());
-            assert_eq!(wide.read()[..], [0.0, 0.0, 0.0, 2.0, 3.0, 0.0], "{first:?} {second:?}");
+            assert_eq!(wide.host()[..], [0.0, 0.0, 0.0, 2.0, 3.0, 0.0], "{first:?} {second:?}");
         }
     }
 
@@ -390,6 +390,6 @@ mod tests {
         let mut copy = Buffer::zeros_of(patterns.len(), ElementType::Bf16).unwrap();
         Host.copy(source.view(), copy.view_mut());
         let bits = |values: &[bf16]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(copy.read_as()), bits(&patterns));
+        assert_eq!(bits(copy.host_as()), bits(&patterns));
     }
 }

@@ -136,7 +136,7 @@ impl Run {
             for entry in unit.entries() {
                 let base = f32::from(u8::from(entry.spec.init == crate::parameter::Init::Ones));
                 let values = random(&entry.spec.name, entry.range.len());
-                for (element, value) in parameters.write()[entry.range.clone()].iter_mut().zip(values) {
+                for (element, value) in parameters.host_mut()[entry.range.clone()].iter_mut().zip(values) {
                     *element = base + 0.2 * value;
                 }
             }
@@ -251,7 +251,7 @@ impl Run {
             }
         }
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
-            assert_eq!(gradients.read()[unit.num_elements()..], [0.0; PADDING], "padding was written to");
+            assert_eq!(gradients.host()[unit.num_elements()..], [0.0; PADDING], "padding was written to");
         }
         loss_of(&loss)
     }
@@ -262,7 +262,7 @@ impl Run {
         for (unit, parameters) in self.units.iter().zip(&self.parameters) {
             let parameters = converted(parameters, ElementType::F32);
             for entry in unit.entries() {
-                let values = parameters.read()[entry.range.clone()].to_vec();
+                let values = parameters.host()[entry.range.clone()].to_vec();
                 all.insert(entry.spec.name.clone(), (entry.spec.shape.clone(), values));
             }
         }
@@ -274,7 +274,7 @@ impl Run {
         let mut all = BTreeMap::<String, Vec<f32>>::new();
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
             for entry in unit.entries() {
-                let values = &gradients.read()[entry.range.clone()];
+                let values = &gradients.host()[entry.range.clone()];
                 let sum = all.entry(entry.spec.name.clone()).or_insert_with(|| vec![0.0; values.len()]);
                 sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
             }

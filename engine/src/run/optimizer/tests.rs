@@ -44,8 +44,8 @@ impl Part {
             gradient_scale: 0.5,
         };
         optimizer.update(&Host, decay, update);
-        self.parameters.copy_from_slice(parameters.read());
-        self.states.copy_from_slice(states.read());
+        self.parameters.copy_from_slice(parameters.host());
+        self.states.copy_from_slice(states.host());
     }
 
     fn bits(&self) -> Vec<u32> {

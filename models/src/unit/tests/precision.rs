@@ -47,9 +47,9 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
         let sizes = unit.sizes(shape);
         let mut parameters = buffer(unit.num_elements());
         for entry in unit.entries() {
-            parameters.write()[entry.range.clone()].copy_from_slice(&values[&entry.spec.name].1);
+            parameters.host_mut()[entry.range.clone()].copy_from_slice(&values[&entry.spec.name].1);
         }
-        rounded(element, parameters.write());
+        rounded(element, parameters.host_mut());
         let (mut output, mut saved) = (buffer(sizes.output), buffer(sizes.saved));
         unit.forward(
             &Host,
@@ -65,7 +65,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
                 loss: loss.view_mut(),
             },
         );
-        rounded(element, output.write());
+        rounded(element, output.host_mut());
         round_saved(unit, shape, element, &mut saved);
         stream = output;
         kept.push((parameters, saved));
@@ -82,8 +82,8 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
             shape,
             UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed },
         );
-        rounded(element, &mut gradient.write()[..sizes.input]);
-        rounded(element, weight_inputs.write());
+        rounded(element, &mut gradient.host_mut()[..sizes.input]);
+        rounded(element, weight_inputs.host_mut());
         round_saved(unit, shape, element, saved);
         let mut parameter_gradients = buffer(unit.num_elements());
         unit.backward_weight(
@@ -98,7 +98,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
             },
         );
         for entry in unit.entries() {
-            let values = parameter_gradients.read()[entry.range.clone()].to_vec();
+            let values = parameter_gradients.host()[entry.range.clone()].to_vec();
             assert!(gradients.insert(entry.spec.name.clone(), values).is_none(), "no tied weights here");
         }
     }
@@ -109,7 +109,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
 fn round_saved(unit: &Unit, shape: MicroBatchShape, element: ElementType, saved: &mut Buffer) {
     let sizes = unit.layers()[0].sizes(shape);
     let start = aligned(sizes.input);
-    rounded(element, &mut saved.write()[start..][..sizes.saved - sizes.saved_exact]);
+    rounded(element, &mut saved.host_mut()[start..][..sizes.saved - sizes.saved_exact]);
 }
 
 const HALVES: [ElementType; 2] = [ElementType::Bf16, ElementType::F16];
@@ -246,7 +246,7 @@ fn logits_are_f32_in_every_type() {
             },
         );
         unit.copy_last_saved(&Host, batch.shape, &saved, 37..74, logits.view_mut());
-        logits.read().to_vec()
+        logits.host().to_vec()
     };
     let want = logits(ElementType::F32);
     assert!(want.iter().any(|&x| x != bf16::from_f32(x).to_f32()), "sums that bf16 would round");
