@@ -56,3 +56,8 @@ pub mod train;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Runs the page's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/extending.md")]
+struct Extending;
