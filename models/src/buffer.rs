@@ -4,12 +4,9 @@
 
 use std::sync::Arc;
 
-use half::{bf16, f16};
-
-use crate::element::{Element, ElementType};
+use crate::element::{Element, ElementType, with_element};
 use crate::error::ModelError;
-use crate::memory::Memory;
-use crate::memory::{View, ViewMut};
+use crate::memory::{Memory, View, ViewMut};
 
 /// A flat, owned run of elements, `f32` unless made otherwise.
 #[derive(Debug)]
@@ -25,12 +22,7 @@ impl Buffer {
 
     /// A buffer of `len` zeros.
     pub fn zeros_of(len: usize, element_type: ElementType) -> Result<Self, ModelError> {
-        match element_type {
-            ElementType::F32 => Self::from_vec(vec![0.0_f32; len]),
-            ElementType::Bf16 => Self::from_vec(vec![bf16::ZERO; len]),
-            ElementType::F16 => Self::from_vec(vec![f16::ZERO; len]),
-            ElementType::U32 => Self::from_vec(vec![0_u32; len]),
-        }
+        with_element!(element_type, Of => Self::from_vec(vec![Of::default(); len]))
     }
 
     /// A buffer that takes over `values` without a copy.
@@ -103,6 +95,8 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+
     use super::*;
 
     const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];

@@ -58,6 +58,32 @@ pub trait Element: WithDType + private::Sealed {
     fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
 
+/// Evaluates an expression with a name for the type that an [`ElementType`] stands for.
+macro_rules! with_element {
+    ($element:expr, $name:ident => $body:expr) => {
+        match $element {
+            $crate::element::ElementType::F32 => {
+                type $name = f32;
+                $body
+            }
+            $crate::element::ElementType::Bf16 => {
+                type $name = half::bf16;
+                $body
+            }
+            $crate::element::ElementType::F16 => {
+                type $name = half::f16;
+                $body
+            }
+            $crate::element::ElementType::U32 => {
+                type $name = u32;
+                $body
+            }
+        }
+    };
+}
+
+pub(crate) use with_element;
+
 /// A type that models are trained in.
 pub trait Float: Element {
     /// The value in f32, exactly. A signalling NaN may become a quiet one.

@@ -148,7 +148,7 @@ fn no_test_is_switched_off() {
 /// What a device computes with lies in its memory: code that reads elements of a buffer would run on the host alone.
 #[test]
 fn only_kernels_of_the_host_read_elements() {
-    let mut findings = Vec::new();
+    let (mut findings, mut num_reads) = (Vec::new(), 0);
     let hosts = [
         "models/src/kernels/",
         "models/src/memory/",
@@ -158,17 +158,18 @@ fn only_kernels_of_the_host_read_elements() {
     ];
     let is_of_host = |path: &String| hosts.iter().any(|host| path.starts_with(host));
     let reads = [".slice()", ".slice::<", ".host()", ".host_mut()", ".host_as", ".host_mut_as"];
-    for path in sources().into_iter().filter(|path| !is_of_host(path) && !is_test(path)) {
+    for path in sources().into_iter().filter(|path| !is_test(path)) {
         for (index, line) in code(&read(&path)).into_iter().enumerate() {
-            if let Some(form) = reads.iter().find(|form| line.contains(**form)) {
-                findings
-                    .push(format!("{path}:{}: `{form}` reads elements; ask a queue for a kernel", index + 1));
+            let Some(form) = reads.iter().find(|form| line.contains(**form)) else { continue };
+            num_reads += 1;
+            if !is_of_host(&path) {
+                let line = index + 1;
+                findings.push(format!("{path}:{line}: `{form}` reads elements; ask a queue for a kernel"));
             }
         }
     }
+    assert!(num_reads > 0, "kernels of the host read elements; the search is broken");
     report(&findings);
-    let planted = "        let sum = buffer.host().iter().sum();";
-    assert!(reads.iter().any(|form| planted.contains(form)), "the search is broken");
 }
 
 #[test]

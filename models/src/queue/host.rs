@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use half::{bf16, f16};
 
 use super::{Affine, Attended, Device, Event, HostKernel, Onto, Queue};
-use crate::element::{Element, ElementType, Float};
+use crate::element::{ElementType, Float, with_element};
 use crate::kernels::adamw::{self, AdamWStep};
 use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::dropout::{self, Masks};
@@ -67,21 +67,11 @@ impl Queue for Host {
         if from.element_type() != to.element_type() {
             return with_float!(from.element_type(), From => converted::<From>(from, to));
         }
-        match from.element_type() {
-            ElementType::F32 => copied::<f32>(from, to),
-            ElementType::Bf16 => copied::<bf16>(from, to),
-            ElementType::F16 => copied::<f16>(from, to),
-            ElementType::U32 => copied::<u32>(from, to),
-        }
+        with_element!(from.element_type(), Of => to.slice::<Of>().copy_from_slice(from.slice()));
     }
 
     fn clear(&self, x: ViewMut<'_>) {
-        match x.element_type() {
-            ElementType::F32 => x.slice::<f32>().fill(0.0),
-            ElementType::Bf16 => x.slice::<bf16>().fill(bf16::ZERO),
-            ElementType::F16 => x.slice::<f16>().fill(f16::ZERO),
-            ElementType::U32 => x.slice::<u32>().fill(0),
-        }
+        with_element!(x.element_type(), Of => x.slice::<Of>().fill(Of::default()));
     }
 
     fn upload(&self, words: &[u32], to: ViewMut<'_>) {
@@ -326,10 +316,6 @@ impl Queue for Host {
     fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel) {
         kernel(reads, writes);
     }
-}
-
-fn copied<E: Element>(from: View<'_>, to: ViewMut<'_>) {
-    to.slice::<E>().copy_from_slice(from.slice());
 }
 
 fn converted<From: Float>(from: View<'_>, to: ViewMut<'_>) {

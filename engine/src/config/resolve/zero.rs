@@ -7,6 +7,8 @@ use crate::config::resolved::{
 };
 use crate::config::words::ResidencyWord;
 
+use super::zero_and_pipeline::pipeline_of_zero_2;
+
 /// The default of `prefetch_units`.
 const PREFETCH_UNITS: usize = 1;
 
@@ -20,8 +22,7 @@ pub(super) fn resolve(raw: &RawRun, model: Option<&ModelConfig>) -> Option<ZeroC
     let reduce = level.and_then(|level| reduce(zero, level));
     let level = level?;
     // A refused ZeRO-2 is shown beside the ZeRO-3 of the same keys.
-    let is_compared =
-        level == ZeroLevel::Zero2 && raw.parallel.pipeline.or(1).is_some_and(|degree| degree > 1);
+    let is_compared = pipeline_of_zero_2(raw).is_some();
     if level < ZeroLevel::Zero3 && !is_compared {
         return Some(ZeroConfig {
             level,

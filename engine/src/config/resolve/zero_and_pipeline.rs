@@ -15,9 +15,7 @@ pub(super) fn check(
     zero: Option<&ZeroConfig>,
     model: Option<&ModelConfig>,
 ) {
-    if let (Some(2), Some(pipeline)) = (raw.zero_optimization.stage.or(0), raw.parallel.pipeline.or(1))
-        && pipeline > 1
-    {
+    if let Some(pipeline) = pipeline_of_zero_2(raw) {
         refuse_zero2(raw, pipeline);
     }
     let (Some(grid), Some(zero)) = (grid, zero) else { return };
@@ -26,6 +24,12 @@ pub(super) fn check(
     } else if let Some(model) = model {
         warn_of_nothing_to_shard(raw, zero, model);
     }
+}
+
+/// The pipeline degree of a run that asks for ZeRO-2 in a pipeline, which is refused.
+pub(super) fn pipeline_of_zero_2(raw: &RawRun) -> Option<usize> {
+    let is_zero_2 = raw.zero_optimization.stage.or(0) == Some(2);
+    raw.parallel.pipeline.or(1).filter(|&pipeline| is_zero_2 && pipeline > 1)
 }
 
 /// ZeRO-2 with a pipeline. The plan adds what it would cost in this run.

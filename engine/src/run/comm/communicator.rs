@@ -13,9 +13,9 @@ use crate::run::memory::TrackedBuffer;
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
 #[must_use = "an operation completes only when it is waited for"]
 pub trait Pending {
-    /// Returns the buffer, which kernels may use that the compute queue is asked for from now on: the queue waits for the operation,
-    /// and the host for the other members, at most the communicator's time-out. After a transfer either end may have the other's
-    /// memory.
+    /// Returns the buffer, at most after the communicator's time-out: the host waits until every member has started the operation,
+    /// and an imitated link has delivered it. The compute queue waits for the operation itself, so kernels that it is asked for
+    /// afterwards may use the buffer. After a transfer, each end may hold the memory that was the other's.
     ///
     /// # Errors
     /// [`CommError::Timeout`] when the time runs out, [`CommError::TooSlow`] as soon as it is known that it will,

@@ -49,7 +49,7 @@ pub(super) fn exchange(
             };
             destination.swap_contents(source);
         }
-        Operation::AddWords { .. } => {}
+        Operation::AddWords { .. } => unreachable!("words were added above"),
     }
     lane.record()
 }

@@ -70,7 +70,7 @@ impl Operation {
                 ["a send for compute", "compute for a send"]
             }
             Self::Transfer { .. } => ["a receive for compute", "compute for a receive"],
-            Self::AddWords { .. } => unreachable!("words are the host's"),
+            Self::AddWords { .. } => ["words for compute", "compute for words"],
         }
     }
 

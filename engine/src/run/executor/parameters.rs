@@ -13,6 +13,9 @@ use crate::run::comm::{Communicator, Pending};
 use crate::run::memory::{Category, TrackedBuffer};
 use crate::run::shard::Weights;
 
+/// Elements of a parameter that are made or read on the host before they go to the rank's memory: 16 MiB.
+const ELEMENTS_AT_ONCE: usize = 1 << 22;
+
 impl<C: Communicator> Rank<C> {
     /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie
     /// here, and where they go.
@@ -28,9 +31,10 @@ impl<C: Communicator> Rank<C> {
             for entry in self.plan.unit(id).unit.entries() {
                 let start = entry.range.start.max(held.start);
                 let end = entry.range.end.min(held.end);
-                if start < end {
+                for start in (start..end).step_by(ELEMENTS_AT_ONCE) {
+                    let piece = start..end.min(start + ELEMENTS_AT_ONCE);
                     let first = start - entry.range.start;
-                    store.fill(&*self.queue, start..end, |values| fill(entry, first, values))?;
+                    store.fill(&*self.queue, piece, |values| fill(entry, first, values))?;
                 }
             }
         }

@@ -3,6 +3,8 @@
 //! Its queues run in a random order that only events bound, so a result that depends on an event that nobody waits for is wrong on
 //! some seed. One scheduler runs one kernel at a time: a forgotten event is a wrong result and never a race. What nobody should read
 //! any more is overwritten with NaN.
+//!
+//! It is for tests alone: elements of its buffers may be read on the host only after a download, which nothing but care ensures.
 
 #![allow(unsafe_code, reason = "kernels run after the borrows that they were asked for with have ended")]
 

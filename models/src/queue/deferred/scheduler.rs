@@ -63,10 +63,9 @@ impl Scheduler {
     }
 
     pub(super) fn wait(&mut self, queue: usize, event: Event, what: &'static str) {
+        let Some(number) = event.number else { return };
         self.waited_for.insert(what);
-        if let Some(number) = event.number
-            && self.omitted != Some(what)
-        {
+        if self.omitted != Some(what) {
             self.push(queue, Task::Wait(number));
         }
     }
