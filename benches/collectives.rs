@@ -17,9 +17,7 @@ use std::time::{Duration, Instant};
 
 use benches::Samples;
 use pipezero::plan::Bytes;
-use pipezero::run::comm::{
-    Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld,
-};
+use pipezero::run::comm::{Channel, CommError, Communicator, Group, ThreadWorld};
 use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
 
 const KIB: usize = 1024;
@@ -71,7 +69,7 @@ impl Operation {
 
     fn run(
         self,
-        comm: &mut ThreadCommunicator,
+        comm: &mut dyn Communicator,
         group: &Group,
         buffer: TrackedBuffer,
     ) -> Result<TrackedBuffer, CommError> {
@@ -142,7 +140,7 @@ fn time_of(operation: Operation, num_ranks: usize, num_bytes: usize) -> Duration
 
 fn time_on_rank(
     operation: Operation,
-    mut comm: ThreadCommunicator,
+    mut comm: Box<dyn Communicator>,
     num_bytes: usize,
 ) -> Result<Duration, CommError> {
     let group = Group::new(0..comm.world_size());
@@ -150,13 +148,13 @@ fn time_on_rank(
         .expect("memory for a buffer");
     // Pages are there only once they are written.
     buffer.host_mut().fill(0.0);
-    buffer = operation.run(&mut comm, &group, buffer)?;
+    buffer = operation.run(&mut *comm, &group, buffer)?;
     let mut rounds = Vec::with_capacity(NUM_ROUNDS);
     for _ in 0..NUM_ROUNDS {
         comm.all_reduce_words(&group, &mut [])?;
         let start = Instant::now();
         for _ in 0..num_repeats(num_bytes) {
-            buffer = operation.run(&mut comm, &group, buffer)?;
+            buffer = operation.run(&mut *comm, &group, buffer)?;
         }
         rounds.push(start.elapsed() / num_repeats(num_bytes) as u32);
     }

@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero::config::{Link, Links};
-use pipezero::run::comm::{Communicator, Group, ThreadCommunicator, ThreadWorld};
+use pipezero::run::comm::{Communicator, Group, ThreadWorld};
 use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
 use pipezero_models::{ElementType, Host, Queue};
 
 /// A backend under test.
 pub(super) trait Backend {
-    /// The communicator of one rank.
-    type Comm: Communicator;
-
     /// Runs `body` on every rank of a world of `world_size` ranks in which no wait is longer than `timeout`. The second
     /// argument of `body` stops the world, as the engine does when a rank fails.
-    fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync);
+    fn run(world_size: usize, timeout: Duration, body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync);
 }
 
 /// Ranks are threads of this process; on shaped links every message is a little late.
@@ -25,9 +22,7 @@ pub(super) type Threads = OnThreads<false>;
 pub(super) type Shaped = OnThreads<true>;
 
 impl<const SHAPED: bool> Backend for OnThreads<SHAPED> {
-    type Comm = ThreadCommunicator;
-
-    fn run(world_size: usize, timeout: Duration, body: impl Fn(Self::Comm, &dyn Fn()) + Sync) {
+    fn run(world_size: usize, timeout: Duration, body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync) {
         let links = Links {
             ranks_per_node: 2,
             near: Link { latency: Duration::from_micros(3), bytes_per_s: 1e9 },
@@ -42,7 +37,7 @@ impl<const SHAPED: bool> Backend for OnThreads<SHAPED> {
 pub(super) fn run(
     world: &Arc<ThreadWorld>,
     world_size: usize,
-    body: impl Fn(ThreadCommunicator, &dyn Fn()) + Sync,
+    body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync,
 ) {
     std::thread::scope(|scope| {
         for rank in 0..world_size {
@@ -70,19 +65,19 @@ impl Drop for StopOnPanic<'_> {
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// Runs `body` with 1 to 5 ranks.
-pub(super) fn on_every_world<B: Backend>(body: impl Fn(B::Comm) + Sync) {
+pub(super) fn on_every_world<B: Backend>(body: impl Fn(Box<dyn Communicator>) + Sync) {
     for world_size in 1..=5 {
         B::run(world_size, LONG, |comm, _| body(comm));
     }
 }
 
 /// The group of all ranks.
-pub(super) fn world<C: Communicator>(comm: &C) -> Group {
+pub(super) fn world(comm: &dyn Communicator) -> Group {
     Group::new(0..comm.world_size())
 }
 
 /// Returns when every rank has called it.
-pub(super) fn barrier<C: Communicator>(comm: &mut C) {
+pub(super) fn barrier(comm: &mut dyn Communicator) {
     let group = world(comm);
     comm.all_reduce_words(&group, &mut []).expect("every rank joins the barrier");
 }

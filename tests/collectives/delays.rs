@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use pipezero::config::{Link, Links};
-use pipezero::run::comm::{
-    Channel, CommError, Communicator, Group, Pending, ThreadCommunicator, ThreadWorld,
-};
+use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending, ThreadWorld};
 use pipezero::run::memory::TrackedBuffer;
 
 use super::backend::{LONG, barrier, bits, buffer, run, values};
@@ -27,12 +25,12 @@ fn links(near: Link, far: Link) -> Links {
     Links { ranks_per_node: 2, near, far, shared: false }
 }
 
-fn on(links: Links, world_size: usize, body: impl Fn(ThreadCommunicator) + Sync) {
+fn on(links: Links, world_size: usize, body: impl Fn(Box<dyn Communicator>) + Sync) {
     run(&ThreadWorld::new(world_size, LONG, Some(links)), world_size, |comm, _| body(comm));
 }
 
 /// Whether an operation arrives later than any wait may last; otherwise it completes.
-fn is_late(pending: impl Pending) -> bool {
+fn is_late(pending: Box<dyn Pending>) -> bool {
     match pending.wait() {
         Ok(_) => false,
         Err(CommError::TooSlow { .. }) => true,
@@ -130,13 +128,13 @@ fn bytes_hold_up_the_next_message_on_their_link() {
     // A transfer's bytes are those of its payload; each direction is a link of its own.
     on(links(CROWDED, INSTANT), 2, |mut comm| {
         let rank = comm.rank();
-        let transfer = |comm: &mut ThreadCommunicator, from: usize, len: usize| match rank == from {
+        let transfer = |comm: &mut dyn Communicator, from: usize, len: usize| match rank == from {
             true => comm.start_send(1 - from, from as u32, elements(len)).unwrap(),
             false => comm.start_receive(from, from as u32, elements(len)).unwrap(),
         };
-        let large = transfer(&mut comm, 0, 4);
-        assert!(!is_late(transfer(&mut comm, 1, 0)));
-        assert!(is_late(transfer(&mut comm, 0, 0)));
+        let large = transfer(&mut *comm, 0, 4);
+        assert!(!is_late(transfer(&mut *comm, 1, 0)));
+        assert!(is_late(transfer(&mut *comm, 0, 0)));
         assert!(is_late(large));
     });
 }
@@ -151,7 +149,7 @@ fn gathers_and_reductions_wait_for_each_other_only_on_a_shared_link() {
             let tied = comm.start_all_reduce(&both(), Channel::Tied, elements(4), 0..0).unwrap();
             assert_eq!([reduced, sum, tied, large].map(is_late), [shared, shared, false, true]);
             // The words at the end of a step have a link of their own.
-            barrier(&mut comm);
+            barrier(&mut *comm);
         });
     }
 }
@@ -166,7 +164,7 @@ fn a_stop_ends_the_sleep_and_hands_over_what_was_exchanged() {
         let pending =
             (rank < 2).then(|| comm.start_all_gather(&both(), buffer(&values(rank, 2)), 0..2).unwrap());
         // The barrier reaches over both nodes, so it is not delayed.
-        barrier(&mut comm);
+        barrier(&mut *comm);
         if rank == 3 {
             stop();
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pipezero::plan::{Traffic, Volume};
-use pipezero::run::comm::{Channel, Communicator, Counting, Group, Pending};
+use pipezero::run::comm::{Channel, Communicator, Counting, Group};
 use pipezero::run::memory::{Category, Ledger};
 use pipezero_models::ElementType;
 
@@ -32,7 +32,7 @@ fn part(position: usize, part_len: usize) -> std::ops::Range<usize> {
 
 pub(super) fn an_all_gather_fills_the_other_parts_and_touches_nothing_else<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let (group, rank) = (world(&comm), comm.rank());
+        let (group, rank) = (world(&*comm), comm.rank());
         for part_len in PART_LENS {
             let (mine, _, range) = with_margins(&group, rank, part_len);
             let gathered = comm.start_all_gather(&group, buffer(&mine), range).unwrap().wait().unwrap();
@@ -48,7 +48,7 @@ pub(super) fn an_all_gather_fills_the_other_parts_and_touches_nothing_else<B: Ba
 
 pub(super) fn elements_of_every_type_are_gathered_and_sent<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let (group, rank) = (world(&comm), comm.rank());
+        let (group, rank) = (world(&*comm), comm.rank());
         let size = group.size();
         for (element_type, part_len) in
             ELEMENT_TYPES.into_iter().flat_map(|of| PART_LENS.map(|len| (of, len)))
@@ -79,7 +79,7 @@ pub(super) fn elements_of_every_type_are_gathered_and_sent<B: Backend>() {
 
 pub(super) fn a_reduce_scatter_adds_in_rank_order<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let (group, rank) = (world(&comm), comm.rank());
+        let (group, rank) = (world(&*comm), comm.rank());
         for part_len in PART_LENS {
             let (mine, sums, range) = with_margins(&group, rank, part_len);
             let reduced =
@@ -94,7 +94,7 @@ pub(super) fn a_reduce_scatter_adds_in_rank_order<B: Backend>() {
 
 pub(super) fn an_all_reduce_is_a_reduce_scatter_and_an_all_gather<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let (group, rank) = (world(&comm), comm.rank());
+        let (group, rank) = (world(&*comm), comm.rank());
         for part_len in PART_LENS {
             let (mine, sums, range) = with_margins(&group, rank, part_len);
             let at_once = comm.start_all_reduce(&group, Channel::Reduce, buffer(&mine), range.clone());
@@ -111,7 +111,7 @@ pub(super) fn an_all_reduce_is_a_reduce_scatter_and_an_all_gather<B: Backend>() 
 
 pub(super) fn words_are_added_wrapping<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let group = world(&comm);
+        let group = world(&*comm);
         for round in 0..3 {
             let word = |rank: usize| u64::MAX / 2 + (rank * 31 + round) as u64;
             let mut words = [word(comm.rank()), 1, 0];
@@ -155,7 +155,7 @@ pub(super) fn every_pair_exchanges_at_once<B: Backend>() {
 
 pub(super) fn many_operations_are_in_flight_on_every_channel<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let (group, rank) = (world(&comm), comm.rank());
+        let (group, rank) = (world(&*comm), comm.rank());
         let len = 4 * group.size();
         let mine = |turn: usize| values(rank + 100 * turn, len);
         let sums = |turn: usize| {
@@ -229,7 +229,7 @@ pub(super) fn an_abandoned_operation_still_serves_its_peers<B: Backend>() {
                 let received = comm.start_receive(0, 0, charged(&[0.0; 100], &ledger)).unwrap();
                 assert_eq!(bits(received.wait().unwrap().host()), bits(&message));
             }
-            barrier(&mut comm);
+            barrier(&mut *comm);
         }
         // The abandoned buffers are freed, not kept for a wait that never happens.
         assert_eq!(ledger.peak_bytes(Category::Communication), 400);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending};
+use pipezero::run::comm::{Channel, CommError, Communicator, Group, Started};
 use pipezero::run::memory::TrackedBuffer;
 use pipezero_models::ElementType;
 
@@ -12,20 +12,20 @@ use super::backend::{
 };
 
 /// A sum over the world that every rank joins: it goes wrong if a refused operation left a trace.
-fn assert_unharmed<C: Communicator>(comm: &mut C, channel: Channel) {
+fn assert_unharmed(comm: &mut dyn Communicator, channel: Channel) {
     let group = world(comm);
     let len = 2 * group.size();
     let sum = comm.start_all_reduce(&group, channel, buffer(&values(comm.rank(), len)), 0..len);
     assert_eq!(bits(sum.unwrap().wait().unwrap().host()), bits(&sum_in_rank_order(group.ranks(), len)));
 }
 
-fn error<P: Pending>(started: Result<P, CommError>) -> CommError {
-    started.err().expect("the start is refused")
+fn error(started: Started) -> CommError {
+    started.expect_err("the start is refused")
 }
 
 /// Why each collective is refused for a range of such buffers.
-fn refused<C: Communicator>(
-    comm: &mut C,
+fn refused(
+    comm: &mut dyn Communicator,
     elements: impl Fn() -> TrackedBuffer,
     range: Range<usize>,
 ) -> [CommError; 3] {
@@ -43,12 +43,12 @@ pub(super) fn what_has_no_equal_parts_is_refused_before_any_traffic<B: Backend>(
             let (group_size, num_elements) = (world_size, 2 * world_size + 1);
             // Only one rank tries, so no other could join it.
             if comm.rank() == 0 {
-                for error in refused(&mut comm, || buffer(&vec![0.0; num_elements]), 0..num_elements) {
+                for error in refused(&mut *comm, || buffer(&vec![0.0; num_elements]), 0..num_elements) {
                     assert_eq!(error, CommError::Indivisible { num_elements, group_size });
                 }
             }
-            assert_unharmed(&mut comm, Channel::Gather);
-            assert_unharmed(&mut comm, Channel::Reduce);
+            assert_unharmed(&mut *comm, Channel::Gather);
+            assert_unharmed(&mut *comm, Channel::Reduce);
         });
     }
 }
@@ -57,18 +57,18 @@ pub(super) fn what_reaches_beyond_its_buffer_is_refused_before_any_traffic<B: Ba
     on_every_world::<B>(|mut comm| {
         let (start, end, len) = (2, 2 + comm.world_size(), 1 + comm.world_size());
         if comm.rank() == 0 {
-            for error in refused(&mut comm, || buffer(&vec![0.0; len]), start..end) {
+            for error in refused(&mut *comm, || buffer(&vec![0.0; len]), start..end) {
                 assert_eq!(error, CommError::OutOfRange { start, end, len });
             }
         }
-        assert_unharmed(&mut comm, Channel::Gather);
-        assert_unharmed(&mut comm, Channel::Reduce);
+        assert_unharmed(&mut *comm, Channel::Gather);
+        assert_unharmed(&mut *comm, Channel::Reduce);
     });
 }
 
 pub(super) fn sums_of_narrow_elements_are_refused_before_any_traffic<B: Backend>() {
     on_every_world::<B>(|mut comm| {
-        let (group, len) = (world(&comm), comm.world_size());
+        let (group, len) = (world(&*comm), comm.world_size());
         if comm.rank() == 0 {
             for element_type in [ElementType::Bf16, ElementType::F16] {
                 let elements = || buffer_of(element_type, &vec![1.0; len]);
@@ -80,7 +80,7 @@ pub(super) fn sums_of_narrow_elements_are_refused_before_any_traffic<B: Backend>
                 }
             }
         }
-        assert_unharmed(&mut comm, Channel::Reduce);
+        assert_unharmed(&mut *comm, Channel::Reduce);
     });
 }
 
@@ -100,24 +100,24 @@ pub(super) fn ranks_outside_the_group_or_world_are_refused_before_any_traffic<B:
             assert_eq!(error(comm.start_send(0, 0, elements())), CommError::ToItself { rank: 0 });
             assert_eq!(error(comm.start_receive(0, 0, elements())), CommError::ToItself { rank: 0 });
         }
-        assert_unharmed(&mut comm, Channel::Reduce);
+        assert_unharmed(&mut *comm, Channel::Reduce);
     });
 }
 
 /// Rank 0 starts `first` and after it rank 1 starts `second`: both get the error, in the start or in the wait.
 fn assert_mismatch<B: Backend>(
-    first: impl Fn(&mut B::Comm) -> Result<<B::Comm as Communicator>::Pending, CommError> + Sync,
-    second: impl Fn(&mut B::Comm) -> Result<<B::Comm as Communicator>::Pending, CommError> + Sync,
+    first: impl Fn(&mut dyn Communicator) -> Started + Sync,
+    second: impl Fn(&mut dyn Communicator) -> Started + Sync,
     words: [&str; 2],
 ) {
     B::run(2, LONG, |mut comm, _| {
         let outcome = if comm.rank() == 0 {
-            let started = first(&mut comm);
-            barrier(&mut comm);
-            started.and_then(Pending::wait)
+            let started = first(&mut *comm);
+            barrier(&mut *comm);
+            started.and_then(|pending| pending.wait())
         } else {
-            barrier(&mut comm);
-            second(&mut comm).and_then(Pending::wait)
+            barrier(&mut *comm);
+            second(&mut *comm).and_then(|pending| pending.wait())
         };
         let [expected, operation] = words.map(str::to_owned);
         assert_eq!(outcome.err(), Some(CommError::Mismatch { rank: 1, operation, expected }));
@@ -163,7 +163,7 @@ pub(super) fn a_wait_is_bounded_and_names_who_is_missing<B: Backend>() {
         if comm.rank() % 2 == 1 {
             return;
         }
-        let group = world(&comm);
+        let group = world(&*comm);
         let pending = comm.start_all_gather(&group, buffer(&[0.0; 4]), 0..4).unwrap();
         match pending.wait() {
             Err(CommError::Timeout { waited, operation, missing }) => {
@@ -180,12 +180,12 @@ pub(super) fn a_wait_is_bounded_and_names_who_is_missing<B: Backend>() {
 
 pub(super) fn a_stop_ends_waits_and_refuses_starts<B: Backend>() {
     B::run(3, LONG, |mut comm, stop| {
-        let (group, rank) = (world(&comm), comm.rank());
+        let (group, rank) = (world(&*comm), comm.rank());
         let elements = || buffer(&[0.0; 3]);
         // This one is complete before the stop, so that it can be collected after it.
         let complete = comm.start_reduce_scatter(&group, elements(), 0..3).unwrap();
         let open = (rank > 0).then(|| comm.start_all_gather(&group, elements(), 0..3).unwrap());
-        barrier(&mut comm);
+        barrier(&mut *comm);
         if rank == 0 {
             stop();
         }

@@ -1,5 +1,6 @@
 //! The trait that every backend implements.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::run::memory::TrackedBuffer;
 
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
 #[must_use = "an operation completes only when it is waited for"]
-pub trait Pending {
+pub trait Pending: Debug {
     /// Returns the buffer, at most after the communicator's time-out: the host waits until every member has started the operation,
     /// and an imitated link has delivered it. The compute queue waits for the operation itself, so kernels that it is asked for
     /// afterwards may use the buffer. After a transfer, each end may hold the memory that was the other's.
@@ -21,18 +22,18 @@ pub trait Pending {
     /// [`CommError::Timeout`] when the time runs out, [`CommError::TooSlow`] as soon as it is known that it will,
     /// [`CommError::Interrupted`] when another rank failed, [`CommError::Mismatch`] when the members have not started the
     /// same operation.
-    fn wait(self) -> Result<TrackedBuffer, CommError>;
+    fn wait(self: Box<Self>) -> Result<TrackedBuffer, CommError>;
 }
+
+/// The handle of an operation that was started.
+pub type Started = Result<Box<dyn Pending>, CommError>;
 
 /// What a rank uses to communicate with the others; made inside the thread that owns it.
 ///
 /// Every start can fail with [`CommError::Stopped`] once another rank has failed, with [`CommError::NotAMember`] or
 /// [`CommError::UnknownRank`] for wrong members, and with [`CommError::Mismatch`] where the peers have started another
 /// operation; then its buffer is lost.
-pub trait Communicator {
-    /// The handle of a started operation.
-    type Pending: Pending;
-
+pub trait Communicator: Debug {
     /// This rank.
     fn rank(&self) -> usize;
 
@@ -50,19 +51,14 @@ pub trait Communicator {
         channel: Channel,
         operation: Operation,
         buffer: TrackedBuffer,
-    ) -> Result<Self::Pending, CommError>;
+    ) -> Started;
 
     /// All-gather in place: of the range's `group.size()` equal parts, this rank contributes its own and all others are filled.
     /// Elements may be of any type, the same on every member; likewise for a transfer.
     ///
     /// * Cost: each rank sends `(d - 1) / d` of the range's bytes.
     /// * Errors: [`CommError::Indivisible`] and [`CommError::OutOfRange`] before any traffic.
-    fn start_all_gather(
-        &mut self,
-        group: &Group,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<Self::Pending, CommError> {
+    fn start_all_gather(&mut self, group: &Group, buffer: TrackedBuffer, range: Range<usize>) -> Started {
         let operation = Operation::AllGather { range, element_type: buffer.element_type() };
         self.start(group.ranks(), Channel::Gather, operation, buffer)
     }
@@ -73,12 +69,7 @@ pub trait Communicator {
     /// * Errors: [`CommError::NotSummed`] unless the elements are f32, [`CommError::Indivisible`] and
     ///   [`CommError::OutOfRange`], all before any traffic.
     /// * Source: ZeRO, arXiv:1910.02054, section 5 (gradient partitioning).
-    fn start_reduce_scatter(
-        &mut self,
-        group: &Group,
-        buffer: TrackedBuffer,
-        range: Range<usize>,
-    ) -> Result<Self::Pending, CommError> {
+    fn start_reduce_scatter(&mut self, group: &Group, buffer: TrackedBuffer, range: Range<usize>) -> Started {
         self.start(group.ranks(), Channel::Reduce, Operation::ReduceScatter { range }, buffer)
     }
 
@@ -92,30 +83,20 @@ pub trait Communicator {
         channel: Channel,
         buffer: TrackedBuffer,
         range: Range<usize>,
-    ) -> Result<Self::Pending, CommError> {
+    ) -> Started {
         self.start(group.ranks(), channel, Operation::AllReduce { range }, buffer)
     }
 
     /// Sends a buffer; its contents are unspecified when it comes back.
     ///
     /// * Errors: [`CommError::ToItself`] before any traffic; likewise for a receive.
-    fn start_send(
-        &mut self,
-        to: usize,
-        edge: u32,
-        buffer: TrackedBuffer,
-    ) -> Result<Self::Pending, CommError> {
+    fn start_send(&mut self, to: usize, edge: u32, buffer: TrackedBuffer) -> Started {
         let (operation, ends) = (Operation::transfer(&buffer), [self.rank(), to]);
         self.start(&ends, Channel::Edge(edge), operation, buffer)
     }
 
     /// Receives into a buffer of the same length and type as the sender's.
-    fn start_receive(
-        &mut self,
-        from: usize,
-        edge: u32,
-        buffer: TrackedBuffer,
-    ) -> Result<Self::Pending, CommError> {
+    fn start_receive(&mut self, from: usize, edge: u32, buffer: TrackedBuffer) -> Started {
         let (operation, ends) = (Operation::transfer(&buffer), [from, self.rank()]);
         self.start(&ends, Channel::Edge(edge), operation, buffer)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pipezero_models::Queue;
 use pipezero_partition::{Traffic, Volume};
 
-use super::communicator::Communicator;
+use super::communicator::{Communicator, Started};
 use super::error::CommError;
 use super::group::{Channel, Group};
 use super::operation::Operation;
@@ -17,14 +17,14 @@ use crate::run::memory::TrackedBuffer;
 
 /// A communicator that counts.
 #[derive(Debug)]
-pub struct Counting<C> {
-    inner: C,
+pub struct Counting {
+    inner: Box<dyn Communicator>,
     traffic: Traffic,
 }
 
-impl<C: Communicator> Counting<C> {
+impl Counting {
     /// Counts around `inner`, from zero.
-    pub fn new(inner: C) -> Self {
+    pub fn new(inner: Box<dyn Communicator>) -> Self {
         Self { inner, traffic: Traffic::default() }
     }
 
@@ -48,9 +48,7 @@ impl<C: Communicator> Counting<C> {
     }
 }
 
-impl<C: Communicator> Communicator for Counting<C> {
-    type Pending = C::Pending;
-
+impl Communicator for Counting {
     fn rank(&self) -> usize {
         self.inner.rank()
     }
@@ -69,7 +67,7 @@ impl<C: Communicator> Communicator for Counting<C> {
         channel: Channel,
         operation: Operation,
         buffer: TrackedBuffer,
-    ) -> Result<C::Pending, CommError> {
+    ) -> Started {
         let pending = self.inner.start(members, channel, operation.clone(), buffer)?;
         self.count(&operation, members);
         Ok(pending)

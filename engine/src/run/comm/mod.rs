@@ -19,8 +19,8 @@ mod rendezvous;
 mod shaping;
 mod threads;
 
-pub use communicator::{Communicator, Pending};
+pub use communicator::{Communicator, Pending, Started};
 pub use counting::Counting;
 pub use error::CommError;
 pub use group::{Channel, Group};
-pub use threads::{ThreadCommunicator, ThreadWorld};
+pub use threads::ThreadWorld;

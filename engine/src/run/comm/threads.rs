@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pipezero_models::{Device, Host, Queue};
 
-use super::communicator::{Communicator, Pending};
+use super::communicator::{Communicator, Pending, Started};
 use super::error::CommError;
 use super::exchange::Payload;
 use super::group::{Channel, ChannelKey, Group};
@@ -44,9 +44,9 @@ impl ThreadWorld {
     }
 
     /// The communicator of one rank; each rank has exactly one.
-    pub fn communicator(self: &Arc<Self>, rank: usize) -> ThreadCommunicator {
+    pub fn communicator(self: &Arc<Self>, rank: usize) -> Box<dyn Communicator> {
         let queue = self.device.queue();
-        ThreadCommunicator { world: Arc::clone(self), rank, queue, used: HashMap::new() }
+        Box::new(ThreadCommunicator { world: Arc::clone(self), rank, queue, used: HashMap::new() })
     }
 
     /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
@@ -70,7 +70,7 @@ impl ThreadWorld {
 
 /// One rank's communicator.
 #[derive(Debug)]
-pub struct ThreadCommunicator {
+struct ThreadCommunicator {
     world: Arc<ThreadWorld>,
     rank: usize,
     /// Where the rank computes.
@@ -116,8 +116,6 @@ impl ThreadCommunicator {
 }
 
 impl Communicator for ThreadCommunicator {
-    type Pending = ThreadPending;
-
     fn rank(&self) -> usize {
         self.rank
     }
@@ -136,9 +134,9 @@ impl Communicator for ThreadCommunicator {
         channel: Channel,
         operation: Operation,
         buffer: TrackedBuffer,
-    ) -> Result<ThreadPending, CommError> {
+    ) -> Started {
         operation.check(members, &buffer)?;
-        self.join(members, channel, operation, Payload::Elements(buffer))
+        Ok(Box::new(self.join(members, channel, operation, Payload::Elements(buffer))?))
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
@@ -155,7 +153,7 @@ impl Communicator for ThreadCommunicator {
 /// A started operation of the threads backend.
 #[derive(Debug)]
 #[must_use = "an operation completes only when it is waited for"]
-pub struct ThreadPending {
+struct ThreadPending {
     world: Arc<ThreadWorld>,
     rendezvous: Arc<Rendezvous>,
     queue: Arc<dyn Queue>,
@@ -179,7 +177,7 @@ impl Drop for ThreadPending {
 }
 
 impl Pending for ThreadPending {
-    fn wait(self) -> Result<TrackedBuffer, CommError> {
+    fn wait(self: Box<Self>) -> Result<TrackedBuffer, CommError> {
         match self.collect()? {
             Payload::Elements(buffer) => Ok(buffer),
             Payload::Words(_) => unreachable!("elements went in, elements come out"),

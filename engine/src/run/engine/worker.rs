@@ -10,7 +10,7 @@ use pipezero_partition::Purpose;
 
 use super::command::{Answer, Command, Reply};
 use crate::plan::Plan;
-use crate::run::comm::{Communicator, ThreadCommunicator, ThreadWorld};
+use crate::run::comm::ThreadWorld;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, Positions, Rank, RankFailure};
 use crate::run::memory::Ledger;
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    fn build(&self) -> Result<Rank<ThreadCommunicator>, Cause> {
+    fn build(&self) -> Result<Rank, Cause> {
         let comm = self.world.communicator(self.rank);
         let positions = Arc::clone(&self.positions);
         Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)
@@ -68,11 +68,7 @@ impl Worker {
 }
 
 /// Carries out one command.
-fn serve<C: Communicator>(
-    rank: &mut Rank<C>,
-    command: Command,
-    source: &dyn BatchSource,
-) -> Result<Answer, Cause> {
+fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<Answer, Cause> {
     match command {
         Command::Initialise => {
             let seed = rank.plan.run().seed;

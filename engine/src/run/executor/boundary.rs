@@ -4,10 +4,9 @@ use pipezero_schedule::Edge;
 
 use super::compute::Compute;
 use super::rank::Rank;
-use crate::run::comm::Communicator;
 use crate::run::memory::TrackedBuffer;
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// The output of the stage before, for the first unit of a stage.
     pub(super) fn take_input(&mut self, compute: Compute<'_>) -> Option<TrackedBuffer> {
         let before = self.plan.stage_before(compute.unit)?;

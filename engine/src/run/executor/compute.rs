@@ -10,7 +10,6 @@ use pipezero_schedule::{CheckedProgram, MicroBatch, Stage, Unit};
 use super::activations::Parts;
 use super::rank::Rank;
 use super::step::StepInputs;
-use crate::run::comm::Communicator;
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{UnitStore, Weights};
 
@@ -39,7 +38,7 @@ impl Compute<'_> {
     }
 }
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// A forward; `step` is absent in an evaluation, where nothing is dropped.
     pub(super) fn forward(&mut self, compute: Compute<'_>, step: Option<StepInputs>) {
         let Compute { unit, micro_batch, .. } = compute;

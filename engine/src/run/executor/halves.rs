@@ -9,9 +9,8 @@ use super::activations::Parts;
 use super::compute::{Compute, parameters_in_use};
 use super::rank::Rank;
 use super::step::StepInputs;
-use crate::run::comm::Communicator;
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     pub(super) fn backward_input(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));

@@ -2,13 +2,15 @@
 
 use pipezero_schedule::{Edge, Lane, MicroBatch, Stage, Unit};
 
+use crate::run::comm::Pending;
+
 /// An operation that was issued.
 #[derive(Debug)]
-pub(super) struct InFlight<P> {
+pub(super) struct InFlight {
     /// The instruction's index in the row.
     pub(super) index: usize,
     /// The communicator's handle, which returns the buffer.
-    pub(super) pending: P,
+    pub(super) pending: Box<dyn Pending>,
     /// What is done with the buffer.
     pub(super) completion: Completion,
 }

@@ -14,7 +14,7 @@ use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, Weights};
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     pub(super) fn unshard(
         &mut self,
         program: &CheckedProgram,
@@ -139,7 +139,7 @@ impl<C: Communicator> Rank<C> {
         lanes.into_iter().try_for_each(|lane| self.complete_up_to(row, lane, usize::MAX, here))
     }
 
-    fn issue(&mut self, index: usize, pending: C::Pending, completion: Completion) {
+    fn issue(&mut self, index: usize, pending: Box<dyn Pending>, completion: Completion) {
         self.in_flight.entry(completion.lane()).or_default().push_back(InFlight {
             index,
             pending,

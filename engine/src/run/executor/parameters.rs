@@ -9,14 +9,14 @@ use pipezero_schedule::{MicroBatch, Unit};
 
 use super::error::Cause;
 use super::rank::Rank;
-use crate::run::comm::{Communicator, Pending};
+use crate::run::comm::Communicator;
 use crate::run::memory::{Category, TrackedBuffer};
 use crate::run::shard::Weights;
 
 /// Elements of a parameter that are made or read on the host before they go to the rank's memory: 16 MiB.
 const ELEMENTS_AT_ONCE: usize = 1 << 22;
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie
     /// here, and where they go.
     pub(crate) fn fill_parameters(

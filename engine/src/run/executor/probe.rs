@@ -67,7 +67,7 @@ struct Buffers {
     own: TrackedBuffer,
 }
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// Sends what a probe says and records when it was sent and came.
     pub(crate) fn probe(&mut self, probe: &Probe, recorded_since: Instant) -> Result<RankOutcome, Cause> {
         let start = Instant::now();
@@ -127,7 +127,7 @@ impl<C: Communicator> Rank<C> {
         message: ProbedMessage,
         layout: ShardLayout,
         buffers: &mut Buffers,
-    ) -> Result<Option<C::Pending>, Cause> {
+    ) -> Result<Option<Box<dyn Pending>>, Cause> {
         let mut buffer = buffers.whole.lend();
         let data = &self.groups.data;
         let padded = 0..layout.padded_len();

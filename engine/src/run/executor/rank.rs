@@ -33,11 +33,11 @@ pub(crate) struct Groups {
 
 /// One rank of the grid with everything it holds.
 #[derive(Debug)]
-pub(crate) struct Rank<C: Communicator> {
+pub(crate) struct Rank {
     pub(crate) plan: Arc<Plan>,
     pub(crate) pipeline_rank: PipelineRank,
     pub(crate) data_rank: usize,
-    pub(crate) comm: Counting<C>,
+    pub(crate) comm: Counting,
     /// Where units run.
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) groups: Groups,
@@ -50,7 +50,7 @@ pub(crate) struct Rank<C: Communicator> {
     pub(crate) tokens: StepTokens,
     pub(crate) results: StepResults,
     /// Operations in flight, by lane in the order of their issue.
-    pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight<C::Pending>>>,
+    pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight>>,
     pub(crate) tail: Tail,
     pub(crate) ledger: Arc<Ledger>,
     pub(super) positions: Arc<Positions>,
@@ -58,12 +58,12 @@ pub(crate) struct Rank<C: Communicator> {
     pub(super) waited: Waited,
 }
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// Allocates everything that the rank will ever hold.
     pub(crate) fn new(
         plan: &Arc<Plan>,
         purpose: Purpose,
-        comm: C,
+        comm: Box<dyn Communicator>,
         ledger: Arc<Ledger>,
         positions: Arc<Positions>,
     ) -> Result<Self, Cause> {

@@ -15,7 +15,7 @@ use super::waited::Waited;
 use crate::run::comm::Communicator;
 use crate::run::data::{BatchSource, DataError};
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// One training step.
     pub(crate) fn train(
         &mut self,

@@ -10,10 +10,10 @@ use super::rank::Rank;
 use super::step::{StepInputs, Tail};
 use super::step_sums::{RECORD_WORDS, StepRecord};
 use super::sums::add_and_clear;
-use crate::run::comm::{Channel, Communicator, Pending};
+use crate::run::comm::{Channel, Communicator};
 use crate::run::optimizer::clip_factor;
 
-impl<C: Communicator> Rank<C> {
+impl Rank {
     /// Adds the gradients of both uses of a tied weight, embedding + head.
     pub(super) fn add_tied(&mut self, embedding: Unit, head: Unit) -> Result<(), Cause> {
         if self.stores.contains_key(&embedding) && self.stores.contains_key(&head) {
