@@ -1,12 +1,13 @@
 //! The host's queue: every kernel runs at once, on the threads of the caller's pool.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 
-use super::{Affine, Attended, Device, Event, HostKernel, Onto, Queue};
+use super::{Affine, Attended, Device, Event, HostKernel, Mark, Onto, Queue};
 use crate::element::{ElementType, Float, with_element};
 use crate::kernels::adamw::{self, AdamWStep};
 use crate::kernels::attention::{self, AttentionShape};
@@ -22,6 +23,9 @@ use crate::micro_batch::LossSum;
 /// The queue of the CPU. It computes in `f32` alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
+
+/// What the times of marks are counted from: the first mark of the process.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Evaluates an expression with a type alias for the floating-point type that an [`ElementType`] names.
 macro_rules! with_float {
@@ -56,6 +60,20 @@ impl Queue for Host {
     }
 
     fn wait(&self, _: Event, _: &'static str) {}
+
+    fn mark(&self) -> Mark {
+        Mark { value: u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX) }
+    }
+
+    fn time_ns(&self, mark: Mark) -> u64 {
+        mark.value
+    }
+
+    fn forget_marks(&self) {}
+
+    fn store(&self, word: &Arc<AtomicU64>, value: u64) {
+        word.store(value, Ordering::Release);
+    }
 
     fn discard(&self, _: ViewMut<'_>) {}
 

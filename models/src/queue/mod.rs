@@ -7,6 +7,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::element::ElementType;
@@ -21,10 +22,12 @@ use crate::memory::{View, ViewMut};
 mod deferred;
 mod event;
 mod host;
+mod mark;
 
 pub use deferred::{Deferred, DeferredQueue};
 pub use event::Event;
 pub use host::Host;
+pub use mark::Mark;
 
 /// What a linear map adds to its product `x Wᵀ: [N, O]`.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +78,21 @@ pub trait Queue: Debug + Send + Sync {
     /// What is asked for from now on is computed after another queue of the device has reached a point. `what` says what
     /// for, in diagnoses.
     fn wait(&self, event: Event, what: &'static str);
+
+    /// Marks the point that is passed once everything asked for before has been computed. It costs no more than a clock read.
+    fn mark(&self) -> Mark;
+
+    /// When this queue passed a mark of its own, in nanoseconds on the one clock of the device's queues. Waits until it has.
+    ///
+    /// # Panics
+    /// Perhaps, if the mark was [forgotten](Queue::forget_marks).
+    fn time_ns(&self, mark: Mark) -> u64;
+
+    /// Nobody will ask for the time of a mark that this queue was asked for until now. Up to then the queue keeps every time.
+    fn forget_marks(&self);
+
+    /// `word = value`, once everything asked for before has been computed. The host may read the word at any time.
+    fn store(&self, word: &Arc<AtomicU64>, value: u64);
 
     /// Nobody will read what `x` holds now.
     fn discard(&self, x: ViewMut<'_>);

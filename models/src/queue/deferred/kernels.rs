@@ -1,5 +1,7 @@
 //! Every kernel, asked for now and run later by the host's.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use half::{bf16, f16};
@@ -13,7 +15,7 @@ use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::Store;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::{Affine, Attended, Event, Host, HostKernel, Onto, Queue};
+use crate::queue::{Affine, Attended, Event, Host, HostKernel, Mark, Onto, Queue};
 
 impl Queue for DeferredQueue {
     fn record(&self) -> Event {
@@ -22,6 +24,23 @@ impl Queue for DeferredQueue {
 
     fn wait(&self, event: Event, what: &'static str) {
         self.device.lock().wait(self.number, event, what);
+    }
+
+    fn mark(&self) -> Mark {
+        self.device.lock().mark(self.number)
+    }
+
+    fn time_ns(&self, mark: Mark) -> u64 {
+        self.device.lock().time(self.number, mark)
+    }
+
+    fn forget_marks(&self) {
+        self.device.lock().forget_marks(self.number);
+    }
+
+    fn store(&self, word: &Arc<AtomicU64>, value: u64) {
+        let word = Arc::clone(word);
+        self.ask([], [], move |[], []| Host.store(&word, value));
     }
 
     fn discard(&self, x: ViewMut<'_>) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU64;
 
-use crate::queue::Event;
+use crate::queue::{Event, Mark};
 
 /// Something in a queue.
 pub(super) enum Task {
@@ -12,6 +12,8 @@ pub(super) enum Task {
     Record(NonZeroU64),
     /// The queue goes on once the event is reached.
     Wait(NonZeroU64),
+    /// The next mark of the queue is passed.
+    Mark,
 }
 
 /// The queues of a device. One task runs at a time: the one at the head of the queue with the highest priority of those that can go
@@ -22,6 +24,8 @@ pub(super) struct Scheduler {
     reached: BTreeSet<NonZeroU64>,
     last_event: u64,
     random: u64,
+    /// How many tasks have run: the clock, since a deferred run shall not depend on a real one.
+    num_run: u64,
     /// Waits for this are left out.
     pub(super) omitted: Option<&'static str>,
     /// What has been waited for.
@@ -32,6 +36,32 @@ pub(super) struct Scheduler {
 struct Line {
     tasks: VecDeque<Task>,
     priority: u64,
+    marks: Marks,
+}
+
+/// The marks of a queue, which it passes in the order of their numbers.
+#[derive(Default)]
+struct Marks {
+    num_asked: u64,
+    num_passed: u64,
+    /// Marks with smaller numbers are forgotten.
+    first_kept: u64,
+    /// When each mark that is kept was passed, from `first_kept` on.
+    times: VecDeque<u64>,
+}
+
+impl Marks {
+    fn pass(&mut self, time: u64) {
+        if self.num_passed >= self.first_kept {
+            self.times.push_back(time);
+        }
+        self.num_passed += 1;
+    }
+
+    fn forget(&mut self) {
+        self.first_kept = self.num_asked;
+        self.times.clear();
+    }
 }
 
 /// After how many tasks a queue's priority changes, on average.
@@ -45,7 +75,7 @@ impl Scheduler {
     /// A new queue, and its number.
     pub(super) fn open(&mut self) -> usize {
         let priority = self.draw();
-        self.queues.push(Line { tasks: VecDeque::new(), priority });
+        self.queues.push(Line { priority, ..Line::default() });
         self.queues.len() - 1
     }
 
@@ -70,6 +100,29 @@ impl Scheduler {
         }
     }
 
+    pub(super) fn mark(&mut self, queue: usize) -> Mark {
+        self.push(queue, Task::Mark);
+        let marks = &mut self.queues[queue].marks;
+        marks.num_asked += 1;
+        Mark { value: marks.num_asked - 1 }
+    }
+
+    /// Runs tasks until a queue has passed its mark, and returns how many tasks had run then.
+    ///
+    /// # Panics
+    /// If the mark was forgotten.
+    pub(super) fn time(&mut self, queue: usize, mark: Mark) -> u64 {
+        while self.queues[queue].marks.num_passed <= mark.value {
+            self.run_one();
+        }
+        let Marks { first_kept, times, .. } = &self.queues[queue].marks;
+        times[mark.value.checked_sub(*first_kept).expect("the time of a mark that was forgotten") as usize]
+    }
+
+    pub(super) fn forget_marks(&mut self, queue: usize) {
+        self.queues[queue].marks.forget();
+    }
+
     /// Runs tasks until a queue has none left.
     ///
     /// # Panics
@@ -84,13 +137,15 @@ impl Scheduler {
         let can_go_on = |line: &Line| match line.tasks.front() {
             None => false,
             Some(Task::Wait(event)) => self.reached.contains(event),
-            Some(Task::Kernel(_) | Task::Record(_)) => true,
+            Some(Task::Kernel(_) | Task::Record(_) | Task::Mark) => true,
         };
         let lines = self.queues.iter().enumerate().filter(|(_, line)| can_go_on(line));
         let next = lines.max_by_key(|(_, line)| line.priority).map(|(index, _)| index);
         let next = next.expect("what a queue waits for is recorded in another before");
+        self.num_run += 1;
         match self.queues[next].tasks.pop_front() {
             Some(Task::Kernel(kernel)) => kernel(),
+            Some(Task::Mark) => self.queues[next].marks.pass(self.num_run),
             Some(Task::Record(event)) => drop(self.reached.insert(event)),
             Some(Task::Wait(_)) | None => {}
         }
@@ -149,6 +204,21 @@ mod tests {
         }
         // All interleavings of a b and c d in which a is before d.
         assert_eq!(orders.len(), 5);
+    }
+
+    #[test]
+    fn times_of_one_step_are_kept_and_no_more() {
+        let mut scheduler = Scheduler::new(0);
+        let queue = scheduler.open();
+        for _ in 0..100 {
+            let marks = [(); 3].map(|()| scheduler.mark(queue));
+            assert!(scheduler.time(queue, marks[1]) < scheduler.time(queue, marks[2]));
+            assert_eq!(scheduler.queues[queue].marks.times.len(), 3);
+            // One is asked for, and passed in the next step.
+            scheduler.mark(queue);
+            scheduler.forget_marks(queue);
+        }
+        assert!(scheduler.queues[queue].marks.times.is_empty());
     }
 
     #[test]
