@@ -9,11 +9,12 @@ use std::time::Duration;
 use expect_test::expect;
 use pipezero::Cause;
 use pipezero::config::{ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero::models::queue::Deferred;
 use pipezero::plan::Plan;
 use pipezero::run::comm::CommError;
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, EngineError, Report};
-use tests::{Case, Mask, NO_ZERO, RandomBatches, at_rate, plan_and_batches, small_run};
+use tests::{Case, Mask, NO_ZERO, RandomBatches, at_rate, plan_and_batches, small_run, started};
 
 /// Two stages on two data ranks: world ranks 0 and 1 run the first stage, 2 and 3 the second. Gathers, reductions and
 /// both directions of transfers are at work.
@@ -181,6 +182,19 @@ fn a_run_that_diverges_ends_at_the_step_that_shows_it() {
     assert_eq!(report.failures().len(), 4);
     expect!["step 2: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
         .assert_eq(&report.to_string());
+}
+
+/// The queue has come to the step's end when its sums are read, and the report names that step.
+#[test]
+fn a_device_that_runs_behind_the_host_reports_the_same_step() {
+    let start = |plan, source| Engine::on_device(plan, source, Arc::new(Deferred::new(5)));
+    let mut engine = started(start, at_rate(1e30, run()), Mask::None);
+    engine.train_batch().unwrap();
+    let report = stopped(&mut engine);
+    let positions: Vec<String> =
+        report.failures().iter().map(|failure| failure.position.to_string()).collect();
+    assert!(positions.len() == 4 && positions.iter().all(|at| at.ends_with("(GRAD_NORM)")), "{positions:?}");
+    assert!(report.to_string().starts_with("step 2: the loss or a gradient is not finite"), "{report}");
 }
 
 #[test]

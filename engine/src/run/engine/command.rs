@@ -1,7 +1,6 @@
 //! What the engine asks of every rank, and what a rank replies.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pipezero_schedule::Unit;
 
@@ -16,8 +15,8 @@ pub(super) enum Command {
     Initialise,
     /// One training step.
     Train(StepInputs),
-    /// Messages only; their events are timed from a moment on.
-    Probe { probe: Arc<Probe>, recorded_since: Instant },
+    /// Messages only, recorded.
+    Probe(Arc<Probe>),
     /// The loss of one batch.
     Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
     /// The logits after these tokens.

@@ -11,7 +11,6 @@ mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use pipezero_models::{Device, Host};
 use pipezero_partition::Purpose;
@@ -36,10 +35,8 @@ use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
 pub struct Engine {
     plan: Arc<Plan>,
     ranks: Ranks,
-    /// [`Self::epoch`] where every step is recorded.
-    recorded_since: Option<Instant>,
-    /// What the times of events are counted from: a moment before any of them.
-    epoch: Instant,
+    /// Whether every step is recorded.
+    records: bool,
     learning_rate: LearningRate,
     loss_scaler: Option<LossScaler>,
     /// Steps done.
@@ -84,7 +81,7 @@ impl Engine {
     /// As [`Engine::new`].
     pub fn recording(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
         let mut engine = Self::new(plan, source)?;
-        engine.recorded_since = Some(engine.epoch);
+        engine.records = true;
         Ok(engine)
     }
 
@@ -97,11 +94,9 @@ impl Engine {
         host_memory::check(&plan, purpose, memory::available_bytes())?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
-        let epoch = Instant::now();
         let ranks = Ranks::start(&plan, &source, purpose, device)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
-        let mut engine =
-            Self { plan, ranks, recorded_since: None, epoch, learning_rate, loss_scaler, step: 0, update: 0 };
+        let mut engine = Self { plan, ranks, records: false, learning_rate, loss_scaler, step: 0, update: 0 };
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
     }
@@ -117,24 +112,25 @@ impl Engine {
     /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
     /// memory are lost. [`EngineError::LossScale`] where fp16 overflows at the lowest loss scale; weights are kept then.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
-        self.train(self.recorded_since)
+        self.train(self.records)
     }
 
     /// As [`Engine::train_batch`], and the report holds what happened to each rank's instructions and when, whether or not the
-    /// engine records all steps. What is recorded costs a clock read for each event and changes no number.
+    /// engine records all steps. What is recorded costs a mark of the compute queue for each event and changes no
+    /// number.
     ///
     /// # Errors
     /// As [`Engine::train_batch`].
     pub fn train_batch_recorded(&mut self) -> Result<StepReport, EngineError> {
-        self.train(Some(self.epoch))
+        self.train(true)
     }
 
-    fn train(&mut self, recorded_since: Option<Instant>) -> Result<StepReport, EngineError> {
+    fn train(&mut self, records: bool) -> Result<StepReport, EngineError> {
         let (step, update) = (self.step + 1, self.update + 1);
         let learning_rate = self.learning_rate.at(update);
         let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         let inputs =
-            StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), recorded_since };
+            StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), records };
         let outcomes = outcomes(self.ranks.ask(&Command::Train(inputs))?);
         let overflowed = outcomes.first().is_some_and(|first| first.overflowed);
         self.step = step;
@@ -148,8 +144,7 @@ impl Engine {
 
     /// Sends messages only, and returns what happened to them and when, by world rank.
     pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
-        let command = Command::Probe { probe: Arc::new(probe), recorded_since: self.epoch };
-        let outcomes = outcomes(self.ranks.ask(&command)?);
+        let outcomes = outcomes(self.ranks.ask(&Command::Probe(Arc::new(probe)))?);
         Ok(outcomes.into_iter().map(|outcome| outcome.events).collect())
     }
 

@@ -79,9 +79,7 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Done)
         }
         Command::Train(inputs) => Ok(Answer::Outcome(Box::new(rank.train(inputs, source)?))),
-        Command::Probe { probe, recorded_since } => {
-            Ok(Answer::Outcome(Box::new(rank.probe(&probe, recorded_since)?)))
-        }
+        Command::Probe(probe) => Ok(Answer::Outcome(Box::new(rank.probe(&probe)?))),
         Command::Evaluate { source, batch } => {
             Ok(Answer::Outcome(Box::new(rank.evaluate(source.as_ref(), batch)?)))
         }

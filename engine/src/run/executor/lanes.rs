@@ -1,7 +1,5 @@
 //! Instructions of the communication lanes: issued here, completed when an instruction waits for them.
 
-use std::time::Instant;
-
 use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Unit};
 
 use super::error::Cause;
@@ -120,12 +118,10 @@ impl Rank {
         while let Some(first) =
             self.in_flight.get_mut(&lane).and_then(|queue| queue.pop_front_if(|first| first.index <= index))
         {
-            self.positions.set(self.comm.rank(), here(row[first.index]));
-            self.recorder.record(first.index, EventKind::Awaited);
-            let start = Instant::now();
+            self.set_position(here(row[first.index]));
+            let wait = self.recorder.begin_wait(first.index, lane);
             let buffer = first.pending.wait()?;
-            self.waited.add(lane, start.elapsed());
-            self.recorder.record(first.index, EventKind::Arrived);
+            self.recorder.end_wait(wait);
             self.complete(first.completion, buffer);
             self.recorder.record(first.index, EventKind::Ended);
         }

@@ -73,6 +73,7 @@ impl Rank {
     /// The logits `[V]` after `tokens`, from the rank that runs the head at data rank 0; the others help and return
     /// nothing. The tokens are the first sequence of the only micro-batch that matters.
     pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
+        self.recorder.begin(false);
         let is_reader = self.plan.reads_tokens(self.pipeline_rank);
         let plan = Arc::clone(&self.plan);
         for micro_batch in (0..plan.evaluation().num_micro_batches()).filter(|_| is_reader) {

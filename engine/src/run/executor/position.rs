@@ -1,11 +1,14 @@
 //! Where each rank is, readable by all threads, so that a stop is reported with every rank's instruction.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use pipezero_models::Queue;
 use pipezero_schedule::Instruction;
 
-/// Where a rank is. Steps count from 1; 0 is an evaluation.
+/// Where a rank is: where its compute queue is, which may be behind what the host has asked for. Steps count from 1; 0 is an evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Position {
     /// Waiting for a command, or carrying out one that runs no program.
@@ -27,7 +30,9 @@ pub enum Position {
         /// The instruction.
         instruction: Instruction,
     },
-    /// At an instruction that waits for an earlier one to complete.
+    /// At an instruction that waits for an earlier one to complete. While the host waits for that, for a peer to start its part or
+    /// for an imitated link, the rank is said to be here even if its queue still computes what comes before: it is the peer or the link
+    /// that keeps the rank, and the failure of such a wait is the host's. Once the host goes on, the rank is here when its queue is.
     Waiting {
         /// The step.
         step: u64,
@@ -57,6 +62,17 @@ pub enum Position {
 }
 
 impl Position {
+    /// Whether the host itself waits there, for others than its queue. As long as it does, this is what a report has to name.
+    fn is_of_host(self) -> bool {
+        match self {
+            Self::Reading { .. } | Self::Waiting { .. } | Self::Draining { .. } | Self::Probing { .. } => true,
+            // The other rank's part of a sum over two is waited for within the instruction. The sums over all ranks are not listed,
+            // since the host reads its own part of them before, when the queue has come there.
+            Self::At { instruction, .. } => matches!(instruction, Instruction::AddTied { .. }),
+            Self::Idle | Self::AddingLosses => false,
+        }
+    }
+
     /// The step, which is the same for all ranks that fail for the same reason.
     pub(crate) fn step(self) -> Option<Step> {
         match self {
@@ -107,18 +123,127 @@ impl fmt::Display for Step {
 
 /// The positions of all ranks.
 #[derive(Debug)]
-pub(crate) struct Positions(Vec<Mutex<Position>>);
+pub(crate) struct Positions(Vec<RankPositions>);
+
+/// Where a rank is and will be. Positions are numbered; as the rank's queue comes to one, it stores the number.
+#[derive(Debug)]
+struct RankPositions {
+    /// The number of the position that the queue has come to.
+    reached: Arc<AtomicU64>,
+    ahead: Mutex<Ahead>,
+}
+
+/// The positions from the one that the queue had come to when the newest was added. So there are never more than those that the host
+/// is ahead of the queue, which is at most a step.
+#[derive(Debug)]
+struct Ahead {
+    /// The number of the first of them.
+    first: u64,
+    positions: VecDeque<Position>,
+}
 
 impl Positions {
     pub(crate) fn new(num_ranks: usize) -> Self {
-        Self(std::iter::repeat_with(Mutex::default).take(num_ranks).collect())
+        let idle = || RankPositions {
+            reached: Arc::default(),
+            ahead: Mutex::new(Ahead { first: 0, positions: VecDeque::from([Position::Idle]) }),
+        };
+        Self(std::iter::repeat_with(idle).take(num_ranks).collect())
     }
 
-    pub(crate) fn set(&self, rank: usize, position: Position) {
-        *self.0[rank].lock().unwrap_or_else(PoisonError::into_inner) = position;
+    /// The rank is there once its queue has computed what it was asked before.
+    pub(crate) fn set(&self, rank: usize, queue: &dyn Queue, position: Position) {
+        let RankPositions { reached, ahead } = &self.0[rank];
+        let number = {
+            let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            ahead.pass(reached.load(Ordering::Acquire));
+            ahead.positions.push_back(position);
+            ahead.first + ahead.positions.len() as u64 - 1
+        };
+        queue.store(reached, number);
     }
 
+    /// Where the rank's queue is; but where the host itself waits, what it waits for ([`Position::is_of_host`]).
     pub(crate) fn get(&self, rank: usize) -> Position {
-        *self.0[rank].lock().unwrap_or_else(PoisonError::into_inner)
+        let RankPositions { reached, ahead } = &self.0[rank];
+        let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.pass(reached.load(Ordering::Acquire));
+        let [here, newest] = [ahead.positions.front(), ahead.positions.back()];
+        let host = newest.copied().filter(|newest| newest.is_of_host());
+        host.or(here.copied()).expect("the position that the queue has come to is kept")
+    }
+}
+
+impl Ahead {
+    /// Drops positions before this one.
+    fn pass(&mut self, reached: u64) {
+        while self.first < reached {
+            self.positions.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipezero_models::queue::Deferred;
+    use pipezero_models::{Device, Host};
+    use pipezero_schedule::{MicroBatch, Unit};
+
+    use super::*;
+
+    fn at(index: usize) -> Position {
+        let instruction = Instruction::Forward { unit: Unit(0), micro_batch: MicroBatch(index as u32) };
+        Position::At { step: 1, index, instruction }
+    }
+
+    #[test]
+    fn on_the_host_a_rank_is_where_it_was_said_to_be() {
+        let positions = Positions::new(2);
+        assert_eq!(positions.get(1), Position::Idle);
+        for index in 0..100 {
+            positions.set(1, &Host, at(index));
+            assert_eq!(positions.get(1), at(index));
+            assert!(positions.0[1].ahead.lock().unwrap().positions.len() <= 2);
+        }
+        assert_eq!(positions.get(0), Position::Idle);
+    }
+
+    #[test]
+    fn on_a_device_a_rank_is_where_its_queue_is() {
+        for seed in 0..100 {
+            let queue = Deferred::new(seed).queue();
+            let positions = Positions::new(1);
+            let mark_after = |position| {
+                positions.set(0, &*queue, position);
+                queue.mark()
+            };
+            let marks = [0, 1, 2].map(|index| mark_after(at(index)));
+            assert_eq!(positions.get(0), Position::Idle);
+            for (index, mark) in marks.into_iter().enumerate() {
+                queue.time_ns(mark);
+                assert_eq!(positions.get(0), at(index));
+            }
+            let last = mark_after(Position::Idle);
+            assert_eq!(positions.get(0), at(2));
+            queue.time_ns(last);
+            assert_eq!(positions.get(0), Position::Idle);
+        }
+    }
+
+    #[test]
+    fn a_wait_of_the_host_is_reported_while_it_lasts() {
+        let queue = Deferred::new(0).queue();
+        let positions = Positions::new(1);
+        let Position::At { instruction, .. } = at(0) else { unreachable!() };
+        let waiting = Position::Waiting { step: 1, index: 1, instruction, waits_for: instruction };
+        positions.set(0, &*queue, at(0));
+        let first = queue.mark();
+        positions.set(0, &*queue, waiting);
+        assert_eq!(positions.get(0), waiting);
+        positions.set(0, &*queue, at(1));
+        assert_eq!(positions.get(0), Position::Idle);
+        queue.time_ns(first);
+        assert_eq!(positions.get(0), at(0));
     }
 }

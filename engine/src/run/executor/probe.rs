@@ -11,7 +11,6 @@
 //! what is gathered), and the run's program over another model, whose units would have optimizers and memory too.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::ShardLayout;
@@ -20,7 +19,7 @@ use pipezero_schedule::Instruction;
 use super::error::Cause;
 use super::position::Position;
 use super::rank::Rank;
-use super::recorder::{EventKind, Recorder};
+use super::recorder::EventKind;
 use super::step::RankOutcome;
 use super::sums::add_and_clear;
 use crate::plan::costs::MessageKind;
@@ -69,13 +68,12 @@ struct Buffers {
 
 impl Rank {
     /// Sends what a probe says and records when it was sent and came.
-    pub(crate) fn probe(&mut self, probe: &Probe, recorded_since: Instant) -> Result<RankOutcome, Cause> {
-        let start = Instant::now();
-        self.recorder = Recorder::new(Some(recorded_since));
+    pub(crate) fn probe(&mut self, probe: &Probe) -> Result<RankOutcome, Cause> {
+        self.recorder.begin(true);
         let row = probe.rows[self.pipeline_rank.index()].as_slice();
         let Probe { num_elements, element_type, .. } = *probe;
         let instruction = row.first().map(|message| message.instruction());
-        self.positions.set(self.comm.rank(), Position::Probing { instruction, num_elements });
+        self.set_position(Position::Probing { instruction, num_elements });
         let layout = ShardLayout::new(num_elements, self.groups.data.size());
         let buffers = row.iter().map(|message| {
             let own_len = self.own_len(*message, layout, num_elements);
@@ -86,8 +84,8 @@ impl Rank {
             self.comm.all_reduce_words(&self.groups.world, &mut [0])?;
             self.probe_once(row, round * row.len(), layout, &mut buffers)?;
         }
-        self.positions.set(self.comm.rank(), Position::Idle);
-        Ok(self.outcome(start))
+        self.set_position(Position::Idle);
+        Ok(self.outcome())
     }
 
     /// One round, whose first message has index `first`.

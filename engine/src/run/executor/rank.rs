@@ -11,12 +11,11 @@ use super::activations::Activations;
 use super::edges::Edges;
 use super::error::Cause;
 use super::in_flight::InFlight;
-use super::position::Positions;
+use super::position::{Position, Positions};
 use super::recorder::Recorder;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
-use super::waited::Waited;
 use crate::plan::Plan;
 use crate::run::comm::{Communicator, Counting, Group};
 use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
@@ -55,7 +54,6 @@ pub(crate) struct Rank {
     pub(crate) ledger: Arc<Ledger>,
     pub(super) positions: Arc<Positions>,
     pub(super) recorder: Recorder,
-    pub(super) waited: Waited,
 }
 
 impl Rank {
@@ -85,12 +83,13 @@ impl Rank {
                 Group::new([grid.rank(lower.index(), data_rank), grid.rank(upper.index(), data_rank)])
             }),
         };
+        let queue = Arc::clone(comm.queue());
         let num_micro_batches = plan.run().batch.num_micro_batches;
         let mut built = Self {
             plan: Arc::clone(plan),
             pipeline_rank,
             data_rank,
-            queue: Arc::clone(comm.queue()),
+            queue: Arc::clone(&queue),
             comm: Counting::new(comm),
             groups,
             stores: BTreeMap::new(),
@@ -106,8 +105,7 @@ impl Rank {
             tail: Tail::default(),
             ledger,
             positions,
-            recorder: Recorder::Off,
-            waited: Waited::default(),
+            recorder: Recorder::new(queue),
         };
         built.allocate_stores(purpose)?;
         Ok(built)
@@ -137,6 +135,11 @@ impl Rank {
             self.stores.insert(id, store);
         }
         Ok(())
+    }
+
+    /// Says where the rank is from here on, for reports.
+    pub(super) fn set_position(&self, position: Position) {
+        self.positions.set(self.comm.rank(), &*self.queue, position);
     }
 
     pub(super) fn store_mut(&mut self, unit: Unit) -> &mut UnitStore {

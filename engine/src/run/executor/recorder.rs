@@ -1,6 +1,17 @@
 //! What happened to the instructions of one rank, and when.
+//!
+//! When is when the rank's compute queue came there: a device runs kernels later than the host asks for them, so the host's clock
+//! would tell how fast the host asks. The recorder marks points of the queue while a program runs, and asks when the queue passed
+//! them once the program has ended.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipezero_models::Queue;
+use pipezero_models::queue::Mark;
+use pipezero_schedule::Lane;
+
+use super::waited::Waited;
 
 /// Something that happened to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +20,7 @@ pub struct Event {
     pub index: usize,
     /// What happened.
     pub kind: EventKind,
-    /// When, in nanoseconds since the ranks were started: one clock for all of them.
+    /// When, in nanoseconds on the clock of the ranks' device, which may begin at any time.
     pub at_ns: u64,
 }
 
@@ -19,7 +30,7 @@ pub struct Event {
 /// done its own part. On the other lanes it is started and issued; later it is awaited, arrives and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The rank reached it in its row.
+    /// The rank's compute queue reached it in its row.
     Started,
     /// It is in flight; the row goes on.
     Issued,
@@ -47,50 +58,109 @@ impl EventKind {
     }
 }
 
-/// Keeps events if the step is recorded.
-#[derive(Debug, Default)]
-pub(crate) enum Recorder {
-    #[default]
-    Off,
-    On {
-        epoch: Instant,
-        events: Vec<Event>,
-        /// The instruction that was started last.
-        current: usize,
-    },
+/// What was recorded of a program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorded {
+    /// How long the queue took for it.
+    pub(super) elapsed: Duration,
+    /// How long it stood still meanwhile.
+    pub(super) waited: Waited,
+    /// What happened to its instructions, if that is recorded.
+    pub(super) events: Vec<Event>,
+}
+
+/// Marks of the program that runs. Its lists are used again for the next one.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    queue: Arc<dyn Queue>,
+    /// Where the program begins.
+    begins: Mark,
+    /// Whether events are kept.
+    keeps_events: bool,
+    /// The instruction that was started last.
+    current: usize,
+    events: Vec<(usize, EventKind, Mark)>,
+    waits: Vec<Wait>,
+}
+
+/// A wait for operations of a lane, or on the compute lane for other ranks at the end of a step.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    lane: Lane,
+    begins: Mark,
+    ends: Mark,
+}
+
+/// A wait that has not ended.
+#[derive(Debug)]
+#[must_use = "a wait that does not end is not counted"]
+pub(super) struct OpenWait {
+    index: usize,
+    lane: Lane,
+    begins: Mark,
 }
 
 impl Recorder {
-    /// A recorder of events with times since a moment; `None` keeps nothing.
-    pub(crate) fn new(recorded_since: Option<Instant>) -> Self {
-        match recorded_since {
-            Some(epoch) => Self::On { epoch, events: Vec::new(), current: 0 },
-            None => Self::Off,
+    pub(super) fn new(queue: Arc<dyn Queue>) -> Self {
+        let (events, waits) = (Vec::new(), Vec::new());
+        Self { queue, begins: Mark::default(), keeps_events: false, current: 0, events, waits }
+    }
+
+    /// A program begins, with or without events. What was marked since the last one ended is dropped.
+    pub(super) fn begin(&mut self, keeps_events: bool) {
+        self.queue.forget_marks();
+        self.events.clear();
+        self.waits.clear();
+        self.keeps_events = keeps_events;
+        self.begins = self.queue.mark();
+    }
+
+    pub(super) fn record(&mut self, index: usize, kind: EventKind) {
+        if kind == EventKind::Started {
+            self.current = index;
+        }
+        if self.keeps_events {
+            self.events.push((index, kind, self.queue.mark()));
         }
     }
 
-    pub(crate) fn record(&mut self, index: usize, kind: EventKind) {
-        if let Self::On { epoch, events, current } = self {
-            if kind == EventKind::Started {
-                *current = index;
-            }
-            let at_ns = u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            events.push(Event { index, kind, at_ns });
+    /// The queue waits for an operation from here on: the instruction at `index` is awaited.
+    pub(super) fn begin_wait(&mut self, index: usize, lane: Lane) -> OpenWait {
+        let begins = self.queue.mark();
+        self.keep(index, EventKind::Awaited, begins);
+        OpenWait { index, lane, begins }
+    }
+
+    /// The instruction that was started last has done its own part: the queue waits for other ranks from here on.
+    pub(super) fn begin_joint_wait(&mut self) -> OpenWait {
+        self.begin_wait(self.current, Lane::Compute)
+    }
+
+    /// What the queue waited for is there.
+    pub(super) fn end_wait(&mut self, OpenWait { index, lane, begins }: OpenWait) {
+        let ends = self.queue.mark();
+        self.waits.push(Wait { lane, begins, ends });
+        if lane != Lane::Compute {
+            self.keep(index, EventKind::Arrived, ends);
         }
     }
 
-    /// Records that the instruction that was started last has done its own part and waits for other ranks.
-    pub(crate) fn record_awaited(&mut self) {
-        if let Self::On { current, .. } = self {
-            let current = *current;
-            self.record(current, EventKind::Awaited);
+    fn keep(&mut self, index: usize, kind: EventKind, mark: Mark) {
+        if self.keeps_events {
+            self.events.push((index, kind, mark));
         }
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Event> {
-        match self {
-            Self::Off => Vec::new(),
-            Self::On { events, .. } => std::mem::take(events),
+    /// The program ends here; waits until the queue has come to this point.
+    pub(super) fn end(&mut self) -> Recorded {
+        let at_ns = |mark| self.queue.time_ns(mark);
+        let between = |begins, ends| Duration::from_nanos(at_ns(ends) - at_ns(begins));
+        let elapsed = between(self.begins, self.queue.mark());
+        let mut waited = Waited::default();
+        for &Wait { lane, begins, ends } in &self.waits {
+            waited.add(lane, between(begins, ends));
         }
+        let event = |&(index, kind, mark)| Event { index, kind, at_ns: at_ns(mark) };
+        Recorded { elapsed, waited, events: self.events.iter().map(event).collect() }
     }
 }

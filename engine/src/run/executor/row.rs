@@ -1,7 +1,6 @@
 //! The loop that runs a rank's row of a program: one training step, or one evaluation.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch};
 
@@ -9,10 +8,8 @@ use super::compute::Compute;
 use super::error::Cause;
 use super::position::Position;
 use super::rank::Rank;
-use super::recorder::{EventKind, Recorder};
+use super::recorder::{EventKind, Recorded};
 use super::step::{RankOutcome, StepInputs, Tail};
-use super::waited::Waited;
-use crate::run::comm::Communicator;
 use crate::run::data::{BatchSource, DataError};
 
 impl Rank {
@@ -24,29 +21,27 @@ impl Rank {
     ) -> Result<RankOutcome, Cause> {
         let plan = Arc::clone(&self.plan);
         let program = plan.training();
-        let start = Instant::now();
-        self.recorder = Recorder::new(inputs.recorded_since);
+        self.recorder.begin(inputs.records);
         self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
-        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome(start) })
+        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome() })
     }
 
     /// Losses of one batch, without gradients.
     pub(crate) fn evaluate(&mut self, source: &dyn BatchSource, batch: u64) -> Result<RankOutcome, Cause> {
         let plan = Arc::clone(&self.plan);
         let program = plan.evaluation();
-        let start = Instant::now();
-        self.recorder = Recorder::Off;
+        self.recorder.begin(false);
         self.begin(program, 0, batch, source)?;
         self.run_row(program, None)?;
         let record = self.share_losses()?;
-        self.positions.set(self.comm.rank(), Position::Idle);
-        Ok(RankOutcome { record, ..self.outcome(start) })
+        self.set_position(Position::Idle);
+        Ok(RankOutcome { record, ..self.outcome() })
     }
 
-    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. Waits and traffic of
-    /// other work since the last program, such as saving weights, are dropped: a report is about its own program only.
+    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. Traffic of other work
+    /// since the last program, such as saving weights, is dropped: a report is about its own program only.
     fn begin(
         &mut self,
         program: &CheckedProgram,
@@ -54,7 +49,6 @@ impl Rank {
         batch: u64,
         source: &dyn BatchSource,
     ) -> Result<(), Cause> {
-        self.waited = Waited::default();
         self.comm.take_traffic();
         self.results.clear(&*self.queue);
         if !self.plan.reads_tokens(self.pipeline_rank) {
@@ -62,7 +56,7 @@ impl Rank {
         }
         let num_tokens = self.plan.micro_batch_shape().num_tokens();
         for micro_batch in 0..program.num_micro_batches() as usize {
-            self.positions.set(self.comm.rank(), Position::Reading { step, micro_batch });
+            self.set_position(Position::Reading { step, micro_batch });
             self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
                 source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
                 tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)
@@ -77,7 +71,6 @@ impl Rank {
         program: &CheckedProgram,
         inputs: Option<StepInputs>,
     ) -> Result<(), Cause> {
-        let rank = self.comm.rank();
         let row = program.row(self.pipeline_rank);
         let step = inputs.map_or(0, |inputs| inputs.step);
         for (index, &instruction) in row.iter().enumerate() {
@@ -85,14 +78,14 @@ impl Rank {
             for &earlier in program.waits(self.pipeline_rank.at(index)) {
                 self.complete_up_to(row, row[earlier].lane(), earlier, here)?;
             }
-            self.positions.set(rank, Position::At { step, index, instruction });
+            self.set_position(Position::At { step, index, instruction });
             self.recorder.record(index, EventKind::Started);
             self.run(program, index, instruction, inputs)?;
             let is_done = instruction.lane() == Lane::Compute;
             self.recorder.record(index, if is_done { EventKind::Ended } else { EventKind::Issued });
         }
         self.complete_all(row, step)?;
-        self.positions.set(rank, Position::Idle);
+        self.set_position(Position::Idle);
         Ok(())
     }
 
@@ -135,13 +128,9 @@ impl Rank {
         Ok(())
     }
 
-    pub(super) fn outcome(&mut self, start: Instant) -> RankOutcome {
-        RankOutcome {
-            traffic: self.comm.take_traffic(),
-            waited: self.waited,
-            elapsed: start.elapsed(),
-            events: self.recorder.take(),
-            ..RankOutcome::default()
-        }
+    /// What the program came to. Waits until the queue has carried it out.
+    pub(super) fn outcome(&mut self) -> RankOutcome {
+        let Recorded { elapsed, waited, events } = self.recorder.end();
+        RankOutcome { traffic: self.comm.take_traffic(), waited, elapsed, events, ..RankOutcome::default() }
     }
 }

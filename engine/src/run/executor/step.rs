@@ -1,6 +1,6 @@
 //! What a rank is given for a step, and what it reports of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pipezero_partition::Traffic;
 
@@ -19,8 +19,8 @@ pub(crate) struct StepInputs {
     pub(crate) learning_rate: f64,
     /// What the loss is multiplied by, so that small gradients survive in fp16; 1 elsewhere.
     pub(crate) loss_scale: f64,
-    /// The moment from which events are timed, if they are recorded: one for all ranks and steps.
-    pub(crate) recorded_since: Option<Instant>,
+    /// Whether events are recorded.
+    pub(crate) records: bool,
 }
 
 /// What a rank reports after it ran a program.
@@ -34,9 +34,9 @@ pub(crate) struct RankOutcome {
     pub(crate) overflowed: bool,
     /// Calls and bytes of this rank.
     pub(crate) traffic: Traffic,
-    /// How long the rank waited for others.
+    /// How long the rank's compute queue waited for others.
     pub(crate) waited: Waited,
-    /// How long it ran.
+    /// How long its compute queue took.
     pub(crate) elapsed: Duration,
     /// What happened to its instructions and when, if recorded.
     pub(crate) events: Vec<Event>,

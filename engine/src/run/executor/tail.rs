@@ -1,7 +1,5 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
-use std::time::Instant;
-
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
@@ -30,10 +28,9 @@ impl Rank {
         let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
         let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
         // The sum of two addends does not depend on their order.
-        self.recorder.record_awaited();
-        let start = Instant::now();
+        let wait = self.recorder.begin_joint_wait();
         let sum = self.comm.start_all_reduce(group, Channel::Tied, gradient, owned)?.wait()?;
-        self.waited.tail += start.elapsed();
+        self.recorder.end_wait(wait);
         store.gradient.give_back(sum);
         Ok(())
     }
@@ -47,7 +44,6 @@ impl Rank {
             }
         }
         let record = self.results.read(&*self.queue);
-        self.recorder.record_awaited();
         let record = self.share(&record)?;
         let overflowed = !record.is_finite();
         if overflowed && !self.plan.scales_loss() {
@@ -69,7 +65,7 @@ impl Rank {
 
     /// The sum of the losses of the batch's micro-batches over the whole grid.
     pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
-        self.positions.set(self.comm.rank(), Position::AddingLosses);
+        self.set_position(Position::AddingLosses);
         let record = self.results.read(&*self.queue);
         let record = self.share(&record)?;
         if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
@@ -93,9 +89,9 @@ impl Rank {
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {
         let mut words: [u64; RECORD_WORDS] = record.words();
-        let start = Instant::now();
+        let wait = self.recorder.begin_joint_wait();
         self.comm.all_reduce_words(&self.groups.world, &mut words)?;
-        self.waited.tail += start.elapsed();
+        self.recorder.end_wait(wait);
         Ok(StepRecord::from_words(&words))
     }
 }

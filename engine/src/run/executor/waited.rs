@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipezero_schedule::Lane;
 
-/// Times in which the compute lane of a rank stood still.
+/// Times in which the compute queue of a rank stood still.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waited {
     /// For gathers of weights that nothing hid, those after the optimizer's step included.
@@ -24,7 +24,8 @@ impl Waited {
             Lane::Gather => self.gathers += time,
             Lane::Reduce => self.reductions += time,
             Lane::Edge(_) => self.stages += time,
-            Lane::Compute => unreachable!("instructions of the compute lane are never in flight"),
+            // Instructions of the compute lane are never in flight; those that wait for other ranks are the tail's.
+            Lane::Compute => self.tail += time,
         }
     }
 
