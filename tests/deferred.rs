@@ -1,14 +1,18 @@
 //! A device whose kernels run later than they are asked for, in a random order that only events bound, gives the bits of the host. An
-//! event that is left out is found.
+//! event that is left out is found. What is recorded there is when queues came to instructions, not when the host asked for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pipezero::EventKind;
 use pipezero::config::{Checkpointing, Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero::measure::recording::{Fault, Recording};
 use pipezero::models::queue::Deferred;
+use pipezero::run::engine::{Engine, StepReport};
+use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
-    Case, FP16, Mask, Sample, Schedule, Trained, assert_bit_identical, in_full, small_run, train, train_on,
-    zero,
+    Case, FP16, Mask, Sample, Schedule, Trained, assert_bit_identical, in_full, small_run, started, train,
+    train_on, zero,
 };
 
 /// Orders that each case is run in.
@@ -99,4 +103,85 @@ fn every_event_that_is_left_out_is_found() {
     let missed: Vec<_> = found.iter().filter(|(_, is_found)| !**is_found).map(|(what, _)| what).collect();
     assert!(missed.is_empty(), "left out and never found: {missed:?}");
     assert!(found.len() >= 8, "{found:?}");
+}
+
+/// The time between two events of an instruction, over all instructions of all ranks for which this holds.
+fn time_between(
+    engine: &Engine,
+    report: &StepReport,
+    [from, to]: [EventKind; 2],
+    counts: impl Fn(Lane) -> bool,
+) -> f64 {
+    let plan = engine.plan();
+    let of_rank = |rank: usize| {
+        let row = plan.training().row(PipelineRank(plan.grid().pipeline_rank(rank) as u32));
+        let mut awaited = BTreeMap::new();
+        let mut sum_ns = 0;
+        for event in report.events(rank).iter().filter(|event| counts(row[event.index].lane())) {
+            if event.kind == from {
+                awaited.insert(event.index, event.at_ns);
+            } else if event.kind == to {
+                sum_ns += awaited.get(&event.index).map_or(0, |from_ns| event.at_ns - from_ns);
+            }
+        }
+        sum_ns
+    };
+    let sum_ns: u64 = (0..plan.grid().world_size()).map(of_rank).sum();
+    sum_ns as f64 / 1e9 / plan.grid().world_size() as f64
+}
+
+/// Idle times are those between the marks that the recording has too, and none is longer than the step.
+fn assert_idle_times_are_recorded(engine: &Engine, report: &StepReport, case: &str) {
+    use EventKind::{Arrived, Awaited, Ended};
+    let is_bulk = |lane| matches!(lane, Lane::Gather | Lane::Reduce);
+    let exposed_s = time_between(engine, report, [Awaited, Arrived], is_bulk);
+    let messages_s = time_between(engine, report, [Awaited, Arrived], |lane| lane != Lane::Compute);
+    let joint_s = time_between(engine, report, [Awaited, Ended], |lane| lane == Lane::Compute);
+    // Sums of a few nanoseconds in seconds: rounding is far below a nanosecond.
+    let rounding_s = 1e-12;
+    assert!((report.exposed_comm_s - exposed_s).abs() < rounding_s, "{case}");
+    assert!(messages_s <= report.idle_s + rounding_s, "{case}");
+    assert!(report.idle_s <= messages_s + joint_s + rounding_s, "{case}");
+    assert!(report.exposed_comm_s <= report.idle_s && report.idle_s <= report.step_s, "{case}");
+    assert!(joint_s > 0.0 && report.idle_s > 0.0, "{case}");
+}
+
+#[test]
+fn in_every_order_what_is_recorded_is_a_step_of_the_program() {
+    let mut sample = Sample::one_in(5, "order of a device's queues, recorded and checked");
+    for case in cases() {
+        for seed in (0..SEEDS).filter(|_| sample.takes_next()).collect::<Vec<_>>() {
+            let on_device = |plan, source| Engine::on_device(plan, source, Arc::new(Deferred::new(seed)));
+            let mut engine = started(on_device, run(case), Mask::Uneven);
+            let case = format!("seed {seed} of {case:?}");
+            for step in 1..=2 {
+                let report = engine.train_batch_recorded().expect("a step");
+                let recording = Recording::new(engine.plan(), &report);
+                let recording = recording.unwrap_or_else(|fault| panic!("{fault} in {case}"));
+                assert_eq!(recording.step(), step);
+                assert_idle_times_are_recorded(&engine, &report, &case);
+            }
+        }
+    }
+}
+
+/// A rank that does not wait for an operation is recorded to be done before its peers have begun, unless the step fails first.
+#[test]
+fn a_step_recorded_without_an_event_is_refused() {
+    let is_refused = |what, case, seed| {
+        let on_device =
+            |plan, source| Engine::on_device(plan, source, Arc::new(Deferred::without(seed, what)));
+        let mut engine = started(on_device, run(case), Mask::Uneven);
+        let Ok(report) = engine.train_batch_recorded() else { return false };
+        matches!(Recording::new(engine.plan(), &report), Err(Fault::Early { .. }))
+    };
+    for what in [
+        "compute for an all-gather",
+        "compute for a reduce-scatter",
+        "compute for an all-reduce",
+        "compute for a receive",
+    ] {
+        let mut cases = cases().into_iter();
+        assert!(cases.any(|case| (0..SEEDS).any(|seed| is_refused(what, case, seed))), "{what}");
+    }
 }

@@ -65,7 +65,9 @@ impl Position {
     /// Whether the host itself waits there, for others than its queue. As long as it does, this is what a report has to name.
     fn is_of_host(self) -> bool {
         match self {
-            Self::Reading { .. } | Self::Waiting { .. } | Self::Draining { .. } | Self::Probing { .. } => true,
+            Self::Reading { .. } | Self::Waiting { .. } | Self::Draining { .. } | Self::Probing { .. } => {
+                true
+            }
             // The other rank's part of a sum over two is waited for within the instruction. The sums over all ranks are not listed,
             // since the host reads its own part of them before, when the queue has come there.
             Self::At { instruction, .. } => matches!(instruction, Instruction::AddTied { .. }),
