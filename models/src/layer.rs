@@ -7,8 +7,9 @@
 //!
 //! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
 //! gradient reads weights and leaves what the *weight* gradient needs beside saved activations, its inputs, in `weight_inputs`; the
-//! weight gradient reads these two, never a weight, and adds into the flat gradient. A full backward is one after the
-//! other, so a fused and a split backward give the same bits.
+//! weight gradient reads these two, never a weight, and writes the flat gradient: the first one of a buffer overwrites it, the
+//! next ones add to it, so that no buffer must be cleared. A full backward is one after the other, so a fused and a split
+//! backward give the same bits.
 
 use std::fmt::Debug;
 
@@ -17,6 +18,7 @@ use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
 use crate::queue::Queue;
 
+pub use crate::kernels::matmul::Store;
 pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
 
 /// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from. Where
@@ -125,8 +127,10 @@ pub struct BackwardWeightArgs<'a> {
     pub saved: View<'a>,
     /// `[weight_inputs]` as the input gradient left it.
     pub weight_inputs: View<'a>,
-    /// The layer's parameter gradients, added to; same layout as the parameters.
+    /// The layer's parameter gradients, overwritten or added to; same layout as the parameters.
     pub parameter_gradients: ViewMut<'a>,
+    /// What happens to what `parameter_gradients` holds. With [`Store::Assign`] that is anything, NaN included.
+    pub store: Store,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
 }
@@ -163,6 +167,7 @@ pub trait Layer: Debug + Send + Sync {
     /// Turns the gradient of the output into that of the input.
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>);
 
-    /// Adds the gradient of the parameters.
+    /// Writes the gradient of the parameters, of every element: where it overwrites, what gets no gradient becomes zero. A
+    /// parameter that is used twice overwrites once and adds then. Elements between parameters are the unit's to clear.
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
 }

@@ -3,7 +3,6 @@
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::{Dropout, Place};
 use crate::kernels::linear::LinearShape;
-use crate::kernels::matmul::Store;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -189,7 +188,7 @@ impl Layer for Attention {
             layout::split(parameters, self.parameter_lens());
         let [mut qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let statistics = statistics.into_view();
-        let [mut doutput, normed, mut dnorm_weight, mut dnorm_bias] =
+        let [mut doutput, normed, dnorm_weight, dnorm_bias] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
         let [mut dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
 
@@ -218,24 +217,23 @@ impl Layer for Attention {
         let dnormed = dactivation.view();
         let dinput = gradient.reborrow();
         queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, Store::Add);
-        queue.clear(dnorm_weight.reborrow());
-        queue.clear(dnorm_bias.reborrow());
-        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
+        let store = Store::Assign;
+        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, store);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, .. } = args;
+        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, store, .. } = args;
         let [dqkv, attended, _, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, normed, dnorm_weight, dnorm_bias] =
             layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum);
-        queue.bias_backward(dnorm_bias, norm_bias_sum);
-        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum);
-        queue.bias_backward(dqkv, qkv_bias_sum);
-        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum);
-        queue.bias_backward(doutput, proj_bias_sum);
+        queue.bias_backward(dnorm_weight, norm_weight_sum, store);
+        queue.bias_backward(dnorm_bias, norm_bias_sum, store);
+        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum, store);
+        queue.bias_backward(dqkv, qkv_bias_sum, store);
+        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum, store);
+        queue.bias_backward(doutput, proj_bias_sum, store);
     }
 }

@@ -1,6 +1,5 @@
 //! The norm before the head.
 
-use crate::kernels::matmul::Store;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -67,21 +66,19 @@ impl Layer for FinalNorm {
             ..
         } = args;
         let [weight, _] = layout::split(parameters, [self.width; 2]);
-        let [mut dweight, mut dbias] = layout::split_mut(weight_inputs, [self.width; 2]);
+        let [dweight, dbias] = layout::split_mut(weight_inputs, [self.width; 2]);
         let mut doutput = workspace;
         queue.copy(gradient.view(), doutput.reborrow());
         let (statistics, doutput) = (statistics.view(), doutput.view());
         let dinput = gradient.reborrow();
         queue.layer_norm_backward_input(input, weight, statistics, doutput, dinput, Store::Assign);
-        queue.clear(dweight.reborrow());
-        queue.clear(dbias.reborrow());
-        queue.layer_norm_backward_weight(input, statistics, doutput, dweight, dbias);
+        queue.layer_norm_backward_weight(input, statistics, doutput, dweight, dbias, Store::Assign);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dweight, dbias] = layout::split(args.weight_inputs, [self.width; 2]);
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
-        queue.bias_backward(dweight, weight_sum);
-        queue.bias_backward(dbias, bias_sum);
+        queue.bias_backward(dweight, weight_sum, args.store);
+        queue.bias_backward(dbias, bias_sum, args.store);
     }
 }

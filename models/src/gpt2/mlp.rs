@@ -2,7 +2,6 @@
 
 use crate::kernels::dropout::{Dropout, Place};
 use crate::kernels::linear::LinearShape;
-use crate::kernels::matmul::Store;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -156,7 +155,7 @@ impl Layer for Mlp {
             layout::split(parameters, self.parameter_lens());
         let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let statistics = statistics.into_view();
-        let [mut doutput, mut dhidden, normed, mut dnorm_weight, mut dnorm_bias] =
+        let [mut doutput, mut dhidden, normed, dnorm_weight, dnorm_bias] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
         let mut dnormed = workspace;
 
@@ -171,24 +170,23 @@ impl Layer for Mlp {
         queue.layer_norm_again(input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
         queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, Store::Add);
-        queue.clear(dnorm_weight.reborrow());
-        queue.clear(dnorm_bias.reborrow());
-        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias);
+        let store = Store::Assign;
+        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, store);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, .. } = args;
+        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, store, .. } = args;
         let [active, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
             layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum);
-        queue.bias_backward(dnorm_bias, norm_bias_sum);
-        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum);
-        queue.bias_backward(dhidden, up_bias_sum);
-        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum);
-        queue.bias_backward(doutput, down_bias_sum);
+        queue.bias_backward(dnorm_weight, norm_weight_sum, store);
+        queue.bias_backward(dnorm_bias, norm_bias_sum, store);
+        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum, store);
+        queue.bias_backward(dhidden, up_bias_sum, store);
+        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum, store);
+        queue.bias_backward(doutput, down_bias_sum, store);
     }
 }

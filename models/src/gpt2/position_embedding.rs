@@ -67,16 +67,16 @@ impl Layer for PositionEmbedding {
     /// The gradient passes through as it is, but for what was dropped. What each position gets is summed here already: the
     /// weight-gradient input is then as small as one sequence.
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let (mut gradient, mut dpositions) = (args.gradient, args.weight_inputs);
+        let (mut gradient, dpositions) = (args.gradient, args.weight_inputs);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, gradient.reborrow(), self.width);
         }
-        queue.clear(dpositions.reborrow());
-        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width);
+        let store = Store::Assign;
+        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width, store);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let (dpositions, sum) = (args.weight_inputs, args.parameter_gradients);
-        queue.positions_backward(shape.seq_length, dpositions, sum, self.width);
+        queue.positions_backward(shape.seq_length, dpositions, sum, self.width, args.store);
     }
 }

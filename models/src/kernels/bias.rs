@@ -5,6 +5,7 @@
 //! Legend: N rows, C columns; `bias: [C]`, the rest `[N, C]`.
 
 use super::columns;
+use super::matmul::Store;
 use super::parallel::{for_blocks, read, write};
 
 /// Every row of `y` becomes `bias`.
@@ -32,11 +33,12 @@ pub fn add_to_rows(y: &mut [f32], x: &[f32], bias: &[f32]) {
     );
 }
 
-/// `dbias += ` the sum of the rows of `dy`, in row order.
-pub fn backward(dbias: &mut [f32], dy: &[f32]) {
+/// The sum of the rows of `dy`, in row order, assigned to `dbias` or added to it.
+pub fn backward(dbias: &mut [f32], dy: &[f32], store: Store) {
     let width = dbias.len();
-    columns::add_sums(
+    columns::store_sums(
         dbias,
+        store,
         dy.len() / width,
         #[inline(always)]
         |row, columns, sums| {
@@ -50,7 +52,7 @@ pub fn backward(dbias: &mut [f32], dy: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_close, random, same_on_all_threads};
+    use crate::testing::{assert_close, assert_same_bits, random, same_on_all_threads};
 
     #[test]
     fn rows_begin_with_the_bias_and_may_add_to_a_residual() {
@@ -74,14 +76,18 @@ mod tests {
     }
 
     #[test]
-    fn column_sums_are_added_to_what_was_there() {
+    fn column_sums_are_added_to_what_was_there_or_overwrite_it() {
         for (num_rows, width) in [(1, 1), (3, 5), (70, 63), (70, 64), (70, 65), (1500, 131)] {
             let (dy, before) = (random("dy", num_rows * width), random("before", width));
             let got = same_on_all_threads("column sums", || {
                 let mut dbias = before.clone();
-                backward(&mut dbias, &dy);
+                backward(&mut dbias, &dy, Store::Add);
                 dbias
             });
+            let [mut from_zero, mut assigned] = [0.0, f32::NAN].map(|before| vec![before; width]);
+            backward(&mut from_zero, &dy, Store::Add);
+            backward(&mut assigned, &dy, Store::Assign);
+            assert_same_bits("assigned", &assigned, &from_zero);
             let column = |c: usize| dy.iter().skip(c).step_by(width).map(|&x| f64::from(x)).sum::<f64>();
             let want: Vec<f64> = (0..width).map(|c| f64::from(before[c]) + column(c)).collect();
             // Up to 1500 terms added one by one in f32.

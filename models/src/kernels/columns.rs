@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::matmul::Store;
 use super::simd;
 
 /// Columns of a block: four cache lines of every row.
@@ -14,13 +15,14 @@ const BLOCK_COLUMNS: usize = 64;
 /// Terms below which sharing out costs more than it gains.
 const MIN_PARALLEL_TERMS: usize = 1 << 15;
 
-/// `out[c] += ` the sum over the rows of what `add_row(row, columns, sums)` adds to the sums of `columns`.
+/// The sum over the rows of what `add_row(row, columns, sums)` adds to the sums of `columns`, assigned to `out` or added to it.
 ///
-/// The rows of one call are summed first and then added to `out` at once, as a matrix product adds its own.
+/// The rows of one call are summed first, from zero, and then stored in `out` at once, as a matrix product stores its own.
 /// `add_row` must be `#[inline(always)]`.
 #[inline(always)]
-pub(super) fn add_sums(
+pub(super) fn store_sums(
     out: &mut [f32],
+    store: Store,
     num_rows: usize,
     add_row: impl Fn(usize, Range<usize>, &mut [f32]) + Sync,
 ) {
@@ -37,7 +39,7 @@ pub(super) fn add_sums(
             },
         );
         for (out, sum) in out.iter_mut().zip(&*sums) {
-            *out += sum;
+            *out = if store == Store::Add { *out + sum } else { *sum };
         }
     };
     if rayon::current_num_threads() == 1 || num_rows * out.len() < MIN_PARALLEL_TERMS {

@@ -3,6 +3,7 @@
 //! Legend: B sequences, T tokens each, N = B T, C columns, V rows of the token table; `y, dy: [N, C]`,
 //! `token_table: [V, C]`, `position_table: [at least T, C]`.
 
+use super::matmul::Store;
 use super::parallel::{for_blocks, read, write};
 
 /// `y[n] = token_table[tokens[n]]`.
@@ -22,9 +23,13 @@ pub fn forward(tokens: &[u32], token_table: &[f32], y: &mut [f32]) {
     );
 }
 
-/// `dtoken_table[tokens[n]] += dy[n]`, in row order on one thread, since two rows may hit the same token.
-pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32]) {
+/// `dtoken_table[tokens[n]] += dy[n]`, in row order on one thread, since two rows may hit the same token; onto zeros where the
+/// table is overwritten, since some rows may be hit by none.
+pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32], store: Store) {
     let width = dy.len() / tokens.len();
+    if store == Store::Assign {
+        dtoken_table.fill(0.0);
+    }
     for (&token, dy) in tokens.iter().zip(dy.chunks_exact(width)) {
         add(&mut dtoken_table[token as usize * width..][..width], dy);
     }
@@ -37,11 +42,24 @@ pub fn add_positions(seq_length: usize, position_table: &[f32], y: &mut [f32], w
     }
 }
 
-/// `dposition_table[t] += ` the sum over the sequences of `dy[b, t]`, in order.
-pub fn backward_positions(seq_length: usize, dy: &[f32], dposition_table: &mut [f32], width: usize) {
-    for sequence in dy.chunks_exact(seq_length * width) {
-        add(&mut dposition_table[..seq_length * width], sequence);
+/// `dposition_table[t] += dy[b, t]`, sequence by sequence. Where the table is overwritten, the first sequence is not added, and
+/// positions from `seq_length` on become zero.
+pub fn backward_positions(
+    seq_length: usize,
+    dy: &[f32],
+    dposition_table: &mut [f32],
+    width: usize,
+    store: Store,
+) {
+    let (sums, unused) = dposition_table.split_at_mut(seq_length * width);
+    let mut sequences = dy.chunks_exact(sums.len());
+    if store == Store::Assign {
+        unused.fill(0.0);
+        let first = sequences.next().expect("a micro-batch has at least one sequence");
+        // A sum that begins at zero is never -0.0: the bits are those of an addition to zeros.
+        sums.iter_mut().zip(first).for_each(|(sum, term)| *sum = 0.0 + term);
     }
+    sequences.for_each(|sequence| add(sums, sequence));
 }
 
 fn add(sum: &mut [f32], term: &[f32]) {
@@ -53,7 +71,7 @@ fn add(sum: &mut [f32], term: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{random, same_on_all_threads};
+    use crate::testing::{assert_same_bits, random, same_on_all_threads};
 
     #[test]
     fn rows_are_looked_up_and_their_gradients_return_to_them() {
@@ -63,12 +81,16 @@ mod tests {
         let mut y = vec![f32::NAN; tokens.len() * width];
         forward(&tokens, &table, &mut y);
         assert_eq!(y, [6.0, 7.0, 8.0, 0.0, 1.0, 2.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
-        let mut dtable = vec![100.0; vocab * width];
-        backward(&tokens, &y, &mut dtable);
+        let gradient = |before: f32, store| {
+            let mut dtable = vec![before; vocab * width];
+            backward(&tokens, &y, &mut dtable, store);
+            dtable
+        };
         assert_eq!(
-            dtable,
+            gradient(100.0, Store::Add),
             [100.0, 101.0, 102.0, 100.0, 100.0, 100.0, 112.0, 114.0, 116.0, 109.0, 110.0, 111.0]
         );
+        assert_same_bits("assigned", &gradient(f32::NAN, Store::Assign), &gradient(0.0, Store::Add));
     }
 
     #[test]
@@ -77,9 +99,16 @@ mod tests {
         let mut y = vec![10.0; 8];
         add_positions(2, &table, &mut y, 2);
         assert_eq!(y, [11.0, 12.0, 13.0, 14.0, 11.0, 12.0, 13.0, 14.0]);
-        let mut dtable = vec![0.5; 6];
-        backward_positions(2, &y, &mut dtable, 2);
-        assert_eq!(dtable, [22.5, 24.5, 26.5, 28.5, 0.5, 0.5]);
+        let gradient = |dy: &[f32], before: f32, store| {
+            let mut dtable = vec![before; 6];
+            backward_positions(2, dy, &mut dtable, 2, store);
+            dtable
+        };
+        assert_eq!(gradient(&y, 0.5, Store::Add), [22.5, 24.5, 26.5, 28.5, 0.5, 0.5]);
+        for dy in [y, vec![-0.0; 8]] {
+            let assigned = gradient(&dy, f32::NAN, Store::Assign);
+            assert_same_bits("assigned", &assigned, &gradient(&dy, 0.0, Store::Add));
+        }
     }
 
     #[test]

@@ -113,11 +113,19 @@ pub fn backward_input(
     );
 }
 
-/// `dweight += ` the sum over rows of `dy * n`, and `dbias += ` that of `dy`, in row order.
-pub fn backward_weight(x: &[f32], statistics: &[f32], dy: &[f32], dweight: &mut [f32], dbias: &mut [f32]) {
+/// The sum over rows of `dy * n`, assigned to `dweight` or added to it, and so that of `dy` to `dbias`, in row order.
+pub fn backward_weight(
+    x: &[f32],
+    statistics: &[f32],
+    dy: &[f32],
+    dweight: &mut [f32],
+    dbias: &mut [f32],
+    store: Store,
+) {
     let width = dweight.len();
-    columns::add_sums(
+    columns::store_sums(
         dweight,
+        store,
         statistics.len() / 2,
         #[inline(always)]
         |row, columns, sums| {
@@ -128,7 +136,7 @@ pub fn backward_weight(x: &[f32], statistics: &[f32], dy: &[f32], dweight: &mut 
             }
         },
     );
-    super::bias::backward(dbias, dy);
+    super::bias::backward(dbias, dy, store);
 }
 
 #[cfg(test)]
@@ -208,7 +216,7 @@ mod tests {
             let mut dx = y.clone();
             backward_input(&x, &weight, &statistics, &dy, &mut dx, Store::Add);
             let (mut dweight, mut dbias) = (vec![0.5; width], vec![0.5; width]);
-            backward_weight(&x, &statistics, &dy, &mut dweight, &mut dbias);
+            backward_weight(&x, &statistics, &dy, &mut dweight, &mut dbias, Store::Add);
             [y, statistics, dx, dweight, dbias].concat()
         });
     }

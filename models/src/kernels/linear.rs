@@ -49,10 +49,10 @@ pub fn backward_input(shape: LinearShape, dy: &[f32], weight: &[f32], dx: &mut [
     matmul(Threads::Pool, dx, Store::Assign, shape.y(dy), shape.weight(weight));
 }
 
-/// `dweight += dyᵀ x`.
-pub fn backward_weight(shape: LinearShape, dy: &[f32], x: &[f32], dweight: &mut [f32]) {
+/// `dweight = dyᵀ x`, or `dweight += dyᵀ x`.
+pub fn backward_weight(shape: LinearShape, dy: &[f32], x: &[f32], dweight: &mut [f32], store: Store) {
     let dweight = MatrixMut::new(dweight, shape.num_outputs, shape.num_inputs);
-    matmul(Threads::Pool, dweight, Store::Add, shape.y(dy).transposed(), shape.x(x));
+    matmul(Threads::Pool, dweight, store, shape.y(dy).transposed(), shape.x(x));
 }
 
 #[cfg(test)]

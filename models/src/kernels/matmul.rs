@@ -13,12 +13,12 @@ use super::matrix::{Cut, Matrix, MatrixMut};
 /// step allocates more, and in the cache.
 const PACKED_MAX: usize = 384;
 
-/// What happens to what the result held before.
+/// What happens to what a result held before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// It is overwritten.
     Assign,
-    /// The product is added to it.
+    /// What is computed is added to it.
     Add,
 }
 
@@ -169,6 +169,26 @@ mod tests {
                 // At most 65 terms: a few times the f32 unit, 6e-8.
                 let what = format!("{kind:?} {store:?} {m} x {n} x {k}");
                 assert_close(&what, &got, &reference(kind, [m, n, k], &a, &b, store), 2e-6);
+            }
+        }
+    }
+
+    /// But for the sign of a zero: where `k` is 1 or 2, `gemm` adds the products to no zero of its own.
+    #[test]
+    fn an_assigned_product_equals_one_added_to_zeros() {
+        for [m, n, k] in
+            [[1, 1, 1], [1, 37, 9], [37, 1, 9], [5, 7, 1], [33, 65, 17], [97, 131, 1100], [770, 40, 3]]
+        {
+            let (mut a, b) = (random("a", m * k), random("b", k * n));
+            a.iter_mut().step_by(3).for_each(|a| *a = 0.0);
+            for (kind, a) in KINDS.into_iter().flat_map(|kind| [(kind, a.clone()), (kind, vec![0.0; m * k])])
+            {
+                let [a, b] = views(kind, [m, n, k], &a, &b);
+                let [mut assigned, mut added] = [f32::NAN, 0.0].map(|before| vec![before; m * n]);
+                matmul(Threads::Pool, MatrixMut::new(&mut assigned, m, n), Store::Assign, a, b);
+                matmul(Threads::Pool, MatrixMut::new(&mut added, m, n), Store::Add, a, b);
+                assigned.iter_mut().for_each(|element| *element += 0.0);
+                assert_same_bits(&format!("{kind:?} {m} x {n} x {k}"), &assigned, &added);
             }
         }
     }

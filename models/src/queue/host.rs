@@ -140,12 +140,19 @@ impl Queue for Host {
         linear::backward_input(shape, dy.slice(), weight.slice(), dx.slice());
     }
 
-    fn linear_backward_weight(&self, shape: LinearShape, dy: View<'_>, x: View<'_>, dweight: ViewMut<'_>) {
-        linear::backward_weight(shape, dy.slice(), x.slice(), dweight.slice());
+    fn linear_backward_weight(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        x: View<'_>,
+        dweight: ViewMut<'_>,
+        store: Store,
+    ) {
+        linear::backward_weight(shape, dy.slice(), x.slice(), dweight.slice(), store);
     }
 
-    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>) {
-        bias::backward(dbias.slice(), dy.slice());
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, store: Store) {
+        bias::backward(dbias.slice(), dy.slice(), store);
     }
 
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
@@ -188,9 +195,10 @@ impl Queue for Host {
         dy: View<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
+        store: Store,
     ) {
         let (dweight, dbias) = (dweight.slice(), dbias.slice());
-        layer_norm::backward_weight(x.slice(), statistics.slice(), dy.slice(), dweight, dbias);
+        layer_norm::backward_weight(x.slice(), statistics.slice(), dy.slice(), dweight, dbias, store);
     }
 
     fn attention(
@@ -231,8 +239,8 @@ impl Queue for Host {
         embedding::forward(tokens.slice(), token_table.slice(), y.slice());
     }
 
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>) {
-        embedding::backward(tokens.slice(), dy.slice(), dtoken_table.slice());
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, store: Store) {
+        embedding::backward(tokens.slice(), dy.slice(), dtoken_table.slice(), store);
     }
 
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
@@ -245,8 +253,9 @@ impl Queue for Host {
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
+        store: Store,
     ) {
-        embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width);
+        embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width, store);
     }
 
     fn cross_entropy(

@@ -134,11 +134,18 @@ pub trait Queue: Debug + Send + Sync {
     /// `dx = dy W`.
     fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>);
 
-    /// `dweight += dyᵀ x`.
-    fn linear_backward_weight(&self, shape: LinearShape, dy: View<'_>, x: View<'_>, dweight: ViewMut<'_>);
+    /// `dyᵀ x`, which overwrites `dweight` or is added to it.
+    fn linear_backward_weight(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        x: View<'_>,
+        dweight: ViewMut<'_>,
+        store: Store,
+    );
 
-    /// `dbias += ` the sum over the rows of `dy`, for `dbias: [O]` and `dy: [N, O]`.
-    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>);
+    /// The sum over the rows of `dy: [N, O]`, which overwrites `dbias: [O]` or is added to it.
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, store: Store);
 
     /// `y = gelu(x)`, by its approximation with tanh.
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>);
@@ -166,7 +173,7 @@ pub trait Queue: Debug + Send + Sync {
         store: Store,
     );
 
-    /// `dweight` and `dbias`, added to.
+    /// `dweight` and `dbias`, overwritten or added to.
     fn layer_norm_backward_weight(
         &self,
         x: View<'_>,
@@ -174,6 +181,7 @@ pub trait Queue: Debug + Send + Sync {
         dy: View<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
+        store: Store,
     );
 
     /// Causal attention: `out: [N, C]` from `qkv: [N, 3 C]`, probabilities dropped by `masks`; keeps `log_sum_exp: [B, H, T]`.
@@ -208,14 +216,23 @@ pub trait Queue: Debug + Send + Sync {
     /// `y[n] = token_table[tokens[n]]`, with `tokens: [N]` of `u32`, `token_table: [V, C]`, `y: [N, C]`.
     fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>);
 
-    /// `dtoken_table[tokens[n]] += dy[n]`, in row order.
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>);
+    /// `dtoken_table[tokens[n]] += dy[n]`, in row order, onto what is there or onto zeros: rows that no token names become zero
+    /// where the table is overwritten.
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, store: Store);
 
     /// `y[b, t] += position_table[t]`, with `y: [B, T, width]`.
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize);
 
-    /// `dposition_table[t] += ` the sum over the sequences of `dy[b, t]`, in order.
-    fn positions_backward(&self, seq_length: usize, dy: View<'_>, dposition_table: ViewMut<'_>, width: usize);
+    /// `dposition_table[t] += dy[b, t]`, sequence by sequence, onto what is there or onto zeros: positions from `seq_length` on
+    /// become zero where the table is overwritten.
+    fn positions_backward(
+        &self,
+        seq_length: usize,
+        dy: View<'_>,
+        dposition_table: ViewMut<'_>,
+        width: usize,
+        store: Store,
+    );
 
     /// The summed cross-entropy of `logits: [N, V]` against `targets: [N]` of `u32`, and how many targets count. Keeps
     /// `log_sum_exp: [N]`. `loss` is [`LossSum::NUM_WORDS`](crate::layer::LossSum::NUM_WORDS) of `u32`, or empty where it is

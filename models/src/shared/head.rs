@@ -106,6 +106,7 @@ impl Layer for Head {
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dlogits, _] = layout::split(args.saved, self.saved_lens(shape));
-        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, args.parameter_gradients);
+        let sum = args.parameter_gradients;
+        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.store);
     }
 }

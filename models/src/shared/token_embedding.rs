@@ -52,6 +52,7 @@ impl Layer for TokenEmbedding {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        queue.embedding_backward(args.tokens.inputs, args.weight_inputs, args.parameter_gradients);
+        let sum = args.parameter_gradients;
+        queue.embedding_backward(args.tokens.inputs, args.weight_inputs, sum, args.store);
     }
 }

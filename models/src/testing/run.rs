@@ -1,6 +1,7 @@
 //! Runs of a whole model over units of a given number of layers.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::init;
-use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens};
+use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Store, Tokens};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Host, Queue};
@@ -95,6 +96,8 @@ pub(crate) struct Run {
     pub(crate) units: Vec<Unit>,
     parameters: Vec<Buffer>,
     gradients: Vec<Buffer>,
+    /// What the next micro-batch does to the gradients.
+    store: Store,
     element: ElementType,
 }
 
@@ -118,7 +121,8 @@ fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
 }
 
 impl Run {
-    /// Units of `layers_per_unit` layers. Parameters are drawn anew so that no bias is 0 and no norm 1.
+    /// Units of `layers_per_unit` layers. Parameters are drawn anew so that no bias is 0 and no norm 1. Gradients are NaN, which
+    /// the first micro-batch overwrites.
     pub(crate) fn new(model: &Model, layers_per_unit: usize) -> Self {
         let units: Vec<Unit> = model
             .layers
@@ -128,7 +132,8 @@ impl Run {
         let zeros = |unit: &Unit| Buffer::zeros(unit.num_elements() + PADDING).unwrap();
         let mut run = Self {
             parameters: units.iter().map(zeros).collect(),
-            gradients: units.iter().map(zeros).collect(),
+            gradients: units.iter().map(|unit| filled(unit.num_elements(), ElementType::F32)).collect(),
+            store: Store::Assign,
             units,
             element: ElementType::F32,
         };
@@ -142,6 +147,12 @@ impl Run {
             }
         }
         run
+    }
+
+    /// The same run with gradients of zero, which the first micro-batch adds to.
+    pub(crate) fn adding_to_zeros(mut self) -> Self {
+        self.gradients.iter_mut().for_each(|gradients| gradients.host_mut().fill(0.0));
+        Self { store: Store::Add, ..self }
     }
 
     /// The same run in another type, its parameters rounded to it.
@@ -162,8 +173,9 @@ impl Run {
         self
     }
 
-    /// One micro-batch: the loss, with the gradients added to those before.
+    /// One micro-batch: the loss, with the gradients added to those before it, if there were any.
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
+        let store = mem::replace(&mut self.store, Store::Add);
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
         let stored = |len: usize| filled(len, self.element);
         let wide = |len: usize| filled(len, ElementType::F32);
@@ -202,7 +214,7 @@ impl Run {
             sizes.iter().map(|sizes| stored(sizes.weight_inputs)).collect();
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], &self.parameters[index]);
-            let (saved, parameter_gradients) = (&mut saved[index], &mut self.gradients[index]);
+            let (saved, parameter_gradients) = (&mut saved[index], self.gradients[index].view_mut());
             let (gradient, workspace, weight_inputs) =
                 (&mut gradient, &mut workspace, &mut weight_input_buffers[index]);
             let recomputed = &mut recomputed;
@@ -220,6 +232,7 @@ impl Run {
                         saved,
                         recomputed,
                         parameter_gradients,
+                        store,
                         workspace,
                         loss_seed,
                     },
@@ -242,11 +255,18 @@ impl Run {
         if backward == Backward::Split {
             for (index, unit) in self.units.iter().enumerate() {
                 let (saved, weight_inputs) = (&saved[index], &weight_input_buffers[index]);
-                let (parameter_gradients, workspace) = (&mut self.gradients[index], &mut workspace);
+                let (parameter_gradients, workspace) = (self.gradients[index].view_mut(), &mut workspace);
                 unit.backward_weight(
                     &Host,
                     shape,
-                    UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace },
+                    UnitBackwardWeight {
+                        tokens,
+                        saved,
+                        weight_inputs,
+                        parameter_gradients,
+                        store,
+                        workspace,
+                    },
                 );
             }
         }
@@ -267,6 +287,11 @@ impl Run {
             }
         }
         all
+    }
+
+    /// Every element of the gradients, those between and behind parameters too, unit by unit.
+    pub(crate) fn gradient_elements(&self) -> Vec<f32> {
+        self.gradients.iter().flat_map(|gradients| gradients.host().to_vec()).collect()
     }
 
     /// Gradients by name; the uses of a tied weight are added.

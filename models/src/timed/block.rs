@@ -7,8 +7,8 @@ use crate::queue::Queue;
 
 /// Takes its time and does nothing.
 ///
-/// Parameters: `h.{i}.weight [parameters_per_layer]`, zero and never read. Their gradient is never added to. What it
-/// hands on and saves is never written.
+/// Parameters: `h.{i}.weight [parameters_per_layer]`, zero and never read. Their gradient is zero, and written only
+/// where it is overwritten. What it hands on and saves is never written.
 #[derive(Debug)]
 pub struct TimedBlock {
     name: String,
@@ -64,7 +64,11 @@ impl Layer for TimedBlock {
         queue.sleep(self.config.times.backward_input);
     }
 
-    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {
+    /// What the gradient buffer held before must not stay there: it may be another unit's.
+    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        if args.store == Store::Assign {
+            queue.clear(args.parameter_gradients);
+        }
         queue.sleep(self.config.times.backward_weight);
     }
 }

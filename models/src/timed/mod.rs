@@ -3,7 +3,8 @@
 //! A timed layer has parameters, activations and saved values of given sizes, and each of its passes returns a given
 //! time after it was called; in between it sleeps. So the real engine, with real buffers and real transfers, runs grids
 //! far larger than the machine's cores, and what it measures is the program's doing alone. Nothing is computed: the
-//! loss is constant, gradients stay as they are, and big buffers are not touched, since that would take CPU time.
+//! loss is constant, and big buffers are not touched, since that would take CPU time. The exception are the gradients of
+//! parameters, which the first backward of a step sets to zero before it sleeps, as every family overwrites them there.
 
 mod block;
 #[cfg(test)]

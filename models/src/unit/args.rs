@@ -4,7 +4,7 @@
 //! the unit's type.
 
 use crate::buffer::Buffer;
-use crate::layer::Tokens;
+use crate::layer::{Store, Tokens};
 use crate::memory::ViewMut;
 
 /// What a unit's forward works on.
@@ -56,8 +56,11 @@ pub struct UnitBackward<'a> {
     pub saved: &'a mut Buffer,
     /// `[UnitSizes::recompute]` or longer, as [`Unit::recompute`](super::Unit::recompute) left it; its contents are used up.
     pub recomputed: &'a mut Buffer,
-    /// The unit's flat parameter gradient, added to; may be longer (padding).
-    pub parameter_gradients: &'a mut Buffer,
+    /// The unit's flat parameter gradient, overwritten or added to; may be longer (padding). Elements that belong to no parameter
+    /// become zero where it is overwritten.
+    pub parameter_gradients: ViewMut<'a>,
+    /// What happens to what `parameter_gradients` holds.
+    pub store: Store,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
     /// See [`crate::layer::BackwardInputArgs::loss_seed`].
@@ -92,8 +95,11 @@ pub struct UnitBackwardWeight<'a> {
     pub saved: &'a Buffer,
     /// `[UnitSizes::weight_inputs]` as the input gradient left it.
     pub weight_inputs: &'a Buffer,
-    /// The unit's flat parameter gradient, added to; may be longer (padding).
-    pub parameter_gradients: &'a mut Buffer,
+    /// The unit's flat parameter gradient, overwritten or added to; may be longer (padding). Elements that belong to no parameter
+    /// become zero where it is overwritten.
+    pub parameter_gradients: ViewMut<'a>,
+    /// What happens to what `parameter_gradients` holds.
+    pub store: Store,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
 }

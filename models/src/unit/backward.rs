@@ -3,7 +3,7 @@
 use super::forward::Forward;
 use super::places::{Arenas, Share};
 use super::{Unit, UnitBackward, conversion};
-use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens};
+use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Store, Tokens};
 use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
@@ -18,13 +18,14 @@ impl Unit {
             gradient,
             saved,
             recomputed,
-            parameter_gradients,
+            mut parameter_gradients,
+            store,
             workspace,
             loss_seed,
         } = args;
         let parameters = parameters.view();
         let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
-        let mut parameter_gradients = parameter_gradients.view_mut();
+        self.clear_between_parameters(queue, parameter_gradients.reborrow(), store);
         let shares = self.shares(shape);
         let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
         let mut recomputed_segment = self.segments.len().checked_sub(1);
@@ -40,7 +41,29 @@ impl Unit {
             let gradient = gradient.reborrow();
             let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
             let parameter_gradients = parameter_gradients.reborrow().range(share.parameters.clone());
-            run.layer(share, &mut arenas, parameter_gradients);
+            run.layer(share, &mut arenas, parameter_gradients, store);
+        }
+    }
+
+    /// Sets elements of an overwritten gradient that belong to no parameter to zero: the few that align the next parameter, and
+    /// the padding behind the last. No layer writes them, the norm and the optimizer read them, and a buffer that units share
+    /// holds the gradient of another unit there.
+    pub(super) fn clear_between_parameters(
+        &self,
+        queue: &dyn Queue,
+        mut gradients: ViewMut<'_>,
+        store: Store,
+    ) {
+        if store == Store::Add {
+            return;
+        }
+        let mut end = 0;
+        let len = gradients.len();
+        for next in self.entries.iter().map(|entry| entry.range.clone()).chain([len..len]) {
+            if end < next.start {
+                queue.clear(gradients.reborrow().range(end..next.start));
+            }
+            end = next.end;
         }
     }
 }
@@ -58,7 +81,13 @@ struct Backward<'a> {
 
 impl Backward<'_> {
     /// The input gradient and then the weight gradient, which reads what it would read if the two were apart.
-    fn layer(self, share: &Share<'_>, arenas: &mut Arenas<'_>, parameter_gradients: ViewMut<'_>) {
+    fn layer(
+        self,
+        share: &Share<'_>,
+        arenas: &mut Arenas<'_>,
+        parameter_gradients: ViewMut<'_>,
+        store: Store,
+    ) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
         let sizes = share.sizes;
         let [input, saved] = arenas.lend([&share.input, &share.saved]);
@@ -90,7 +119,7 @@ impl Backward<'_> {
         share.layer.backward_weight(
             queue,
             shape,
-            BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, workspace },
+            BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, store, workspace },
         );
     }
 }

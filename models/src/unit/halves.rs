@@ -55,9 +55,10 @@ impl Unit {
     /// As [`Unit::backward_input`].
     pub fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
         self.assert_keeps_all();
-        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace } = args;
+        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, store, workspace } = args;
         let (kept, weight_inputs) = (saved.view(), weight_inputs.view());
-        let (mut sums, mut workspace) = (parameter_gradients.view_mut(), workspace.view_mut());
+        let (mut sums, mut workspace) = (parameter_gradients, workspace.view_mut());
+        self.clear_between_parameters(queue, sums.reborrow(), store);
         for share in self.shares(shape).iter().rev() {
             let [_, input_copy, saved_copy, workspace, weight_input_copy] =
                 layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
@@ -72,6 +73,7 @@ impl Unit {
                     saved: conversion::widened_saved(queue, saved, share.sizes, saved_copy),
                     weight_inputs: conversion::widened(queue, weight_inputs, weight_input_copy),
                     parameter_gradients: sums.reborrow().range(share.parameters.clone()),
+                    store,
                     workspace,
                 },
             );

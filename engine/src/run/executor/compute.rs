@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipezero_models::Buffer;
-use pipezero_models::layer::MaskKey;
+use pipezero_models::layer::{MaskKey, Store};
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
 use pipezero_schedule::{CheckedProgram, MicroBatch, Stage, Unit};
 
@@ -93,7 +93,13 @@ impl Rank {
         let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
         let mut fresh = self.take_gradient_buffer();
-        let mut accumulated = self.store_mut(unit).gradient.lend();
+        let store = self.store_mut(unit);
+        let mut accumulated = store.gradient.lend();
+        let padded = 0..store.layout.padded_len();
+        let (target, next) = match &mut fresh {
+            Some(fresh) => (fresh, Store::Assign),
+            None => (&mut accumulated, store.take_next_store()),
+        };
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
@@ -107,7 +113,8 @@ impl Rank {
                 parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
-                parameter_gradients: fresh.as_mut().unwrap_or(&mut accumulated),
+                parameter_gradients: target.view_mut().range(padded),
+                store: next,
                 recomputed,
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),
@@ -119,7 +126,7 @@ impl Rank {
         self.pass_input_gradient(compute);
     }
 
-    /// The buffer that the next backward's gradient goes to, where gradients are reduced every micro-batch.
+    /// The buffer that the next backward's gradient overwrites, where gradients are reduced every micro-batch.
     pub(super) fn take_gradient_buffer(&mut self) -> Option<TrackedBuffer> {
         self.plan.reduces_every_micro_batch().then(|| {
             self.gradient_buffers

@@ -3,6 +3,7 @@
 //! The stage before waits for the input gradient; the weight gradient needs no message and no gathered weights, only what the
 //! forward and the input gradient saved. Together they are the full backward, to the bit.
 
+use pipezero_models::layer::Store;
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
 
 use super::activations::Parts;
@@ -44,7 +45,14 @@ impl Rank {
         let Parts { saved, weight_inputs, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), unit);
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
-        let accumulated = store.gradient.get_mut();
+        let padded = 0..store.layout.padded_len();
+        let (target, next) = match &mut fresh {
+            Some(fresh) => (fresh, Store::Assign),
+            None => {
+                let next = store.take_next_store();
+                (store.gradient.get_mut(), next)
+            }
+        };
         planned.unit.backward_weight(
             &*self.queue,
             self.plan.micro_batch_shape(),
@@ -52,7 +60,8 @@ impl Rank {
                 tokens: self.tokens.of(micro_batch, masks),
                 saved,
                 weight_inputs: compute.weight_inputs(stage, weight_inputs),
-                parameter_gradients: fresh.as_mut().unwrap_or(accumulated),
+                parameter_gradients: target.view_mut().range(padded),
+                store: next,
                 workspace,
             },
         );

@@ -7,7 +7,7 @@ use super::in_flight::{Completion, InFlight};
 use super::position::Position;
 use super::rank::Rank;
 use super::recorder::EventKind;
-use super::sums::add_and_clear;
+use super::sums::use_up;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, Weights};
@@ -151,8 +151,9 @@ impl Rank {
             Completion::Reduce { unit } => {
                 let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
                 let shard = store.layout.shard(self.data_rank);
+                let next = store.take_next_store();
                 let sum = store.gradient.get_mut().view_mut().range(0..shard.len());
-                add_and_clear(&*self.queue, &mut buffer, shard, sum);
+                use_up(&*self.queue, &mut buffer, shard, sum, next);
                 self.gradient_buffers.push(buffer);
             }
             Completion::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),

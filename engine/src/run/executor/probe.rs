@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use pipezero_models::layer::Store;
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::ShardLayout;
 use pipezero_schedule::Instruction;
@@ -21,7 +22,7 @@ use super::position::Position;
 use super::rank::Rank;
 use super::recorder::EventKind;
 use super::step::RankOutcome;
-use super::sums::add_and_clear;
+use super::sums::use_up;
 use crate::plan::costs::MessageKind;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::{Category, Lendable, TrackedBuffer};
@@ -111,7 +112,7 @@ impl Rank {
             if matches!(row[index].0, Instruction::Reduce { .. }) {
                 let shard = layout.shard(self.data_rank);
                 let sum = buffers[index].own.view_mut().range(0..shard.len());
-                add_and_clear(&*self.queue, &mut whole, shard, sum);
+                use_up(&*self.queue, &mut whole, shard, sum, Store::Add);
             }
             buffers[index].whole.give_back(whole);
             self.recorder.record(first + index, EventKind::Ended);
@@ -146,7 +147,7 @@ impl Rank {
                 let owned = 0..buffer.len();
                 let Some(group) = &self.groups.tied else {
                     let sum = buffer.view_mut().range(owned.clone());
-                    add_and_clear(&*self.queue, &mut buffers.own, owned, sum);
+                    use_up(&*self.queue, &mut buffers.own, owned, sum, Store::Add);
                     buffers.whole.give_back(buffer);
                     return Ok(None);
                 };

@@ -22,6 +22,7 @@ impl Rank {
         let plan = Arc::clone(&self.plan);
         let program = plan.training();
         self.recorder.begin(inputs.records);
+        self.stores.values_mut().for_each(|store| store.begin_step(&*self.queue));
         self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();

@@ -1,5 +1,6 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
+use pipezero_models::layer::Store;
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
@@ -7,7 +8,7 @@ use super::position::Position;
 use super::rank::Rank;
 use super::step::{StepInputs, Tail};
 use super::step_sums::{RECORD_WORDS, StepRecord};
-use super::sums::add_and_clear;
+use super::sums::use_up;
 use crate::run::comm::{Channel, Communicator};
 use crate::run::optimizer::clip_factor;
 
@@ -19,7 +20,7 @@ impl Rank {
             let first = self.stores.get_mut(&embedding).expect("it is there");
             let owned = first.owned_gradient.clone();
             let sum = first.gradient.get_mut().view_mut().range(owned.clone());
-            add_and_clear(&*self.queue, &mut second, owned, sum);
+            use_up(&*self.queue, &mut second, owned, sum, Store::Add);
             self.store_mut(head).gradient.give_back(second);
             return Ok(());
         }
@@ -71,7 +72,7 @@ impl Rank {
         if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
     }
 
-    /// Updates the elements of a unit that this rank owns and clears its gradient for the next step.
+    /// Updates the elements of a unit that this rank owns.
     pub(super) fn optimizer_step(&mut self, unit: Unit, inputs: StepInputs) {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
@@ -84,7 +85,6 @@ impl Rank {
                 self.tail.gradient_scale,
             );
         }
-        store.clear_gradient(&*self.queue);
     }
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {

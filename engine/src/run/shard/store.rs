@@ -12,9 +12,11 @@
 //! copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pipezero_models::layer::Store;
 use pipezero_models::{Buffer, ElementType, ModelError, Queue, Unit};
 use pipezero_partition::{Purpose, ShardLayout};
 
@@ -53,6 +55,8 @@ pub(crate) struct UnitStore {
     pub(crate) gathered: VecDeque<GatheredCopy>,
     /// The gradient of the step: whole or a shard.
     pub(crate) gradient: Lendable<TrackedBuffer>,
+    /// What happens to what `gradient` holds when the next one comes.
+    next_store: Store,
     /// The gradient of the last backward, waiting for its reduction (reduced every micro-batch).
     pub(crate) fresh_gradient: Option<TrackedBuffer>,
     /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
@@ -139,6 +143,7 @@ impl UnitStore {
             weights: Weights::Tied,
             gathered: VecDeque::new(),
             gradient: Lendable::new(TrackedBuffer::zeros(gradient_len, Category::Gradients, ledger)?),
+            next_store: Store::Assign,
             fresh_gradient: None,
             master: None,
             states: TrackedBuffer::zeros(0, Category::Optimizer, ledger)?,
@@ -230,9 +235,16 @@ impl UnitStore {
         }
     }
 
-    /// Sets the gradient to zero, for the next step to add to.
-    pub(crate) fn clear_gradient(&mut self, queue: &dyn Queue) {
-        queue.clear(self.gradient.get_mut().view_mut());
+    /// A step begins: whatever became of the step before, its gradient is not read any more.
+    pub(crate) fn begin_step(&mut self, queue: &dyn Queue) {
+        queue.discard(self.gradient.get_mut().view_mut());
+        self.next_store = Store::Assign;
+    }
+
+    /// What the gradient that comes now does to what `gradient` holds: a step's first overwrites it, which saves a pass that
+    /// clears it, and the others are added.
+    pub(crate) fn take_next_store(&mut self) -> Store {
+        mem::replace(&mut self.next_store, Store::Add)
     }
 }
 

@@ -118,14 +118,21 @@ impl Queue for DeferredQueue {
         });
     }
 
-    fn linear_backward_weight(&self, shape: LinearShape, dy: View<'_>, x: View<'_>, dweight: ViewMut<'_>) {
+    fn linear_backward_weight(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        x: View<'_>,
+        dweight: ViewMut<'_>,
+        store: Store,
+    ) {
         self.ask([dy, x], [dweight], move |[dy, x], [dweight]| {
-            Host.linear_backward_weight(shape, dy, x, dweight);
+            Host.linear_backward_weight(shape, dy, x, dweight, store);
         });
     }
 
-    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>) {
-        self.ask([dy], [dbias], |[dy], [dbias]| Host.bias_backward(dy, dbias));
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, store: Store) {
+        self.ask([dy], [dbias], move |[dy], [dbias]| Host.bias_backward(dy, dbias, store));
     }
 
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
@@ -177,9 +184,10 @@ impl Queue for DeferredQueue {
         dy: View<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
+        store: Store,
     ) {
-        self.ask([x, statistics, dy], [dweight, dbias], |[x, statistics, dy], [dweight, dbias]| {
-            Host.layer_norm_backward_weight(x, statistics, dy, dweight, dbias);
+        self.ask([x, statistics, dy], [dweight, dbias], move |[x, statistics, dy], [dweight, dbias]| {
+            Host.layer_norm_backward_weight(x, statistics, dy, dweight, dbias, store);
         });
     }
 
@@ -230,9 +238,9 @@ impl Queue for DeferredQueue {
         });
     }
 
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>) {
-        self.ask([tokens, dy], [dtoken_table], |[tokens, dy], [dtoken_table]| {
-            Host.embedding_backward(tokens, dy, dtoken_table);
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, store: Store) {
+        self.ask([tokens, dy], [dtoken_table], move |[tokens, dy], [dtoken_table]| {
+            Host.embedding_backward(tokens, dy, dtoken_table, store);
         });
     }
 
@@ -248,9 +256,10 @@ impl Queue for DeferredQueue {
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
+        store: Store,
     ) {
         self.ask([dy], [dposition_table], move |[dy], [dposition_table]| {
-            Host.positions_backward(seq_length, dy, dposition_table, width);
+            Host.positions_backward(seq_length, dy, dposition_table, width, store);
         });
     }
 

@@ -1,11 +1,12 @@
 //! What holds for every unit; that passes compute the right thing is shown by the families' tests.
 
+mod first_gradient;
 mod precision;
 
 use super::*;
 use crate::buffer::Buffer;
 use crate::gpt2;
-use crate::layer::Tokens;
+use crate::layer::{Store, Tokens};
 use crate::queue::Host;
 use crate::testing::{Batch, config, segments};
 
@@ -89,7 +90,8 @@ fn a_unit_with_segments_refuses_half_a_backward() {
             tokens: Tokens { inputs: inputs.view(), targets: targets.view(), masks: None },
             saved: &buffer(),
             weight_inputs: &buffer(),
-            parameter_gradients: &mut buffer(),
+            parameter_gradients: buffer().view_mut(),
+            store: Store::Assign,
             workspace: &mut buffer(),
         },
     );
@@ -101,7 +103,7 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
     assert!(!unit.backward_reads_weights());
     let batch = Batch::random(2, 13, 37, 0);
     let sizes = unit.sizes(batch.shape);
-    let mut parameter_gradients = Buffer::zeros(unit.num_elements()).unwrap();
+    let mut parameter_gradients = Buffer::from_vec(vec![f32::NAN; unit.num_elements()]).unwrap();
     let [inputs, targets] = batch.uploaded();
     unit.backward(
         &Host,
@@ -112,7 +114,8 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),
             recomputed: &mut Buffer::zeros(0).unwrap(),
-            parameter_gradients: &mut parameter_gradients,
+            parameter_gradients: parameter_gradients.view_mut(),
+            store: Store::Assign,
             workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
             loss_seed: 1.0,
         },
