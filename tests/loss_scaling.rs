@@ -2,12 +2,16 @@
 //! and a run that cannot go on fails with an error.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipezero::Cause;
 use pipezero::config::{
     LossScaling, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
 };
-use pipezero::run::data::TokenBatch;
+use pipezero::models::layer::IGNORED_TARGET;
+use pipezero::models::queue::Deferred;
+use pipezero::models::{Device, Host};
+use pipezero::run::data::{BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, EngineError, StepReport};
 use tests::{
     Case, Mask, Schedule, Weights, assert_same_weights, at_rate, plan_and_batches, small_run, started,
@@ -153,6 +157,40 @@ fn an_overflow_at_the_least_scale_ends_the_run() {
         let error = engine.train_batch().expect_err("there is no lower scale");
         let EngineError::LossScale { step: 3, scale } = error else { panic!("{error}") };
         assert_eq!(scale, min_scale);
+    }
+}
+
+/// What a step left in gradient buffers is never read by the next one: neither infinities, nor what an evaluation or a load finds
+/// there. The second device fills with NaN what nobody may read.
+#[test]
+fn after_an_overflow_that_ends_a_run_a_step_without_targets_has_no_gradient() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("weights.safetensors");
+    let devices: [Arc<dyn Device>; 2] = [Arc::new(Host), Arc::new(Deferred::new(3))];
+    for (case, device) in cases().into_iter().flat_map(|case| devices.clone().map(|device| (case, device))) {
+        let (plan, batches) =
+            plan_and_batches(run(case, LossScaling { min_scale: 1e9, ..HIGH }), Mask::Uneven);
+        let has_targets = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&has_targets);
+        let source: Arc<dyn BatchSource> =
+            Arc::new(move |_: u64, data_rank: usize, micro_batch: usize, batch: &mut TokenBatch| {
+                batches.micro_batch(1, data_rank, micro_batch, batch)?;
+                if !flag.load(Ordering::Relaxed) {
+                    batch.targets.fill(IGNORED_TARGET);
+                }
+                Ok(())
+            });
+        let mut engine = Engine::on_device(plan, Arc::clone(&source), device).expect("ranks start");
+        let initial = weights_of(&mut engine);
+        let ends = (0..40).any(|_| matches!(engine.train_batch(), Err(EngineError::LossScale { .. })));
+        assert!(ends, "the least scale overflows in {case:?}");
+        engine.eval_batch(&source, 1).expect("an evaluation");
+        engine.save(&path).expect("weights are saved");
+        engine.load(&path).expect("weights are loaded");
+        has_targets.store(false, Ordering::Relaxed);
+        let report = engine.train_batch().expect("a step without targets");
+        assert_eq!((report.loss, report.gradient_norm), (None, 0.0), "{case:?}");
+        assert_same_weights(&weights_of(&mut engine), &initial, &format!("{case:?}"));
     }
 }
 
