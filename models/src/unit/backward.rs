@@ -1,5 +1,7 @@
 //! The full backward of a unit, layer by layer from the last.
 
+use std::iter;
+
 use super::forward::Forward;
 use super::places::{Arenas, Share};
 use super::{Unit, UnitBackward, conversion};
@@ -59,7 +61,7 @@ impl Unit {
         }
         let mut end = 0;
         let len = gradients.len();
-        for next in self.entries.iter().map(|entry| entry.range.clone()).chain([len..len]) {
+        for next in self.entries.iter().map(|entry| entry.range.clone()).chain(iter::once(len..len)) {
             if end < next.start {
                 queue.clear(gradients.reborrow().range(end..next.start));
             }
