@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use benches::Samples;
 use pipezero::plan::Bytes;
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, ThreadWorld};
+use pipezero::run::comm::{Channel, CommError, Communicator, Group};
 use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
+use pipezero::run::world::{ThreadWorld, World};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

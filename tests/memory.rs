@@ -18,13 +18,12 @@ fn every_rank_holds_and_sends_what_the_plan_says_whatever_the_engine_does() {
         let planned = plan.forecast();
         let mut engine = Engine::recording(plan, Arc::clone(&source)).expect("ranks start");
         let first = engine.train_batch().expect("a step");
-        assert_as_planned(&engine.measured(&first), &planned, &case.name);
+        assert_as_planned(&first.measured(), &planned, &case.name);
         engine.eval_batch(&source, 1).expect("an evaluation");
         engine.logits(&[1, 2, 3]).expect("logits");
         weights_of(&mut engine);
-        assert_as_planned(&engine.measured(&first), &planned, &case.name);
         let second = engine.train_batch().expect("a step");
-        assert_as_planned(&engine.measured(&second), &planned, &case.name);
+        assert_as_planned(&second.measured(), &planned, &case.name);
         for rank in 0..planned.len() {
             let num_events = [&first, &second].map(|report| report.events(rank).len());
             assert_eq!(num_events[0], num_events[1], "events of rank {rank} of {}", case.name);

@@ -152,7 +152,7 @@ fn assert_planned(run: Run, name: &str) {
     let planned = plan.forecast();
     let mut engine = Engine::new(plan, source).expect("ranks start");
     let report = engine.train_batch().expect("a step");
-    assert_as_planned(&engine.measured(&report), &planned, name);
+    assert_as_planned(&report.measured(), &planned, name);
 }
 
 /// A schedule whose backwards descend adds gradients in another order. The first loss is of the same weights, so of the

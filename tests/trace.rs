@@ -86,7 +86,7 @@ fn a_comparison_of_a_real_step_accounts_for_all_of_it() {
         let plan = engine.plan();
         let steps: Vec<Recording<'_>> =
             reports.iter().map(|report| Recording::new(plan, report).expect("a recorded step")).collect();
-        let peaks: Vec<u64> = engine.measured(&reports[2]).iter().map(|rank| rank.memory.peak).collect();
+        let peaks: Vec<u64> = reports[2].measured().iter().map(|rank| rank.memory.peak).collect();
         let prediction = Prediction::from_steps(plan, &steps).expect("a step takes no centuries");
         let played = simulate(plan.training(), &observed_costs(plan, &steps)).expect("costs of this program");
         assert_eq!(prediction.timeline, played);

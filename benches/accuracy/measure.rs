@@ -108,7 +108,7 @@ fn in_turn(case: Case, plan: &Plan) -> Result<Measured, Box<dyn Error>> {
     Ok(Measured {
         predictions_s: [before?, after?],
         step: Samples::new(times),
-        peak_bytes: peak_bytes(&engine, &last, plan)?,
+        peak_bytes: peak_bytes(&last, plan)?,
         num_repeats: 0,
     })
 }
@@ -122,9 +122,9 @@ fn predict(profiler: Profiler<'_>, plan: &Plan) -> Result<f64, Box<dyn Error>> {
 }
 
 /// Planned and measured, of the rank that differs most.
-fn peak_bytes(engine: &Engine, last: &StepReport, plan: &Plan) -> Result<[u64; 2], Box<dyn Error>> {
+fn peak_bytes(last: &StepReport, plan: &Plan) -> Result<[u64; 2], Box<dyn Error>> {
     let planned = plan.forecast();
-    let peaks = engine.measured(last).into_iter().zip(&planned);
+    let peaks = last.measured().into_iter().zip(&planned);
     let peaks = peaks.map(|(measured, planned)| [planned.memory.peak, measured.memory.peak]);
     let distance = |[planned, measured]: &[u64; 2]| planned.abs_diff(*measured);
     Ok(peaks.max_by_key(distance).ok_or("a grid has a rank")?)

@@ -35,7 +35,8 @@ pub use plan::Plan;
 pub use plan::grid::Grid;
 pub use plan::what_if::{LoneSchedule, Simulation, WhatIf};
 pub use run::Engine;
-pub use run::executor::{Cause, Event, EventKind, Position, RankFailure};
+pub use run::executor::{Cause, CauseKind, Event, EventKind, RankFailure};
+pub use run::world::Position;
 pub use train::{RunDir, TrainedRun, Training};
 
 /// Layers, units and the model families, to build a model of your own.

@@ -7,9 +7,10 @@ use std::fmt;
 
 use candle_core::{CpuStorage, WithDType};
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 
 /// The type of a buffer's elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ElementType {
     /// IEEE 754 binary32.
     #[default]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero::config::{Link, Links};
-use pipezero::run::comm::{Communicator, Group, ThreadWorld};
+use pipezero::run::comm::{Communicator, Group};
 use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
+use pipezero::run::world::{ThreadWorld, World};
 use pipezero_models::{ElementType, Host, Queue};
 
 /// A backend under test.
@@ -35,7 +36,7 @@ impl<const SHAPED: bool> Backend for OnThreads<SHAPED> {
 
 /// Runs `body` on every rank of a world.
 pub(super) fn run(
-    world: &Arc<ThreadWorld>,
+    world: &dyn World,
     world_size: usize,
     body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync,
 ) {
@@ -51,7 +52,7 @@ pub(super) fn run(
 }
 
 /// A rank whose assertion fails stops the others, so that they do not wait for it.
-struct StopOnPanic<'a>(&'a ThreadWorld);
+struct StopOnPanic<'a>(&'a dyn World);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use pipezero::config::{Link, Links};
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending, ThreadWorld};
+use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending};
 use pipezero::run::memory::TrackedBuffer;
+use pipezero::run::world::ThreadWorld;
 
 use super::backend::{LONG, barrier, bits, buffer, run, values};
 

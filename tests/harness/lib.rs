@@ -2,6 +2,7 @@
 
 mod batches;
 pub mod features;
+mod joined;
 mod pairwise;
 mod recorded;
 mod runs;
@@ -11,6 +12,7 @@ mod spread;
 mod trained;
 
 pub use batches::{Mask, RandomBatches};
+pub use joined::{in_two_processes, on_devices};
 pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{
@@ -21,5 +23,5 @@ pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{
     Trained, Weights, assert_as_planned, assert_bit_identical, assert_close, assert_same_weights,
-    plan_and_batches, started, train, train_into, train_on, train_plan, train_with, weights_of,
+    plan_and_batches, started, train, train_into, train_on, train_plan, train_with, weights_in, weights_of,
 };

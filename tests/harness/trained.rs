@@ -134,6 +134,11 @@ pub fn weights_of(engine: &mut Engine) -> Weights {
     let home = tempfile::tempdir().expect("a temporary folder");
     let path = home.path().join("weights.safetensors");
     engine.save(&path).expect("weights are saved");
+    weights_in(&path)
+}
+
+/// The weights of a file that an engine has saved.
+pub fn weights_in(path: &Path) -> Weights {
     read_weights(&std::fs::read(path).expect("weights are there"))
 }
 

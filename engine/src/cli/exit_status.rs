@@ -74,6 +74,8 @@ input_mistakes! {
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
         | EngineError::Start { .. }
+        | EngineError::WorldSize { .. }
+        | EngineError::NotSaved
         | EngineError::Memory { .. }
         | EngineError::LossScale { .. }
         | EngineError::LogitsNotFinite => false,
@@ -83,6 +85,7 @@ input_mistakes! {
         TrainingError::Engine(error) => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
+        TrainingError::NotTraced => false,
     };
     ProfileError: |error| match error {
         ProfileError::NoSteps => true,

@@ -3,6 +3,7 @@
 //! Each change is planned like a run of its own, program and all, so what is said to fit does.
 
 use std::fmt;
+use std::ops::Range;
 
 use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
@@ -63,9 +64,12 @@ impl Plan {
     /// Peak memory of ranks that are started for `purpose`.
     pub fn needs_for(&self, purpose: Purpose) -> Needs {
         let bytes = self.allocated_bytes(purpose);
-        // Each rank's may be countable and their sum not.
-        let world_bytes = bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-        Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes }
+        Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes: sum(&bytes) }
+    }
+
+    /// Peak memory of some world ranks together, which are started for `purpose`; `u64::MAX` where that is more.
+    pub(crate) fn needed_bytes(&self, purpose: Purpose, ranks: Range<usize>) -> u64 {
+        sum(&self.allocated_bytes(purpose)[ranks])
     }
 
     /// As [`changes_that_fit`], for the run of this plan.
@@ -85,6 +89,11 @@ impl Plan {
             limit_bytes,
         }
     }
+}
+
+/// Each rank's bytes may be countable and their sum not.
+fn sum(bytes: &[u64]) -> u64 {
+    bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
 }
 
 /// Changes to a run with which ranks that are started for `purpose` need what `fits` allows, the mildest first: single

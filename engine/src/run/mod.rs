@@ -8,5 +8,6 @@ pub mod generation;
 pub mod memory;
 pub mod optimizer;
 pub(crate) mod shard;
+pub mod world;
 
 pub use engine::Engine;

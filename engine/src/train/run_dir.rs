@@ -124,6 +124,11 @@ impl RunDir {
         Ok(Self { path: path.to_owned() })
     }
 
+    /// The folder of a run whose files another process writes, the one of rank 0.
+    pub fn written_elsewhere(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
     /// Whether [`RunDir::create`] could make the folder; changes nothing.
     ///
     /// # Errors

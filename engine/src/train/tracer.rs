@@ -4,27 +4,21 @@
 use super::error::TrainingError;
 use super::run_dir::RunDir;
 use crate::measure::recording::Recording;
-use crate::measure::trace::{TraceError, TraceFolder, TracedSteps, picture};
+use crate::measure::trace::{TraceError, TraceFolder, picture};
 use crate::plan::Plan;
 use crate::run::engine::StepReport;
 
 /// The traced steps of a run.
 #[derive(Debug)]
 pub(super) struct Tracer {
-    steps: TracedSteps,
     folder: TraceFolder,
     /// The length and the number of each step that was written.
     written: Vec<(u64, u64)>,
 }
 
 impl Tracer {
-    pub(super) fn new(steps: TracedSteps, directory: &RunDir) -> Self {
-        Self { steps, folder: TraceFolder::of_run(directory.path()), written: Vec::new() }
-    }
-
-    /// Whether a step is to be recorded.
-    pub(super) fn wants(&self, step: u64) -> bool {
-        self.steps.contains(step)
+    pub(super) fn new(directory: &RunDir) -> Self {
+        Self { folder: TraceFolder::of_run(directory.path()), written: Vec::new() }
     }
 
     /// Writes a step that was recorded.

@@ -10,9 +10,10 @@ use crate::config::{
     BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig,
     ZeroLevel,
 };
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Purpose};
 use crate::run::data::{BatchSource, Corpus, DataError, NoBatches};
 use crate::run::engine::{Engine, EngineError};
+use crate::run::world::{World, world_of};
 
 /// The run of a run directory, with the weights that it learned.
 #[derive(Debug)]
@@ -88,6 +89,19 @@ impl TrainedRun {
     /// # Errors
     /// When the model has not learned anything, the text cannot be read or is too short, or the ranks cannot be started.
     pub fn score(&self, text: &[PathBuf], num_batches: Option<u64>) -> Result<Score, TrainedRunError> {
+        self.score_in(text, num_batches, world_of)
+    }
+
+    /// As [`TrainedRun::score`], in a world for its plan; each process gets the score.
+    ///
+    /// # Errors
+    /// As [`TrainedRun::score`].
+    pub fn score_in(
+        &self,
+        text: &[PathBuf],
+        num_batches: Option<u64>,
+        world: impl FnOnce(&Plan) -> Arc<dyn World>,
+    ) -> Result<Score, TrainedRunError> {
         let (run, _) = self.file.resolve(Launch::this_host())?;
         if !run.model.learns() {
             return Err(TrainedRunError::NothingLearned("score"));
@@ -103,7 +117,8 @@ impl TrainedRun {
             Arc::new(corpus.training_batches(batch_layout(&plan), plan.run().seed)?)
         };
         let num_batches = num_batches.unwrap_or(plan.run().evaluation.batches);
-        let mut engine = Engine::for_inference(plan, Arc::clone(&source))?;
+        let world = world(&plan);
+        let mut engine = Engine::in_world(plan, Arc::clone(&source), Purpose::Inference, world)?;
         engine.load(&self.directory.file(RunDir::WEIGHTS))?;
         let report = evaluate(&mut engine, &source, num_batches)?;
         let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
@@ -115,12 +130,25 @@ impl TrainedRun {
     /// # Errors
     /// When the model has not learned anything, or the ranks cannot be started.
     pub fn text_engine(self) -> Result<Engine, TrainedRunError> {
+        self.text_engine_in(world_of)
+    }
+
+    /// As [`TrainedRun::text_engine`], in a world for its plan; each process gets the logits.
+    ///
+    /// # Errors
+    /// As [`TrainedRun::text_engine`].
+    pub fn text_engine_in(
+        self,
+        world: impl FnOnce(&Plan) -> Arc<dyn World>,
+    ) -> Result<Engine, TrainedRunError> {
         let (run, _) = on_one_data_rank(self.file)?.resolve(Launch::this_host())?;
         if !run.model.learns() {
             return Err(TrainedRunError::NothingLearned("generate"));
         }
         let no_batches: Arc<dyn BatchSource> = Arc::new(NoBatches);
-        let mut engine = Engine::for_inference(Plan::new(with_one_sequence(run))?, no_batches)?;
+        let plan = Plan::new(with_one_sequence(run))?;
+        let world = world(&plan);
+        let mut engine = Engine::in_world(plan, no_batches, Purpose::Inference, world)?;
         engine.load(&self.directory.file(RunDir::WEIGHTS))?;
         Ok(engine)
     }

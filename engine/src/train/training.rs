@@ -12,8 +12,9 @@ use super::run_dir::{MetricsFile, RunDir};
 use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
 use crate::measure::trace::TracedSteps;
-use crate::plan::Plan;
+use crate::plan::{Plan, Purpose};
 use crate::run::engine::{Engine, EngineError, StepReport};
+use crate::run::world::{World, world_of};
 
 /// Receives every line of the metrics while the run goes on.
 pub trait Observer {
@@ -36,8 +37,17 @@ impl Training {
     /// # Errors
     /// When the text cannot be read or is too short, or the ranks cannot be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
+        let world = world_of(&plan);
+        Self::in_world(plan, world)
+    }
+
+    /// As [`Training::new`], for the ranks of this process. Every process of the world trains the same plan.
+    ///
+    /// # Errors
+    /// As [`Training::new`].
+    pub fn in_world(plan: Plan, world: Arc<dyn World>) -> Result<Self, TrainingError> {
         let batches = Batches::of(&plan)?;
-        let engine = Engine::new(plan, Arc::clone(&batches.training))?;
+        let engine = Engine::in_world(plan, Arc::clone(&batches.training), Purpose::Training, world)?;
         Ok(Self { engine, batches, traced: None })
     }
 
@@ -51,7 +61,13 @@ impl Training {
         self.engine.plan()
     }
 
-    /// Runs until the last step or until `interrupted` is set, then evaluates, saves the weights and the summary.
+    /// Whether this process writes the run directory: the one of rank 0 does.
+    pub fn writes(&self) -> bool {
+        self.engine.has_rank_0()
+    }
+
+    /// Runs until the last step or until `interrupted` is set in any process, then evaluates, saves the weights and the summary. The
+    /// process of rank 0 writes to `directory`, which the others do not read.
     ///
     /// # Errors
     /// When a rank stops or a file cannot be written.
@@ -61,14 +77,17 @@ impl Training {
         interrupted: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Summary, TrainingError> {
-        let mut metrics = directory.metrics()?;
+        let mut metrics = self.writes().then(|| directory.metrics()).transpose()?;
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
         let mut progress = Progress::default();
-        let mut tracer = self.traced.take().map(|steps| Tracer::new(steps, directory));
-        while progress.num_steps() < steps && !interrupted.load(Ordering::Relaxed) {
+        let is_traced = self.writes() && self.traced.is_some();
+        let mut tracer = is_traced.then(|| Tracer::new(directory));
+        while progress.num_steps() < steps && !self.engine.any(interrupted.load(Ordering::Relaxed))? {
             let report = match self.step(tracer.as_mut(), progress.num_steps() + 1) {
                 Err(
-                    error @ (TrainingError::Engine(EngineError::LossScale { .. }) | TrainingError::Trace(_)),
+                    error @ (TrainingError::Engine(EngineError::LossScale { .. })
+                    | TrainingError::Trace(_)
+                    | TrainingError::NotTraced),
                 ) => {
                     // The weights of the step before are intact.
                     self.engine.save(&directory.file(RunDir::WEIGHTS))?;
@@ -78,48 +97,53 @@ impl Training {
             };
             let epoch = self.batches.training.epoch(report.step);
             let line = StepLine::new(&report, epoch, self.plan().step_flops());
-            metrics.add(&line)?;
+            metrics.as_mut().map_or(Ok(()), |metrics| metrics.add(&line))?;
             observer.step(&line);
             progress.add(&line, report);
             let step = progress.num_steps();
             if every > 0 && step.is_multiple_of(every) && step < steps {
-                self.evaluate(step, &mut metrics, observer)?;
+                self.evaluate(step, metrics.as_mut(), observer)?;
             }
         }
         // First, so that no later error loses the weights.
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
-        let validation_loss = self.evaluate(progress.num_steps(), &mut metrics, observer)?;
+        let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
         let summary = self.summary(&progress, validation_loss);
-        let text =
-            serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
-        directory.write(RunDir::SUMMARY, &text)?;
+        if self.writes() {
+            let text =
+                serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
+            directory.write(RunDir::SUMMARY, &text)?;
+        }
         if let Some(tracer) = &mut tracer {
             tracer.finish(self.plan(), directory)?;
         }
         Ok(summary)
     }
 
-    /// One step, recorded and written if it is to be traced.
+    /// One step, recorded if it is to be traced, and written by the process that has a tracer.
     fn step(&mut self, tracer: Option<&mut Tracer>, step: u64) -> Result<StepReport, TrainingError> {
-        let Some(tracer) = tracer.filter(|tracer| tracer.wants(step)) else {
+        if !self.traced.as_ref().is_some_and(|steps| steps.contains(step)) {
             return Ok(self.engine.train_batch()?);
-        };
+        }
         let report = self.engine.train_batch_recorded()?;
-        tracer.add(self.plan(), &report)?;
-        Ok(report)
+        let written = tracer.map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report));
+        match self.engine.any(written.is_err())? {
+            true => Err(written.err().map_or(TrainingError::NotTraced, TrainingError::from)),
+            false => Ok(report),
+        }
     }
 
     /// The validation loss, if there is validation text.
     fn evaluate(
         &mut self,
         step: u64,
-        metrics: &mut MetricsFile,
+        metrics: Option<&mut MetricsFile>,
         observer: &mut dyn Observer,
     ) -> Result<Option<f64>, TrainingError> {
         let Some(source) = &self.batches.validation else { return Ok(None) };
         let num_batches = self.engine.plan().run().evaluation.batches;
         let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches)?);
-        metrics.add(&line)?;
+        metrics.map_or(Ok(()), |metrics| metrics.add(&line))?;
         observer.evaluation(&line);
         Ok(line.validation_loss)
     }
@@ -140,7 +164,7 @@ impl Training {
             idle_share: progress.mean_idle_share(),
             exposed_comm_share: progress.mean_exposed_comm_share(),
             loss_scale: progress.last.as_ref().and_then(|report| report.loss_scale),
-            ranks: progress.last.as_ref().map_or_else(Vec::new, |report| self.engine.measured(report)),
+            ranks: progress.last.as_ref().map_or_else(Vec::new, StepReport::measured),
             planned: self.plan().forecast(),
         }
     }

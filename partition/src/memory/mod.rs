@@ -45,7 +45,7 @@ mod category;
 mod tests;
 
 pub use category::Category;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
@@ -129,7 +129,7 @@ pub struct RankFacts {
 }
 
 /// Peak bytes of one rank by category, planned or measured. A size beyond `u64::MAX` counts as `u64::MAX`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMemory {
     /// Parameters between two uses: shards and persistent units under ZeRO-3, else whole.
     pub parameters: u64,

@@ -25,7 +25,7 @@ mod tests;
 
 use std::ops::{Add, AddAssign, Mul};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
@@ -83,7 +83,7 @@ pub struct TrafficFacts {
 }
 
 /// Calls of one kind and the bytes that this rank sends in them. Saturates at `u64::MAX`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Calls in groups larger than one.
     pub count: u64,
@@ -120,7 +120,7 @@ impl Mul<u64> for Volume {
 }
 
 /// One rank's traffic in one training step, by kind; evaluation is not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// All-gathers of parameters.
     pub all_gather: Volume,

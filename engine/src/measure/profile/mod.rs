@@ -29,10 +29,11 @@ mod typical;
 use std::sync::Arc;
 
 use crate::measure::recording::Recording;
-use crate::plan::Plan;
 use crate::plan::costs::{CostsFile, PredictError, Source, Step, for_plan};
+use crate::plan::{Plan, Purpose};
 use crate::run::data::BatchSource;
 use crate::run::engine::{Engine, StepReport};
+use crate::run::world::{World, world_of};
 
 pub use error::ProfileError;
 pub use limit::{TooManySteps, check_steps};
@@ -88,15 +89,36 @@ pub fn profile(
     options: ProfileOptions,
     watch: &mut dyn FnMut(Watched),
 ) -> Result<Profile, ProfileError> {
+    let world = world_of(&plan);
+    let profile = profile_in(plan, source, options, world, watch)?;
+    Ok(profile.expect("one process has all ranks, rank 0 too"))
+}
+
+/// As [`profile`], for the ranks of this process; the process of rank 0 gets the costs.
+///
+/// # Errors
+/// As [`profile`].
+pub fn profile_in(
+    plan: Plan,
+    source: Arc<dyn BatchSource>,
+    options: ProfileOptions,
+    world: Arc<dyn World>,
+    watch: &mut dyn FnMut(Watched),
+) -> Result<Option<Profile>, ProfileError> {
     if options.num_steps == 0 {
         return Err(ProfileError::NoSteps);
     }
-    let mut engine = Engine::recording(plan.clone(), source)?;
-    let mut profiler = Profiler::new(&plan);
-    steps::record(&mut profiler, &mut engine, options, watch)?;
+    let mut engine = Engine::in_world(plan.clone(), source, Purpose::Training, world)?;
+    let mut profiler = engine.has_rank_0().then(|| Profiler::new(&plan));
+    steps::record(profiler.as_mut(), &mut engine, options, watch)?;
+    let Some(profiler) = profiler else {
+        engine.follow_probes()?;
+        return Ok(None);
+    };
     let mut profile = profiler.finish()?;
     probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
-    Ok(profile)
+    engine.end_probes()?;
+    Ok(Some(profile))
 }
 
 /// Recorded steps of a plan, from which its costs are taken: [`profile`] fills one, and so can a program that runs the engine for

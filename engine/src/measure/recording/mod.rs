@@ -6,6 +6,7 @@
 
 mod build;
 mod check;
+mod clocks;
 mod events;
 mod fault;
 mod messages;

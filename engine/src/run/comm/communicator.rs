@@ -101,6 +101,13 @@ pub trait Communicator: Debug {
         self.start(&ends, Channel::Edge(edge), operation, buffer)
     }
 
+    /// Moves what a buffer of `from` holds into one of `to`, outside a program; both of them start it.
+    ///
+    /// * Errors: as for a send.
+    fn start_collect(&mut self, from: usize, to: usize, buffer: TrackedBuffer) -> Started {
+        self.start(&[from, to], Channel::Collect, Operation::transfer(&buffer), buffer)
+    }
+
     /// Adds words over the group (wrapping), blocking; every member gets the sum.
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError>;
 }

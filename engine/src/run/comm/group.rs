@@ -38,6 +38,8 @@ pub enum Channel {
     Tied,
     /// Words at the end of a step.
     Words,
+    /// What one rank hands to another outside a program.
+    Collect,
     /// One directed stage edge, by a number that both ends agree on.
     Edge(u32),
 }

@@ -23,4 +23,4 @@ pub use communicator::{Communicator, Pending, Started};
 pub use counting::Counting;
 pub use error::CommError;
 pub use group::{Channel, Group};
-pub use threads::ThreadWorld;
+pub use threads::Threads;

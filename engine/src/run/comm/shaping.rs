@@ -187,6 +187,7 @@ mod tests {
             Channel::Reduce,
             Channel::Tied,
             Channel::Words,
+            Channel::Collect,
             Channel::Edge(0),
             Channel::Edge(1),
         ];

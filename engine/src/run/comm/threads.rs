@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pipezero_models::{Device, Host, Queue};
+use pipezero_models::{Device, Queue};
 
 use super::communicator::{Communicator, Pending, Started};
 use super::error::CommError;
@@ -17,52 +17,68 @@ use super::shaping::LinkStates;
 use crate::config::Links;
 use crate::run::memory::TrackedBuffer;
 
-/// What the ranks of one process share.
+/// What ranks share that are threads of one process.
+#[derive(Clone, Debug)]
+pub struct Threads(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct ThreadWorld {
-    size: usize,
+struct Shared {
     timeout: Duration,
-    /// What all ranks compute on.
-    device: Arc<dyn Device>,
+    /// What each rank computes on.
+    devices: Vec<Arc<dyn Device>>,
     stopped: AtomicBool,
     rendezvous: Mutex<BTreeMap<ChannelKey, Arc<Rendezvous>>>,
     /// The links that are imitated, if any.
     links: Option<LinkStates>,
 }
 
-impl ThreadWorld {
-    /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with imitated links if any are given.
-    pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
-        Self::on(Arc::new(Host), size, timeout, links)
+impl Threads {
+    /// For a rank on each of these devices, whose memory all of them can read. No wait lasts longer than `timeout`; links are imitated
+    /// if any are given.
+    pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
+        let (stopped, rendezvous) = (AtomicBool::new(false), Mutex::default());
+        let links = links.map(LinkStates::new);
+        Self(Arc::new(Shared { timeout, devices, stopped, rendezvous, links }))
     }
 
-    /// As [`ThreadWorld::new`], with all ranks on a device.
-    pub fn on(device: Arc<dyn Device>, size: usize, timeout: Duration, links: Option<Links>) -> Arc<Self> {
-        let (stopped, rendezvous, links) =
-            (AtomicBool::new(false), Mutex::default(), links.map(LinkStates::new));
-        Arc::new(Self { size, timeout, device, stopped, rendezvous, links })
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.0.devices.len()
     }
 
     /// The communicator of one rank; each rank has exactly one.
-    pub fn communicator(self: &Arc<Self>, rank: usize) -> Box<dyn Communicator> {
-        let queue = self.device.queue();
-        Box::new(ThreadCommunicator { world: Arc::clone(self), rank, queue, used: HashMap::new() })
+    pub fn communicator(&self, rank: usize) -> Box<dyn Communicator> {
+        let queue = self.0.devices[rank].queue();
+        Box::new(ThreadCommunicator { shared: Arc::clone(&self.0), rank, queue, used: HashMap::new() })
     }
 
     /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
     /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.0.stopped.store(true, Ordering::Release);
         // A rendezvous that is made after this loop is made by a rank that sees the flag.
-        let rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        let rendezvous = self.0.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
         rendezvous.values().for_each(|one| one.wake());
+    }
+
+    /// # Errors
+    /// [`CommError::Stopped`] after a stop.
+    pub fn check(&self) -> Result<(), CommError> {
+        self.0.check()
+    }
+}
+
+impl Shared {
+    fn check(&self) -> Result<(), CommError> {
+        if self.stopped.load(Ordering::Acquire) { Err(CommError::Stopped) } else { Ok(()) }
     }
 
     fn rendezvous(&self, key: ChannelKey) -> Arc<Rendezvous> {
         let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
         let new = |key: &ChannelKey| {
             let link = self.links.as_ref().and_then(|links| links.link(key));
-            Arc::new(Rendezvous::new(key.0.clone(), link, self.device.queue()))
+            let lane = self.devices[key.0[0]].queue();
+            Arc::new(Rendezvous::new(key.0.clone(), link, lane))
         };
         Arc::clone(rendezvous.entry(key).or_insert_with_key(new))
     }
@@ -71,7 +87,7 @@ impl ThreadWorld {
 /// One rank's communicator.
 #[derive(Debug)]
 struct ThreadCommunicator {
-    world: Arc<ThreadWorld>,
+    shared: Arc<Shared>,
     rank: usize,
     /// Where the rank computes.
     queue: Arc<dyn Queue>,
@@ -87,10 +103,8 @@ impl ThreadCommunicator {
         operation: Operation,
         payload: Payload,
     ) -> Result<ThreadPending, CommError> {
-        if self.world.stopped.load(Ordering::Acquire) {
-            return Err(CommError::Stopped);
-        }
-        let world_size = self.world.size;
+        self.shared.check()?;
+        let world_size = self.world_size();
         if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
             return Err(CommError::UnknownRank { rank, world_size });
         }
@@ -100,13 +114,13 @@ impl ThreadCommunicator {
             .ok_or_else(|| CommError::NotAMember { rank: self.rank, group: members.to_vec() })?;
         let key = (members.to_vec(), channel);
         let (rendezvous, next) =
-            self.used.entry(key).or_insert_with_key(|key| (self.world.rendezvous(key.clone()), 0));
+            self.used.entry(key).or_insert_with_key(|key| (self.shared.rendezvous(key.clone()), 0));
         let round = *next;
         *next += 1;
         let ready = self.queue.record();
         rendezvous.join(round, position, operation, payload, ready)?;
         Ok(ThreadPending {
-            world: Arc::clone(&self.world),
+            shared: Arc::clone(&self.shared),
             rendezvous: Arc::clone(rendezvous),
             queue: Arc::clone(&self.queue),
             round,
@@ -121,7 +135,7 @@ impl Communicator for ThreadCommunicator {
     }
 
     fn world_size(&self) -> usize {
-        self.world.size
+        self.shared.devices.len()
     }
 
     fn queue(&self) -> &Arc<dyn Queue> {
@@ -154,7 +168,7 @@ impl Communicator for ThreadCommunicator {
 #[derive(Debug)]
 #[must_use = "an operation completes only when it is waited for"]
 struct ThreadPending {
-    world: Arc<ThreadWorld>,
+    shared: Arc<Shared>,
     rendezvous: Arc<Rendezvous>,
     queue: Arc<dyn Queue>,
     round: u64,
@@ -163,9 +177,9 @@ struct ThreadPending {
 
 impl ThreadPending {
     fn collect(self) -> Result<Payload, CommError> {
-        let world = &self.world;
-        let is_stopped = || world.stopped.load(Ordering::Acquire);
-        self.rendezvous.collect(self.round, self.position, &*self.queue, world.timeout, is_stopped)
+        let shared = &self.shared;
+        let is_stopped = || shared.stopped.load(Ordering::Acquire);
+        self.rendezvous.collect(self.round, self.position, &*self.queue, shared.timeout, is_stopped)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use pipezero_schedule::Unit;
-
+use super::save::SaveFile;
 use super::weights_file::WeightsFile;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Probe, RankFailure, RankOutcome, StepInputs};
@@ -21,8 +20,8 @@ pub(super) enum Command {
     Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
     /// The logits after these tokens.
     Logits { tokens: Arc<[u32]> },
-    /// A unit's whole parameters.
-    WholeUnit(Unit),
+    /// All weights go to rank 0, unit by unit, which writes them to this file; the other processes have none.
+    Save(Option<Arc<SaveFile>>),
     /// Read the weights that this rank holds.
     Load(Arc<WeightsFile>),
 }
@@ -32,7 +31,7 @@ pub(super) enum Command {
 pub(super) enum Answer {
     Done,
     Outcome(Box<RankOutcome>),
-    /// Logits or parameters, from the one rank that has them.
+    /// Logits, from rank 0.
     Values(Vec<f32>),
 }
 

@@ -4,8 +4,7 @@ use std::fmt;
 
 use super::weights_file::WeightsError;
 use crate::plan::{Bytes, Change, Changes};
-use crate::run::comm::CommError;
-use crate::run::executor::{Cause, RankFailure};
+use crate::run::executor::{CauseKind, RankFailure};
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +16,14 @@ pub enum EngineError {
     /// The engine stopped earlier.
     #[error("the ranks have stopped after an earlier error; start a new engine")]
     AlreadyStopped,
+    /// The world has another number of ranks than the plan.
+    #[error("the plan has {needed} ranks, the world {found}: start as many as the plan has")]
+    WorldSize {
+        /// Ranks of the plan.
+        needed: usize,
+        /// Ranks of the world.
+        found: usize,
+    },
     /// A rank's thread or thread pool could not be started.
     #[error("rank {rank} cannot be started: {reason}")]
     Start {
@@ -76,6 +83,9 @@ pub enum EngineError {
         "the logits are not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
     )]
     LogitsNotFinite,
+    /// The process of rank 0 could not write the weights.
+    #[error("the weights were not saved: the process of rank 0 says why")]
+    NotSaved,
     /// Weights could not be written or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -88,9 +98,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// From the failures in the order in which the ranks reported them.
+    /// From the failures of all ranks.
     pub(super) fn new(mut failures: Vec<RankFailure>) -> Self {
-        failures.sort_by_key(|failure| precedence(&failure.cause));
+        failures.sort_by_key(|failure| (failure.cause.kind(), failure.rank));
         Self { failures }
     }
 
@@ -100,20 +110,10 @@ impl Report {
     }
 }
 
-/// Causes before their effects.
-fn precedence(cause: &Cause) -> u8 {
-    match cause {
-        Cause::Comm(error) if error.is_stop() => 3,
-        Cause::Comm(CommError::Timeout { .. }) => 2,
-        Cause::Stalled => 1,
-        _ => 0,
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [RankFailure { position, cause: cause @ (Cause::NotFinite | Cause::LossNotFinite), .. }, ..] =
-            &self.failures[..]
+        if let [RankFailure { position, cause, .. }, ..] = &self.failures[..]
+            && cause.kind() == CauseKind::NotFinite
             && let Some(step) = position.step()
         {
             // All ranks see the same sums, so one line stands for all.
@@ -123,9 +123,8 @@ impl fmt::Display for Report {
         for failure in &self.failures {
             write!(f, "\n  {failure}")?;
         }
-        let timed_out = |failure: &RankFailure| {
-            matches!(failure.cause, Cause::Comm(CommError::Timeout { .. } | CommError::TooSlow { .. }))
-        };
+        let timed_out =
+            |failure: &RankFailure| matches!(failure.cause.kind(), CauseKind::TimedOut | CauseKind::TooSlow);
         if self.failures.iter().any(timed_out) {
             write!(f, "\n`comm.timeout_s` bounds every wait: if the ranks were only slow, set more seconds")?;
         }

@@ -3,6 +3,8 @@
 mod command;
 mod error;
 mod host_memory;
+mod ledgers;
+mod probe;
 mod ranks;
 mod report;
 mod save;
@@ -12,20 +14,23 @@ mod worker;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero_models::{Device, Host};
+use pipezero_models::Device;
 use pipezero_partition::Purpose;
 
-use command::{Answer, Command};
+use command::Command;
 pub use error::{EngineError, Report};
 use ranks::Ranks;
+pub(crate) use report::ProcessReport;
 pub use report::{EvalReport, MeasuredRank, StepReport};
+use save::SaveFile;
 pub use weights_file::WeightsError;
 
 use crate::plan::Plan;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Event, Probe, RankOutcome, StepInputs};
+use crate::run::executor::{RankOutcome, StepInputs};
 use crate::run::memory::{self, Category, Ledger};
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
+use crate::run::world::{ClockOffset, ThreadWorld, World, world_of};
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
@@ -46,13 +51,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the ranks of a plan for training, with initial weights that depend on the seed alone.
+    /// Starts the ranks of a plan for training, in the world that its run file names, with initial weights that depend on the seed alone.
     ///
     /// # Errors
     /// [`EngineError::Memory`] before anything is allocated, where the plan needs more than this host has; when a
     /// thread cannot be started.
     pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Training, Arc::new(Host))
+        let world = world_of(&plan);
+        Self::in_world(plan, source, Purpose::Training, world)
     }
 
     /// Starts the ranks without gradients and optimizer state: for [`Engine::eval_batch`] and [`Engine::logits`].
@@ -60,7 +66,8 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`].
     pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Inference, Arc::new(Host))
+        let world = world_of(&plan);
+        Self::in_world(plan, source, Purpose::Inference, world)
     }
 
     /// As [`Engine::new`], with all ranks on a device.
@@ -72,7 +79,9 @@ impl Engine {
         source: Arc<dyn BatchSource>,
         device: Arc<dyn Device>,
     ) -> Result<Self, EngineError> {
-        Self::start(plan, source, Purpose::Training, device)
+        let comm = &plan.run().comm;
+        let world = ThreadWorld::on(vec![device; plan.grid().world_size()], comm.timeout, comm.links);
+        Self::in_world(plan, source, Purpose::Training, Arc::new(world))
     }
 
     /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
@@ -85,20 +94,44 @@ impl Engine {
         Ok(engine)
     }
 
-    fn start(
+    /// Starts the ranks of this process. Every process of the world has an engine of the same plan and calls the same methods in the
+    /// same order.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; [`EngineError::WorldSize`] where the world has another number of ranks than the plan.
+    pub fn in_world(
         plan: Plan,
         source: Arc<dyn BatchSource>,
         purpose: Purpose,
-        device: Arc<dyn Device>,
+        world: Arc<dyn World>,
     ) -> Result<Self, EngineError> {
-        host_memory::check(&plan, purpose, memory::available_bytes())?;
+        let (needed, found) = (plan.grid().world_size(), world.size());
+        if needed != found {
+            return Err(EngineError::WorldSize { needed, found });
+        }
+        host_memory::check(&plan, purpose, world.local_ranks(), memory::available_bytes())?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
-        let ranks = Ranks::start(&plan, &source, purpose, device)?;
+        let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
         let mut engine = Self { plan, ranks, records: false, learning_rate, loss_scaler, step: 0, update: 0 };
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
+    }
+
+    /// Whether rank 0 runs in this process, which then writes what the run leaves behind.
+    pub fn has_rank_0(&self) -> bool {
+        self.ranks.local().contains(&0)
+    }
+
+    /// Whether something is the case in any process.
+    ///
+    /// # Errors
+    /// When a rank, or another process, stops.
+    pub fn any(&mut self, is_here: bool) -> Result<bool, EngineError> {
+        let mut words = [u64::from(is_here)];
+        self.ranks.together(|world| world.add_words(&mut words))?;
+        Ok(words != [0])
     }
 
     /// The plan that runs.
@@ -131,21 +164,41 @@ impl Engine {
         let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         let inputs =
             StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), records };
-        let outcomes = outcomes(self.ranks.ask(&Command::Train(inputs))?);
-        let overflowed = outcomes.first().is_some_and(|first| first.overflowed);
+        let clock = match records {
+            true => self.ranks.together(|world| world.clock_offset())?,
+            false => ClockOffset::ZERO,
+        };
+        let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
+        let found = first(&outcomes).clone();
+        let overflowed = found.overflowed;
+        let processes = self.gather_reports(clock, outcomes)?;
         self.step = step;
         self.update += u64::from(!overflowed);
-        let mut report = StepReport::new(inputs, loss_scale, outcomes);
+        let mut report = StepReport::new(inputs, loss_scale, &found, processes);
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
         self.update_loss_scale(step, overflowed)?;
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
     }
 
-    /// Sends messages only, and returns what happened to them and when, by world rank.
-    pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
-        let outcomes = outcomes(self.ranks.ask(&Command::Probe(Arc::new(probe)))?);
-        Ok(outcomes.into_iter().map(|outcome| outcome.events).collect())
+    /// What the ranks of all processes did, in the process of rank 0; of this process's ranks in the others.
+    fn gather_reports(
+        &mut self,
+        clock: ClockOffset,
+        outcomes: Vec<RankOutcome>,
+    ) -> Result<Vec<ProcessReport>, EngineError> {
+        let ranks = outcomes.into_iter().map(|outcome| outcome.report).collect();
+        let own = ProcessReport { clock, first_rank: self.ranks.local().start, ranks };
+        if self.ranks.are_all() {
+            return Ok(vec![own]);
+        }
+        let message = serde_json::to_vec(&own).expect("a report has string keys and finite depth");
+        let messages = self.ranks.together(|world| world.gather(message))?;
+        if messages.is_empty() {
+            return Ok(vec![own]);
+        }
+        let read = |message: Vec<u8>| serde_json::from_slice(&message);
+        Ok(messages.into_iter().map(read).collect::<Result<_, _>>().expect("every process runs this program"))
     }
 
     /// Updates the loss scale after a step and logs its change. That a step was left out is in its report, and the caller shows
@@ -182,8 +235,8 @@ impl Engine {
         source: &Arc<dyn BatchSource>,
         batch: u64,
     ) -> Result<EvalReport, EngineError> {
-        let answers = self.ranks.ask(&Command::Evaluate { source: Arc::clone(source), batch })?;
-        Ok(EvalReport::new(&outcomes(answers)))
+        let command = Command::Evaluate { source: Arc::clone(source), batch };
+        Ok(EvalReport::new(first(&self.ranks.ask_for_outcomes(&command)?)))
     }
 
     /// The logits `[V]` that follow `tokens`, through the pipeline.
@@ -200,15 +253,32 @@ impl Engine {
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
             return Err(EngineError::PromptToken { token, vocab_size });
         }
-        self.ranks.ask_for_values(&Command::Logits { tokens: tokens.into() })
+        let logits = self.ranks.ask_for_values(&Command::Logits { tokens: tokens.into() })?;
+        let bytes = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
+        let bytes = self.ranks.together(|world| world.broadcast(bytes))?;
+        Ok(bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
     }
 
-    /// Writes the weights to one safetensors file, gathered unit by unit: no more than a unit is held at once.
+    /// Writes the weights to one safetensors file, in the process of rank 0. The other ranks hand them over unit by unit: no more than a
+    /// unit is held at once.
     ///
     /// # Errors
-    /// When the file cannot be written or a rank stops. The file appears under its name only when it is complete.
+    /// When the file cannot be written, [`EngineError::NotSaved`] where that is so in another process, or a rank stops. The file appears
+    /// under its name only when it is complete.
     pub fn save(&mut self, path: &Path) -> Result<(), EngineError> {
-        save::save(&self.plan, &mut self.ranks, path)
+        let file = self.has_rank_0().then(|| SaveFile::create(&self.plan, path)).transpose();
+        if self.any(file.is_err())? {
+            file?;
+            return Err(EngineError::NotSaved);
+        }
+        let file = file?.map(Arc::new);
+        self.ranks.ask(&Command::Save(file.clone()))?;
+        let file = file.map(|file| Arc::into_inner(file).expect("ranks drop a command before they answer"));
+        let saved = file.map_or(Ok(()), SaveFile::finish);
+        match self.any(saved.is_err())? {
+            true => saved.map_err(EngineError::from).and(Err(EngineError::NotSaved)),
+            false => Ok(()),
+        }
     }
 
     /// Reads weights that [`Engine::save`] wrote, on any grid; every rank reads its own part.
@@ -220,29 +290,23 @@ impl Engine {
         self.ranks.ask(&Command::Load(file)).map(drop)
     }
 
-    /// The most bytes that each rank has held, and what it sent in the step of the report.
-    pub fn measured(&self, report: &StepReport) -> Vec<MeasuredRank> {
-        let ranks = self.ranks.ledgers().iter().zip(&report.ranks);
-        ranks.enumerate().map(|(rank, (ledger, outcome))| MeasuredRank::new(rank, ledger, outcome)).collect()
-    }
-
-    /// The ledger of a rank's memory.
+    /// The ledger of a local rank's memory: what its plan counts.
     pub fn ledger(&self, rank: usize) -> &Ledger {
-        &self.ranks.ledgers()[rank]
+        &self.ranks.ledgers(rank).planned
     }
 
-    /// Bytes that all ranks hold at most, by category.
+    /// The ledger of what commands between steps hold on a local rank beside that: saving, and reading logits.
+    pub fn ledger_between_steps(&self, rank: usize) -> &Ledger {
+        &self.ranks.ledgers(rank).between
+    }
+
+    /// Bytes that the local ranks hold at most, by category.
     pub fn peak_bytes(&self, category: Category) -> u64 {
-        self.ranks.ledgers().iter().map(|ledger| ledger.peak_bytes(category)).sum()
+        self.ranks.local().map(|rank| self.ledger(rank).peak_bytes(category)).sum()
     }
 }
 
-fn outcomes(answers: Vec<Answer>) -> Vec<RankOutcome> {
-    answers
-        .into_iter()
-        .filter_map(|answer| match answer {
-            Answer::Outcome(outcome) => Some(*outcome),
-            Answer::Done | Answer::Values(_) => None,
-        })
-        .collect()
+/// What any of the ranks knows of the whole grid.
+fn first(outcomes: &[RankOutcome]) -> &RankOutcome {
+    outcomes.first().expect("a process has at least one rank")
 }

@@ -1,5 +1,6 @@
-//! All ranks' threads: starts them, sends them commands, and stops them together.
+//! This process's ranks: starts their threads, sends them commands, and stops them together with those of other processes.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -8,24 +9,25 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::command::{Answer, Command, Reply};
 use super::error::{EngineError, Report};
+use super::ledgers::Ledgers;
 use super::worker::Worker;
 use crate::plan::Plan;
-use crate::run::comm::ThreadWorld;
+use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Cause, Positions, RankFailure};
-use crate::run::memory::Ledger;
-use pipezero_models::Device;
+use crate::run::executor::{Cause, RankFailure, RankOutcome, ReportedFailure};
+use crate::run::world::World;
 use pipezero_partition::Purpose;
 
-/// One thread per rank of the grid.
+/// One thread per local rank.
 #[derive(Debug)]
 pub(super) struct Ranks {
+    /// `[rank - first rank]`
     commands: Vec<Sender<Command>>,
     answers: Receiver<(usize, Reply)>,
     threads: Vec<JoinHandle<()>>,
-    ledgers: Vec<Arc<Ledger>>,
-    positions: Arc<Positions>,
-    world: Arc<ThreadWorld>,
+    /// `[rank - first rank]`
+    ledgers: Vec<Arc<Ledgers>>,
+    world: Arc<dyn World>,
     /// How long a rank may take to notice that the others have stopped.
     grace: Duration,
     stopped: bool,
@@ -35,28 +37,26 @@ pub(super) struct Ranks {
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Ranks {
-    /// Starts every rank and returns when each has allocated what it will hold.
+    /// Starts every local rank and returns when each has allocated what it will hold.
     pub(super) fn start(
         plan: &Arc<Plan>,
         source: &Arc<dyn BatchSource>,
         purpose: Purpose,
-        device: Arc<dyn Device>,
+        world: Arc<dyn World>,
     ) -> Result<Self, EngineError> {
-        let num_ranks = plan.grid().world_size();
-        let timeout = plan.run().comm.timeout;
+        let local = world.local_ranks();
         let (answer, answers) = unbounded();
         let mut ranks = Self {
             commands: Vec::new(),
             answers,
             threads: Vec::new(),
-            ledgers: (0..num_ranks).map(|_| Arc::default()).collect(),
-            positions: Arc::new(Positions::new(num_ranks)),
-            world: ThreadWorld::on(device, num_ranks, timeout, plan.run().comm.links),
-            grace: GRACE.min(timeout),
+            ledgers: local.clone().map(|_| Arc::default()).collect(),
+            world,
+            grace: GRACE.min(plan.run().comm.timeout),
             stopped: false,
         };
-        tracing::debug!(num_ranks, threads = plan.run().threads, ?purpose, "starting ranks");
-        for rank in 0..num_ranks {
+        tracing::debug!(?local, threads = plan.run().threads, ?purpose, "starting ranks");
+        for rank in local {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(plan.run().threads)
                 .thread_name(move |thread| format!("rank-{rank}.{thread}"))
@@ -69,8 +69,7 @@ impl Ranks {
                 plan: Arc::clone(plan),
                 source: Arc::clone(source),
                 purpose,
-                ledger: Arc::clone(&ranks.ledgers[rank]),
-                positions: Arc::clone(&ranks.positions),
+                ledgers: Arc::clone(ranks.ledgers(rank)),
                 world: Arc::clone(&ranks.world),
                 commands,
                 answer: answer.clone(),
@@ -85,7 +84,7 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Asks every rank and returns their answers, by rank.
+    /// Asks every local rank and returns their answers, by rank.
     pub(super) fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, EngineError> {
         if self.stopped {
             return Err(EngineError::AlreadyStopped);
@@ -97,38 +96,82 @@ impl Ranks {
         self.collect()
     }
 
-    /// Asks every rank for values that one of them has.
-    pub(super) fn ask_for_values(&mut self, command: &Command) -> Result<Vec<f32>, EngineError> {
-        let values = self.ask(command)?.into_iter().find_map(|answer| match answer {
-            Answer::Values(values) => Some(values),
-            Answer::Done | Answer::Outcome(_) => None,
-        });
-        Ok(values.expect("the one rank that has the values answers with them"))
+    /// Asks every local rank to run a program.
+    pub(super) fn ask_for_outcomes(&mut self, command: &Command) -> Result<Vec<RankOutcome>, EngineError> {
+        let outcome = |answer| match answer {
+            Answer::Outcome(outcome) => Some(*outcome),
+            Answer::Done | Answer::Values(_) => None,
+        };
+        Ok(self.ask(command)?.into_iter().filter_map(outcome).collect())
     }
 
-    pub(super) fn ledgers(&self) -> &[Arc<Ledger>] {
-        &self.ledgers
+    /// Asks every local rank for values that rank 0 gets; empty in other processes.
+    pub(super) fn ask_for_values(&mut self, command: &Command) -> Result<Vec<f32>, EngineError> {
+        let values = |answer| match answer {
+            Answer::Values(values) => Some(values),
+            Answer::Done | Answer::Outcome(_) => None,
+        };
+        Ok(self.ask(command)?.into_iter().find_map(values).unwrap_or_default())
+    }
+
+    /// Does something with the other processes.
+    pub(super) fn together<R>(
+        &mut self,
+        exchange: impl FnOnce(&dyn World) -> Result<R, CommError>,
+    ) -> Result<R, EngineError> {
+        if self.stopped {
+            return Err(EngineError::AlreadyStopped);
+        }
+        exchange(&*self.world).map_err(|error| {
+            let local = self.local();
+            let position = self.world.positions().get(local.start);
+            let failure = RankFailure { rank: local.start, position, cause: Cause::Comm(error) };
+            self.stop(failure, local)
+        })
+    }
+
+    /// The local ranks.
+    pub(super) fn local(&self) -> Range<usize> {
+        self.world.local_ranks()
+    }
+
+    /// Whether all ranks are local.
+    pub(super) fn are_all(&self) -> bool {
+        self.local().len() == self.world.size()
+    }
+
+    /// What a local rank holds.
+    pub(super) fn ledgers(&self, rank: usize) -> &Arc<Ledgers> {
+        &self.ledgers[rank - self.local().start]
     }
 
     fn collect(&mut self) -> Result<Vec<Answer>, EngineError> {
-        let mut answers: Vec<Option<Answer>> = (0..self.commands.len()).map(|_| None).collect();
-        for _ in 0..answers.len() {
+        let local = self.local();
+        let mut answers: Vec<Option<Answer>> = local.clone().map(|_| None).collect();
+        for _ in local.clone() {
             match self.answers.recv() {
-                Ok((rank, Ok(answer))) => answers[rank] = Some(answer),
-                Ok((_, Err(failure))) => return Err(self.stop(*failure, &answers)),
+                Ok((rank, Ok(answer))) => answers[rank - local.start] = Some(answer),
+                Ok((_, Err(failure))) => {
+                    let answered = local.filter(|rank| answers[rank - self.local().start].is_some());
+                    let answered: Vec<usize> = answered.collect();
+                    return Err(self.stop(*failure, answered));
+                }
                 Err(_) => return Err(EngineError::AlreadyStopped),
             }
         }
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// One rank has failed: stops all others and collects where each of them was.
-    fn stop(&mut self, first: RankFailure, answered: &[Option<Answer>]) -> EngineError {
+    /// One rank has failed: stops all others, in every process, and collects where each of them was. Ranks that have `answered` carry
+    /// nothing out.
+    fn stop(&mut self, first: RankFailure, answered: impl IntoIterator<Item = usize>) -> EngineError {
         self.stopped = true;
         tracing::debug!(rank = first.rank, cause = %first.cause, "stopping all ranks");
         self.world.stop();
-        let mut silent: Vec<usize> = (0..answered.len()).filter(|&rank| answered[rank].is_none()).collect();
-        silent.retain(|&rank| rank != first.rank);
+        let mut silent: Vec<usize> = self.local().filter(|&rank| rank != first.rank).collect();
+        for answered in answered {
+            silent.retain(|&rank| rank != answered);
+        }
         let mut failures = vec![first];
         let deadline = Instant::now() + self.grace;
         while !silent.is_empty() {
@@ -140,10 +183,28 @@ impl Ranks {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        for rank in silent {
-            failures.push(RankFailure { rank, position: self.positions.get(rank), cause: Cause::Stalled });
-        }
+        failures.extend(silent.into_iter().map(|rank| self.stalled(rank)));
+        self.add_reported(&mut failures);
         EngineError::Stopped(Report::new(failures))
+    }
+
+    /// Exchanges failures with the other processes. A process that fails later has as long as this one to collect them.
+    fn add_reported(&self, failures: &mut Vec<RankFailure>) {
+        let own: Vec<ReportedFailure> = failures.iter().map(ReportedFailure::from).collect();
+        let own = serde_json::to_vec(&own).expect("failures have string keys and finite depth");
+        for (ranks, report) in self.world.exchange_reports(own, 2 * self.grace) {
+            if ranks == self.local() {
+                continue;
+            }
+            match report.and_then(|report| serde_json::from_slice::<Vec<ReportedFailure>>(&report).ok()) {
+                Some(reported) => failures.extend(reported.into_iter().map(RankFailure::from)),
+                None => failures.extend(ranks.map(|rank| self.stalled(rank))),
+            }
+        }
+    }
+
+    fn stalled(&self, rank: usize) -> RankFailure {
+        RankFailure { rank, position: self.world.positions().get(rank), cause: Cause::Stalled }
     }
 }
 

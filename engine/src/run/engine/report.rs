@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::run::executor::{Event, RankOutcome, StepInputs, Waited};
-use crate::run::memory::Ledger;
+use crate::run::executor::{Event, RankOutcome, RankReport, StepInputs, Waited};
+use crate::run::world::ClockOffset;
 use pipezero_partition::{RankMemory, Traffic};
 
 /// The result of one training step.
@@ -35,42 +35,79 @@ pub struct StepReport {
     /// Mean seconds that a rank waited for others in all: those, the pipeline's bubble, exposed transfers between stages
     /// and the end of the step.
     pub idle_s: f64,
-    pub(crate) ranks: Vec<RankOutcome>,
+    /// What is known of the ranks: of all in the process of rank 0, of their own in the others.
+    pub(crate) processes: Vec<ProcessReport>,
+}
+
+/// What the ranks of one process did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ProcessReport {
+    /// How far its clock is ahead of that of rank 0's process, where events are recorded.
+    pub(crate) clock: ClockOffset,
+    /// Its first rank.
+    pub(crate) first_rank: usize,
+    /// `[rank - first_rank]`
+    pub(crate) ranks: Vec<RankReport>,
 }
 
 impl StepReport {
-    pub(super) fn new(inputs: StepInputs, loss_scale: Option<f64>, ranks: Vec<RankOutcome>) -> Self {
-        let first = ranks.first().expect("a grid has at least one rank");
-        let num_targets = first.record.num_targets();
-        let mean = |waited: fn(Waited) -> Duration| {
-            let sum: f64 = ranks.iter().map(|rank| waited(rank.waited).as_secs_f64()).sum();
-            sum / ranks.len() as f64
-        };
-        Self {
+    /// From what the ranks found out together, and what each process reports.
+    pub(super) fn new(
+        inputs: StepInputs,
+        loss_scale: Option<f64>,
+        outcome: &RankOutcome,
+        processes: Vec<ProcessReport>,
+    ) -> Self {
+        let num_targets = outcome.record.num_targets();
+        let mut report = Self {
             step: inputs.step,
-            loss: first.record.mean_loss(),
-            gradient_norm: first.gradient_norm,
+            loss: outcome.record.mean_loss(),
+            gradient_norm: outcome.gradient_norm,
             learning_rate: inputs.learning_rate,
             num_targets,
             loss_scale,
             next_loss_scale: loss_scale,
-            skipped: num_targets == 0 || first.overflowed,
-            step_s: ranks.iter().map(|rank| rank.elapsed.as_secs_f64()).fold(0.0, f64::max),
-            exposed_comm_s: mean(Waited::exposed),
-            idle_s: mean(Waited::total),
-            ranks,
-        }
+            skipped: num_targets == 0 || outcome.overflowed,
+            step_s: 0.0,
+            exposed_comm_s: 0.0,
+            idle_s: 0.0,
+            processes,
+        };
+        report.step_s = report.ranks().map(|(_, rank)| rank.elapsed.as_secs_f64()).fold(0.0, f64::max);
+        report.exposed_comm_s = report.mean_waited_s(Waited::exposed);
+        report.idle_s = report.mean_waited_s(Waited::total);
+        report
     }
 
-    /// Calls and bytes of each rank in this step, by world rank.
+    fn mean_waited_s(&self, of: fn(Waited) -> Duration) -> f64 {
+        let sum: f64 = self.ranks().map(|(_, rank)| of(rank.waited).as_secs_f64()).sum();
+        sum / self.ranks().count() as f64
+    }
+
+    /// The ranks that are known, ascending.
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = (usize, &RankReport)> {
+        self.processes.iter().flat_map(|process| (process.first_rank..).zip(&process.ranks))
+    }
+
+    /// Calls and bytes of each rank in this step, by world rank: of all ranks in the process of rank 0, of its own in another.
     pub fn traffic(&self) -> Vec<Traffic> {
-        self.ranks.iter().map(|rank| rank.traffic).collect()
+        self.ranks().map(|(_, rank)| rank.traffic).collect()
     }
 
-    /// What happened to the instructions of a world rank's row, in the order in which it happened; nothing unless the engine
-    /// records ([`crate::Engine::recording`]).
+    /// The most bytes that each rank had held when the step ended, and what it sent in it; of the same ranks.
+    pub fn measured(&self) -> Vec<MeasuredRank> {
+        let measured = |(rank, report): (usize, &RankReport)| MeasuredRank {
+            rank,
+            memory: report.memory,
+            traffic: report.traffic,
+        };
+        self.ranks().map(measured).collect()
+    }
+
+    /// What happened to the instructions of a world rank's row, in the order in which it happened, by the clock of the rank's
+    /// process; nothing unless the step was recorded ([`crate::Engine::train_batch_recorded`]), or of a rank that is not known.
     pub fn events(&self, rank: usize) -> &[Event] {
-        &self.ranks[rank].events
+        self.ranks().find(|&(known, _)| known == rank).map_or(&[], |(_, report)| &report.events)
     }
 
     /// Share of the step that ranks spent waiting for others, mean over the ranks: bubble and exposed transfers.
@@ -98,8 +135,7 @@ pub struct EvalReport {
 }
 
 impl EvalReport {
-    pub(super) fn new(ranks: &[RankOutcome]) -> Self {
-        let record = &ranks.first().expect("a grid has at least one rank").record;
+    pub(super) fn new(RankOutcome { record, .. }: &RankOutcome) -> Self {
         Self { loss: record.mean_loss(), num_targets: record.num_targets() }
     }
 }
@@ -113,10 +149,4 @@ pub struct MeasuredRank {
     pub memory: RankMemory,
     /// Calls and bytes of one step.
     pub traffic: Traffic,
-}
-
-impl MeasuredRank {
-    pub(super) fn new(rank: usize, ledger: &Ledger, outcome: &RankOutcome) -> Self {
-        Self { rank, memory: ledger.peaks(), traffic: outcome.traffic }
-    }
 }

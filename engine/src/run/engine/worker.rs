@@ -9,11 +9,11 @@ use pipezero_models::init;
 use pipezero_partition::Purpose;
 
 use super::command::{Answer, Command, Reply};
+use super::ledgers::Ledgers;
 use crate::plan::Plan;
-use crate::run::comm::ThreadWorld;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Cause, Positions, Rank, RankFailure};
-use crate::run::memory::Ledger;
+use crate::run::executor::{Cause, Rank, RankFailure};
+use crate::run::world::World;
 
 /// A rank before its thread runs.
 pub(super) struct Worker {
@@ -21,9 +21,8 @@ pub(super) struct Worker {
     pub(super) plan: Arc<Plan>,
     pub(super) source: Arc<dyn BatchSource>,
     pub(super) purpose: Purpose,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) positions: Arc<Positions>,
-    pub(super) world: Arc<ThreadWorld>,
+    pub(super) ledgers: Arc<Ledgers>,
+    pub(super) world: Arc<dyn World>,
     pub(super) commands: Receiver<Command>,
     pub(super) answer: Sender<(usize, Reply)>,
 }
@@ -48,8 +47,9 @@ impl Worker {
 
     fn build(&self) -> Result<Rank, Cause> {
         let comm = self.world.communicator(self.rank);
-        let positions = Arc::clone(&self.positions);
-        Rank::new(&self.plan, self.purpose, comm, Arc::clone(&self.ledger), positions)
+        let positions = Arc::clone(self.world.positions());
+        let [planned, between] = [&self.ledgers.planned, &self.ledgers.between].map(Arc::clone);
+        Rank::new(&self.plan, self.purpose, comm, [planned, between], positions)
     }
 
     fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {
@@ -57,7 +57,7 @@ impl Worker {
         let result = catch_unwind(AssertUnwindSafe(f))
             .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
         result.map_err(|cause| {
-            Box::new(RankFailure { rank: self.rank, position: self.positions.get(self.rank), cause })
+            Box::new(RankFailure { rank: self.rank, position: self.world.positions().get(self.rank), cause })
         })
     }
 
@@ -84,7 +84,16 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Outcome(Box::new(rank.evaluate(source.as_ref(), batch)?)))
         }
         Command::Logits { tokens } => Ok(rank.logits(&tokens)?.map_or(Answer::Done, Answer::Values)),
-        Command::WholeUnit(unit) => Ok(rank.whole_unit(unit)?.map_or(Answer::Done, Answer::Values)),
+        Command::Save(file) => {
+            for (id, planned) in Arc::clone(&rank.plan).owned_units() {
+                rank.collect_unit(id, |first, values| {
+                    if let Some(file) = &file {
+                        file.write(planned.unit.entries(), first, values);
+                    }
+                })?;
+            }
+            Ok(Answer::Done)
+        }
         Command::Load(file) => {
             rank.fill_parameters(|entry, first, values| file.read(&entry.spec.name, first, values))?;
             Ok(Answer::Done)

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use pipezero_models::ModelError;
+use serde::{Deserialize, Serialize};
 
-use super::position::Position;
 use crate::run::comm::CommError;
 use crate::run::data::DataError;
+use crate::run::world::Position;
 
 /// What stopped a rank.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,46 @@ pub enum Cause {
     /// The rank did not answer after the others had stopped.
     #[error("does not answer")]
     Stalled,
+    /// The rank runs in another process, which reported this.
+    #[error("{message}")]
+    Elsewhere {
+        /// Its kind.
+        kind: CauseKind,
+        /// What the other process says.
+        message: String,
+    },
+}
+
+/// Kinds of causes, in the order in which a report lists them: causes before their effects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum CauseKind {
+    /// Something is infinite or NaN; all ranks see it alike.
+    NotFinite,
+    /// The rank failed by itself.
+    Failed,
+    /// A link would deliver too late.
+    TooSlow,
+    /// The rank did not answer.
+    Stalled,
+    /// It waited too long.
+    TimedOut,
+    /// It stopped because another rank failed.
+    Stopped,
+}
+
+impl Cause {
+    /// The kind of the cause.
+    pub fn kind(&self) -> CauseKind {
+        match self {
+            Self::NotFinite | Self::LossNotFinite => CauseKind::NotFinite,
+            Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
+            Self::Comm(CommError::Timeout { .. }) => CauseKind::TimedOut,
+            Self::Comm(error) if error.is_stop() => CauseKind::Stopped,
+            Self::Stalled => CauseKind::Stalled,
+            Self::Elsewhere { kind, .. } => *kind,
+            _ => CauseKind::Failed,
+        }
+    }
 }
 
 /// A rank that stopped, and where.
@@ -61,4 +102,25 @@ pub struct RankFailure {
     /// Why it stopped.
     #[source]
     pub cause: Cause,
+}
+
+/// A [`RankFailure`] as one process reports it to another.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReportedFailure {
+    rank: usize,
+    position: Position,
+    kind: CauseKind,
+    message: String,
+}
+
+impl From<&RankFailure> for ReportedFailure {
+    fn from(RankFailure { rank, position, cause }: &RankFailure) -> Self {
+        Self { rank: *rank, position: *position, kind: cause.kind(), message: cause.to_string() }
+    }
+}
+
+impl From<ReportedFailure> for RankFailure {
+    fn from(ReportedFailure { rank, position, kind, message }: ReportedFailure) -> Self {
+        Self { rank, position, cause: Cause::Elsewhere { kind, message } }
+    }
 }

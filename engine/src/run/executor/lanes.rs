@@ -4,13 +4,13 @@ use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Uni
 
 use super::error::Cause;
 use super::in_flight::{Completion, InFlight};
-use super::position::Position;
 use super::rank::Rank;
 use super::recorder::EventKind;
 use super::sums::use_up;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, Weights};
+use crate::run::world::Position;
 
 impl Rank {
     pub(super) fn unshard(

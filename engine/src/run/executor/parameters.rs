@@ -1,17 +1,17 @@
-//! What can be done with a rank's parameters outside a step: fill them, read a whole unit, read logits.
+//! What can be done with a rank's parameters outside a step: fill them, hand them to rank 0, and logits too.
 
 use std::sync::Arc;
 
 use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_models::unit::ParameterEntry;
-use pipezero_models::{Buffer, Queue};
-use pipezero_schedule::{MicroBatch, Unit};
+use pipezero_models::{Buffer, Queue, View};
+use pipezero_schedule::{MicroBatch, Stage, Unit};
 
 use super::error::Cause;
 use super::rank::Rank;
-use crate::run::comm::Communicator;
-use crate::run::memory::{Category, TrackedBuffer};
-use crate::run::shard::Weights;
+use crate::run::comm::{Communicator, Counting};
+use crate::run::memory::{Category, Ledger, TrackedBuffer};
+use crate::run::shard::{UnitStore, Weights};
 
 /// Elements of a parameter that are made or read on the host before they go to the rank's memory: 16 MiB.
 const ELEMENTS_AT_ONCE: usize = 1 << 22;
@@ -41,14 +41,43 @@ impl Rank {
         Ok(())
     }
 
-    /// A unit's whole flat parameters in f32, from data rank 0 of the ranks that hold it; the others help and return
-    /// nothing. Where there is a master copy, it is what is returned.
-    pub(crate) fn whole_unit(&mut self, unit: Unit) -> Result<Option<Vec<f32>>, Cause> {
+    /// Hands a unit's flat parameters to rank 0 in f32, piece by piece: there `take` is given the first element of each piece, and the
+    /// piece. The ranks that hold the unit help, the others do nothing. Where there is a master copy, it is what is handed over.
+    pub(crate) fn collect_unit(
+        &mut self,
+        unit: Unit,
+        mut take: impl FnMut(usize, &[f32]),
+    ) -> Result<(), Cause> {
+        let planned = self.plan.unit(unit);
+        let (holder, len) = (self.first_data_rank(planned.stage), planned.unit.num_elements());
+        let gathered = self.gather_whole(unit)?;
+        let rank = self.comm.rank();
+        let whole = match &gathered {
+            Some(gathered) => Some(gathered.buffer.view()),
+            None => self.stores.get(&unit).map(|store| saved(store).view()),
+        };
+        let whole = whole.filter(|_| rank == holder);
+        let is_taking_part = rank == holder || rank == 0;
+        for first in (0..len).step_by(ELEMENTS_AT_ONCE).filter(|_| is_taking_part) {
+            let piece = first..len.min(first + ELEMENTS_AT_ONCE);
+            let from = whole.map(|whole| whole.range(piece.clone()));
+            let handed = Handed { holder, from, len: piece.len(), ledger: &self.between };
+            if let Some(values) = handed.to_rank_0(&mut self.comm, &*self.queue)? {
+                take(first, &values);
+            }
+        }
+        if let Some(GatheredWhole { buffer, place: Some(place) }) = gathered {
+            self.gather_buffers[place].give_back(buffer);
+        }
+        Ok(())
+    }
+
+    /// Gathers what is saved of a unit, on the ranks that hold a shard of it.
+    fn gather_whole(&mut self, unit: Unit) -> Result<Option<GatheredWhole>, Cause> {
         let Some(store) = self.stores.get(&unit) else { return Ok(None) };
-        let padded_len = store.layout.padded_len();
-        let source = store.master.as_ref().unwrap_or_else(|| store.parameters());
+        let (source, padded_len) = (saved(store), store.layout.padded_len());
         if source.len() == padded_len {
-            return (self.data_rank == 0).then(|| to_f32(&*self.queue, source, padded_len)).transpose();
+            return Ok(None);
         }
         let element_type = source.element_type();
         let place = self.gather_buffers.iter().position(|buffer| {
@@ -57,21 +86,22 @@ impl Rank {
         // Between steps every gather buffer is free, but a master copy is wider than they are.
         let mut buffer = match place {
             Some(place) => self.gather_buffers[place].lend(),
-            None => TrackedBuffer::zeros_of(padded_len, element_type, Category::Gathered, &Arc::default())?,
+            None => TrackedBuffer::zeros_of(padded_len, element_type, Category::Gathered, &self.between)?,
         };
         let own = store.layout.shard(self.data_rank);
         let own = own.start..own.start + source.len();
         self.queue.copy(source.view(), buffer.view_mut().range(own));
         let buffer = self.comm.start_all_gather(&self.groups.data, buffer, 0..padded_len)?.wait()?;
-        let whole = (self.data_rank == 0).then(|| to_f32(&*self.queue, &buffer, padded_len)).transpose();
-        if let Some(place) = place {
-            self.gather_buffers[place].give_back(buffer);
-        }
-        whole
+        Ok(Some(GatheredWhole { buffer, place }))
     }
 
-    /// The logits `[V]` after `tokens`, from the rank that runs the head at data rank 0; the others help and return
-    /// nothing. The tokens are the first sequence of the only micro-batch that matters.
+    /// The world rank that runs a stage at data rank 0.
+    fn first_data_rank(&self, stage: Stage) -> usize {
+        self.plan.grid().rank(self.plan.pipeline_rank_of(stage).index(), 0)
+    }
+
+    /// The logits `[V]` after `tokens`, which rank 0 gets; the others help and return nothing. The tokens are the first sequence of the
+    /// only micro-batch that matters.
     pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
         self.recorder.begin(false);
         let is_reader = self.plan.reads_tokens(self.pipeline_rank);
@@ -85,30 +115,65 @@ impl Rank {
             })?;
         }
         self.run_row(plan.evaluation(), None)?;
-        let Some(head) = plan.head_of(self.pipeline_rank) else { return Ok(None) };
-        if self.data_rank > 0 {
+        let (head, rank) = (plan.head(), self.comm.rank());
+        let planned = plan.unit(head);
+        let holder = self.first_data_rank(planned.stage);
+        if rank != holder && rank != 0 {
             return Ok(None);
         }
-        let vocab_size = plan.vocab_size();
-        let row = (tokens.len() - 1) * vocab_size;
-        let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
-        let planned = plan.unit(head);
-        let slot = plan.evaluation().slot(planned.stage, last);
-        let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
-        let mut logits = Buffer::zeros(vocab_size)?;
-        let (shape, row) = (plan.micro_batch_shape(), row..row + vocab_size);
-        planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
-        let mut values = vec![0.0; vocab_size];
-        self.queue.download_floats(logits.view(), &mut values);
-        Ok(Some(values))
+        let len = plan.vocab_size();
+        let mut logits = TrackedBuffer::zeros(len, Category::Communication, &self.between)?;
+        if rank == holder {
+            let row = (tokens.len() - 1) * len;
+            let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
+            let slot = plan.evaluation().slot(planned.stage, last);
+            let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
+            let (shape, row) = (plan.micro_batch_shape(), row..row + len);
+            planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
+        }
+        let from = (rank == holder).then(|| logits.view());
+        Handed { holder, from, len, ledger: &self.between }.to_rank_0(&mut self.comm, &*self.queue)
     }
 }
 
-/// The first `len` elements, widened.
-fn to_f32(queue: &dyn Queue, buffer: &Buffer, len: usize) -> Result<Vec<f32>, Cause> {
-    let mut wide = Buffer::zeros(len)?;
-    queue.copy(buffer.view().range(0..len), wide.view_mut());
-    let mut values = vec![0.0; len];
-    queue.download_floats(wide.view(), &mut values);
-    Ok(values)
+/// A unit's parameters, gathered outside a program.
+struct GatheredWhole {
+    buffer: TrackedBuffer,
+    /// The gather buffer that they lie in; none where it is a buffer of their own.
+    place: Option<usize>,
+}
+
+/// What of a unit is saved: its master copy if it has one.
+fn saved(store: &UnitStore) -> &Buffer {
+    store.master.as_ref().unwrap_or_else(|| store.parameters())
+}
+
+/// Elements that one rank hands to rank 0 outside a program.
+struct Handed<'a> {
+    holder: usize,
+    /// The elements, on the rank that holds them.
+    from: Option<View<'a>>,
+    len: usize,
+    /// What counts the buffers.
+    ledger: &'a Arc<Ledger>,
+}
+
+impl Handed<'_> {
+    /// The elements in f32, on the host of rank 0; both ranks call it.
+    fn to_rank_0(self, comm: &mut Counting, queue: &dyn Queue) -> Result<Option<Vec<f32>>, Cause> {
+        let Self { holder, from, len, ledger } = self;
+        let mut buffer = TrackedBuffer::zeros(len, Category::Communication, ledger)?;
+        if let Some(from) = from {
+            queue.copy(from, buffer.view_mut());
+        }
+        if holder > 0 {
+            buffer = comm.start_collect(holder, 0, buffer)?.wait()?;
+        }
+        if comm.rank() > 0 {
+            return Ok(None);
+        }
+        let mut values = vec![0.0; len];
+        queue.download_floats(buffer.view(), &mut values);
+        Ok(Some(values))
+    }
 }

@@ -16,9 +16,9 @@ use pipezero_models::layer::Store;
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::ShardLayout;
 use pipezero_schedule::Instruction;
+use serde::{Deserialize, Serialize};
 
 use super::error::Cause;
-use super::position::Position;
 use super::rank::Rank;
 use super::recorder::EventKind;
 use super::step::RankOutcome;
@@ -26,9 +26,10 @@ use super::sums::use_up;
 use crate::plan::costs::MessageKind;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::{Category, Lendable, TrackedBuffer};
+use crate::run::world::{Position, instruction_text};
 
 /// Messages to send.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Probe {
     /// `[pipeline rank]`: what it issues at once in every round, before it waits for all of it. A message is in the rows of all
     /// ranks that take part in it: each send has its receive, and a collective is in the rows of all of its ranks.
@@ -43,8 +44,8 @@ pub(crate) struct Probe {
 }
 
 /// An instruction that sends a message of any size: all that send but the norm, whose record has one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProbedMessage(Instruction);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProbedMessage(#[serde(with = "instruction_text")] Instruction);
 
 impl ProbedMessage {
     /// `None` of instructions that send nothing, and of the norm.

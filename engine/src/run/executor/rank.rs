@@ -11,7 +11,6 @@ use super::activations::Activations;
 use super::edges::Edges;
 use super::error::Cause;
 use super::in_flight::InFlight;
-use super::position::{Position, Positions};
 use super::recorder::Recorder;
 use super::step::Tail;
 use super::step_results::StepResults;
@@ -20,6 +19,7 @@ use crate::plan::Plan;
 use crate::run::comm::{Communicator, Counting, Group};
 use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
 use crate::run::shard::{StoreOptions, StoredUnit, UnitStore};
+use crate::run::world::{Position, Positions};
 
 /// The groups that a rank communicates in.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ pub(crate) struct Rank {
     pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight>>,
     pub(crate) tail: Tail,
     pub(crate) ledger: Arc<Ledger>,
+    /// Counts what commands between programs hold.
+    pub(super) between: Arc<Ledger>,
     pub(super) positions: Arc<Positions>,
     pub(super) recorder: Recorder,
 }
@@ -62,7 +64,7 @@ impl Rank {
         plan: &Arc<Plan>,
         purpose: Purpose,
         comm: Box<dyn Communicator>,
-        ledger: Arc<Ledger>,
+        [ledger, between]: [Arc<Ledger>; 2],
         positions: Arc<Positions>,
     ) -> Result<Self, Cause> {
         let grid = plan.grid();
@@ -104,6 +106,7 @@ impl Rank {
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
             ledger,
+            between,
             positions,
             recorder: Recorder::new(queue),
         };

@@ -13,8 +13,10 @@ use pipezero_schedule::Lane;
 
 use super::waited::Waited;
 
+use serde::{Deserialize, Serialize};
+
 /// Something that happened to an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The instruction's index in the rank's row.
     pub index: usize,
@@ -28,7 +30,7 @@ pub struct Event {
 ///
 /// On the compute lane it is started and ends; the norm and the tied addition are awaited in between, once the rank has
 /// done its own part. On the other lanes it is started and issued; later it is awaited, arrives and ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// The rank's compute queue reached it in its row.
     Started,

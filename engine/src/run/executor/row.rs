@@ -6,11 +6,11 @@ use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch};
 
 use super::compute::Compute;
 use super::error::Cause;
-use super::position::Position;
 use super::rank::Rank;
 use super::recorder::{EventKind, Recorded};
-use super::step::{RankOutcome, StepInputs, Tail};
+use super::step::{RankOutcome, RankReport, StepInputs, Tail};
 use crate::run::data::{BatchSource, DataError};
+use crate::run::world::Position;
 
 impl Rank {
     /// One training step.
@@ -132,6 +132,8 @@ impl Rank {
     /// What the program came to. Waits until the queue has carried it out.
     pub(super) fn outcome(&mut self) -> RankOutcome {
         let Recorded { elapsed, waited, events } = self.recorder.end();
-        RankOutcome { traffic: self.comm.take_traffic(), waited, elapsed, events, ..RankOutcome::default() }
+        let (traffic, memory) = (self.comm.take_traffic(), self.ledger.peaks());
+        let report = RankReport { traffic, memory, waited, elapsed, events };
+        RankOutcome { report, ..RankOutcome::default() }
     }
 }

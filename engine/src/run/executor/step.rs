@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pipezero_partition::Traffic;
+use pipezero_partition::{RankMemory, Traffic};
+use serde::{Deserialize, Serialize};
 
 use super::recorder::Event;
 use super::step_sums::StepRecord;
@@ -23,7 +24,7 @@ pub(crate) struct StepInputs {
     pub(crate) records: bool,
 }
 
-/// What a rank reports after it ran a program.
+/// What a rank knows after it ran a program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankOutcome {
     /// Losses and targets of the whole grid; in training also the squares of all gradients.
@@ -32,9 +33,18 @@ pub(crate) struct RankOutcome {
     pub(crate) gradient_norm: f64,
     /// Whether a gradient was beyond the range of fp16, so that the weights were left as they are.
     pub(crate) overflowed: bool,
-    /// Calls and bytes of this rank.
+    /// What differs from rank to rank.
+    pub(crate) report: RankReport,
+}
+
+/// What one rank did and held.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RankReport {
+    /// Calls and bytes.
     pub(crate) traffic: Traffic,
-    /// How long the rank's compute queue waited for others.
+    /// The most bytes that it has held so far.
+    pub(crate) memory: RankMemory,
+    /// How long its compute queue waited for others.
     pub(crate) waited: Waited,
     /// How long its compute queue took.
     pub(crate) elapsed: Duration,

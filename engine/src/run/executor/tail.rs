@@ -4,13 +4,13 @@ use pipezero_models::layer::Store;
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
-use super::position::Position;
 use super::rank::Rank;
 use super::step::{StepInputs, Tail};
 use super::step_sums::{RECORD_WORDS, StepRecord};
 use super::sums::use_up;
 use crate::run::comm::{Channel, Communicator};
 use crate::run::optimizer::clip_factor;
+use crate::run::world::Position;
 
 impl Rank {
     /// Adds the gradients of both uses of a tied weight, embedding + head.

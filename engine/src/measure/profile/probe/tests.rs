@@ -78,7 +78,7 @@ fn every_kind_is_probed_with_the_ranks_of_the_run() {
         let mut engine = Engine::recording(plan.clone(), Arc::new(Zeros)).unwrap();
         let mut profiler = Profiler::new(&plan);
         let options = ProfileOptions { num_warm_up_steps: 0, num_steps: 1 };
-        steps::record(&mut profiler, &mut engine, options, &mut |_| {}).unwrap();
+        steps::record(Some(&mut profiler), &mut engine, options, &mut |_| {}).unwrap();
         let measured = profiler.finish().unwrap().costs;
         let mut costs = measured.clone();
         // So much that a busy machine leaves no size out.

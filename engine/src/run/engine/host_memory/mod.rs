@@ -3,21 +3,34 @@
 //! The system grants memory that does not exist and ends the process that then uses it, so an allocation that succeeds
 //! proves nothing.
 
+use std::ops::Range;
+
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
 use crate::plan::Plan;
 
-/// Refuses a plan whose ranks need more memory than this host has.
+/// Refuses a plan of which these ranks, all of this host, need more memory than it has.
 ///
 /// # Errors
 /// [`EngineError::Memory`], with the changes that make the run fit.
-pub(super) fn check(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
-    let needed_bytes = plan.needs_for(purpose).world_bytes;
+pub(super) fn check(
+    plan: &Plan,
+    purpose: Purpose,
+    ranks: Range<usize>,
+    available_bytes: Option<u64>,
+) -> Result<(), EngineError> {
+    let needed_bytes = plan.needed_bytes(purpose, ranks.clone());
     match available_bytes {
         Some(available_bytes) if needed_bytes > available_bytes => {
-            let changes = plan.changes_that_fit(purpose, |needs| needs.world_bytes <= available_bytes);
-            let num_ranks = plan.grid().world_size();
+            let num_ranks = ranks.len();
+            let is_whole = num_ranks == plan.grid().world_size();
+            // Which ranks of a changed plan would be here is not known: each may be the fullest.
+            let changes = plan.changes_that_fit(purpose, |needs| {
+                let fullest_bytes = needs.rank_bytes.saturating_mul(num_ranks as u64);
+                let bytes = if is_whole { needs.world_bytes } else { fullest_bytes };
+                bytes <= available_bytes
+            });
             Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, changes })
         }
         _ => Ok(()),

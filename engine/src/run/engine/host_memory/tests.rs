@@ -13,6 +13,11 @@ fn planned(sections: &str) -> Plan {
     Plan::new(run).unwrap()
 }
 
+/// All ranks on this host.
+fn check_all(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
+    check(plan, purpose, 0..plan.grid().world_size(), available_bytes)
+}
+
 /// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.
 #[test]
 fn sequences_beyond_the_host_are_refused() {
@@ -25,7 +30,7 @@ fn sequences_beyond_the_host_are_refused() {
     );
     for purpose in [Purpose::Training, Purpose::Inference] {
         assert_eq!(plan.needs_for(purpose).world_bytes >> 56, 2);
-        let error = check(&plan, purpose, Some(1 << 50)).unwrap_err();
+        let error = check_all(&plan, purpose, Some(1 << 50)).unwrap_err();
         assert!(matches!(error, EngineError::Memory { num_ranks: 3, .. }), "{error}");
     }
 }
@@ -55,7 +60,7 @@ fn bytes_beyond_counting_are_refused() {
     );
     let Needs { rank_bytes, world_bytes } = plan.needs();
     assert_eq!((rank_bytes >> 57, world_bytes), (1, u64::MAX));
-    let error = check(&plan, Purpose::Training, Some(1 << 40)).unwrap_err();
+    let error = check_all(&plan, Purpose::Training, Some(1 << 40)).unwrap_err();
     assert!(matches!(error, EngineError::Memory { num_ranks: 1024, needed_bytes: u64::MAX, .. }), "{error}");
 }
 
@@ -64,9 +69,9 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     let plan = plan();
     for purpose in [Purpose::Training, Purpose::Inference] {
         let needed = plan.needs_for(purpose).world_bytes;
-        assert!(check(&plan, purpose, Some(needed)).is_ok());
-        assert!(check(&plan, purpose, None).is_ok());
-        let error = check(&plan, purpose, Some(needed - 1)).unwrap_err();
+        assert!(check_all(&plan, purpose, Some(needed)).is_ok());
+        assert!(check_all(&plan, purpose, None).is_ok());
+        let error = check_all(&plan, purpose, Some(needed - 1)).unwrap_err();
         let EngineError::Memory { num_ranks: 4, needed_bytes, available_bytes, changes } = error else {
             panic!("{error}")
         };
@@ -75,7 +80,7 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
         assert!(changes.iter().all(|change| change.needs.world_bytes < needed), "{changes:?}");
     }
     let error =
-        |available_bytes| check(&plan, Purpose::Training, Some(available_bytes)).unwrap_err().to_string();
+        |available_bytes| check_all(&plan, Purpose::Training, Some(available_bytes)).unwrap_err().to_string();
     let needed = plan.needs().world_bytes;
     expect_test::expect![[r#"
         the run needs 1378304 bytes of memory (ranks: 4), but 1378303 bytes is available on this host or to its control group; any one of these makes it fit:

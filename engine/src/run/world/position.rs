@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pipezero_models::Queue;
 use pipezero_schedule::Instruction;
+use serde::{Deserialize, Serialize};
+
+use super::instruction_text;
 
 /// Where a rank is: where its compute queue is, which may be behind what the host has asked for. Steps count from 1; 0 is an evaluation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Position {
     /// Waiting for a command, or carrying out one that runs no program.
     #[default]
@@ -28,6 +31,7 @@ pub enum Position {
         /// Its index in the rank's row.
         index: usize,
         /// The instruction.
+        #[serde(with = "instruction_text")]
         instruction: Instruction,
     },
     /// At an instruction that waits for an earlier one to complete. While the host waits for that, for a peer to start its part or
@@ -39,8 +43,10 @@ pub enum Position {
         /// Its index in the rank's row.
         index: usize,
         /// The instruction.
+        #[serde(with = "instruction_text")]
         instruction: Instruction,
         /// The operation that is still in flight.
+        #[serde(with = "instruction_text")]
         waits_for: Instruction,
     },
     /// At the end of a step, with an operation still in flight.
@@ -48,6 +54,7 @@ pub enum Position {
         /// The step.
         step: u64,
         /// The operation.
+        #[serde(with = "instruction_text")]
         waits_for: Instruction,
     },
     /// At the end of an evaluation.
@@ -55,6 +62,7 @@ pub enum Position {
     /// Sending the messages of a probe.
     Probing {
         /// The first of what it sends at once, if it sends any.
+        #[serde(with = "instruction_text::optional")]
         instruction: Option<Instruction>,
         /// Elements of each message.
         num_elements: usize,
@@ -125,7 +133,7 @@ impl fmt::Display for Step {
 
 /// The positions of all ranks.
 #[derive(Debug)]
-pub(crate) struct Positions(Vec<RankPositions>);
+pub struct Positions(Vec<RankPositions>);
 
 /// Where a rank is and will be. Positions are numbered; as the rank's queue comes to one, it stores the number.
 #[derive(Debug)]
@@ -145,7 +153,8 @@ struct Ahead {
 }
 
 impl Positions {
-    pub(crate) fn new(num_ranks: usize) -> Self {
+    /// Of so many ranks, all idle.
+    pub fn new(num_ranks: usize) -> Self {
         let idle = || RankPositions {
             reached: Arc::default(),
             ahead: Mutex::new(Ahead { first: 0, positions: VecDeque::from([Position::Idle]) }),
@@ -154,7 +163,7 @@ impl Positions {
     }
 
     /// The rank is there once its queue has computed what it was asked before.
-    pub(crate) fn set(&self, rank: usize, queue: &dyn Queue, position: Position) {
+    pub fn set(&self, rank: usize, queue: &dyn Queue, position: Position) {
         let RankPositions { reached, ahead } = &self.0[rank];
         let number = {
             let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +175,7 @@ impl Positions {
     }
 
     /// Where the rank's queue is; but where the host itself waits, what it waits for ([`Position::is_of_host`]).
-    pub(crate) fn get(&self, rank: usize) -> Position {
+    pub fn get(&self, rank: usize) -> Position {
         let RankPositions { reached, ahead } = &self.0[rank];
         let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.pass(reached.load(Ordering::Acquire));

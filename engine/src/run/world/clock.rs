@@ -1,0 +1,46 @@
+//! How the clocks of processes differ.
+
+use serde::{Deserialize, Serialize};
+
+/// How far a clock is ahead of another, and how wrong that may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    /// Nanoseconds.
+    pub ahead_ns: i64,
+    /// The true offset differs from it by no more.
+    pub error_ns: u64,
+}
+
+impl ClockOffset {
+    /// Of a clock and itself.
+    pub const ZERO: Self = Self { ahead_ns: 0, error_ns: 0 };
+
+    /// From a question that was asked at `asked_ns` of one clock, answered at `answered_ns` of the other, and whose answer came at
+    /// `came_ns` of the first: how far the first is ahead. Half of the way there and back may be wrong (Cristian, *Probabilistic clock
+    /// synchronization*, 1989).
+    pub fn of_answer(asked_ns: u64, answered_ns: u64, came_ns: u64) -> Self {
+        let half_ns = came_ns.saturating_sub(asked_ns).div_ceil(2);
+        let middle_ns = i128::from(asked_ns) + i128::from(half_ns);
+        let ahead_ns = middle_ns - i128::from(answered_ns);
+        let ahead_ns = i64::try_from(ahead_ns).unwrap_or(if ahead_ns < 0 { i64::MIN } else { i64::MAX });
+        Self { ahead_ns, error_ns: half_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever part of the way the answer took, the true offset is within the error.
+    #[test]
+    fn the_true_offset_is_within_the_error() {
+        for ahead_ns in [-5_000_i64, -1, 0, 7, 40_000] {
+            for (there_ns, back_ns) in [(0, 0), (0, 9), (9, 0), (1, 2), (500, 3)] {
+                let asked_ns = 100_000_u64;
+                let answered_ns = (asked_ns + there_ns).checked_add_signed(-ahead_ns).unwrap();
+                let offset = ClockOffset::of_answer(asked_ns, answered_ns, asked_ns + there_ns + back_ns);
+                assert!(offset.ahead_ns.abs_diff(ahead_ns) <= offset.error_ns, "{offset:?} for {ahead_ns}");
+            }
+        }
+    }
+}

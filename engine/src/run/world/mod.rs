@@ -1,0 +1,63 @@
+//! What connects the ranks of a run, in one process or in many.
+//!
+//! Every process runs the same program on the ranks that are local to it, and asks for anything that other processes have through
+//! its [`World`]: words, byte messages, the others' reports when a rank has failed. What ranks send each other while they train goes
+//! through their [`Communicator`]s.
+
+mod backend;
+mod clock;
+pub(crate) mod instruction_text;
+mod position;
+mod threads;
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use backend::world_of;
+pub use clock::ClockOffset;
+pub use position::{Position, Positions};
+pub use threads::ThreadWorld;
+
+use super::comm::{CommError, Communicator};
+
+/// One process's end of what connects all ranks.
+///
+/// Every process calls [`World::add_words`], [`World::gather`], [`World::broadcast`] and [`World::clock_offset`] in the same order.
+/// None of them waits longer than the run's `comm.timeout_s`; each fails with [`CommError::Interrupted`] or [`CommError::Stopped`]
+/// once the world was stopped. A process that gives up its end before the others have ended stops the world.
+pub trait World: Debug + Send + Sync {
+    /// Number of ranks, in all processes.
+    fn size(&self) -> usize;
+
+    /// The world ranks of this process. They are consecutive, and so are those of the processes.
+    fn local_ranks(&self) -> Range<usize>;
+
+    /// The communicator of a local rank, which asks for it once, in its own thread.
+    fn communicator(&self, rank: usize) -> Box<dyn Communicator>;
+
+    /// Adds words over the processes (wrapping); each of them gets the sums.
+    fn add_words(&self, words: &mut [u64]) -> Result<(), CommError>;
+
+    /// Sends a message to the process of rank 0. There the messages of all processes come back, in the order of their ranks; the other
+    /// processes get nothing.
+    fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError>;
+
+    /// Every process gets what the process of rank 0 gives.
+    fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError>;
+
+    /// How far the clock that times this process's events is ahead of the one in the process of rank 0.
+    fn clock_offset(&self) -> Result<ClockOffset, CommError>;
+
+    /// Where each rank is, as far as this process knows: its own ranks write it, and the world the others'.
+    fn positions(&self) -> &Arc<Positions>;
+
+    /// A rank has failed: ends every wait in every process with [`CommError::Interrupted`] and refuses every start with
+    /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
+    fn stop(&self);
+
+    /// After a stop: gives this process's report to the others and returns theirs, in the order of their ranks, with its own among
+    /// them; `None` for each process whose report does not come in this time.
+    fn exchange_reports(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)>;
+}

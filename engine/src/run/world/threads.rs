@@ -1,0 +1,73 @@
+//! All ranks are threads of this process: the default backend.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipezero_models::{Device, Host};
+
+use super::{ClockOffset, Positions, World};
+use crate::config::Links;
+use crate::run::comm::{CommError, Communicator, Threads};
+
+/// A world of one process, which has all ranks and so has nothing to say to any other.
+#[derive(Debug)]
+pub struct ThreadWorld {
+    threads: Threads,
+    positions: Arc<Positions>,
+}
+
+impl ThreadWorld {
+    /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with imitated links if any are given.
+    pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Self {
+        Self::on(vec![Arc::new(Host) as Arc<dyn Device>; size], timeout, links)
+    }
+
+    /// As [`ThreadWorld::new`], and each rank computes on a device of its own, of which all can read the memory.
+    pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
+        let positions = Arc::new(Positions::new(devices.len()));
+        Self { threads: Threads::on(devices, timeout, links), positions }
+    }
+}
+
+impl World for ThreadWorld {
+    fn size(&self) -> usize {
+        self.threads.size()
+    }
+
+    fn local_ranks(&self) -> Range<usize> {
+        0..self.size()
+    }
+
+    fn communicator(&self, rank: usize) -> Box<dyn Communicator> {
+        self.threads.communicator(rank)
+    }
+
+    fn add_words(&self, _: &mut [u64]) -> Result<(), CommError> {
+        self.threads.check()
+    }
+
+    fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
+        self.threads.check().map(|()| vec![message])
+    }
+
+    fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
+        self.threads.check().map(|()| message)
+    }
+
+    fn clock_offset(&self) -> Result<ClockOffset, CommError> {
+        self.threads.check().map(|()| ClockOffset::ZERO)
+    }
+
+    fn positions(&self) -> &Arc<Positions> {
+        &self.positions
+    }
+
+    fn stop(&self) {
+        self.threads.stop();
+    }
+
+    fn exchange_reports(&self, report: Vec<u8>, _: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
+        vec![(self.local_ranks(), Some(report))]
+    }
+}

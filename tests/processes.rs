@@ -1,0 +1,393 @@
+//! Two processes, each with a part of the ranks, run the same program: they give the bits of one process, write every file once, and
+//! report a failure on either side alike.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use pipezero::config::{Checkpointing, Launch, Precision, ResidencyConfig, Run, RunFile, ZeroLevel};
+use pipezero::measure::compare::{Comparison, Prediction};
+use pipezero::measure::profile::{ProfileOptions, profile, profile_in};
+use pipezero::measure::recording::Recording;
+use pipezero::measure::trace::{TraceFolder, TracedSteps};
+use pipezero::plan::{Plan, Purpose};
+use pipezero::run::data::{BatchSource, TokenBatch, Zeros};
+use pipezero::run::engine::{Engine, EngineError, StepReport};
+use pipezero::run::generation::{Generation, Sampling};
+use pipezero::run::world::{World, world_of};
+use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, TrainedRun, Training};
+use tests::{
+    Case, FP16, Mask, RandomBatches, Schedule, example, in_two_processes, plan_and_batches, small_run,
+    weights_in, zero,
+};
+
+/// Grids whose ranks gather, reduce and hand on in different ways.
+fn cases() -> Vec<Case> {
+    use ZeroLevel::{Zero1, Zero2, Zero3};
+    let strict = zero(Zero3, ResidencyConfig::Strict, 1);
+    let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
+    vec![
+        Case { tied: true, ..grid },
+        Case { zero: zero(Zero3, ResidencyConfig::Units(4), 2), checkpointing: Checkpointing::Unit, ..grid },
+        Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid },
+        Case {
+            pipeline: 1,
+            data: 3,
+            zero: zero(Zero2, ResidencyConfig::Units(1), 0),
+            precision: FP16,
+            ..grid
+        },
+        Case { pipeline: 4, data: 1, precision: Precision::Bf16, tied: true, ..grid },
+        Case { schedule: Schedule::Interleaved { virtual_stages: 2 }, num_micro_batches: 4, ..grid },
+    ]
+}
+
+fn run(case: Case) -> Run {
+    Run { steps: 2, ..small_run(case) }
+}
+
+/// What an engine finds out: steps, an evaluation, logits, weights.
+#[derive(Debug)]
+struct Found {
+    steps: Vec<StepReport>,
+    evaluation: Option<u64>,
+    logits: Vec<u32>,
+}
+
+impl Found {
+    fn of(mut engine: Engine, source: &Arc<dyn BatchSource>, path: &Path) -> Self {
+        let num_steps = engine.plan().run().steps;
+        let steps = (0..num_steps).map(|_| engine.train_batch().expect("a step")).collect();
+        let evaluation = engine.eval_batch(source, 9).expect("an evaluation").loss.map(f64::to_bits);
+        let logits = engine.logits(&[3, 1, 4]).expect("logits");
+        engine.save(path).expect("weights are saved");
+        Self { steps, evaluation, logits: logits.into_iter().map(f32::to_bits).collect() }
+    }
+
+    fn bits(&self) -> (Vec<[u64; 2]>, Option<u64>, &[u32]) {
+        let of_step = |step: &StepReport| [step.loss.unwrap_or(0.0), step.gradient_norm].map(f64::to_bits);
+        (self.steps.iter().map(of_step).collect(), self.evaluation, &self.logits)
+    }
+}
+
+#[test]
+fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
+    for case in cases() {
+        let (plan, source) = plan_and_batches(run(case), Mask::Uneven);
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let one = home.path().join("one.safetensors");
+        let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
+        let expected = Found::of(engine, &source, &one);
+        for cut in 1..plan.grid().world_size() {
+            let file = |process| home.path().join(format!("process-{process}.safetensors"));
+            let found = in_two_processes(&plan, cut, |world, process| {
+                let (plan, batches) = (plan.clone(), Arc::clone(&source));
+                let engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
+                Found::of(engine, &source, &file(process))
+            });
+            let name = format!("{case:?}, cut at {cut}");
+            for found in &found {
+                assert_eq!(found.bits(), expected.bits(), "{name}");
+            }
+            assert_eq!(weights_in(&file(0)), weights_in(&one), "{name}");
+            assert!(!file(1).exists(), "the second process writes nothing");
+            for ((first, second), one) in found[0].steps.iter().zip(&found[1].steps).zip(&expected.steps) {
+                assert_eq!(first.traffic(), one.traffic(), "{name}");
+                assert_eq!(second.traffic(), one.traffic()[cut..], "{name}");
+                let memory =
+                    |report: &StepReport| report.measured().iter().map(|of| of.memory).collect::<Vec<_>>();
+                assert_eq!(memory(first), memory(one), "{name}");
+                assert_eq!(memory(second), memory(one)[cut..], "{name}");
+            }
+        }
+    }
+}
+
+/// Rank 0 and the rank that hands over hold a piece each; those that gather a unit for it hold the unit where no gather buffer fits.
+#[test]
+fn saving_holds_no_more_than_a_unit_beside_what_is_planned() {
+    for case in cases() {
+        let (plan, source) = plan_and_batches(run(case), Mask::None);
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let mut engine = Engine::new(plan.clone(), source).expect("ranks start");
+        engine.train_batch().expect("a step");
+        let ranks = 0..plan.grid().world_size();
+        let planned: Vec<u64> = ranks.clone().map(|rank| engine.ledger(rank).total_peak_bytes()).collect();
+        engine.save(&home.path().join("weights.safetensors")).expect("weights are saved");
+        let largest = plan.units().iter().map(|unit| unit.layout.padded_len()).max();
+        let unit_bytes = 4 * largest.expect("a plan has units") as u64;
+        for rank in ranks {
+            assert_eq!(engine.ledger(rank).total_peak_bytes(), planned[rank], "{case:?}");
+            let held = engine.ledger_between_steps(rank).total_peak_bytes();
+            // A gathered copy, and a piece of it in f32.
+            assert!(
+                held <= 2 * unit_bytes,
+                "rank {rank} held {held} bytes, a unit has {unit_bytes}: {case:?}"
+            );
+        }
+        assert!(engine.ledger_between_steps(0).total_peak_bytes() > 0);
+    }
+}
+
+/// A run file of a small GPT on some ranks, which reads a text.
+fn run_file(home: &Path, arguments: &[&str]) -> RunFile {
+    std::fs::write(home.join("text.txt"), "the quick brown fox jumps over the lazy dog; ".repeat(200))
+        .unwrap();
+    let text = r#"{
+        "model": {"family": "gpt2", "num_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16,
+            "vocab_size": 256},
+        "data": {"text": "text.txt"},
+        "parallel": {"pipeline": 2, "data": 2},
+        "zero_optimization": {"stage": 3},
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 3,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+        "evaluation": {"every": 2, "batches": 2},
+        "threads": 1,
+        "steps": 5
+    }"#;
+    std::fs::write(home.join("run.json"), text).unwrap();
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    RunFile::load(&home.join("run.json")).and_then(|file| file.set(&arguments)).expect("a valid run file")
+}
+
+fn planned(file: &RunFile) -> Plan {
+    Plan::from_file(file, Launch::this_host()).expect("a valid run").0
+}
+
+/// Keeps what is observed, without times; sets a flag after a step.
+#[derive(Default)]
+struct Watch<'a> {
+    lines: Vec<String>,
+    ends_after: Option<(u64, &'a AtomicBool)>,
+}
+
+impl Observer for Watch<'_> {
+    fn step(&mut self, line: &StepLine) {
+        self.lines.push(format!("{} {:?} {:?} {}", line.step, line.loss, line.grad_norm, line.tokens));
+        if let Some((step, flag)) = self.ends_after
+            && line.step == step
+        {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn evaluation(&mut self, line: &EvalLine) {
+        self.lines.push(format!("{line:?}"));
+    }
+}
+
+/// One process's part of a training run into `folder`, ended by itself after a step, if it is.
+fn trained(
+    file: &RunFile,
+    world: Arc<dyn World>,
+    folder: &Path,
+    ends_after: Option<u64>,
+) -> (Summary, Vec<String>) {
+    let training = Training::in_world(planned(file), world).expect("ranks start");
+    let training = training.traced(TracedSteps::of_run(5));
+    let directory = match training.writes() {
+        true => RunDir::create(folder, false).expect("a new folder"),
+        false => RunDir::written_elsewhere(folder),
+    };
+    if training.writes() {
+        directory.record(file, training.plan().run()).expect("a run file");
+    }
+    let interrupted = AtomicBool::new(false);
+    let mut watch = Watch { ends_after: ends_after.map(|step| (step, &interrupted)), ..Watch::default() };
+    let summary = training.run(&directory, &interrupted, &mut watch).expect("the run ends well");
+    (summary, watch.lines)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name in UTF-8"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = run_file(home.path(), &[]);
+    let plan = planned(&file);
+    let [one, two] = ["one", "two"].map(|name| home.path().join(name));
+    let (expected, lines) = trained(&file, world_of(&plan), &one, None);
+    let found = in_two_processes(&plan, 1, |world, _| trained(&file, world, &two, None));
+    for (summary, found) in &found {
+        assert_eq!(found, &lines);
+        assert_eq!(summary.validation_loss, expected.validation_loss);
+    }
+    assert_eq!(names(&two), names(&one));
+    assert_eq!(names(&two.join(TraceFolder::NAME)), names(&one.join(TraceFolder::NAME)));
+    let weights = |folder: &Path| std::fs::read(folder.join(RunDir::WEIGHTS)).expect("weights");
+    assert!(weights(&two) == weights(&one), "the same bytes");
+    let [measured, of_one] =
+        [&found[0].0, &expected].map(|summary| serde_json::to_value(&summary.ranks).unwrap());
+    assert_eq!(measured, of_one);
+    // The traced steps are read and compared as those of one process are.
+    let folder = TraceFolder::of_run(&two);
+    let steps: Vec<Recording<'_>> =
+        folder.steps().unwrap().into_iter().map(|step| folder.read(&plan, step).unwrap()).collect();
+    assert_eq!(steps.len(), 3);
+    let prediction = Prediction::from_steps(&plan, &steps).expect("a step takes no centuries");
+    let peaks = RunDir::of_run_file(&two).unwrap().measured_peak_bytes().unwrap();
+    assert_eq!(Comparison::new(&steps, &prediction, &peaks).steps, [2, 3, 4]);
+
+    // And the run is scored and continued alike, in one process and in two.
+    let score = |folder: &Path| TrainedRun::open(folder).unwrap().score(&[], None).expect("a score");
+    assert_eq!(score(&two), score(&one));
+    let scores = in_two_processes(&plan, 2, |world, _| {
+        TrainedRun::open(&two).unwrap().score_in(&[], None, |_| world).expect("a score")
+    });
+    assert_eq!(scores, [score(&one); 2]);
+    let text = |mut engine: Engine| -> Vec<u32> {
+        let sampling = Sampling { temperature: 1.0, top_k: 0, seed: 3 };
+        let mut generation = Generation::new(&mut engine, vec![116, 104, 101], sampling);
+        (0..12).map(|_| generation.next_token().expect("a token")).collect()
+    };
+    let expected = text(TrainedRun::open(&one).unwrap().text_engine().expect("ranks start"));
+    let narrow = planned(&run_file(home.path(), &["parallel.data=1", "gradient_accumulation_steps=6"]));
+    let texts = in_two_processes(&narrow, 1, |world, _| {
+        text(TrainedRun::open(&two).unwrap().text_engine_in(|_| world).expect("ranks start"))
+    });
+    assert_eq!(texts, [expected.clone(), expected]);
+}
+
+#[test]
+fn whichever_process_is_interrupted_both_end_after_the_same_step() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = run_file(home.path(), &[]);
+    for interrupted in [0, 1] {
+        let folder = home.path().join(format!("ended-by-{interrupted}"));
+        let found = in_two_processes(&planned(&file), 2, |world, process| {
+            trained(&file, world, &folder, (process == interrupted).then_some(3))
+        });
+        for (summary, _) in found {
+            assert_eq!((summary.steps, summary.interrupted), (3, true));
+        }
+        assert!(folder.join(RunDir::WEIGHTS).exists() && folder.join(RunDir::SUMMARY).exists());
+    }
+}
+
+#[test]
+fn two_processes_profile_what_one_profiles_and_the_first_has_the_costs() {
+    let plan = Plan::new(example(
+        "timed-overlap.json",
+        &["parallel.pipeline=2", "parallel.data=2", "model.num_layers=8", "model.forward_ms=1", "steps=2"],
+    ))
+    .expect("a valid run");
+    let options = ProfileOptions { num_warm_up_steps: 1, num_steps: 2, ..ProfileOptions::default() };
+    let zeros: Arc<dyn BatchSource> = Arc::new(Zeros);
+    let one = profile(plan.clone(), Arc::clone(&zeros), options, &mut |_| {}).expect("costs");
+    let [first, second] = in_two_processes(&plan, 2, |world, _| {
+        profile_in(plan.clone(), Arc::clone(&zeros), options, world, &mut |_| {}).expect("costs")
+    });
+    assert_eq!(second, None);
+    let first = first.expect("rank 0 is in the first process");
+    let keys = |costs: &pipezero::plan::costs::CostsFile| {
+        let kinds = costs.messages.iter().map(|of| format!("{:?} {}", of.kind, of.ranks));
+        kinds.chain(costs.units.iter().map(|unit| unit.layers.join(","))).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&first.costs), keys(&one.costs));
+    assert!(first.predicted_step_s(&plan).expect("a prediction") > 0.0);
+}
+
+/// The report of both processes of a run on 2 x 2 ranks in which one rank has a fault in step 2.
+fn reports(
+    cut: usize,
+    rank: usize,
+    timeout: Duration,
+    fault: impl Fn(&mut TokenBatch) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    + Send
+    + Sync
+    + 'static,
+) -> [String; 2] {
+    let mut run = run(cases()[0]);
+    run.comm.timeout = timeout;
+    let plan = Plan::even_if_refused(run).expect("a valid run");
+    let source = RandomBatches::for_plan(&plan, Mask::None).edited(move |step, micro_batch, batch| {
+        let thread = std::thread::current();
+        let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
+        if is_rank && (step, micro_batch) == (2, 1) { fault(batch) } else { Ok(()) }
+    });
+    let source: Arc<dyn BatchSource> = Arc::new(source);
+    in_two_processes(&plan, cut, |world, _| {
+        let batches = Arc::clone(&source);
+        let mut engine =
+            Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+        engine.train_batch().expect("a step");
+        let report = engine.train_batch().expect_err("a fault").to_string();
+        assert!(matches!(engine.train_batch(), Err(EngineError::AlreadyStopped)));
+        assert!(matches!(engine.any(true), Err(EngineError::AlreadyStopped)));
+        report
+    })
+}
+
+#[test]
+fn a_failure_on_either_side_is_one_report_of_all_ranks_the_cause_first() {
+    for (cut, rank) in [(1, 0), (1, 3), (2, 0), (2, 1), (2, 2), (3, 0), (3, 3)] {
+        let [first, second] = reports(cut, rank, Duration::from_secs(60), |_| Err("no such shard".into()));
+        assert_eq!(first, second, "cut at {cut}");
+        let mut lines = first.lines();
+        assert_eq!(lines.next(), Some("all ranks have stopped; the cause comes first"));
+        let cause =
+            format!("  rank {rank} at step 2, reading micro-batch 1: the source failed: no such shard");
+        assert_eq!(lines.next(), Some(cause.as_str()));
+        assert_eq!(lines.count(), 3, "the other ranks: {first}");
+    }
+}
+
+#[test]
+fn a_rank_that_stalls_in_another_process_is_named_with_its_place() {
+    for (cut, rank) in [(2, 1), (2, 3)] {
+        let (release, blocked) = channel::<()>();
+        let blocked = std::sync::Mutex::new(blocked);
+        let found =
+            reports(cut, rank, Duration::from_secs(2), move |_| Ok(blocked.lock().unwrap().recv()?));
+        for report in &found {
+            let cause = format!("  rank {rank} at step 2, reading micro-batch 1: does not answer");
+            assert_eq!(report.lines().nth(1), Some(cause.as_str()), "{report}");
+        }
+        assert_eq!(found[0], found[1]);
+        // The rank has stopped waiting already, or does so now.
+        let _ = release.send(());
+    }
+}
+
+/// A process that gives up, for a reason of its own, ends the other at once: no time-out is waited for.
+#[test]
+fn a_process_that_ends_early_ends_the_other() {
+    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    for gone in [0, 1] {
+        let found = in_two_processes(&plan, 2, |world, process| {
+            let batches = Arc::clone(&source);
+            let mut engine =
+                Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+            engine.train_batch().expect("a step");
+            if process == gone {
+                String::new()
+            } else {
+                engine.train_batch().expect_err("it is alone").to_string()
+            }
+        });
+        let report = &found[1 - gone];
+        for rank in 0..4 {
+            assert!(report.contains(&format!("rank {rank} at ")), "{report}");
+        }
+        assert_eq!(report.matches("does not answer").count(), 2, "{report}");
+    }
+}
+
+#[test]
+fn a_world_of_another_size_is_refused() {
+    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    let (other, _) = plan_and_batches(run(Case { data: 1, ..cases()[0] }), Mask::None);
+    let error = Engine::in_world(plan, source, Purpose::Training, world_of(&other)).expect_err("other sizes");
+    let expected = "the plan has 4 ranks, the world 2: start as many as the plan has";
+    assert_eq!(error.to_string(), expected);
+}
