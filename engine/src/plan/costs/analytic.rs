@@ -5,6 +5,8 @@
 //!   backward as much again, a full backward both halves, a recomputation the forward.
 //! - Bytes are parameters, activations and what is kept, each moved once; nothing stays in caches from one layer to the next.
 //! - What the executor does around a message is bytes too: a shard is copied before it is gathered, a reduced shard added.
+//! - A gradient that overwrites its buffer is priced as one that is added to it, which also reads the buffer: the first of a step,
+//!   and each that a backward makes for a reduction of its own. For these it is an upper bound. No buffer is cleared.
 //! - A message occupies its link for the bytes that a rank sends. Links are those of the run file (`comm.links`) where it has
 //!   any, the device's otherwise.
 //! - Layers of given times take these: they would on any device.
@@ -22,7 +24,7 @@ use super::message_kind::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
 use super::needs::UnitNeeds;
 use super::prices::Prices;
-use crate::config::{PassTimes, ReductionPolicy};
+use crate::config::PassTimes;
 use crate::plan::{Plan, PlannedUnit};
 
 /// Bytes of an f32, which gradients, master weights and optimizer state are.
@@ -106,10 +108,10 @@ impl Analytic<'_> {
         match message.kind {
             // The shard is copied into the gather buffer.
             MessageKind::Unshard => [self.moving(2.0 * bytes / data_degree), 0],
-            // The shard is added, and the buffer emptied for the next backward.
-            MessageKind::Reduce => [0, self.moving(3.0 * bytes / data_degree + bytes)],
-            // Within a rank the head's gradient is added and emptied.
-            MessageKind::AddTied if message.num_ranks() == 1 => [0, self.moving(4.0 * bytes)],
+            // The shard is read and added to the sum; a step's first is copied there.
+            MessageKind::Reduce => [0, self.moving(3.0 * bytes / data_degree)],
+            // Within a rank the head's gradient is added to the embedding's.
+            MessageKind::AddTied if message.num_ranks() == 1 => [0, self.moving(3.0 * bytes)],
             _ => [0, 0],
         }
     }
@@ -162,7 +164,7 @@ impl Prices for Analytic<'_> {
             backward_weight: nanoseconds(weight),
             recompute: nanoseconds(recompute),
             gradient_norm: self.moving(F32_BYTES * counted_elements(self.plan, id) as f64),
-            optimizer_step: self.moving(self.optimizer_bytes(id, unit)),
+            optimizer_step: self.moving(self.optimizer_bytes(id)),
             ..UnitCosts::default()
         })
     }
@@ -179,19 +181,14 @@ impl Prices for Analytic<'_> {
 }
 
 impl Analytic<'_> {
-    /// The gradient is read and emptied, weights and state are read and written, and in 16 bits a second copy of the
-    /// weights is written.
-    fn optimizer_bytes(&self, id: Unit, unit: &PlannedUnit) -> f64 {
+    /// The gradient is read, weights and state are read and written, and in 16 bits a second copy of the weights is written.
+    fn optimizer_bytes(&self, id: Unit) -> f64 {
         let owned = owned_elements(self.plan, id) as f64;
-        let emptied = match self.plan.run().zero.reduce {
-            ReductionPolicy::Every => unit.layout.shard_len(),
-            ReductionPolicy::Last => unit.layout.padded_len(),
-        };
         let states = self.plan.run().optimizer.num_states() as f64;
         let copy = match self.plan.element_type() {
             ElementType::F32 => 0.0,
             half => half.num_bytes() as f64,
         };
-        owned * (F32_BYTES * (1.0 + 2.0 + 2.0 * states) + copy) + F32_BYTES * emptied as f64
+        owned * (F32_BYTES * (1.0 + 2.0 + 2.0 * states) + copy)
     }
 }
