@@ -11,8 +11,8 @@ use pipezero::models::queue::Deferred;
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
-    Case, FP16, Mask, Sample, Schedule, Trained, assert_bit_identical, in_full, small_run, started, train,
-    train_on, zero,
+    Case, FP16, Mask, Outputs, Sample, Schedule, Trained, assert_bit_identical, assert_same_weights, in_full,
+    plan_and_batches, small_run, started, train, train_on, weights_in, zero,
 };
 
 /// Orders that each case is run in.
@@ -58,6 +58,29 @@ fn every_order_that_events_allow_gives_the_bits_of_the_host() {
             let device = Arc::new(Deferred::new(seed));
             let deferred = train_on(device, run(case), Mask::Uneven).expect("it trains as the host does");
             assert_bit_identical(&deferred, &host, &format!("seed {seed} of {case:?}"));
+        }
+    }
+}
+
+/// Recorded steps, evaluations, logits and saving too.
+#[test]
+fn whatever_an_engine_is_asked_a_device_gives_what_the_host_gives() {
+    let mut sample = Sample::one_in(8, "order of a device's queues, all that an engine is asked");
+    for case in cases() {
+        let (plan, source) = plan_and_batches(run(case), Mask::Uneven);
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let files = ["host", "device"].map(|name| home.path().join(name));
+        let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
+        let host = Outputs::of(engine, &source, &files[0]);
+        for seed in 0..SEEDS {
+            if sample.takes_next() {
+                let device = Arc::new(Deferred::new(seed));
+                let engine =
+                    Engine::on_device(plan.clone(), Arc::clone(&source), device).expect("ranks start");
+                let name = format!("seed {seed} of {case:?}");
+                assert_eq!(Outputs::of(engine, &source, &files[1]).bits(), host.bits(), "{name}");
+                assert_same_weights(&weights_in(&files[1]), &weights_in(&files[0]), &name);
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ use pipezero::measure::compare::{Comparison, Prediction};
 use pipezero::measure::profile::{ProfileOptions, profile, profile_in};
 use pipezero::measure::recording::Recording;
 use pipezero::measure::trace::{TraceFolder, TracedSteps};
+use pipezero::models::Device;
+use pipezero::models::queue::Deferred;
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::{BatchSource, TokenBatch, Zeros};
 use pipezero::run::engine::{Engine, EngineError, StepReport};
@@ -19,8 +21,8 @@ use pipezero::run::generation::{Generation, Sampling};
 use pipezero::run::world::{World, world_of};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, TrainedRun, Training};
 use tests::{
-    Case, FP16, Mask, RandomBatches, Schedule, example, in_two_processes, plan_and_batches, small_run,
-    weights_in, zero,
+    Case, FP16, Mask, Outputs, RandomBatches, Sample, Schedule, example, in_two_processes, on_devices,
+    plan_and_batches, small_run, weights_in, zero,
 };
 
 /// Grids whose ranks gather, reduce and hand on in different ways.
@@ -48,27 +50,45 @@ fn run(case: Case) -> Run {
     Run { steps: 2, ..small_run(case) }
 }
 
-/// What an engine finds out: steps, an evaluation, logits, weights.
-#[derive(Debug)]
-struct Found {
-    steps: Vec<StepReport>,
-    evaluation: Option<u64>,
-    logits: Vec<u32>,
-}
-
-impl Found {
-    fn of(mut engine: Engine, source: &Arc<dyn BatchSource>, path: &Path) -> Self {
-        let num_steps = engine.plan().run().steps;
-        let steps = (0..num_steps).map(|_| engine.train_batch().expect("a step")).collect();
-        let evaluation = engine.eval_batch(source, 9).expect("an evaluation").loss.map(f64::to_bits);
-        let logits = engine.logits(&[3, 1, 4]).expect("logits");
-        engine.save(path).expect("weights are saved");
-        Self { steps, evaluation, logits: logits.into_iter().map(f32::to_bits).collect() }
-    }
-
-    fn bits(&self) -> (Vec<[u64; 2]>, Option<u64>, &[u32]) {
-        let of_step = |step: &StepReport| [step.loss.unwrap_or(0.0), step.gradient_norm].map(f64::to_bits);
-        (self.steps.iter().map(of_step).collect(), self.evaluation, &self.logits)
+/// A world of two processes on a device that runs kernels later than asked, read by two clocks: bits, and recorded steps that fit
+/// together although the second clock is far ahead of the first.
+#[test]
+fn two_processes_whose_clocks_differ_record_steps_that_fit_together() {
+    let mut sample = Sample::one_in(4, "order of a device's queues, two processes with two clocks");
+    for case in cases() {
+        let (plan, source) = plan_and_batches(run(case), Mask::Uneven);
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let one = home.path().join("one.safetensors");
+        let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
+        let expected = Outputs::of(engine, &source, &one);
+        for seed in 0..20 {
+            if !sample.takes_next() {
+                continue;
+            }
+            let num_ranks = plan.grid().world_size();
+            let (cut, name) = (1 + seed as usize % (num_ranks - 1), format!("{case:?}, seed {seed}"));
+            let device = Deferred::new(seed);
+            let [first, second] = [device.clone(), device.ahead_by(1_000_000_007 * seed)]
+                .map(|device| Arc::new(device) as Arc<dyn Device>);
+            let devices = (0..num_ranks).map(|rank| Arc::clone(if rank < cut { &first } else { &second }));
+            let file = |process| home.path().join(format!("process-{process}-of-{seed}.safetensors"));
+            let found = on_devices(&plan, cut, devices.collect(), |world, process| {
+                let (plan, batches) = (plan.clone(), Arc::clone(&source));
+                let engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
+                Outputs::of(engine, &source, &file(process))
+            });
+            for found in &found {
+                assert_eq!(found.bits(), expected.bits(), "{name}");
+            }
+            assert_eq!(weights_in(&file(0)), weights_in(&one), "{name}");
+            let recorded =
+                Recording::new(&plan, &found[0].steps[1]).unwrap_or_else(|fault| panic!("{fault}, {name}"));
+            assert!(recorded.makespan_ns() < 1_000_000, "a step has fewer tasks than that: {name}");
+            assert!(
+                Recording::new(&plan, &found[1].steps[1]).is_err(),
+                "the second process knows half: {name}"
+            );
+        }
     }
 }
 
@@ -79,13 +99,13 @@ fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let one = home.path().join("one.safetensors");
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
-        let expected = Found::of(engine, &source, &one);
+        let expected = Outputs::of(engine, &source, &one);
         for cut in 1..plan.grid().world_size() {
             let file = |process| home.path().join(format!("process-{process}.safetensors"));
             let found = in_two_processes(&plan, cut, |world, process| {
                 let (plan, batches) = (plan.clone(), Arc::clone(&source));
                 let engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
-                Found::of(engine, &source, &file(process))
+                Outputs::of(engine, &source, &file(process))
             });
             let name = format!("{case:?}, cut at {cut}");
             for found in &found {
@@ -105,9 +125,9 @@ fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
     }
 }
 
-/// Rank 0 and the rank that hands over hold a piece each; those that gather a unit for it hold the unit where no gather buffer fits.
+/// Rank 0 and the rank that hands over hold a piece of the unit each; those that gather it for that hold it where no gather buffer fits.
 #[test]
-fn saving_holds_no_more_than_a_unit_beside_what_is_planned() {
+fn saving_holds_a_unit_and_a_piece_of_it_at_most_beside_what_is_planned() {
     for case in cases() {
         let (plan, source) = plan_and_batches(run(case), Mask::None);
         let home = tempfile::tempdir().expect("a temporary folder");
@@ -281,7 +301,7 @@ fn two_processes_profile_what_one_profiles_and_the_first_has_the_costs() {
         &["parallel.pipeline=2", "parallel.data=2", "model.num_layers=8", "model.forward_ms=1", "steps=2"],
     ))
     .expect("a valid run");
-    let options = ProfileOptions { num_warm_up_steps: 1, num_steps: 2, ..ProfileOptions::default() };
+    let options = ProfileOptions { num_warm_up_steps: 1, num_steps: 2 };
     let zeros: Arc<dyn BatchSource> = Arc::new(Zeros);
     let one = profile(plan.clone(), Arc::clone(&zeros), options, &mut |_| {}).expect("costs");
     let [first, second] = in_two_processes(&plan, 2, |world, _| {
@@ -323,7 +343,7 @@ fn reports(
         engine.train_batch().expect("a step");
         let report = engine.train_batch().expect_err("a fault").to_string();
         assert!(matches!(engine.train_batch(), Err(EngineError::AlreadyStopped)));
-        assert!(matches!(engine.any(true), Err(EngineError::AlreadyStopped)));
+        assert!(matches!(engine.in_any_process(true), Err(EngineError::AlreadyStopped)));
         report
     })
 }
@@ -390,4 +410,69 @@ fn a_world_of_another_size_is_refused() {
     let error = Engine::in_world(plan, source, Purpose::Training, world_of(&other)).expect_err("other sizes");
     let expected = "the plan has 4 ranks, the world 2: start as many as the plan has";
     assert_eq!(error.to_string(), expected);
+}
+
+/// A unit of more elements than are handed over at once, and not a multiple of them.
+#[test]
+fn units_of_several_pieces_are_saved_and_loaded_whole() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| home.path().join(name);
+    let settings = [
+        "model.num_layers=4",
+        "model.parameters_per_layer=2500000",
+        "model.forward_ms=0",
+        "model.backward_input_ms=0",
+        "model.backward_weight_ms=0",
+        "comm.links=null",
+        "zero_optimization.unit_layers=2",
+    ];
+    let plan = |grid: &[&str]| {
+        Plan::new(example("timed-overlap.json", &[&settings[..], grid].concat())).expect("a valid run")
+    };
+    let engine = |plan: Plan, world| {
+        let zeros: Arc<dyn BatchSource> = Arc::new(Zeros);
+        Engine::in_world(plan, zeros, Purpose::Inference, world).expect("ranks start")
+    };
+    let narrow = plan(&["parallel.pipeline=1", "parallel.data=1", "zero_optimization.stage=0"]);
+    engine(narrow.clone(), world_of(&narrow)).save(&file("one")).expect("weights are saved");
+    let wide = plan(&["parallel.pipeline=2", "parallel.data=2", "zero_optimization.stage=1"]);
+    in_two_processes(&wide, 2, |world, _| {
+        let mut engine = engine(wide.clone(), world);
+        engine.load(&file("one")).expect("weights are loaded");
+        engine.save(&file("two")).expect("weights are saved");
+    });
+    let [one, two] = ["one", "two"].map(|name| std::fs::read(file(name)).expect("weights"));
+    assert!(one.len() > 4 * 10_000_000 && one == two, "the same bytes");
+}
+
+/// The first process cannot write, or the second cannot read: both say so, and both go on.
+#[test]
+fn what_one_process_cannot_do_fails_in_both_and_the_ranks_go_on() {
+    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let [good, bad] = [home.path().join("weights"), home.path().join("no/such/folder/weights")];
+    let errors = in_two_processes(&plan, 1, |world, process| {
+        let batches = Arc::clone(&source);
+        let mut engine =
+            Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+        let saved = engine.save(&bad).expect_err("there is no folder");
+        engine.save(&good).expect("weights are saved");
+        let loaded = engine.load([&good, &bad][process]).expect_err("one file is missing");
+        engine.train_batch().expect("a step");
+        [saved, loaded].map(|error| matches!(error, EngineError::Elsewhere))
+    });
+    assert_eq!(errors, [[false, true], [true, false]]);
+}
+
+#[test]
+fn processes_that_were_given_other_runs_refuse_them() {
+    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    let other = Plan::even_if_refused(Run { seed: 99, ..plan.run().clone() }).expect("a valid run");
+    let errors = in_two_processes(&plan, 2, |world, process| {
+        let plan = [&plan, &other][process].clone();
+        let started = Engine::in_world(plan, Arc::clone(&source), Purpose::Training, world);
+        started.expect_err("other runs").to_string()
+    });
+    assert_eq!(errors[0], EngineError::Elsewhere.to_string());
+    assert_eq!(errors[1], EngineError::OtherRun.to_string());
 }

@@ -98,11 +98,11 @@ fn in_turn(case: Case, plan: &Plan) -> Result<Measured, Box<dyn Error>> {
     }
     let mut profilers = [Profiler::new(plan), Profiler::new(plan)];
     let mut times = Vec::new();
-    profilers[0].add(&engine.train_batch_recorded()?);
+    profilers[0].add(&engine.train_batch_recorded()?)?;
     for num_measured in 1..=num_steps(case.family) {
         last = engine.train_batch()?;
         times.push(Duration::from_secs_f64(last.step_s));
-        profilers[num_measured % 2].add(&engine.train_batch_recorded()?);
+        profilers[num_measured % 2].add(&engine.train_batch_recorded()?)?;
     }
     let [before, after] = profilers.map(|profiler| predict(profiler, plan));
     Ok(Measured {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipezero::models::{Device, Host};
+use pipezero::models::{Device, Host, Queue};
 use pipezero::plan::Plan;
 use pipezero::run::comm::{CommError, Communicator, Threads};
 use pipezero::run::world::{ClockOffset, Positions, World};
@@ -19,8 +19,8 @@ struct Shared {
     threads: Threads,
     positions: Arc<Positions>,
     timeout: Duration,
-    /// How far the second process's clock is said to be ahead.
-    clock: ClockOffset,
+    /// `[process]`: reads its clock.
+    clocks: [Arc<dyn Queue>; 2],
     table: Mutex<Table>,
     changed: Condvar,
 }
@@ -31,12 +31,21 @@ struct Table {
     stopped: bool,
     /// `[process]`: exchanges that it has begun.
     begun: [u64; 2],
-    /// Exchanges that are not over: what it is, and `[process]` its message.
-    exchanges: BTreeMap<u64, (&'static str, [Option<Vec<u8>>; 2])>,
+    /// Exchanges that are not over, by number.
+    exchanges: BTreeMap<u64, Exchange>,
     /// `[process]`: its report of a failure.
     reports: [Option<Vec<u8>>; 2],
-    /// `[process]`: it has given up its end.
+    /// `[process]`: it has ended.
     ended: [bool; 2],
+}
+
+/// What both processes give and take.
+#[derive(Debug)]
+struct Exchange {
+    what: &'static str,
+    /// `[process]`
+    messages: [Option<Vec<u8>>; 2],
+    num_taken: usize,
 }
 
 /// One process's end.
@@ -53,24 +62,24 @@ pub fn in_two_processes<R: Send>(
     body: impl Fn(Arc<dyn World>, usize) -> R + Sync,
 ) -> [R; 2] {
     let devices = vec![Arc::new(Host) as Arc<dyn Device>; plan.grid().world_size()];
-    on_devices(plan, cut, devices, ClockOffset::ZERO, body)
+    on_devices(plan, cut, devices, body)
 }
 
-/// As [`in_two_processes`], with the device of each rank, and how far the clock of the second process is said to be ahead.
+/// As [`in_two_processes`], with the device of each rank.
 pub fn on_devices<R: Send>(
     plan: &Plan,
     cut: usize,
     devices: Vec<Arc<dyn Device>>,
-    clock: ClockOffset,
     body: impl Fn(Arc<dyn World>, usize) -> R + Sync,
 ) -> [R; 2] {
     let comm = &plan.run().comm;
+    let clocks = [&devices[0], &devices[cut]].map(|device| device.queue());
     let shared = Arc::new(Shared {
+        clocks,
         ranks: [0..cut, cut..devices.len()],
         positions: Arc::new(Positions::new(devices.len())),
         threads: Threads::on(devices, comm.timeout, comm.links),
         timeout: comm.timeout,
-        clock,
         table: Mutex::default(),
         changed: Condvar::new(),
     });
@@ -88,30 +97,29 @@ impl End {
         self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn now_ns(&self) -> u64 {
+        let queue = &self.shared.clocks[self.process];
+        queue.time_ns(queue.mark())
+    }
+
     /// Gives a message and returns those of both processes.
     fn exchange(&self, what: &'static str, message: Vec<u8>) -> Result<[Vec<u8>; 2], CommError> {
         let start = Instant::now();
-        let mut table = self.table();
-        let number = table.begun[self.process];
-        table.begun[self.process] += 1;
-        let (first, messages) = table.exchanges.entry(number).or_insert((what, [None, None]));
-        if *first != what {
-            let [operation, expected] = [what, first].map(str::to_owned);
-            return Err(CommError::Mismatch { rank: self.local_ranks().start, operation, expected });
-        }
-        messages[self.process] = Some(message);
-        self.shared.changed.notify_all();
+        let number = self.give(what, message)?;
+        let (mut table, other) = (self.table(), 1 - self.process);
         loop {
-            if let Some((_, [Some(first), Some(second)])) = table.exchanges.get(&number) {
+            let exchange = table.exchanges.get_mut(&number).expect("an exchange is there until both took it");
+            if let Exchange { messages: [Some(first), Some(second)], .. } = exchange {
                 let both = [first.clone(), second.clone()];
-                if table.begun.iter().all(|&begun| begun > number + 1) {
+                exchange.num_taken += 1;
+                if exchange.num_taken == 2 {
                     table.exchanges.remove(&number);
                 }
                 return Ok(both);
             }
-            let missing: Vec<usize> = self.shared.ranks[1 - self.process].clone().collect();
+            let missing: Vec<usize> = self.shared.ranks[other].clone().collect();
             let (operation, waited) = (what.to_owned(), start.elapsed());
-            if table.stopped {
+            if table.stopped || table.ended[other] {
                 return Err(CommError::Interrupted { operation, missing });
             }
             let Some(left) = self.shared.timeout.checked_sub(waited) else {
@@ -119,6 +127,22 @@ impl End {
             };
             (table, _) = self.shared.changed.wait_timeout(table, left).expect("no process panics with it");
         }
+    }
+
+    /// Gives a message to the next exchange, whose number is returned.
+    fn give(&self, what: &'static str, message: Vec<u8>) -> Result<u64, CommError> {
+        let mut table = self.table();
+        let number = table.begun[self.process];
+        table.begun[self.process] += 1;
+        let new = || Exchange { what, messages: [None, None], num_taken: 0 };
+        let exchange = table.exchanges.entry(number).or_insert_with(new);
+        if exchange.what != what {
+            let [operation, expected] = [what, exchange.what].map(str::to_owned);
+            return Err(CommError::Mismatch { rank: self.local_ranks().start, operation, expected });
+        }
+        exchange.messages[self.process] = Some(message);
+        self.shared.changed.notify_all();
+        Ok(number)
     }
 }
 
@@ -149,8 +173,14 @@ impl World for End {
     }
 
     fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
-        let both = self.exchange("messages to the first process", message)?;
-        Ok(if self.process == 0 { both.into() } else { Vec::new() })
+        // The second process goes on at once.
+        let what = "messages to the first process";
+        if self.process == 1 {
+            let number = self.give(what, message)?;
+            self.table().exchanges.entry(number).and_modify(|exchange| exchange.num_taken += 1);
+            return Ok(Vec::new());
+        }
+        self.exchange(what, message).map(Vec::from)
     }
 
     fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
@@ -159,8 +189,14 @@ impl World for End {
     }
 
     fn clock_offset(&self) -> Result<ClockOffset, CommError> {
-        self.exchange("an estimate of clocks", Vec::new())?;
-        Ok([ClockOffset::ZERO, self.shared.clock][self.process])
+        let asked_ns = self.now_ns();
+        self.exchange("a question for the time", Vec::new())?;
+        let [answer, _] = self.exchange("the first process's time", self.now_ns().to_le_bytes().to_vec())?;
+        let answered_ns = u64::from_le_bytes(answer.try_into().expect("8 bytes"));
+        match self.process {
+            0 => Ok(ClockOffset::ZERO),
+            _ => Ok(ClockOffset::of_answer(asked_ns, answered_ns, self.now_ns())),
+        }
     }
 
     fn positions(&self) -> &Arc<Positions> {
@@ -173,7 +209,7 @@ impl World for End {
         self.shared.changed.notify_all();
     }
 
-    fn exchange_reports(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
+    fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         let mut table = self.table();
         table.reports[self.process] = Some(report);
         self.shared.changed.notify_all();
@@ -187,7 +223,8 @@ impl World for End {
 
 impl Drop for End {
     fn drop(&mut self) {
+        self.shared.threads.leave(self.local_ranks());
         self.table().ended[self.process] = true;
-        self.stop();
+        self.shared.changed.notify_all();
     }
 }

@@ -3,6 +3,7 @@
 mod batches;
 pub mod features;
 mod joined;
+mod outputs;
 mod pairwise;
 mod recorded;
 mod runs;
@@ -13,6 +14,7 @@ mod trained;
 
 pub use batches::{Mask, RandomBatches};
 pub use joined::{in_two_processes, on_devices};
+pub use outputs::Outputs;
 pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{

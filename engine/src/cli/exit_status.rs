@@ -75,7 +75,8 @@ input_mistakes! {
         | EngineError::AlreadyStopped
         | EngineError::Start { .. }
         | EngineError::WorldSize { .. }
-        | EngineError::NotSaved
+        | EngineError::OtherRun
+        | EngineError::Elsewhere
         | EngineError::Memory { .. }
         | EngineError::LossScale { .. }
         | EngineError::LogitsNotFinite => false,
@@ -85,12 +86,11 @@ input_mistakes! {
         TrainingError::Engine(error) => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
-        TrainingError::NotTraced => false,
     };
     ProfileError: |error| match error {
         ProfileError::NoSteps => true,
         ProfileError::Engine(error) => error.is_input_mistake(),
-        ProfileError::Skipped { .. } => false,
+        ProfileError::Recorded { .. } | ProfileError::Skipped { .. } => false,
     };
     OutError: |_| false;
 }

@@ -226,7 +226,7 @@ impl Plan {
         matches!(self.run.precision, Precision::Fp16(_))
     }
 
-    /// The unit that ends with the loss, if `rank` runs it.
+    /// The unit that ends with the loss.
     pub(crate) fn head(&self) -> Unit {
         Unit(self.units.len() as u32 - 1)
     }

@@ -21,7 +21,4 @@ pub enum TrainingError {
     /// A step that was to be traced.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A traced step could not be written by the process of rank 0.
-    #[error("a traced step was not written: the process of rank 0 says why")]
-    NotTraced,
 }

@@ -67,7 +67,9 @@ impl Training {
     }
 
     /// Runs until the last step or until `interrupted` is set in any process, then evaluates, saves the weights and the summary. The
-    /// process of rank 0 writes to `directory`, which the others do not read.
+    /// process of rank 0 writes to `directory`, which the others do not read. The lines that the observer gets, and the summary, have the
+    /// same losses, norms and counts in every process; their times, memory and traffic are of the ranks that the process knows
+    /// ([`StepReport`]).
     ///
     /// # Errors
     /// When a rank stops or a file cannot be written.
@@ -82,12 +84,13 @@ impl Training {
         let mut progress = Progress::default();
         let is_traced = self.writes() && self.traced.is_some();
         let mut tracer = is_traced.then(|| Tracer::new(directory));
-        while progress.num_steps() < steps && !self.engine.any(interrupted.load(Ordering::Relaxed))? {
+        while progress.num_steps() < steps
+            && !self.engine.in_any_process(interrupted.load(Ordering::Relaxed))?
+        {
             let report = match self.step(tracer.as_mut(), progress.num_steps() + 1) {
                 Err(
-                    error @ (TrainingError::Engine(EngineError::LossScale { .. })
-                    | TrainingError::Trace(_)
-                    | TrainingError::NotTraced),
+                    error @ (TrainingError::Engine(EngineError::LossScale { .. } | EngineError::Elsewhere)
+                    | TrainingError::Trace(_)),
                 ) => {
                     // The weights of the step before are intact.
                     self.engine.save(&directory.file(RunDir::WEIGHTS))?;
@@ -109,15 +112,21 @@ impl Training {
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
         let summary = self.summary(&progress, validation_loss);
-        if self.writes() {
-            let text =
-                serde_json::to_string_pretty(&summary).expect("a summary has string keys and finite depth");
-            directory.write(RunDir::SUMMARY, &text)?;
-        }
-        if let Some(tracer) = &mut tracer {
-            tracer.finish(self.plan(), directory)?;
-        }
+        let written = if self.writes() { self.write(&summary, directory, tracer) } else { Ok(()) };
+        self.engine.agree(written)?;
         Ok(summary)
+    }
+
+    /// Writes what a run leaves at its end.
+    fn write(
+        &self,
+        summary: &Summary,
+        directory: &RunDir,
+        tracer: Option<Tracer>,
+    ) -> Result<(), TrainingError> {
+        let text = serde_json::to_string_pretty(summary).expect("a summary has string keys and finite depth");
+        directory.write(RunDir::SUMMARY, &text)?;
+        tracer.map_or(Ok(()), |mut tracer| tracer.finish(self.plan(), directory))
     }
 
     /// One step, recorded if it is to be traced, and written by the process that has a tracer.
@@ -127,10 +136,8 @@ impl Training {
         }
         let report = self.engine.train_batch_recorded()?;
         let written = tracer.map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report));
-        match self.engine.any(written.is_err())? {
-            true => Err(written.err().map_or(TrainingError::NotTraced, TrainingError::from)),
-            false => Ok(report),
-        }
+        self.engine.agree(written.map_err(TrainingError::from))?;
+        Ok(report)
     }
 
     /// The validation loss, if there is validation text.

@@ -71,7 +71,7 @@ impl Queue for Host {
 
     fn forget_marks(&self) {}
 
-    fn store(&self, word: &Arc<AtomicU64>, value: u64) {
+    fn set_word(&self, word: &Arc<AtomicU64>, value: u64) {
         word.store(value, Ordering::Release);
     }
 

@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_host_stores_a_word_at_once() {
         let word = Arc::new(AtomicU64::new(3));
-        Host.store(&word, 5);
+        Host.set_word(&word, 5);
         assert_eq!(word.load(Ordering::Acquire), 5);
     }
 
@@ -104,7 +104,7 @@ mod tests {
                 queue.on_host(&[], Vec::new(), kernel);
             };
             note(&before);
-            queue.store(&word, 7);
+            queue.set_word(&word, 7);
             note(&behind);
             let found = || [&before, &word, &behind].map(|of| of.load(Ordering::Acquire));
             assert_eq!(found(), [0, 0, 0]);

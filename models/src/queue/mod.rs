@@ -85,14 +85,14 @@ pub trait Queue: Debug + Send + Sync {
     /// When this queue passed a mark of its own, in nanoseconds on the one clock of the device's queues. Waits until it has.
     ///
     /// # Panics
-    /// Perhaps, if the mark was [forgotten](Queue::forget_marks).
+    /// On some devices, if the mark was [forgotten](Queue::forget_marks).
     fn time_ns(&self, mark: Mark) -> u64;
 
-    /// Nobody will ask for the time of a mark that this queue was asked for until now. Up to then the queue keeps every time.
+    /// Drops the times of all marks that were set so far, which the queue has kept until now.
     fn forget_marks(&self);
 
     /// `word = value`, once everything asked for before has been computed. The host may read the word at any time.
-    fn store(&self, word: &Arc<AtomicU64>, value: u64);
+    fn set_word(&self, word: &Arc<AtomicU64>, value: u64);
 
     /// Nobody will read what `x` holds now.
     fn discard(&self, x: ViewMut<'_>);

@@ -1,5 +1,6 @@
 //! Why a run has no costs.
 
+use crate::measure::recording::Fault;
 use crate::run::engine::EngineError;
 
 /// Why a run could not be measured.
@@ -9,6 +10,14 @@ pub enum ProfileError {
     /// Nothing was to be recorded.
     #[error("0 steps to record: costs are means over recorded steps; record at least 1")]
     NoSteps,
+    /// No step of the program can have happened as the ranks recorded it.
+    #[error("step {step} was recorded wrongly: {source}")]
+    Recorded {
+        /// The step.
+        step: u64,
+        /// What is wrong with it.
+        source: Fault,
+    },
     /// The ranks.
     #[error(transparent)]
     Engine(#[from] EngineError),

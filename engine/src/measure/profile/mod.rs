@@ -139,11 +139,15 @@ impl<'a> Profiler<'a> {
 
     /// Adds a recorded step of the plan.
     ///
+    /// # Errors
+    /// [`ProfileError::Recorded`] if the step was not recorded, or only in part, as in a process without rank 0.
+    ///
     /// # Panics
-    /// If the step was not recorded, or is of another plan.
-    pub fn add(&mut self, report: &StepReport) {
+    /// If it is of another plan.
+    pub fn add(&mut self, report: &StepReport) -> Result<(), ProfileError> {
         let recording = Recording::new(self.plan, report);
-        self.recorded.push(recording.expect("ranks record every step as their program runs"));
+        self.recorded.push(recording.map_err(|source| ProfileError::Recorded { step: report.step, source })?);
+        Ok(())
     }
 
     /// The costs of its typical steps.

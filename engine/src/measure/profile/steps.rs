@@ -28,7 +28,7 @@ pub(super) fn record(
         }
         num_done += 1;
         if let Some(profiler) = profiler.as_mut().filter(|_| num_done > options.num_warm_up_steps) {
-            profiler.add(&report);
+            profiler.add(&report)?;
         }
         watch(Watched { num_done, num_steps, step_s: report.step_s });
     }

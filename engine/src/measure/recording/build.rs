@@ -13,10 +13,14 @@ impl<'a> Recording<'a> {
     /// What a step that was recorded has left, in the process of rank 0.
     ///
     /// # Errors
-    /// [`Fault::NotRecorded`] where nothing was recorded, or in another process; any other would be a mistake of the executor.
+    /// [`Fault::NotRecorded`] where nothing was recorded, [`Fault::Partial`] in a process without rank 0; any other would be a mistake of
+    /// the executor, or of the world's estimate of the clocks.
     pub fn new(plan: &'a Plan, report: &StepReport) -> Result<Self, Fault> {
+        let (step, found, expected) = (report.step, report.ranks().count(), plan.grid().world_size());
+        if found != expected {
+            return Err(Fault::Partial { step, found, expected });
+        }
         let clocks: Option<Vec<Clock>> = report.processes.iter().map(clock).collect();
-        let clocks = clocks.filter(|_| report.ranks().count() == plan.grid().world_size());
         let Some(clocks) = clocks else { return Err(Fault::NotRecorded { step: report.step }) };
         // A cast saturates; no step is negative.
         let step_ns = (report.step_s * 1e9).round() as u64;

@@ -36,12 +36,9 @@ impl Recording<'_> {
         };
         let first_ns = (0..clocks.len()).filter_map(start_ns).min().unwrap_or(0);
         for (clock, zero_ns) in clocks.iter().zip(zeros_ns) {
-            let shift_ns = u64::try_from(zero_ns - first_ns);
             for times in self.times[clock.ranks.clone()].iter_mut().flatten() {
-                *times = times.shifted(|ns| match shift_ns {
-                    Ok(shift_ns) => ns.saturating_add(shift_ns),
-                    Err(_) => ns.saturating_sub(u64::try_from(first_ns - zero_ns).unwrap_or(u64::MAX)),
-                });
+                let on_one_clock = |ns: u64| i128::from(ns) + zero_ns - first_ns;
+                *times = times.shifted(|ns| u64::try_from(on_one_clock(ns)).unwrap_or(u64::MAX));
             }
         }
     }
@@ -52,12 +49,12 @@ impl Recording<'_> {
         let error = |clock: &Clock| i128::from(clock.offset.error_ns);
         let mut latest: Vec<i128> = clocks.iter().map(|clock| estimate(clock) + error(clock)).collect();
         let mut earliest: Vec<i128> = clocks.iter().map(|clock| estimate(clock) - error(clock)).collect();
-        let not_after = self.leads(clocks);
+        let bounds = self.bounds(clocks);
         // Shortest paths (Bellman and Ford): a bound goes through at most all of the other clocks.
         for _ in clocks {
-            for (&(early, late), &lead_ns) in &not_after {
-                latest[early] = latest[early].min(latest[late] + lead_ns);
-                earliest[late] = earliest[late].max(earliest[early] - lead_ns);
+            for (&(one, other), &bound_ns) in &bounds {
+                latest[one] = latest[one].min(latest[other] + bound_ns);
+                earliest[other] = earliest[other].max(earliest[one] - bound_ns);
             }
         }
         let is_open = earliest.iter().zip(&latest).all(|(earliest, latest)| earliest <= latest);
@@ -67,25 +64,25 @@ impl Recording<'_> {
         }
     }
 
-    /// By two clocks of the list: the zero of the first is later than that of the second by this at most, since what the ranks of the
-    /// second did needed ranks of the first to have come to it.
-    fn leads(&self, clocks: &[Clock]) -> BTreeMap<(usize, usize), i128> {
+    /// By two clocks of the list: by how much the zero of the one is later than that of the other, at most. Ranks of the one had come to
+    /// what ranks of the other ended.
+    fn bounds(&self, clocks: &[Clock]) -> BTreeMap<(usize, usize), i128> {
         let clock_of = |rank: usize| clocks.iter().position(|clock| clock.ranks.contains(&rank));
-        let mut leads: BTreeMap<(usize, usize), i128> = BTreeMap::new();
+        let mut bounds: BTreeMap<(usize, usize), i128> = BTreeMap::new();
         for place in self.places().filter(|place| !place.is_send()) {
             let done_ns = i128::from(self.done_ns(place));
             for member in self.members(place) {
-                let (Some(early), Some(late)) = (clock_of(member.rank), clock_of(place.rank)) else {
+                let (Some(one), Some(other)) = (clock_of(member.rank), clock_of(place.rank)) else {
                     continue;
                 };
-                if early != late {
-                    let lead_ns = done_ns - i128::from(self.times(member).started_ns);
-                    let least = leads.entry((early, late)).or_insert(lead_ns);
-                    *least = lead_ns.min(*least);
+                if one != other {
+                    let bound_ns = done_ns - i128::from(self.times(member).started_ns);
+                    let least = bounds.entry((one, other)).or_insert(bound_ns);
+                    *least = bound_ns.min(*least);
                 }
             }
         }
-        leads
+        bounds
     }
 }
 

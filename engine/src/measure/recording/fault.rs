@@ -10,10 +10,20 @@ pub(super) const STEP_NS_MAX: u64 = 24 * 60 * 60 * 1_000_000_000;
 #[non_exhaustive]
 pub enum Fault {
     /// The engine was not asked to record.
-    #[error("step {step} was not recorded: start the engine with `Engine::recording`")]
+    #[error("step {step} was not recorded: run it by `Engine::train_batch_recorded`")]
     NotRecorded {
         /// The step.
         step: u64,
+    },
+    /// It is known only of the ranks of one process.
+    #[error("step {step} is known of {found} of {expected} ranks: only the process of rank 0 knows all")]
+    Partial {
+        /// The step.
+        step: u64,
+        /// Ranks that are known.
+        found: usize,
+        /// Ranks of the grid.
+        expected: usize,
     },
     /// It has another number of ranks.
     #[error("it has {found} ranks, the run has {expected}")]

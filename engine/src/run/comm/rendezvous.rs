@@ -45,14 +45,23 @@ enum State {
     Failed(CommError),
 }
 
+/// Who takes part no more.
+#[derive(Clone, Copy)]
+pub(super) struct Gone<'a> {
+    /// Whether all have stopped.
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+    /// Whether a rank has left.
+    pub(super) has_left: &'a dyn Fn(usize) -> bool,
+}
+
 /// A member's wait for a round, as it stands.
-#[derive(Clone, Copy, Debug)]
-struct Wait {
+#[derive(Clone, Copy)]
+struct Wait<'a> {
     /// The waiting member.
     position: usize,
     waited: Duration,
     timeout: Duration,
-    is_stopped: bool,
+    gone: Gone<'a>,
 }
 
 #[derive(Debug, Default)]
@@ -122,21 +131,20 @@ impl Rendezvous {
     }
 
     /// Waits until round `number` has been exchanged and delivered, has `queue` wait until the lane has carried it out, and returns
-    /// this member's payload. A stop cuts the
-    /// imitated delay short: the payload has arrived.
+    /// this member's payload. A stop cuts the imitated delay short: the payload has arrived.
     pub(super) fn collect(
         &self,
         number: u64,
         position: usize,
         queue: &dyn Queue,
         timeout: Duration,
-        is_stopped: impl Fn() -> bool,
+        gone: Gone<'_>,
     ) -> Result<Payload, CommError> {
         let start = Instant::now();
         let mut rounds = self.lock();
         loop {
             let round = rounds.get(number);
-            let wait = Wait { position, waited: start.elapsed(), timeout, is_stopped: is_stopped() };
+            let wait = Wait { position, waited: start.elapsed(), timeout, gone };
             let Some(left) = round.remaining(wait, &self.members)? else {
                 if let State::Exchanged { done, .. } = round.state {
                     queue.wait(done, round.operation.waits(position)[1]);
@@ -153,7 +161,7 @@ impl Rendezvous {
         self.lock().leave(number, position);
     }
 
-    /// Has every waiting member check again whether the world was stopped.
+    /// Has every waiting member check again who is gone.
     pub(super) fn wake(&self) {
         // With the lock held no member is between its check and its wait.
         let _rounds = self.lock();
@@ -204,8 +212,9 @@ impl Round {
     }
 
     /// How much longer a wait may last; `None` when its member can collect.
-    fn remaining(&self, wait: Wait, members: &[usize]) -> Result<Option<Duration>, CommError> {
-        let Wait { position, waited, timeout, is_stopped } = wait;
+    fn remaining(&self, wait: Wait<'_>, members: &[usize]) -> Result<Option<Duration>, CommError> {
+        let Wait { position, waited, timeout, gone } = wait;
+        let is_stopped = (gone.is_stopped)();
         let operation = || self.operation.to_string();
         match &self.state {
             State::Exchanged { delivery, .. } => {
@@ -225,20 +234,22 @@ impl Round {
                 Ok(Some(delay))
             }
             State::Failed(error) => Err(error.clone()),
-            State::Open if is_stopped => {
-                Err(CommError::Interrupted { operation: operation(), missing: self.missing(members) })
+            State::Open if is_stopped || self.missing(members).any(gone.has_left) => {
+                let missing = self.missing(members).collect();
+                Err(CommError::Interrupted { operation: operation(), missing })
             }
             State::Open if waited >= timeout => {
-                let missing = self.missing(members);
+                let missing = self.missing(members).collect();
                 Err(CommError::Timeout { waited, operation: operation(), missing })
             }
             State::Open => Ok(Some(timeout - waited)),
         }
     }
 
-    fn missing(&self, members: &[usize]) -> Vec<usize> {
+    /// Members that have not joined.
+    fn missing(&self, members: &[usize]) -> impl Iterator<Item = usize> {
         let missing = members.iter().zip(&self.joined).filter(|&(_, &joined)| !joined);
-        missing.map(|(&rank, _)| rank).collect()
+        missing.map(|(&rank, _)| rank)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Ranks are threads of one process and exchange buffers in shared memory: the default backend, no system packages.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::error::CommError;
 use super::exchange::Payload;
 use super::group::{Channel, ChannelKey, Group};
 use super::operation::Operation;
-use super::rendezvous::Rendezvous;
+use super::rendezvous::{Gone, Rendezvous};
 use super::shaping::LinkStates;
 use crate::config::Links;
 use crate::run::memory::TrackedBuffer;
@@ -27,18 +28,21 @@ struct Shared {
     /// What each rank computes on.
     devices: Vec<Arc<dyn Device>>,
     stopped: AtomicBool,
+    /// `[rank]`: it takes part in nothing any more.
+    left: Vec<AtomicBool>,
     rendezvous: Mutex<BTreeMap<ChannelKey, Arc<Rendezvous>>>,
     /// The links that are imitated, if any.
     links: Option<LinkStates>,
 }
 
 impl Threads {
-    /// For a rank on each of these devices, whose memory all of them can read. No wait lasts longer than `timeout`; links are imitated
-    /// if any are given.
+    /// For as many ranks as there are handles, all of the same device. No wait lasts longer than `timeout`; links are imitated if any are
+    /// given.
     pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
+        let left = devices.iter().map(|_| AtomicBool::new(false)).collect();
         let (stopped, rendezvous) = (AtomicBool::new(false), Mutex::default());
         let links = links.map(LinkStates::new);
-        Self(Arc::new(Shared { timeout, devices, stopped, rendezvous, links }))
+        Self(Arc::new(Shared { timeout, devices, stopped, left, rendezvous, links }))
     }
 
     /// Number of ranks.
@@ -56,11 +60,18 @@ impl Threads {
     /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::Release);
-        // A rendezvous that is made after this loop is made by a rank that sees the flag.
-        let rendezvous = self.0.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
-        rendezvous.values().for_each(|one| one.wake());
+        self.0.wake();
     }
 
+    /// These ranks take part in nothing any more: ends every wait for an operation that one of them has not joined with
+    /// [`CommError::Interrupted`], and no other.
+    pub fn leave(&self, ranks: Range<usize>) {
+        self.0.left[ranks].iter().for_each(|left| left.store(true, Ordering::Release));
+        self.0.wake();
+    }
+
+    /// Whether ranks may still start something.
+    ///
     /// # Errors
     /// [`CommError::Stopped`] after a stop.
     pub fn check(&self) -> Result<(), CommError> {
@@ -71,6 +82,13 @@ impl Threads {
 impl Shared {
     fn check(&self) -> Result<(), CommError> {
         if self.stopped.load(Ordering::Acquire) { Err(CommError::Stopped) } else { Ok(()) }
+    }
+
+    /// Has every waiting rank look again at who has stopped or left.
+    fn wake(&self) {
+        // A rendezvous that is made after this loop is made by a rank that sees the flags.
+        let rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        rendezvous.values().for_each(|one| one.wake());
     }
 
     fn rendezvous(&self, key: ChannelKey) -> Arc<Rendezvous> {
@@ -178,8 +196,12 @@ struct ThreadPending {
 impl ThreadPending {
     fn collect(self) -> Result<Payload, CommError> {
         let shared = &self.shared;
-        let is_stopped = || shared.stopped.load(Ordering::Acquire);
-        self.rendezvous.collect(self.round, self.position, &*self.queue, shared.timeout, is_stopped)
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        let gone = Gone {
+            is_stopped: &|| is_set(&shared.stopped),
+            has_left: &|rank: usize| is_set(&shared.left[rank]),
+        };
+        self.rendezvous.collect(self.round, self.position, &*self.queue, shared.timeout, gone)
     }
 }
 

@@ -83,9 +83,14 @@ pub enum EngineError {
         "the logits are not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
     )]
     LogitsNotFinite,
-    /// The process of rank 0 could not write the weights.
-    #[error("the weights were not saved: the process of rank 0 says why")]
-    NotSaved,
+    /// The processes were given other runs.
+    #[error(
+        "this process was given another run than the process of rank 0: start all of them with the same run file and arguments"
+    )]
+    OtherRun,
+    /// Another process failed at what this one did, and says why.
+    #[error("another process failed at the same place, and says why")]
+    Elsewhere,
     /// Weights could not be written or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),

@@ -1,4 +1,4 @@
-//! The engine: runs a plan, one thread per rank, and carries out the few commands that users have.
+//! The engine: runs a plan's ranks of this process, one thread for each, and carries out the few commands that users have.
 
 mod command;
 mod error;
@@ -28,14 +28,15 @@ pub use weights_file::WeightsError;
 use crate::plan::Plan;
 use crate::run::data::BatchSource;
 use crate::run::executor::{RankOutcome, StepInputs};
-use crate::run::memory::{self, Category, Ledger};
+use crate::run::memory::{self, Ledger};
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
-use crate::run::world::{ClockOffset, ThreadWorld, World, world_of};
+use crate::run::world::{ClockOffset, World, world_of, world_on};
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
-/// Every method commands all ranks and returns when all have replied. After an error the ranks have stopped and a new
-/// engine is needed, except after [`EngineError::LossScale`]: its step was left out, and the weights are those before it.
+/// Every method commands all ranks of this process and returns when all have replied. After an error the ranks have stopped and a new
+/// engine is needed, except after [`EngineError::LossScale`], whose step was left out, and after errors of weights files: the weights are
+/// those before it.
 #[derive(Debug)]
 pub struct Engine {
     plan: Arc<Plan>,
@@ -79,9 +80,8 @@ impl Engine {
         source: Arc<dyn BatchSource>,
         device: Arc<dyn Device>,
     ) -> Result<Self, EngineError> {
-        let comm = &plan.run().comm;
-        let world = ThreadWorld::on(vec![device; plan.grid().world_size()], comm.timeout, comm.links);
-        Self::in_world(plan, source, Purpose::Training, Arc::new(world))
+        let world = world_on(&plan, device);
+        Self::in_world(plan, source, Purpose::Training, world)
     }
 
     /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
@@ -115,6 +115,7 @@ impl Engine {
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
         let mut engine = Self { plan, ranks, records: false, learning_rate, loss_scaler, step: 0, update: 0 };
+        engine.check_run()?;
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
     }
@@ -124,14 +125,34 @@ impl Engine {
         self.ranks.local().contains(&0)
     }
 
-    /// Whether something is the case in any process.
+    /// Whether this holds in any process; each gives whether it holds there.
     ///
     /// # Errors
     /// When a rank, or another process, stops.
-    pub fn any(&mut self, is_here: bool) -> Result<bool, EngineError> {
-        let mut words = [u64::from(is_here)];
+    pub fn in_any_process(&mut self, holds: bool) -> Result<bool, EngineError> {
+        let mut words = [u64::from(holds)];
         self.ranks.together(|world| world.add_words(&mut words))?;
         Ok(words != [0])
+    }
+
+    /// What this process did, if no process failed at it.
+    ///
+    /// # Errors
+    /// Its own error; [`EngineError::Elsewhere`] where only others failed; when a rank, or another process, stops.
+    pub fn agree<T, E: From<EngineError>>(&mut self, done: Result<T, E>) -> Result<T, E> {
+        match (self.in_any_process(done.is_err())?, done) {
+            (true, Ok(_)) => Err(EngineError::Elsewhere.into()),
+            (_, done) => done,
+        }
+    }
+
+    /// Every process was given the same run, but for its threads, which are those of its host.
+    fn check_run(&mut self) -> Result<(), EngineError> {
+        let mut run = self.plan.run().clone();
+        run.threads = 0;
+        let own = serde_json::to_vec(&(env!("CARGO_PKG_VERSION"), run)).expect("a run has string keys");
+        let first = self.ranks.together(|world| world.broadcast(own.clone()))?;
+        self.agree(if own == first { Ok(()) } else { Err(EngineError::OtherRun) })
     }
 
     /// The plan that runs.
@@ -171,7 +192,7 @@ impl Engine {
         let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
-        let processes = self.gather_reports(clock, outcomes)?;
+        let processes = self.gather_outcomes(clock, outcomes)?;
         self.step = step;
         self.update += u64::from(!overflowed);
         let mut report = StepReport::new(inputs, loss_scale, &found, processes);
@@ -182,7 +203,7 @@ impl Engine {
     }
 
     /// What the ranks of all processes did, in the process of rank 0; of this process's ranks in the others.
-    fn gather_reports(
+    fn gather_outcomes(
         &mut self,
         clock: ClockOffset,
         outcomes: Vec<RankOutcome>,
@@ -263,22 +284,15 @@ impl Engine {
     /// unit is held at once.
     ///
     /// # Errors
-    /// When the file cannot be written, [`EngineError::NotSaved`] where that is so in another process, or a rank stops. The file appears
+    /// When the file cannot be written, [`EngineError::Elsewhere`] where that is so in another process, or a rank stops. The file appears
     /// under its name only when it is complete.
     pub fn save(&mut self, path: &Path) -> Result<(), EngineError> {
-        let file = self.has_rank_0().then(|| SaveFile::create(&self.plan, path)).transpose();
-        if self.any(file.is_err())? {
-            file?;
-            return Err(EngineError::NotSaved);
-        }
-        let file = file?.map(Arc::new);
+        let created = self.has_rank_0().then(|| SaveFile::create(&self.plan, path)).transpose();
+        let file = self.agree(created.map_err(EngineError::from))?.map(Arc::new);
         self.ranks.ask(&Command::Save(file.clone()))?;
         let file = file.map(|file| Arc::into_inner(file).expect("ranks drop a command before they answer"));
-        let saved = file.map_or(Ok(()), SaveFile::finish);
-        match self.any(saved.is_err())? {
-            true => saved.map_err(EngineError::from).and(Err(EngineError::NotSaved)),
-            false => Ok(()),
-        }
+        let finished = file.map_or(Ok(()), SaveFile::finish);
+        self.agree(finished.map_err(EngineError::from))
     }
 
     /// Reads weights that [`Engine::save`] wrote, on any grid; every rank reads its own part.
@@ -286,23 +300,25 @@ impl Engine {
     /// # Errors
     /// When the file cannot be read, is damaged, or belongs to another model.
     pub fn load(&mut self, path: &Path) -> Result<(), EngineError> {
-        let file = Arc::new(weights_file::WeightsFile::open(&self.plan, path)?);
+        let opened = weights_file::WeightsFile::open(&self.plan, path);
+        let file = Arc::new(self.agree(opened.map_err(EngineError::from))?);
         self.ranks.ask(&Command::Load(file)).map(drop)
     }
 
     /// The ledger of a local rank's memory: what its plan counts.
+    ///
+    /// # Panics
+    /// If the rank runs in another process.
     pub fn ledger(&self, rank: usize) -> &Ledger {
         &self.ranks.ledgers(rank).planned
     }
 
     /// The ledger of what commands between steps hold on a local rank beside that: saving, and reading logits.
+    ///
+    /// # Panics
+    /// If the rank runs in another process.
     pub fn ledger_between_steps(&self, rank: usize) -> &Ledger {
         &self.ranks.ledgers(rank).between
-    }
-
-    /// Bytes that the local ranks hold at most, by category.
-    pub fn peak_bytes(&self, category: Category) -> u64 {
-        self.ranks.local().map(|rank| self.ledger(rank).peak_bytes(category)).sum()
     }
 }
 

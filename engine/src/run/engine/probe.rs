@@ -10,25 +10,26 @@ use crate::run::world::ClockOffset;
 impl Engine {
     /// In the process of rank 0: all ranks send the messages of a probe. Returns what happened to them and when, by world rank.
     pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
-        self.announce(Some(&probe))?;
+        self.share(Some(&probe))?;
         self.send_probe(probe)
     }
 
     /// In the process of rank 0: there are no more probes.
     pub(crate) fn end_probes(&mut self) -> Result<(), EngineError> {
-        self.announce(None).map(drop)
+        self.share(None).map(drop)
     }
 
     /// In any other process: sends what the process of rank 0 asks for, until there is no more.
     pub(crate) fn follow_probes(&mut self) -> Result<(), EngineError> {
-        while let Some(probe) = self.announce(None)? {
+        // What this process gives does not count.
+        while let Some(probe) = self.share(None)? {
             self.send_probe(probe)?;
         }
         Ok(())
     }
 
-    /// The probe that the process of rank 0 gives; what others give does not count.
-    fn announce(&mut self, probe: Option<&Probe>) -> Result<Option<Probe>, EngineError> {
+    /// The probe that the process of rank 0 gives, or that there are no more.
+    fn share(&mut self, probe: Option<&Probe>) -> Result<Option<Probe>, EngineError> {
         let message = serde_json::to_vec(&probe).expect("a probe has string keys and finite depth");
         let message = self.ranks.together(|world| world.broadcast(message))?;
         Ok(serde_json::from_slice(&message).expect("every process runs this program"))
@@ -38,7 +39,7 @@ impl Engine {
         let command = Command::Probe(Arc::new(probe));
         let outcomes = self.ranks.ask_for_outcomes(&command)?;
         let clock = self.ranks.together(|world| world.clock_offset())?;
-        let processes = self.gather_reports(clock, outcomes)?;
+        let processes = self.gather_outcomes(clock, outcomes)?;
         Ok(on_one_clock(processes))
     }
 }

@@ -192,7 +192,7 @@ impl Ranks {
     fn add_reported(&self, failures: &mut Vec<RankFailure>) {
         let own: Vec<ReportedFailure> = failures.iter().map(ReportedFailure::from).collect();
         let own = serde_json::to_vec(&own).expect("failures have string keys and finite depth");
-        for (ranks, report) in self.world.exchange_reports(own, 2 * self.grace) {
+        for (ranks, report) in self.world.exchange_failures(own, 2 * self.grace) {
             if ranks == self.local() {
                 continue;
             }

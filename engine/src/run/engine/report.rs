@@ -8,7 +8,8 @@ use crate::run::executor::{Event, RankOutcome, RankReport, StepInputs, Waited};
 use crate::run::world::ClockOffset;
 use pipezero_partition::{RankMemory, Traffic};
 
-/// The result of one training step.
+/// The result of one training step. Times, memory and traffic are those of all ranks in the process of rank 0, and of its own ranks in
+/// another.
 #[derive(Clone, Debug)]
 pub struct StepReport {
     /// The step, from 1.
@@ -89,12 +90,12 @@ impl StepReport {
         self.processes.iter().flat_map(|process| (process.first_rank..).zip(&process.ranks))
     }
 
-    /// Calls and bytes of each rank in this step, by world rank: of all ranks in the process of rank 0, of its own in another.
+    /// Calls and bytes of each rank in this step, by world rank.
     pub fn traffic(&self) -> Vec<Traffic> {
         self.ranks().map(|(_, rank)| rank.traffic).collect()
     }
 
-    /// The most bytes that each rank had held when the step ended, and what it sent in it; of the same ranks.
+    /// The most bytes that each rank had held when the step ended, and what it sent in it.
     pub fn measured(&self) -> Vec<MeasuredRank> {
         let measured = |(rank, report): (usize, &RankReport)| MeasuredRank {
             rank,

@@ -1,16 +1,14 @@
-//! What can be done with a rank's parameters outside a step: fill them, hand them to rank 0, and logits too.
+//! What can be done with a rank's parameters outside a step: fill them, and hand them to rank 0.
 
-use std::sync::Arc;
-
-use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_models::Buffer;
 use pipezero_models::unit::ParameterEntry;
-use pipezero_models::{Buffer, Queue, View};
-use pipezero_schedule::{MicroBatch, Stage, Unit};
+use pipezero_schedule::{Stage, Unit};
 
 use super::error::Cause;
+use super::handed::Handed;
 use super::rank::Rank;
-use crate::run::comm::{Communicator, Counting};
-use crate::run::memory::{Category, Ledger, TrackedBuffer};
+use crate::run::comm::Communicator;
+use crate::run::memory::{Category, TrackedBuffer};
 use crate::run::shard::{UnitStore, Weights};
 
 /// Elements of a parameter that are made or read on the host before they go to the rank's memory: 16 MiB.
@@ -62,7 +60,7 @@ impl Rank {
             let piece = first..len.min(first + ELEMENTS_AT_ONCE);
             let from = whole.map(|whole| whole.range(piece.clone()));
             let handed = Handed { holder, from, len: piece.len(), ledger: &self.between };
-            if let Some(values) = handed.to_rank_0(&mut self.comm, &*self.queue)? {
+            if let Some(values) = handed.hand_over(&mut self.comm, &*self.queue)? {
                 take(first, &values);
             }
         }
@@ -96,43 +94,8 @@ impl Rank {
     }
 
     /// The world rank that runs a stage at data rank 0.
-    fn first_data_rank(&self, stage: Stage) -> usize {
+    pub(super) fn first_data_rank(&self, stage: Stage) -> usize {
         self.plan.grid().rank(self.plan.pipeline_rank_of(stage).index(), 0)
-    }
-
-    /// The logits `[V]` after `tokens`, which rank 0 gets; the others help and return nothing. The tokens are the first sequence of the
-    /// only micro-batch that matters.
-    pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
-        self.recorder.begin(false);
-        let is_reader = self.plan.reads_tokens(self.pipeline_rank);
-        let plan = Arc::clone(&self.plan);
-        for micro_batch in (0..plan.evaluation().num_micro_batches()).filter(|_| is_reader) {
-            self.tokens.set(MicroBatch(micro_batch), &*self.queue, |batch| {
-                batch.inputs.fill(0);
-                batch.inputs[..tokens.len()].copy_from_slice(tokens);
-                batch.targets.fill(IGNORED_TARGET);
-                Ok::<(), Cause>(())
-            })?;
-        }
-        self.run_row(plan.evaluation(), None)?;
-        let (head, rank) = (plan.head(), self.comm.rank());
-        let planned = plan.unit(head);
-        let holder = self.first_data_rank(planned.stage);
-        if rank != holder && rank != 0 {
-            return Ok(None);
-        }
-        let len = plan.vocab_size();
-        let mut logits = TrackedBuffer::zeros(len, Category::Communication, &self.between)?;
-        if rank == holder {
-            let row = (tokens.len() - 1) * len;
-            let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
-            let slot = plan.evaluation().slot(planned.stage, last);
-            let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
-            let (shape, row) = (plan.micro_batch_shape(), row..row + len);
-            planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
-        }
-        let from = (rank == holder).then(|| logits.view());
-        Handed { holder, from, len, ledger: &self.between }.to_rank_0(&mut self.comm, &*self.queue)
     }
 }
 
@@ -146,34 +109,4 @@ struct GatheredWhole {
 /// What of a unit is saved: its master copy if it has one.
 fn saved(store: &UnitStore) -> &Buffer {
     store.master.as_ref().unwrap_or_else(|| store.parameters())
-}
-
-/// Elements that one rank hands to rank 0 outside a program.
-struct Handed<'a> {
-    holder: usize,
-    /// The elements, on the rank that holds them.
-    from: Option<View<'a>>,
-    len: usize,
-    /// What counts the buffers.
-    ledger: &'a Arc<Ledger>,
-}
-
-impl Handed<'_> {
-    /// The elements in f32, on the host of rank 0; both ranks call it.
-    fn to_rank_0(self, comm: &mut Counting, queue: &dyn Queue) -> Result<Option<Vec<f32>>, Cause> {
-        let Self { holder, from, len, ledger } = self;
-        let mut buffer = TrackedBuffer::zeros(len, Category::Communication, ledger)?;
-        if let Some(from) = from {
-            queue.copy(from, buffer.view_mut());
-        }
-        if holder > 0 {
-            buffer = comm.start_collect(holder, 0, buffer)?.wait()?;
-        }
-        if comm.rank() > 0 {
-            return Ok(None);
-        }
-        let mut values = vec![0.0; len];
-        queue.download_floats(buffer.view(), &mut values);
-        Ok(Some(values))
-    }
 }

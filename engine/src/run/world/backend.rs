@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
+use pipezero_models::{Device, Host};
+
 use super::{ThreadWorld, World};
 use crate::config::BackendName;
 use crate::plan::Plan;
 
-/// What connects the ranks of a plan, by its `comm.backend`.
+/// What connects the ranks of a plan, by its `comm.backend`, on the host.
 pub fn world_of(plan: &Plan) -> Arc<dyn World> {
+    world_on(plan, Arc::new(Host))
+}
+
+/// As [`world_of`], with the ranks on a device.
+pub fn world_on(plan: &Plan, device: Arc<dyn Device>) -> Arc<dyn World> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
     match comm.backend {
-        BackendName::Threads => Arc::new(ThreadWorld::new(num_ranks, comm.timeout, comm.links)),
+        BackendName::Threads => Arc::new(ThreadWorld::on(vec![device; num_ranks], comm.timeout, comm.links)),
     }
 }

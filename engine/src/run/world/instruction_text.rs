@@ -34,3 +34,50 @@ pub(super) mod optional {
 fn parsed<E: Error>(text: &str) -> Result<Instruction, E> {
     text.parse().map_err(|_| E::custom(format_args!("`{text}` is no instruction")))
 }
+
+#[cfg(test)]
+mod tests {
+    use pipezero_schedule::{Edge, MicroBatch, Stage, Unit};
+
+    use super::*;
+    use crate::run::world::Position;
+
+    #[test]
+    fn another_process_reads_every_position() {
+        let (unit, micro_batch, edge) = (Unit(3), MicroBatch(12), Edge::Up(Stage(1)));
+        let instructions = [
+            Instruction::Forward { unit, micro_batch },
+            Instruction::Recompute { unit, micro_batch },
+            Instruction::Backward { unit, micro_batch },
+            Instruction::BackwardInput { unit, micro_batch },
+            Instruction::BackwardWeight { unit, micro_batch },
+            Instruction::Unshard { unit },
+            Instruction::Reshard { unit },
+            Instruction::Reduce { unit, micro_batch },
+            Instruction::ReduceLast { unit },
+            Instruction::AllReduce { unit },
+            Instruction::Send { edge, micro_batch },
+            Instruction::Receive { edge: Edge::Down(Stage(2)), micro_batch },
+            Instruction::AddTied { embedding: Unit(0), head: unit },
+            Instruction::GradientNorm,
+            Instruction::OptimizerStep { unit },
+            Instruction::GatherAfterStep { unit },
+        ];
+        let (step, index) = (7, 40);
+        let others = [Position::Idle, Position::AddingLosses, Position::Reading { step, micro_batch: 2 }];
+        let at = instructions.into_iter().flat_map(|instruction| {
+            let waits_for = instruction;
+            [
+                Position::At { step, index, instruction },
+                Position::Waiting { step, index, instruction, waits_for },
+                Position::Draining { step, waits_for },
+                Position::Probing { instruction: Some(instruction), num_elements: 9 },
+                Position::Probing { instruction: None, num_elements: 9 },
+            ]
+        });
+        for position in at.chain(others) {
+            let text = serde_json::to_string(&position).unwrap();
+            assert_eq!(serde_json::from_str::<Position>(&text).unwrap(), position, "{text}");
+        }
+    }
+}

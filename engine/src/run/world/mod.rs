@@ -15,23 +15,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use backend::world_of;
+pub use backend::{world_of, world_on};
 pub use clock::ClockOffset;
 pub use position::{Position, Positions};
 pub use threads::ThreadWorld;
 
 use super::comm::{CommError, Communicator};
 
-/// One process's end of what connects all ranks.
+/// What connects all ranks, as one process sees it.
 ///
 /// Every process calls [`World::add_words`], [`World::gather`], [`World::broadcast`] and [`World::clock_offset`] in the same order.
 /// None of them waits longer than the run's `comm.timeout_s`; each fails with [`CommError::Interrupted`] or [`CommError::Stopped`]
-/// once the world was stopped. A process that gives up its end before the others have ended stops the world.
+/// once the world was stopped. A process drops its world when it ends, for whatever reason: what others then still need of it fails with
+/// [`CommError::Interrupted`], and nothing else does.
 pub trait World: Debug + Send + Sync {
     /// Number of ranks, in all processes.
     fn size(&self) -> usize;
 
-    /// The world ranks of this process. They are consecutive, and so are those of the processes.
+    /// The world ranks of this process, at least one. They are consecutive, and so are those of the processes.
     fn local_ranks(&self) -> Range<usize>;
 
     /// The communicator of a local rank, which asks for it once, in its own thread.
@@ -47,17 +48,19 @@ pub trait World: Debug + Send + Sync {
     /// Every process gets what the process of rank 0 gives.
     fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError>;
 
-    /// How far the clock that times this process's events is ahead of the one in the process of rank 0.
+    /// How far the clock that times the events of all ranks of this process is ahead of the one in the process of rank 0, where it is
+    /// [`ClockOffset::ZERO`].
     fn clock_offset(&self) -> Result<ClockOffset, CommError>;
 
-    /// Where each rank is, as far as this process knows: its own ranks write it, and the world the others'.
+    /// Where each rank is, as far as this process knows: its own ranks write it, and the world writes what it hears of the others. They
+    /// can be read after a stop too.
     fn positions(&self) -> &Arc<Positions>;
 
     /// A rank has failed: ends every wait in every process with [`CommError::Interrupted`] and refuses every start with
     /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
     fn stop(&self);
 
-    /// After a stop: gives this process's report to the others and returns theirs, in the order of their ranks, with its own among
-    /// them; `None` for each process whose report does not come in this time.
-    fn exchange_reports(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)>;
+    /// After a stop: gives this process's failures to the others and returns theirs, in the order of their ranks, with its own among
+    /// them; `None` for each process that has ended, or does not answer in this time.
+    fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)>;
 }

@@ -171,10 +171,10 @@ impl Positions {
             ahead.positions.push_back(position);
             ahead.first + ahead.positions.len() as u64 - 1
         };
-        queue.store(reached, number);
+        queue.set_word(reached, number);
     }
 
-    /// Where the rank's queue is; but where the host itself waits, what it waits for ([`Position::is_of_host`]).
+    /// Where the rank's queue is; but where the host itself waits, what it waits for.
     pub fn get(&self, rank: usize) -> Position {
         let RankPositions { reached, ahead } = &self.0[rank];
         let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);

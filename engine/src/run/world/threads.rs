@@ -23,7 +23,7 @@ impl ThreadWorld {
         Self::on(vec![Arc::new(Host) as Arc<dyn Device>; size], timeout, links)
     }
 
-    /// As [`ThreadWorld::new`], and each rank computes on a device of its own, of which all can read the memory.
+    /// As [`ThreadWorld::new`], for as many ranks as there are handles, all of the same device.
     pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
         let positions = Arc::new(Positions::new(devices.len()));
         Self { threads: Threads::on(devices, timeout, links), positions }
@@ -67,7 +67,7 @@ impl World for ThreadWorld {
         self.threads.stop();
     }
 
-    fn exchange_reports(&self, report: Vec<u8>, _: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
+    fn exchange_failures(&self, report: Vec<u8>, _: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         vec![(self.local_ranks(), Some(report))]
     }
 }

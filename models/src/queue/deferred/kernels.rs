@@ -31,16 +31,16 @@ impl Queue for DeferredQueue {
     }
 
     fn time_ns(&self, mark: Mark) -> u64 {
-        self.device.lock().time(self.number, mark)
+        self.device.ahead_ns + self.device.lock().time(self.number, mark)
     }
 
     fn forget_marks(&self) {
         self.device.lock().forget_marks(self.number);
     }
 
-    fn store(&self, word: &Arc<AtomicU64>, value: u64) {
+    fn set_word(&self, word: &Arc<AtomicU64>, value: u64) {
         let word = Arc::clone(word);
-        self.ask([], [], move |[], []| Host.store(&word, value));
+        self.ask([], [], move |[], []| Host.set_word(&word, value));
     }
 
     fn discard(&self, x: ViewMut<'_>) {

@@ -23,12 +23,14 @@ use crate::memory::{Retained, View, ViewMut};
 #[derive(Clone)]
 pub struct Deferred {
     scheduler: Arc<Mutex<Scheduler>>,
+    /// How far the clock of the queues that are made from here is ahead of the scheduler's.
+    ahead_ns: u64,
 }
 
 impl Deferred {
     /// A device whose order follows from a seed and from the order in which it is asked.
     pub fn new(seed: u64) -> Self {
-        Self { scheduler: Arc::new(Mutex::new(Scheduler::new(seed))) }
+        Self { scheduler: Arc::new(Mutex::new(Scheduler::new(seed))), ahead_ns: 0 }
     }
 
     /// As [`Deferred::new`], and waits for `what` are left out, which is a mistake to be found.
@@ -36,6 +38,11 @@ impl Deferred {
         let device = Self::new(seed);
         device.lock().omitted = Some(what);
         device
+    }
+
+    /// The same device, read by a clock that is ahead by this much, as another process would.
+    pub fn ahead_by(&self, ahead_ns: u64) -> Self {
+        Self { ahead_ns, ..self.clone() }
     }
 
     /// What its queues have waited for.

@@ -1,0 +1,40 @@
+//! What one rank hands to rank 0 outside a program: pieces of parameters, logits.
+
+use std::sync::Arc;
+
+use pipezero_models::{Queue, View};
+
+use super::error::Cause;
+use crate::run::comm::{Communicator, Counting};
+use crate::run::memory::{Category, Ledger, TrackedBuffer};
+
+/// Elements that one rank hands to rank 0 outside a program.
+pub(super) struct Handed<'a> {
+    /// The rank that has them.
+    pub(super) holder: usize,
+    /// The elements, on the rank that holds them.
+    pub(super) from: Option<View<'a>>,
+    pub(super) len: usize,
+    /// What counts the buffers.
+    pub(super) ledger: &'a Arc<Ledger>,
+}
+
+impl Handed<'_> {
+    /// The elements in f32, on the host of rank 0; both ranks call it.
+    pub(super) fn hand_over(self, comm: &mut Counting, queue: &dyn Queue) -> Result<Option<Vec<f32>>, Cause> {
+        let Self { holder, from, len, ledger } = self;
+        let mut buffer = TrackedBuffer::zeros(len, Category::Communication, ledger)?;
+        if let Some(from) = from {
+            queue.copy(from, buffer.view_mut());
+        }
+        if holder > 0 {
+            buffer = comm.start_collect(holder, 0, buffer)?.wait()?;
+        }
+        if comm.rank() > 0 {
+            return Ok(None);
+        }
+        let mut values = vec![0.0; len];
+        queue.download_floats(buffer.view(), &mut values);
+        Ok(Some(values))
+    }
+}

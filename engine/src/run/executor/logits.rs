@@ -1,0 +1,49 @@
+//! The logits that follow a text.
+
+use std::sync::Arc;
+
+use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_schedule::MicroBatch;
+
+use super::error::Cause;
+use super::handed::Handed;
+use super::rank::Rank;
+use crate::run::comm::Communicator;
+use crate::run::memory::{Category, TrackedBuffer};
+
+impl Rank {
+    /// The logits `[V]` after `tokens`, which rank 0 gets; the others help and return nothing. The tokens are the first sequence of the
+    /// only micro-batch that matters.
+    pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
+        self.recorder.begin(false);
+        let is_reader = self.plan.reads_tokens(self.pipeline_rank);
+        let plan = Arc::clone(&self.plan);
+        for micro_batch in (0..plan.evaluation().num_micro_batches()).filter(|_| is_reader) {
+            self.tokens.set(MicroBatch(micro_batch), &*self.queue, |batch| {
+                batch.inputs.fill(0);
+                batch.inputs[..tokens.len()].copy_from_slice(tokens);
+                batch.targets.fill(IGNORED_TARGET);
+                Ok::<(), Cause>(())
+            })?;
+        }
+        self.run_row(plan.evaluation(), None)?;
+        let (head, rank) = (plan.head(), self.comm.rank());
+        let planned = plan.unit(head);
+        let holder = self.first_data_rank(planned.stage);
+        if rank != holder && rank != 0 {
+            return Ok(None);
+        }
+        let len = plan.vocab_size();
+        let mut logits = TrackedBuffer::zeros(len, Category::Communication, &self.between)?;
+        if rank == holder {
+            let row = (tokens.len() - 1) * len;
+            let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
+            let slot = plan.evaluation().slot(planned.stage, last);
+            let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
+            let (shape, row) = (plan.micro_batch_shape(), row..row + len);
+            planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
+        }
+        let from = (rank == holder).then(|| logits.view());
+        Handed { holder, from, len, ledger: &self.between }.hand_over(&mut self.comm, &*self.queue)
+    }
+}
