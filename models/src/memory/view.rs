@@ -161,7 +161,7 @@ impl<'a> ViewMut<'a> {
 }
 
 /// Elements that a kernel reads or writes later than it was asked for, kept for as long.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Retained {
     memory: Arc<Memory>,
     start: usize,
@@ -181,6 +181,11 @@ impl ViewMut<'_> {
 }
 
 impl Retained {
+    /// Which memory, and which of its elements.
+    pub(crate) fn place(&self) -> (&Arc<Memory>, Range<usize>) {
+        (&self.memory, self.start..self.start + self.len)
+    }
+
     /// The elements, to read.
     ///
     /// # Safety

@@ -1,19 +1,22 @@
 //! A device of the host for tests, on which every kernel runs later than it was asked for.
 //!
 //! Its queues run in a random order that only events bound, so a result that depends on an event that nobody waits for is wrong on
-//! some seed. One scheduler runs one kernel at a time: a forgotten event is a wrong result and never a race. What nobody should read
-//! any more is overwritten with NaN.
+//! some seed. What nobody should read any more is overwritten with NaN. And a kernel panics that uses elements which another queue used
+//! before, without an event between them, whether or not the order was right this time. One scheduler runs one kernel at a time: a
+//! forgotten event is found, and never a race.
 //!
 //! It is for tests alone: elements of its buffers may be read on the host only after a download, which nothing but care ensures.
 
 #![allow(unsafe_code, reason = "kernels run after the borrows that they were asked for with have ended")]
 
+mod hazards;
 mod kernels;
 mod scheduler;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hazards::Use;
 use scheduler::{Scheduler, Task};
 
 use super::{Device, Queue};
@@ -85,7 +88,7 @@ impl DeferredQueue {
         kernel: impl for<'a> FnOnce([View<'a>; R], [ViewMut<'a>; W]) + Send + 'static,
     ) {
         let (reads, writes) = (reads.map(View::retained), writes.map(ViewMut::retained));
-        self.push(move || {
+        self.push(uses(&reads, &writes), move || {
             // SAFETY: as in `ask_many`.
             let views =
                 unsafe { (reads.each_ref().map(|of| of.view()), writes.each_ref().map(|of| of.view_mut())) };
@@ -102,7 +105,7 @@ impl DeferredQueue {
     ) {
         let reads: Vec<Retained> = reads.iter().map(|view| view.retained()).collect();
         let writes: Vec<Retained> = writes.into_iter().map(ViewMut::retained).collect();
-        self.push(move || {
+        self.push(uses(&reads, &writes), move || {
             // SAFETY: one kernel runs at a time, under the scheduler's lock. The views that it was asked for with were apart where
             // it writes, so these are too. The host reads and writes elements only where no queue has anything left to do with them.
             let (reads, writes): (Vec<View<'_>>, _) = unsafe {
@@ -112,12 +115,20 @@ impl DeferredQueue {
         });
     }
 
-    fn push(&self, kernel: impl FnOnce() + Send + 'static) {
-        self.device.lock().push(self.number, Task::Kernel(Box::new(kernel)));
+    fn push(&self, uses: Vec<Use>, kernel: impl FnOnce() + Send + 'static) {
+        self.device.lock().push(self.number, Task::Kernel(Box::new(kernel), uses));
     }
 
     /// Returns once everything that was asked for has been computed.
     fn finish(&self) {
         self.device.lock().finish(self.number);
     }
+}
+
+/// What a kernel uses.
+fn uses(reads: &[Retained], writes: &[Retained]) -> Vec<Use> {
+    let of = |elements: &[Retained], writes| -> Vec<Use> {
+        elements.iter().map(|elements| Use { elements: elements.clone(), writes }).collect()
+    };
+    [of(reads, false), of(writes, true)].into_iter().flatten().collect()
 }

@@ -1,13 +1,16 @@
 //! Which task of which queue runs next.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
+use super::hazards::{Hazards, Known, Use};
 use crate::queue::{Event, Mark};
 
 /// Something in a queue.
 pub(super) enum Task {
-    Kernel(Box<dyn FnOnce() + Send>),
+    /// A kernel, and what it uses.
+    Kernel(Box<dyn FnOnce() + Send>, Vec<Use>),
     /// The event is reached.
     Record(NonZeroU64),
     /// The queue goes on once the event is reached.
@@ -21,7 +24,11 @@ pub(super) enum Task {
 #[derive(Default)]
 pub(super) struct Scheduler {
     queues: Vec<Line>,
-    reached: BTreeSet<NonZeroU64>,
+    /// The events that were reached, and what was known there.
+    reached: BTreeMap<NonZeroU64, Known>,
+    /// What the host knows, of whichever rank: it has waited for these tasks.
+    host: Arc<Known>,
+    hazards: Hazards,
     last_event: u64,
     random: u64,
     /// How many tasks have run: the clock, since a deferred run shall not depend on a real one.
@@ -34,7 +41,9 @@ pub(super) struct Scheduler {
 
 #[derive(Default)]
 struct Line {
-    tasks: VecDeque<Task>,
+    /// Each with what the host knew when it asked for it.
+    tasks: VecDeque<(Arc<Known>, Task)>,
+    known: Known,
     priority: u64,
     marks: Marks,
 }
@@ -80,7 +89,7 @@ impl Scheduler {
     }
 
     pub(super) fn push(&mut self, queue: usize, task: Task) {
-        self.queues[queue].tasks.push_back(task);
+        self.queues[queue].tasks.push_back((Arc::clone(&self.host), task));
     }
 
     pub(super) fn record(&mut self, queue: usize) -> Event {
@@ -115,6 +124,7 @@ impl Scheduler {
         while self.queues[queue].marks.num_passed <= mark.value {
             self.run_one();
         }
+        self.tell_host(queue);
         let Marks { first_kept, times, .. } = &self.queues[queue].marks;
         times[mark.value.checked_sub(*first_kept).expect("the time of a mark that was forgotten") as usize]
     }
@@ -131,23 +141,40 @@ impl Scheduler {
         while !self.queues[queue].tasks.is_empty() {
             self.run_one();
         }
+        self.tell_host(queue);
+    }
+
+    /// The host has waited for what a queue has run.
+    fn tell_host(&mut self, queue: usize) {
+        let mut host = Known::clone(&self.host);
+        host.learn(&self.queues[queue].known);
+        self.host = Arc::new(host);
     }
 
     fn run_one(&mut self) {
         let can_go_on = |line: &Line| match line.tasks.front() {
             None => false,
-            Some(Task::Wait(event)) => self.reached.contains(event),
-            Some(Task::Kernel(_) | Task::Record(_) | Task::Mark) => true,
+            Some((_, Task::Wait(event))) => self.reached.contains_key(event),
+            Some((_, Task::Kernel(..) | Task::Record(_) | Task::Mark)) => true,
         };
         let lines = self.queues.iter().enumerate().filter(|(_, line)| can_go_on(line));
         let next = lines.max_by_key(|(_, line)| line.priority).map(|(index, _)| index);
         let next = next.expect("what a queue waits for is recorded in another before");
         self.num_run += 1;
-        match self.queues[next].tasks.pop_front() {
-            Some(Task::Kernel(kernel)) => kernel(),
-            Some(Task::Mark) => self.queues[next].marks.pass(self.num_run),
-            Some(Task::Record(event)) => drop(self.reached.insert(event)),
-            Some(Task::Wait(_)) | None => {}
+        let line = &mut self.queues[next];
+        let (asked_with, task) = line.tasks.pop_front().expect("a queue that can go on has a task");
+        line.known.learn(&asked_with);
+        line.known.advance(next);
+        match task {
+            Task::Kernel(kernel, uses) => {
+                if let Err(hazard) = self.hazards.note(&uses, next, &line.known) {
+                    panic!("{hazard}");
+                }
+                kernel();
+            }
+            Task::Mark => line.marks.pass(self.num_run),
+            Task::Record(event) => drop(self.reached.insert(event, line.known.clone())),
+            Task::Wait(event) => line.known.learn(&self.reached[&event]),
         }
         if self.draw().is_multiple_of(TASKS_PER_PRIORITY) {
             self.queues[next].priority = self.draw();
@@ -177,7 +204,7 @@ mod tests {
         let ran = Arc::new(Mutex::new(Vec::new()));
         let note = |what: &'static str| {
             let ran = Arc::clone(&ran);
-            Task::Kernel(Box::new(move || ran.lock().unwrap().push(what)))
+            Task::Kernel(Box::new(move || ran.lock().unwrap().push(what)), Vec::new())
         };
         scheduler.push(first, note("a"));
         let event = scheduler.record(first);
