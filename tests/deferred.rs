@@ -5,58 +5,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pipezero::EventKind;
-use pipezero::config::{Checkpointing, Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
 use pipezero::measure::recording::Recording;
 use pipezero::models::queue::Deferred;
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
-    Case, FP16, Mask, Outputs, Sample, Schedule, Trained, assert_bit_identical, assert_same_weights, in_full,
-    plan_and_batches, small_run, started, train, train_on, weights_in, zero,
+    Case, Mask, Outputs, Sample, Trained, assert_bit_identical, assert_same_weights, grids, in_full,
+    plan_and_batches, started, train, train_on, two_steps, weights_in,
 };
 
 /// Orders that each case is run in.
 const SEEDS: u64 = 20;
 
-/// Every kind of operation between ranks, and every schedule that uses buffers in another way.
-fn cases() -> Vec<Case> {
-    use ZeroLevel::{Zero1, Zero2, Zero3};
-    let strict = zero(Zero3, ResidencyConfig::Strict, 1);
-    let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
-    let interleaved = Schedule::Interleaved { virtual_stages: 2 };
-    vec![
-        grid,
-        Case { tied: true, precision: Precision::Bf16, ..grid },
-        Case { zero: zero(Zero3, ResidencyConfig::Units(4), 2), checkpointing: Checkpointing::Unit, ..grid },
-        Case { zero: ZeroConfig { reduce: ReductionPolicy::Last, ..strict }, tied: true, ..grid },
-        Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid },
-        Case {
-            pipeline: 1,
-            data: 3,
-            zero: zero(Zero2, ResidencyConfig::Units(1), 0),
-            precision: FP16,
-            ..grid
-        },
-        Case { zero: tests::NO_ZERO, schedule: Schedule::ZbH1, dropout: 0.1, ..grid },
-        Case { schedule: interleaved, num_micro_batches: 4, ..grid },
-        Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid },
-        Case { schedule: Schedule::ZbV, tied: true, ..grid },
-    ]
-}
-
-fn run(case: Case) -> pipezero::config::Run {
-    pipezero::config::Run { steps: 2, ..small_run(case) }
-}
-
 #[test]
 fn every_order_that_events_allow_gives_the_bits_of_the_host() {
     let mut sample = Sample::one_in(5, "order of a device's queues, to the bits of the host");
-    for case in cases() {
+    for case in grids() {
         let seeds: Vec<u64> = (0..SEEDS).filter(|_| sample.takes_next()).collect();
-        let host = train(run(case), Mask::Uneven);
+        let host = train(two_steps(case), Mask::Uneven);
         for seed in seeds {
             let device = Arc::new(Deferred::new(seed));
-            let deferred = train_on(device, run(case), Mask::Uneven).expect("it trains as the host does");
+            let deferred =
+                train_on(device, two_steps(case), Mask::Uneven).expect("it trains as the host does");
             assert_bit_identical(&deferred, &host, &format!("seed {seed} of {case:?}"));
         }
     }
@@ -66,8 +36,8 @@ fn every_order_that_events_allow_gives_the_bits_of_the_host() {
 #[test]
 fn whatever_an_engine_is_asked_a_device_gives_what_the_host_gives() {
     let mut sample = Sample::one_in(8, "order of a device's queues, all that an engine is asked");
-    for case in cases() {
-        let (plan, source) = plan_and_batches(run(case), Mask::Uneven);
+    for case in grids() {
+        let (plan, source) = plan_and_batches(two_steps(case), Mask::Uneven);
         let home = tempfile::tempdir().expect("a temporary folder");
         let files = ["host", "device"].map(|name| home.path().join(name));
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
@@ -87,7 +57,7 @@ fn whatever_an_engine_is_asked_a_device_gives_what_the_host_gives() {
 
 /// Whether a run without some event fails, or gives other bits than the host.
 fn is_found(device: Deferred, case: Case, host: &Trained) -> bool {
-    match train_on(Arc::new(device), run(case), Mask::Uneven) {
+    match train_on(Arc::new(device), two_steps(case), Mask::Uneven) {
         Err(_) => true,
         Ok(other) => {
             let bits = |trained: &Trained| {
@@ -104,10 +74,10 @@ fn is_found(device: Deferred, case: Case, host: &Trained) -> bool {
 #[test]
 fn every_event_that_is_left_out_is_found() {
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
-    for case in cases() {
+    for case in grids() {
         let all = Deferred::new(0);
-        train_on(Arc::new(all.clone()), run(case), Mask::Uneven).expect("it trains");
-        let host = train(run(case), Mask::Uneven);
+        train_on(Arc::new(all.clone()), two_steps(case), Mask::Uneven).expect("it trains");
+        let host = train(two_steps(case), Mask::Uneven);
         for what in all.waited_for() {
             let is_known = found.entry(what).or_default();
             if *is_known && !in_full() {
@@ -172,10 +142,10 @@ fn assert_idle_times_are_recorded(engine: &Engine, report: &StepReport, case: &s
 #[test]
 fn in_every_order_what_is_recorded_is_a_step_of_the_program() {
     let mut sample = Sample::one_in(5, "order of a device's queues, recorded and checked");
-    for case in cases() {
+    for case in grids() {
         for seed in (0..SEEDS).filter(|_| sample.takes_next()).collect::<Vec<_>>() {
             let on_device = |plan, source| Engine::on_device(plan, source, Arc::new(Deferred::new(seed)));
-            let mut engine = started(on_device, run(case), Mask::Uneven);
+            let mut engine = started(on_device, two_steps(case), Mask::Uneven);
             let case = format!("seed {seed} of {case:?}");
             for step in 1..=2 {
                 let report = engine.train_batch_recorded().expect("a step");

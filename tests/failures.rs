@@ -36,12 +36,7 @@ fn engine(
     fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync + 'static,
 ) -> Engine {
     let plan = Plan::even_if_refused(run).unwrap();
-    let source = RandomBatches::for_plan(&plan, Mask::None).edited(move |step, micro_batch, batch| {
-        // Both ends of a pipeline ask for the same micro-batch; the rank's thread has its name.
-        let thread = std::thread::current();
-        let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
-        if is_rank && (step, micro_batch) == (2, 1) { fault(batch) } else { Ok(()) }
-    });
+    let source = RandomBatches::for_plan(&plan, Mask::None).with_fault(rank, fault);
     Engine::new(plan, Arc::new(source)).unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use pipezero::config::{Checkpointing, Launch, Precision, ResidencyConfig, Run, RunFile, ZeroLevel};
+use pipezero::config::{Launch, Precision, ResidencyConfig, Run, RunFile, ZeroLevel};
 use pipezero::measure::compare::{Comparison, Prediction};
 use pipezero::measure::profile::{ProfileOptions, profile, profile_in};
 use pipezero::measure::recording::Recording;
@@ -21,33 +21,19 @@ use pipezero::run::generation::{Generation, Sampling};
 use pipezero::run::world::{World, world_of};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, TrainedRun, Training};
 use tests::{
-    Case, FP16, Mask, Outputs, RandomBatches, Sample, Schedule, example, in_two_processes, on_devices,
-    plan_and_batches, small_run, weights_in, zero,
+    Case, Mask, Outputs, RandomBatches, Sample, example, grids, in_two_processes, on_devices,
+    plan_and_batches, two_steps, weights_in, zero,
 };
 
-/// Grids whose ranks gather, reduce and hand on in different ways.
+/// Grids whose ranks gather, reduce and hand on in different ways. The first has four ranks.
 fn cases() -> Vec<Case> {
-    use ZeroLevel::{Zero1, Zero2, Zero3};
-    let strict = zero(Zero3, ResidencyConfig::Strict, 1);
-    let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
-    vec![
-        Case { tied: true, ..grid },
-        Case { zero: zero(Zero3, ResidencyConfig::Units(4), 2), checkpointing: Checkpointing::Unit, ..grid },
-        Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid },
-        Case {
-            pipeline: 1,
-            data: 3,
-            zero: zero(Zero2, ResidencyConfig::Units(1), 0),
-            precision: FP16,
-            ..grid
-        },
-        Case { pipeline: 4, data: 1, precision: Precision::Bf16, tied: true, ..grid },
-        Case { schedule: Schedule::Interleaved { virtual_stages: 2 }, num_micro_batches: 4, ..grid },
-    ]
-}
-
-fn run(case: Case) -> Run {
-    Run { steps: 2, ..small_run(case) }
+    let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
+    let tied = Case { tied: true, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
+    let more = [
+        Case { pipeline: 2, data: 2, ..tied },
+        Case { pipeline: 4, data: 1, precision: Precision::Bf16, ..tied },
+    ];
+    more.into_iter().chain(grids()).collect()
 }
 
 /// A world of two processes on a device that runs kernels later than asked, read by two clocks: bits, and recorded steps that fit
@@ -56,7 +42,7 @@ fn run(case: Case) -> Run {
 fn two_processes_whose_clocks_differ_record_steps_that_fit_together() {
     let mut sample = Sample::one_in(4, "order of a device's queues, two processes with two clocks");
     for case in cases() {
-        let (plan, source) = plan_and_batches(run(case), Mask::Uneven);
+        let (plan, source) = plan_and_batches(two_steps(case), Mask::Uneven);
         let home = tempfile::tempdir().expect("a temporary folder");
         let one = home.path().join("one.safetensors");
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
@@ -95,7 +81,7 @@ fn two_processes_whose_clocks_differ_record_steps_that_fit_together() {
 #[test]
 fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
     for case in cases() {
-        let (plan, source) = plan_and_batches(run(case), Mask::Uneven);
+        let (plan, source) = plan_and_batches(two_steps(case), Mask::Uneven);
         let home = tempfile::tempdir().expect("a temporary folder");
         let one = home.path().join("one.safetensors");
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
@@ -129,7 +115,7 @@ fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
 #[test]
 fn saving_holds_a_unit_and_a_piece_of_it_at_most_beside_what_is_planned() {
     for case in cases() {
-        let (plan, source) = plan_and_batches(run(case), Mask::None);
+        let (plan, source) = plan_and_batches(two_steps(case), Mask::None);
         let home = tempfile::tempdir().expect("a temporary folder");
         let mut engine = Engine::new(plan.clone(), source).expect("ranks start");
         engine.train_batch().expect("a step");
@@ -327,14 +313,10 @@ fn reports(
     + Sync
     + 'static,
 ) -> [String; 2] {
-    let mut run = run(cases()[0]);
+    let mut run = two_steps(cases()[0]);
     run.comm.timeout = timeout;
     let plan = Plan::even_if_refused(run).expect("a valid run");
-    let source = RandomBatches::for_plan(&plan, Mask::None).edited(move |step, micro_batch, batch| {
-        let thread = std::thread::current();
-        let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
-        if is_rank && (step, micro_batch) == (2, 1) { fault(batch) } else { Ok(()) }
-    });
+    let source = RandomBatches::for_plan(&plan, Mask::None).with_fault(rank, fault);
     let source: Arc<dyn BatchSource> = Arc::new(source);
     in_two_processes(&plan, cut, |world, _| {
         let batches = Arc::clone(&source);
@@ -382,7 +364,7 @@ fn a_rank_that_stalls_in_another_process_is_named_with_its_place() {
 /// A process that gives up, for a reason of its own, ends the other at once: no time-out is waited for.
 #[test]
 fn a_process_that_ends_early_ends_the_other() {
-    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
     for gone in [0, 1] {
         let found = in_two_processes(&plan, 2, |world, process| {
             let batches = Arc::clone(&source);
@@ -405,8 +387,8 @@ fn a_process_that_ends_early_ends_the_other() {
 
 #[test]
 fn a_world_of_another_size_is_refused() {
-    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
-    let (other, _) = plan_and_batches(run(Case { data: 1, ..cases()[0] }), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
+    let (other, _) = plan_and_batches(two_steps(Case { data: 1, ..cases()[0] }), Mask::None);
     let error = Engine::in_world(plan, source, Purpose::Training, world_of(&other)).expect_err("other sizes");
     let expected = "the plan has 4 ranks, the world 2: start as many as the plan has";
     assert_eq!(error.to_string(), expected);
@@ -448,7 +430,7 @@ fn units_of_several_pieces_are_saved_and_loaded_whole() {
 /// The first process cannot write, or the second cannot read: both say so, and both go on.
 #[test]
 fn what_one_process_cannot_do_fails_in_both_and_the_ranks_go_on() {
-    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
     let home = tempfile::tempdir().expect("a temporary folder");
     let [good, bad] = [home.path().join("weights"), home.path().join("no/such/folder/weights")];
     let errors = in_two_processes(&plan, 1, |world, process| {
@@ -466,7 +448,7 @@ fn what_one_process_cannot_do_fails_in_both_and_the_ranks_go_on() {
 
 #[test]
 fn processes_that_were_given_other_runs_refuse_them() {
-    let (plan, source) = plan_and_batches(run(cases()[0]), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
     let other = Plan::even_if_refused(Run { seed: 99, ..plan.run().clone() }).expect("a valid run");
     let errors = in_two_processes(&plan, 2, |world, process| {
         let plan = [&plan, &other][process].clone();

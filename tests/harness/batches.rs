@@ -43,6 +43,20 @@ impl RandomBatches {
         }
     }
 
+    /// These batches, with a fault where rank `rank` has read micro-batch 1 of step 2.
+    pub fn with_fault(
+        self,
+        rank: usize,
+        fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync,
+    ) -> impl BatchSource {
+        self.edited(move |step, micro_batch, batch| {
+            // Both ends of a pipeline ask for the same micro-batch; the rank's thread has its name.
+            let thread = std::thread::current();
+            let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
+            if is_rank && (step, micro_batch) == (2, 1) { fault(batch) } else { Ok(()) }
+        })
+    }
+
     /// These batches, each edited before a rank uses it; `edit` gets the step, the micro-batch and its tokens.
     pub fn edited<E>(self, edit: E) -> impl BatchSource
     where

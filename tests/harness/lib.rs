@@ -18,7 +18,8 @@ pub use outputs::Outputs;
 pub use pairwise::pairwise;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{
-    Case, FP16, GRADIENT_CLIPPING, NO_ZERO, SGD, at_rate, example, loaded, small_gpt, small_run, zero,
+    Case, FP16, GRADIENT_CLIPPING, NO_ZERO, SGD, at_rate, example, grids, loaded, small_gpt, small_run,
+    two_steps, zero,
 };
 pub use sample::{Sample, in_full};
 pub use schedule::Schedule;

@@ -183,3 +183,34 @@ pub fn loaded(path: &Path, arguments: &[&str]) -> Run {
     let file = RunFile::load(path).and_then(|file| file.set(&arguments)).expect("well-formed");
     file.resolve(Launch::this_host()).expect("a valid run file").0
 }
+
+/// Grids with every kind of operation between ranks, and every schedule that uses buffers in another way.
+pub fn grids() -> Vec<Case> {
+    use ZeroLevel::{Zero1, Zero2, Zero3};
+    let strict = zero(Zero3, ResidencyConfig::Strict, 1);
+    let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
+    let interleaved = Schedule::Interleaved { virtual_stages: 2 };
+    vec![
+        grid,
+        Case { tied: true, precision: Precision::Bf16, ..grid },
+        Case { zero: zero(Zero3, ResidencyConfig::Units(4), 2), checkpointing: Checkpointing::Unit, ..grid },
+        Case { zero: ZeroConfig { reduce: ReductionPolicy::Last, ..strict }, tied: true, ..grid },
+        Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid },
+        Case {
+            pipeline: 1,
+            data: 3,
+            zero: zero(Zero2, ResidencyConfig::Units(1), 0),
+            precision: FP16,
+            ..grid
+        },
+        Case { zero: NO_ZERO, schedule: Schedule::ZbH1, dropout: 0.1, ..grid },
+        Case { schedule: interleaved, num_micro_batches: 4, ..grid },
+        Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid },
+        Case { schedule: Schedule::ZbV, tied: true, ..grid },
+    ]
+}
+
+/// The small run of a case, for two steps.
+pub fn two_steps(case: Case) -> Run {
+    Run { steps: 2, ..small_run(case) }
+}

@@ -1,7 +1,7 @@
 //! Whether a program can have run as recorded: a rank does one thing at a time, in the order of its row, and nothing ends before
 //! what it needs.
 //!
-//! All queues of a device have one clock, so times of different ranks can be compared.
+//! All times are on one clock, so those of different ranks can be compared.
 
 use std::collections::BTreeMap;
 

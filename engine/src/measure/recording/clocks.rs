@@ -45,7 +45,7 @@ impl Recording<'_> {
 
     /// What the first process's clock showed when each clock's times were zero.
     fn zeros(&self, clocks: &[Clock]) -> Vec<i128> {
-        let estimate = |clock: &Clock| i128::from(clock.zero_ns) - i128::from(clock.offset.ahead_ns);
+        let estimate = |clock: &Clock| clock.offset.on_the_other(clock.zero_ns);
         let error = |clock: &Clock| i128::from(clock.offset.error_ns);
         let mut latest: Vec<i128> = clocks.iter().map(|clock| estimate(clock) + error(clock)).collect();
         let mut earliest: Vec<i128> = clocks.iter().map(|clock| estimate(clock) - error(clock)).collect();

@@ -80,7 +80,7 @@ pub(super) struct Rendezvous {
     /// Where operations are carried out.
     lane: Arc<dyn Queue>,
     rounds: Mutex<Rounds>,
-    /// A round was exchanged or failed, or the world was stopped.
+    /// A round was exchanged or failed, or somebody takes part no more.
     changed: Condvar,
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::command::Command;
 use super::{Engine, EngineError, ProcessReport};
 use crate::run::executor::{Event, Probe};
-use crate::run::world::ClockOffset;
 
 impl Engine {
     /// In the process of rank 0: all ranks send the messages of a probe. Returns what happened to them and when, by world rank.
@@ -46,16 +45,15 @@ impl Engine {
 
 /// The events of all ranks by the clock of rank 0's process, as far as the offsets are known, counted from the first of them.
 fn on_one_clock(processes: Vec<ProcessReport>) -> Vec<Vec<Event>> {
-    let at_ns = |clock: ClockOffset, event: &Event| i128::from(event.at_ns) - i128::from(clock.ahead_ns);
     let all = processes.iter().flat_map(|process| {
         let events = process.ranks.iter().flat_map(|rank| &rank.events);
-        events.map(|event| at_ns(process.clock, event))
+        events.map(|event| process.clock.on_the_other(event.at_ns))
     });
     let first_ns = all.min().unwrap_or(0);
     let shifted = |process: ProcessReport| {
         process.ranks.into_iter().map(move |rank| {
             let from_first = |event: Event| {
-                let at_ns = at_ns(process.clock, &event) - first_ns;
+                let at_ns = process.clock.on_the_other(event.at_ns) - first_ns;
                 Event { at_ns: u64::try_from(at_ns).unwrap_or(u64::MAX), ..event }
             };
             rank.events.into_iter().map(from_first).collect()

@@ -123,10 +123,10 @@ impl Ranks {
             return Err(EngineError::AlreadyStopped);
         }
         exchange(&*self.world).map_err(|error| {
-            let local = self.local();
-            let position = self.world.positions().get(local.start);
-            let failure = RankFailure { rank: local.start, position, cause: Cause::Comm(error) };
-            self.stop(failure, local)
+            let rank = self.local().start;
+            let position = self.world.positions().get(rank);
+            let failure = RankFailure { rank, position, cause: Cause::Comm(error) };
+            self.stop(failure, Vec::new())
         })
     }
 
@@ -152,9 +152,10 @@ impl Ranks {
             match self.answers.recv() {
                 Ok((rank, Ok(answer))) => answers[rank - local.start] = Some(answer),
                 Ok((_, Err(failure))) => {
-                    let answered = local.filter(|rank| answers[rank - self.local().start].is_some());
-                    let answered: Vec<usize> = answered.collect();
-                    return Err(self.stop(*failure, answered));
+                    let is_busy =
+                        |&rank: &usize| rank != failure.rank && answers[rank - local.start].is_none();
+                    let busy = local.clone().filter(is_busy).collect();
+                    return Err(self.stop(*failure, busy));
                 }
                 Err(_) => return Err(EngineError::AlreadyStopped),
             }
@@ -162,28 +163,24 @@ impl Ranks {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// One rank has failed: stops all others, in every process, and collects where each of them was. Ranks that have `answered` carry
-    /// nothing out.
-    fn stop(&mut self, first: RankFailure, answered: impl IntoIterator<Item = usize>) -> EngineError {
+    /// One rank has failed: stops all others, in every process, and collects where each of them was. Of the local ones, those that are
+    /// `busy` carry a command out and have not answered yet.
+    fn stop(&mut self, first: RankFailure, mut busy: Vec<usize>) -> EngineError {
         self.stopped = true;
         tracing::debug!(rank = first.rank, cause = %first.cause, "stopping all ranks");
         self.world.stop();
-        let mut silent: Vec<usize> = self.local().filter(|&rank| rank != first.rank).collect();
-        for answered in answered {
-            silent.retain(|&rank| rank != answered);
-        }
         let mut failures = vec![first];
         let deadline = Instant::now() + self.grace;
-        while !silent.is_empty() {
+        while !busy.is_empty() {
             match self.answers.recv_deadline(deadline) {
                 Ok((rank, answer)) => {
-                    silent.retain(|&other| other != rank);
+                    busy.retain(|&other| other != rank);
                     failures.extend(answer.err().map(|failure| *failure));
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        failures.extend(silent.into_iter().map(|rank| self.stalled(rank)));
+        failures.extend(busy.into_iter().map(|rank| self.stalled(rank)));
         self.add_reported(&mut failures);
         EngineError::Stopped(Report::new(failures))
     }

@@ -34,16 +34,17 @@ impl Rank {
             return Ok(None);
         }
         let len = plan.vocab_size();
-        let mut logits = TrackedBuffer::zeros(len, Category::Communication, &self.between)?;
+        let mut logits = None;
         if rank == holder {
             let row = (tokens.len() - 1) * len;
             let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
             let slot = plan.evaluation().slot(planned.stage, last);
             let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
             let (shape, row) = (plan.micro_batch_shape(), row..row + len);
-            planned.unit.copy_last_saved(&*self.queue, shape, saved, row, logits.view_mut());
+            let own = logits.insert(TrackedBuffer::zeros(len, Category::Communication, &self.between)?);
+            planned.unit.copy_last_saved(&*self.queue, shape, saved, row, own.view_mut());
         }
-        let from = (rank == holder).then(|| logits.view());
+        let from = logits.as_ref().map(|own| own.view());
         Handed { holder, from, len, ledger: &self.between }.hand_over(&mut self.comm, &*self.queue)
     }
 }

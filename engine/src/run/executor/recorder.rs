@@ -10,10 +10,9 @@ use std::time::Duration;
 use pipezero_models::Queue;
 use pipezero_models::queue::Mark;
 use pipezero_schedule::Lane;
+use serde::{Deserialize, Serialize};
 
 use super::waited::Waited;
-
-use serde::{Deserialize, Serialize};
 
 /// Something that happened to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,6 +15,11 @@ impl ClockOffset {
     /// Of a clock and itself.
     pub const ZERO: Self = Self { ahead_ns: 0, error_ns: 0 };
 
+    /// What the other clock shows, as far as is known, when this one shows `ns`.
+    pub(crate) fn on_the_other(self, ns: u64) -> i128 {
+        i128::from(ns) - i128::from(self.ahead_ns)
+    }
+
     /// From a question that was asked at `asked_ns` of one clock, answered at `answered_ns` of the other, and whose answer came at
     /// `came_ns` of the first: how far the first is ahead. Half of the way there and back may be wrong (Cristian, *Probabilistic clock
     /// synchronization*, 1989).
