@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use benches::Samples;
 use pipezero::plan::Bytes;
 use pipezero::run::comm::{Channel, CommError, Communicator, Group};
-use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
+use pipezero::run::memory::{Allocator, Category, TrackedBuffer};
 use pipezero::run::world::{ThreadWorld, World};
 
 const KIB: usize = 1024;
@@ -129,7 +129,8 @@ fn time_of(operation: Operation, num_ranks: usize, num_bytes: usize) -> Duration
         for rank in 0..num_ranks {
             let (world, measured) = (&world, &measured);
             scope.spawn(move || {
-                let time = time_on_rank(operation, world.communicator(rank), num_bytes);
+                let comm = world.communicator(rank).expect("a queue of the host");
+                let time = time_on_rank(operation, comm, num_bytes);
                 if rank == 0 {
                     measured.get_or_init(|| time.expect("nothing goes wrong between ranks that agree"));
                 }
@@ -145,7 +146,8 @@ fn time_on_rank(
     num_bytes: usize,
 ) -> Result<Duration, CommError> {
     let group = Group::new(0..comm.world_size());
-    let mut buffer = TrackedBuffer::zeros(num_bytes / 4, Category::Communication, &Arc::<Ledger>::default())
+    let mut buffer = Allocator::new(Arc::clone(comm.queue()), Arc::default())
+        .zeros(num_bytes / 4, Category::Communication)
         .expect("memory for a buffer");
     // Pages are there only once they are written.
     buffer.host_mut().fill(0.0);

@@ -7,6 +7,7 @@ mod deferred; // Kernels that run later than asked, in any order that events all
 mod dropout; // Masks belong to sequences.
 mod evaluation; // Evaluating, saving and sampling do not change training, on any grid.
 mod examples; // Run files in pages load.
+mod failing_devices; // A device that fails ends the run with one report.
 mod failures; // A rank that fails stops all, with one report.
 mod features; // Features, pair by pair, give the same bits.
 mod ignored_targets; // A step without a target.

@@ -1,6 +1,7 @@
 //! Two processes, each with a part of the ranks, run the same program: they give the bits of one process, write every file once, and
 //! report a failure on either side alike.
 
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -222,7 +223,7 @@ fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
     let file = run_file(home.path(), &[]);
     let plan = planned(&file);
     let [one, two] = ["one", "two"].map(|name| home.path().join(name));
-    let (expected, lines) = trained(&file, world_of(&plan), &one, None);
+    let (expected, lines) = trained(&file, world_of(&plan).expect("threads"), &one, None);
     let found = in_two_processes(&plan, 1, |world, _| trained(&file, world, &two, None));
     for (summary, found) in &found {
         assert_eq!(found, &lines);
@@ -248,7 +249,7 @@ fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
     let score = |folder: &Path| TrainedRun::open(folder).unwrap().score(&[], None).expect("a score");
     assert_eq!(score(&two), score(&one));
     let scores = in_two_processes(&plan, 2, |world, _| {
-        TrainedRun::open(&two).unwrap().score_in(&[], None, |_| world).expect("a score")
+        TrainedRun::open(&two).unwrap().score_in(&[], None, |_| Ok(world)).expect("a score")
     });
     assert_eq!(scores, [score(&one); 2]);
     let text = |mut engine: Engine| -> Vec<u32> {
@@ -259,9 +260,32 @@ fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
     let expected = text(TrainedRun::open(&one).unwrap().text_engine().expect("ranks start"));
     let narrow = planned(&run_file(home.path(), &["parallel.data=1", "gradient_accumulation_steps=6"]));
     let texts = in_two_processes(&narrow, 1, |world, _| {
-        text(TrainedRun::open(&two).unwrap().text_engine_in(|_| world).expect("ranks start"))
+        text(TrainedRun::open(&two).unwrap().text_engine_in(|_| Ok(world)).expect("ranks start"))
     });
     assert_eq!(texts, [expected.clone(), expected]);
+}
+
+/// The disk is full: both processes end at once, and the weights of the step are saved.
+#[test]
+fn metrics_that_cannot_be_written_end_both_processes_with_weights() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = run_file(home.path(), &[]);
+    let folder = home.path().join("full");
+    let errors = in_two_processes(&planned(&file), 1, |world, _| {
+        let training = Training::in_world(planned(&file), world).expect("ranks start");
+        let directory = match training.writes() {
+            true => RunDir::create(&folder, false).expect("a new folder"),
+            false => RunDir::written_elsewhere(&folder),
+        };
+        if training.writes() {
+            symlink("/dev/full", folder.join(RunDir::METRICS)).expect("a link");
+        }
+        let ended = training.run(&directory, &AtomicBool::new(false), &mut Watch::default());
+        ended.expect_err("nothing can be written").to_string()
+    });
+    assert!(errors[0].contains("metrics.jsonl: No space left on device"), "{errors:?}");
+    assert_eq!(errors[1], EngineError::Elsewhere.to_string());
+    assert!(folder.join(RunDir::WEIGHTS).is_file());
 }
 
 #[test]
@@ -389,7 +413,8 @@ fn a_process_that_ends_early_ends_the_other() {
 fn a_world_of_another_size_is_refused() {
     let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
     let (other, _) = plan_and_batches(two_steps(Case { data: 1, ..cases()[0] }), Mask::None);
-    let error = Engine::in_world(plan, source, Purpose::Training, world_of(&other)).expect_err("other sizes");
+    let world = world_of(&other).expect("threads");
+    let error = Engine::in_world(plan, source, Purpose::Training, world).expect_err("other sizes");
     let expected = "the plan has 4 ranks, the world 2: start as many as the plan has";
     assert_eq!(error.to_string(), expected);
 }
@@ -416,7 +441,9 @@ fn units_of_several_pieces_are_saved_and_loaded_whole() {
         Engine::in_world(plan, zeros, Purpose::Inference, world).expect("ranks start")
     };
     let narrow = plan(&["parallel.pipeline=1", "parallel.data=1", "zero_optimization.stage=0"]);
-    engine(narrow.clone(), world_of(&narrow)).save(&file("one")).expect("weights are saved");
+    engine(narrow.clone(), world_of(&narrow).expect("threads"))
+        .save(&file("one"))
+        .expect("weights are saved");
     let wide = plan(&["parallel.pipeline=2", "parallel.data=2", "zero_optimization.stage=1"]);
     in_two_processes(&wide, 2, |world, _| {
         let mut engine = engine(wide.clone(), world);

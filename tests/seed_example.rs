@@ -56,7 +56,7 @@ fn num_reduced_for(engine: &Engine, report: &StepReport, rank: usize, wanted: Mi
     let pipeline_rank = PipelineRank(engine.plan().grid().pipeline_rank(rank) as u32);
     let events = report.events(rank);
     let row = engine.plan().training().row(pipeline_rank);
-    let is_of = |event: &&pipezero::Event| {
+    let is_of = |event: &&pipezero::RecordedEvent| {
         event.kind == pipezero::EventKind::Ended
             && matches!(row[event.index], Instruction::Reduce { micro_batch, .. } if micro_batch == wanted)
     };

@@ -35,7 +35,7 @@ pub use plan::Plan;
 pub use plan::grid::Grid;
 pub use plan::what_if::{LoneSchedule, Simulation, WhatIf};
 pub use run::Engine;
-pub use run::executor::{Cause, CauseKind, Event, EventKind, RankFailure};
+pub use run::executor::{Cause, CauseKind, EventKind, RankFailure, RecordedEvent};
 pub use run::world::Position;
 pub use train::{RunDir, TrainedRun, Training};
 

@@ -3,6 +3,7 @@
 //! A buffer is the only owner of its elements. Kernels and layers never allocate: they are handed views of buffers.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::element::{Element, ElementType, with_element};
 use crate::error::ModelError;
@@ -71,8 +72,9 @@ impl Buffer {
     /// The elements, for reading on the host. An empty buffer can be read as any type.
     ///
     /// # Panics
-    /// If they are of another type.
+    /// If they are of another type, or a queue has something left to do with them.
     pub fn host_as<E: Element>(&self) -> &[E] {
+        self.assert_settled();
         self.view().slice()
     }
 
@@ -89,7 +91,16 @@ impl Buffer {
     /// # Panics
     /// As [`Buffer::host_as`].
     pub fn host_mut_as<E: Element>(&mut self) -> &mut [E] {
+        self.assert_settled();
         self.view_mut().slice()
+    }
+
+    /// A kernel that runs later keeps the memory until then.
+    fn assert_settled(&self) {
+        let is_settled = Arc::strong_count(&self.memory) == 1;
+        assert!(is_settled, "a queue has something left to do with these elements; download them");
+        // What a kernel wrote before it let go of the memory is seen from here on.
+        fence(Ordering::Acquire);
     }
 }
 

@@ -9,6 +9,12 @@ pub enum ModelError {
     /// The tensor library refused.
     #[error("tensor library: {0}")]
     Tensor(#[from] candle_core::Error),
+    /// A device computes no more.
+    #[error("the device has failed: {reason}")]
+    Device {
+        /// What it says.
+        reason: String,
+    },
     /// A model's shape breaks one of its rules.
     #[error("{value}: {rule}")]
     Shape {

@@ -18,7 +18,7 @@ use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
 use crate::queue::Queue;
 
-pub use crate::kernels::matmul::Store;
+pub use crate::kernels::matmul::WriteMode;
 pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
 
 /// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from. Where
@@ -129,8 +129,8 @@ pub struct BackwardWeightArgs<'a> {
     pub weight_inputs: View<'a>,
     /// The layer's parameter gradients, overwritten or added to; same layout as the parameters.
     pub parameter_gradients: ViewMut<'a>,
-    /// What happens to what `parameter_gradients` holds. With [`Store::Assign`] that is anything, NaN included.
-    pub store: Store,
+    /// What happens to what `parameter_gradients` holds. With [`WriteMode::Overwrite`] that is anything, NaN included.
+    pub mode: WriteMode,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
 }

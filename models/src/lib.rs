@@ -8,7 +8,7 @@
 //! ([`Unit::with_checkpoints`]); what it computes does not change with how layers are grouped.
 //!
 //! ```
-//! use pipezero_models::layer::{LossSum, MicroBatchShape, Store, Tokens};
+//! use pipezero_models::layer::{LossSum, MicroBatchShape, WriteMode, Tokens};
 //! use pipezero_models::unit::{UnitBackward, UnitForward};
 //! use pipezero_models::{Ablation, Buffer, ElementType, GptConfig, Host, Queue, Unit, gpt2, init};
 //!
@@ -69,7 +69,7 @@
 //!         saved: &mut saved,
 //!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         parameter_gradients: gradients.view_mut(),
-//!         store: Store::Assign,
+//!         mode: WriteMode::Overwrite,
 //!         workspace: &mut workspace,
 //!         loss_seed: 1.0 / shape.num_tokens() as f32,
 //!     },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipezero::config::{Link, Links};
 use pipezero::run::comm::{Communicator, Group};
-use pipezero::run::memory::{Category, Ledger, TrackedBuffer};
+use pipezero::run::memory::{Allocator, Category, Ledger, TrackedBuffer};
 use pipezero::run::world::{ThreadWorld, World};
 use pipezero_models::{ElementType, Host, Queue};
 
@@ -45,7 +45,7 @@ pub(super) fn run(
             let body = &body;
             scope.spawn(move || {
                 let _guard = StopOnPanic(world);
-                body(world.communicator(rank), &|| world.stop());
+                body(world.communicator(rank).expect("a queue of the host"), &|| world.stop());
             });
         }
     });
@@ -90,18 +90,21 @@ pub(super) fn buffer(values: &[f32]) -> TrackedBuffer {
 
 /// A buffer with these elements, charged to this ledger.
 pub(super) fn charged(values: &[f32], ledger: &Arc<Ledger>) -> TrackedBuffer {
-    let mut buffer = TrackedBuffer::zeros(values.len(), Category::Communication, ledger).expect("memory");
+    let mut buffer = zeros(values.len(), ElementType::F32, ledger);
     buffer.host_mut().copy_from_slice(values);
     buffer
+}
+
+fn zeros(len: usize, element_type: ElementType, ledger: &Arc<Ledger>) -> TrackedBuffer {
+    let memory = Allocator::new(Arc::new(Host), Arc::clone(ledger));
+    memory.zeros_of(len, element_type, Category::Communication).expect("memory")
 }
 
 pub(super) const ELEMENT_TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
 
 /// A buffer of a type with these elements, rounded to it.
 pub(super) fn buffer_of(element_type: ElementType, values: &[f32]) -> TrackedBuffer {
-    let ledger = Arc::default();
-    let mut narrow = TrackedBuffer::zeros_of(values.len(), element_type, Category::Communication, &ledger)
-        .expect("memory");
+    let mut narrow = zeros(values.len(), element_type, &Arc::default());
     Host.copy(buffer(values).view(), narrow.view_mut());
     narrow
 }

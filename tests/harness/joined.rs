@@ -73,7 +73,8 @@ pub fn on_devices<R: Send>(
     body: impl Fn(Arc<dyn World>, usize) -> R + Sync,
 ) -> [R; 2] {
     let comm = &plan.run().comm;
-    let clocks = [&devices[0], &devices[cut]].map(|device| device.queue());
+    let clocks =
+        [&devices[0], &devices[cut]].map(|device| device.queue().expect("a device of the host has queues"));
     let shared = Arc::new(Shared {
         clocks,
         ranks: [0..cut, cut..devices.len()],
@@ -155,7 +156,7 @@ impl World for End {
         self.shared.ranks[self.process].clone()
     }
 
-    fn communicator(&self, rank: usize) -> Box<dyn Communicator> {
+    fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
         assert!(self.local_ranks().contains(&rank), "a process asks only for its own ranks");
         self.shared.threads.communicator(rank)
     }

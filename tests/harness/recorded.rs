@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pipezero::run::engine::{Engine, StepReport};
-use pipezero::{Event, EventKind};
+use pipezero::{EventKind, RecordedEvent};
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank, Unit};
 
 /// A compute that read a unit's weights.
@@ -112,7 +112,7 @@ impl WeightOrder {
     }
 }
 
-fn end_of(events: &[Event], index: usize) -> usize {
-    let is_end = |event: &Event| (event.index, event.kind) == (index, EventKind::Ended);
+fn end_of(events: &[RecordedEvent], index: usize) -> usize {
+    let is_end = |event: &RecordedEvent| (event.index, event.kind) == (index, EventKind::Ended);
     events.iter().position(is_end).expect("every instruction of a step ends")
 }

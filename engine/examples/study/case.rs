@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use pipezero::config::*;
-use pipezero::plan::costs::{Device, Network};
+use pipezero::plan::costs::{DeviceSpec, Network};
 
 /// Stages, and the pipeline ranks that they are placed on.
 pub(crate) const PIPELINE: usize = 4;
@@ -42,13 +42,13 @@ impl Placed {
     pub(crate) const ALL: [Self; 2] = [Self::NodesOfEight, Self::Apart];
 
     /// The device: apart, every rank is a node.
-    pub(crate) fn device(self) -> Device {
-        let device = Device::by_name("h100").expect("the table of devices has an H100");
+    pub(crate) fn device(self) -> DeviceSpec {
+        let device = DeviceSpec::by_name("h100").expect("the table of devices has an H100");
         let ranks_per_node = match self {
             Self::NodesOfEight => NODE_RANKS,
             Self::Apart => 1,
         };
-        Device { network: Network { ranks_per_node, ..device.network }, ..device }
+        DeviceSpec { network: Network { ranks_per_node, ..device.network }, ..device }
     }
 }
 

@@ -11,7 +11,7 @@
 //! - weights, gradients and optimizer state are split by `t` and by `p`, 18 bytes a parameter; activations are not counted.
 
 use pipezero::plan::Plan;
-use pipezero::plan::costs::{Device, NetworkLink, Step};
+use pipezero::plan::costs::{DeviceSpec, NetworkLink, Step};
 
 use crate::case::{ELEMENT_BYTES, HIDDEN, MICRO_BATCHES, PIPELINE, Placed, SEQ_LENGTH, STAGE_LAYERS};
 
@@ -38,7 +38,7 @@ pub(crate) fn tensor_parallel(plan: &Plan, zero_1: &Step, placed: Placed) -> Ten
     let sent_bytes = STAGE_LAYERS as f64
         * (8.0 * (SEQ_LENGTH * HIDDEN) as f64 * (parts - 1.0) / parts)
         * ELEMENT_BYTES as f64;
-    let Device { network, .. } = placed.device();
+    let DeviceSpec { network, .. } = placed.device();
     // The parts of a stage lie where its data ranks lie.
     let NetworkLink { bytes_per_s, base_ns, step_ns } = match placed {
         Placed::NodesOfEight => network.near,

@@ -73,6 +73,7 @@ input_mistakes! {
         EngineError::PromptToken { .. } | EngineError::PromptLength { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
+        | EngineError::Connect(_)
         | EngineError::Start { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun

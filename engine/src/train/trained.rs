@@ -89,7 +89,7 @@ impl TrainedRun {
     /// # Errors
     /// When the model has not learned anything, the text cannot be read or is too short, or the ranks cannot be started.
     pub fn score(&self, text: &[PathBuf], num_batches: Option<u64>) -> Result<Score, TrainedRunError> {
-        self.score_in(text, num_batches, world_of)
+        self.score_in(text, num_batches, |plan| Ok(world_of(plan)?))
     }
 
     /// As [`TrainedRun::score`], in a world for its plan; each process gets the score.
@@ -100,7 +100,7 @@ impl TrainedRun {
         &self,
         text: &[PathBuf],
         num_batches: Option<u64>,
-        world: impl FnOnce(&Plan) -> Arc<dyn World>,
+        world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
     ) -> Result<Score, TrainedRunError> {
         let (run, _) = self.file.resolve(Launch::this_host())?;
         if !run.model.learns() {
@@ -117,7 +117,7 @@ impl TrainedRun {
             Arc::new(corpus.training_batches(batch_layout(&plan), plan.run().seed)?)
         };
         let num_batches = num_batches.unwrap_or(plan.run().evaluation.batches);
-        let world = world(&plan);
+        let world = world(&plan)?;
         let mut engine = Engine::in_world(plan, Arc::clone(&source), Purpose::Inference, world)?;
         engine.load(&self.directory.file(RunDir::WEIGHTS))?;
         let report = evaluate(&mut engine, &source, num_batches)?;
@@ -130,7 +130,7 @@ impl TrainedRun {
     /// # Errors
     /// When the model has not learned anything, or the ranks cannot be started.
     pub fn text_engine(self) -> Result<Engine, TrainedRunError> {
-        self.text_engine_in(world_of)
+        self.text_engine_in(|plan| Ok(world_of(plan)?))
     }
 
     /// As [`TrainedRun::text_engine`], in a world for its plan; each process gets the logits.
@@ -139,7 +139,7 @@ impl TrainedRun {
     /// As [`TrainedRun::text_engine`].
     pub fn text_engine_in(
         self,
-        world: impl FnOnce(&Plan) -> Arc<dyn World>,
+        world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
     ) -> Result<Engine, TrainedRunError> {
         let (run, _) = on_one_data_rank(self.file)?.resolve(Launch::this_host())?;
         if !run.model.learns() {
@@ -147,7 +147,7 @@ impl TrainedRun {
         }
         let no_batches: Arc<dyn BatchSource> = Arc::new(NoBatches);
         let plan = Plan::new(with_one_sequence(run))?;
-        let world = world(&plan);
+        let world = world(&plan)?;
         let mut engine = Engine::in_world(plan, no_batches, Purpose::Inference, world)?;
         engine.load(&self.directory.file(RunDir::WEIGHTS))?;
         Ok(engine)

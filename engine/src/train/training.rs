@@ -37,7 +37,7 @@ impl Training {
     /// # Errors
     /// When the text cannot be read or is too short, or the ranks cannot be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
-        let world = world_of(&plan);
+        let world = world_of(&plan).map_err(EngineError::from)?;
         Self::in_world(plan, world)
     }
 
@@ -87,20 +87,19 @@ impl Training {
         while progress.num_steps() < steps
             && !self.engine.in_any_process(interrupted.load(Ordering::Relaxed))?
         {
-            let report = match self.step(tracer.as_mut(), progress.num_steps() + 1) {
+            let next = progress.num_steps() + 1;
+            let (report, line) = match self.step(tracer.as_mut(), metrics.as_mut(), next) {
+                // The engine goes on: it has the weights of this step, or of the one before.
                 Err(
                     error @ (TrainingError::Engine(EngineError::LossScale { .. } | EngineError::Elsewhere)
+                    | TrainingError::RunDir(_)
                     | TrainingError::Trace(_)),
                 ) => {
-                    // The weights of the step before are intact.
                     self.engine.save(&directory.file(RunDir::WEIGHTS))?;
                     return Err(error);
                 }
-                report => report?,
+                done => done?,
             };
-            let epoch = self.batches.training.epoch(report.step);
-            let line = StepLine::new(&report, epoch, self.plan().step_flops());
-            metrics.as_mut().map_or(Ok(()), |metrics| metrics.add(&line))?;
             observer.step(&line);
             progress.add(&line, report);
             let step = progress.num_steps();
@@ -129,15 +128,24 @@ impl Training {
         tracer.map_or(Ok(()), |mut tracer| tracer.finish(self.plan(), directory))
     }
 
-    /// One step, recorded if it is to be traced, and written by the process that has a tracer.
-    fn step(&mut self, tracer: Option<&mut Tracer>, step: u64) -> Result<StepReport, TrainingError> {
-        if !self.traced.as_ref().is_some_and(|steps| steps.contains(step)) {
-            return Ok(self.engine.train_batch()?);
-        }
-        let report = self.engine.train_batch_recorded()?;
-        let written = tracer.map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report));
-        self.engine.agree(written.map_err(TrainingError::from))?;
-        Ok(report)
+    /// One step, recorded if it is to be traced, and written by the process that has the files.
+    fn step(
+        &mut self,
+        tracer: Option<&mut Tracer>,
+        metrics: Option<&mut MetricsFile>,
+        step: u64,
+    ) -> Result<(StepReport, StepLine), TrainingError> {
+        let is_traced = self.traced.as_ref().is_some_and(|steps| steps.contains(step));
+        let report =
+            if is_traced { self.engine.train_batch_recorded()? } else { self.engine.train_batch()? };
+        let epoch = self.batches.training.epoch(report.step);
+        let line = StepLine::new(&report, epoch, self.plan().step_flops());
+        let traced = tracer
+            .filter(|_| is_traced)
+            .map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report).map_err(TrainingError::from));
+        let written = metrics.map_or(Ok(()), |metrics| metrics.add(&line));
+        self.engine.agree(traced.and(written.map_err(TrainingError::from)))?;
+        Ok((report, line))
     }
 
     /// The validation loss, if there is validation text.

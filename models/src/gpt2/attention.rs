@@ -143,7 +143,7 @@ impl Layer for Attention {
         let projection = self.projection(shape);
         match tokens.masks_of(self.branch_dropout, shape) {
             None => {
-                let onto = Onto::BiasAndResidual(proj_bias, input);
+                let onto = Onto::BiasAndResidual { bias: proj_bias, residual: input };
                 queue.linear(projection, attended, proj_weight, onto, output);
             }
             Some(masks) => {
@@ -216,24 +216,24 @@ impl Layer for Attention {
         queue.linear_backward_input(self.qkv(shape), dqkv, qkv_weight, dactivation.reborrow());
         let dnormed = dactivation.view();
         let dinput = gradient.reborrow();
-        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, Store::Add);
-        let store = Store::Assign;
-        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, store);
+        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
+        let mode = WriteMode::Overwrite;
+        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, store, .. } = args;
+        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, mode, .. } = args;
         let [dqkv, attended, _, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, normed, dnorm_weight, dnorm_bias] =
             layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum, store);
-        queue.bias_backward(dnorm_bias, norm_bias_sum, store);
-        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum, store);
-        queue.bias_backward(dqkv, qkv_bias_sum, store);
-        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum, store);
-        queue.bias_backward(doutput, proj_bias_sum, store);
+        queue.bias_backward(dnorm_weight, norm_weight_sum, mode);
+        queue.bias_backward(dnorm_bias, norm_bias_sum, mode);
+        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum, mode);
+        queue.bias_backward(dqkv, qkv_bias_sum, mode);
+        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum, mode);
+        queue.bias_backward(doutput, proj_bias_sum, mode);
     }
 }

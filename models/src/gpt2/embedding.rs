@@ -80,9 +80,9 @@ impl Layer for Embedding {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { weight_inputs: doutput, store, .. } = args;
+        let BackwardWeightArgs { weight_inputs: doutput, mode, .. } = args;
         let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
-        queue.embedding_backward(args.tokens.inputs, doutput, tokens, store);
-        queue.positions_backward(shape.seq_length, doutput, positions, self.width, store);
+        queue.embedding_backward(args.tokens.inputs, doutput, tokens, mode);
+        queue.positions_backward(shape.seq_length, doutput, positions, self.width, mode);
     }
 }

@@ -71,14 +71,14 @@ impl Layer for FinalNorm {
         queue.copy(gradient.view(), doutput.reborrow());
         let (statistics, doutput) = (statistics.view(), doutput.view());
         let dinput = gradient.reborrow();
-        queue.layer_norm_backward_input(input, weight, statistics, doutput, dinput, Store::Assign);
-        queue.layer_norm_backward_weight(input, statistics, doutput, dweight, dbias, Store::Assign);
+        queue.layer_norm_backward_input(input, weight, statistics, doutput, dinput, WriteMode::Overwrite);
+        queue.layer_norm_backward_weight(input, statistics, doutput, dweight, dbias, WriteMode::Overwrite);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dweight, dbias] = layout::split(args.weight_inputs, [self.width; 2]);
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
-        queue.bias_backward(dweight, weight_sum, args.store);
-        queue.bias_backward(dbias, bias_sum, args.store);
+        queue.bias_backward(dweight, weight_sum, args.mode);
+        queue.bias_backward(dbias, bias_sum, args.mode);
     }
 }

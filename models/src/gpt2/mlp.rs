@@ -119,7 +119,13 @@ impl Layer for Mlp {
         let (down, active) = (self.down(shape), active.view());
         match tokens.masks_of(self.dropout, shape) {
             None => {
-                queue.linear(down, active, down_weight, Onto::BiasAndResidual(down_bias, input), output);
+                queue.linear(
+                    down,
+                    active,
+                    down_weight,
+                    Onto::BiasAndResidual { bias: down_bias, residual: input },
+                    output,
+                );
             }
             Some(masks) => {
                 queue.linear(down, active, down_weight, Onto::Bias(down_bias), output.reborrow());
@@ -169,24 +175,24 @@ impl Layer for Mlp {
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm_again(input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
-        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, Store::Add);
-        let store = Store::Assign;
-        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, store);
+        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
+        let mode = WriteMode::Overwrite;
+        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, store, .. } = args;
+        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, mode, .. } = args;
         let [active, _] = layout::split(saved, self.saved_lens(shape));
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
             layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum, store);
-        queue.bias_backward(dnorm_bias, norm_bias_sum, store);
-        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum, store);
-        queue.bias_backward(dhidden, up_bias_sum, store);
-        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum, store);
-        queue.bias_backward(doutput, down_bias_sum, store);
+        queue.bias_backward(dnorm_weight, norm_weight_sum, mode);
+        queue.bias_backward(dnorm_bias, norm_bias_sum, mode);
+        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum, mode);
+        queue.bias_backward(dhidden, up_bias_sum, mode);
+        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum, mode);
+        queue.bias_backward(doutput, down_bias_sum, mode);
     }
 }

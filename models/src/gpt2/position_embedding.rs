@@ -71,12 +71,12 @@ impl Layer for PositionEmbedding {
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, gradient.reborrow(), self.width);
         }
-        let store = Store::Assign;
-        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width, store);
+        let mode = WriteMode::Overwrite;
+        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let (dpositions, sum) = (args.weight_inputs, args.parameter_gradients);
-        queue.positions_backward(shape.seq_length, dpositions, sum, self.width, args.store);
+        queue.positions_backward(shape.seq_length, dpositions, sum, self.width, args.mode);
     }
 }

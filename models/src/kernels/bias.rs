@@ -5,7 +5,7 @@
 //! Legend: N rows, C columns; `bias: [C]`, the rest `[N, C]`.
 
 use super::columns;
-use super::matmul::Store;
+use super::matmul::WriteMode;
 use super::parallel::{for_blocks, read, write};
 
 /// Every row of `y` becomes `bias`.
@@ -34,11 +34,11 @@ pub fn add_to_rows(y: &mut [f32], x: &[f32], bias: &[f32]) {
 }
 
 /// The sum of the rows of `dy`, in row order, assigned to `dbias` or added to it.
-pub fn backward(dbias: &mut [f32], dy: &[f32], store: Store) {
+pub fn backward(dbias: &mut [f32], dy: &[f32], mode: WriteMode) {
     let width = dbias.len();
     columns::store_sums(
         dbias,
-        store,
+        mode,
         dy.len() / width,
         #[inline(always)]
         |row, columns, sums| {
@@ -81,12 +81,12 @@ mod tests {
             let (dy, before) = (random("dy", num_rows * width), random("before", width));
             let got = same_on_all_threads("column sums", || {
                 let mut dbias = before.clone();
-                backward(&mut dbias, &dy, Store::Add);
+                backward(&mut dbias, &dy, WriteMode::Add);
                 dbias
             });
             let [mut from_zero, mut assigned] = [0.0, f32::NAN].map(|before| vec![before; width]);
-            backward(&mut from_zero, &dy, Store::Add);
-            backward(&mut assigned, &dy, Store::Assign);
+            backward(&mut from_zero, &dy, WriteMode::Add);
+            backward(&mut assigned, &dy, WriteMode::Overwrite);
             assert_same_bits("assigned", &assigned, &from_zero);
             let column = |c: usize| dy.iter().skip(c).step_by(width).map(|&x| f64::from(x)).sum::<f64>();
             let want: Vec<f64> = (0..width).map(|c| f64::from(before[c]) + column(c)).collect();

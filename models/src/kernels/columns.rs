@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::matmul::Store;
+use super::matmul::WriteMode;
 use super::simd;
 
 /// Columns of a block: four cache lines of every row.
@@ -22,7 +22,7 @@ const MIN_PARALLEL_TERMS: usize = 1 << 15;
 #[inline(always)]
 pub(super) fn store_sums(
     out: &mut [f32],
-    store: Store,
+    mode: WriteMode,
     num_rows: usize,
     add_row: impl Fn(usize, Range<usize>, &mut [f32]) + Sync,
 ) {
@@ -39,7 +39,7 @@ pub(super) fn store_sums(
             },
         );
         for (out, sum) in out.iter_mut().zip(&*sums) {
-            *out = if store == Store::Add { *out + sum } else { *sum };
+            *out = if mode == WriteMode::Add { *out + sum } else { *sum };
         }
     };
     if rayon::current_num_threads() == 1 || num_rows * out.len() < MIN_PARALLEL_TERMS {

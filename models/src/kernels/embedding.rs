@@ -3,7 +3,7 @@
 //! Legend: B sequences, T tokens each, N = B T, C columns, V rows of the token table; `y, dy: [N, C]`,
 //! `token_table: [V, C]`, `position_table: [at least T, C]`.
 
-use super::matmul::Store;
+use super::matmul::WriteMode;
 use super::parallel::{for_blocks, read, write};
 
 /// `y[n] = token_table[tokens[n]]`.
@@ -25,9 +25,9 @@ pub fn forward(tokens: &[u32], token_table: &[f32], y: &mut [f32]) {
 
 /// `dtoken_table[tokens[n]] += dy[n]`, in row order on one thread, since two rows may hit the same token; onto zeros where the
 /// table is overwritten, since some rows may be hit by none.
-pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32], store: Store) {
+pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32], mode: WriteMode) {
     let width = dy.len() / tokens.len();
-    if store == Store::Assign {
+    if mode == WriteMode::Overwrite {
         dtoken_table.fill(0.0);
     }
     for (&token, dy) in tokens.iter().zip(dy.chunks_exact(width)) {
@@ -49,11 +49,11 @@ pub fn backward_positions(
     dy: &[f32],
     dposition_table: &mut [f32],
     width: usize,
-    store: Store,
+    mode: WriteMode,
 ) {
     let (sums, unused) = dposition_table.split_at_mut(seq_length * width);
     let mut sequences = dy.chunks_exact(sums.len());
-    if store == Store::Assign {
+    if mode == WriteMode::Overwrite {
         unused.fill(0.0);
         let first = sequences.next().expect("a micro-batch has at least one sequence");
         // A sum that begins at zero is never -0.0: the bits are those of an addition to zeros.
@@ -81,16 +81,20 @@ mod tests {
         let mut y = vec![f32::NAN; tokens.len() * width];
         forward(&tokens, &table, &mut y);
         assert_eq!(y, [6.0, 7.0, 8.0, 0.0, 1.0, 2.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
-        let gradient = |before: f32, store| {
+        let gradient = |before: f32, mode| {
             let mut dtable = vec![before; vocab * width];
-            backward(&tokens, &y, &mut dtable, store);
+            backward(&tokens, &y, &mut dtable, mode);
             dtable
         };
         assert_eq!(
-            gradient(100.0, Store::Add),
+            gradient(100.0, WriteMode::Add),
             [100.0, 101.0, 102.0, 100.0, 100.0, 100.0, 112.0, 114.0, 116.0, 109.0, 110.0, 111.0]
         );
-        assert_same_bits("assigned", &gradient(f32::NAN, Store::Assign), &gradient(0.0, Store::Add));
+        assert_same_bits(
+            "assigned",
+            &gradient(f32::NAN, WriteMode::Overwrite),
+            &gradient(0.0, WriteMode::Add),
+        );
     }
 
     #[test]
@@ -99,15 +103,15 @@ mod tests {
         let mut y = vec![10.0; 8];
         add_positions(2, &table, &mut y, 2);
         assert_eq!(y, [11.0, 12.0, 13.0, 14.0, 11.0, 12.0, 13.0, 14.0]);
-        let gradient = |dy: &[f32], before: f32, store| {
+        let gradient = |dy: &[f32], before: f32, mode| {
             let mut dtable = vec![before; 6];
-            backward_positions(2, dy, &mut dtable, 2, store);
+            backward_positions(2, dy, &mut dtable, 2, mode);
             dtable
         };
-        assert_eq!(gradient(&y, 0.5, Store::Add), [22.5, 24.5, 26.5, 28.5, 0.5, 0.5]);
+        assert_eq!(gradient(&y, 0.5, WriteMode::Add), [22.5, 24.5, 26.5, 28.5, 0.5, 0.5]);
         for dy in [y, vec![-0.0; 8]] {
-            let assigned = gradient(&dy, f32::NAN, Store::Assign);
-            assert_same_bits("assigned", &assigned, &gradient(&dy, 0.0, Store::Add));
+            let assigned = gradient(&dy, f32::NAN, WriteMode::Overwrite);
+            assert_same_bits("assigned", &assigned, &gradient(&dy, 0.0, WriteMode::Add));
         }
     }
 

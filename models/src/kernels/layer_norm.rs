@@ -4,7 +4,7 @@
 //! reciprocal standard deviation.
 
 use super::columns;
-use super::matmul::Store;
+use super::matmul::WriteMode;
 use super::parallel::{for_blocks, read, write};
 use super::row;
 
@@ -88,7 +88,7 @@ pub fn backward_input(
     statistics: &[f32],
     dy: &[f32],
     dx: &mut [f32],
-    store: Store,
+    mode: WriteMode,
 ) {
     let width = weight.len();
     for_blocks(
@@ -106,7 +106,7 @@ pub fn backward_input(
                 for (((dx, dy), x), weight) in dx.iter_mut().zip(dy).zip(x).zip(weight) {
                     let n = (x - mean) * scale;
                     let value = scale * (dy * weight - mean_g - n * mean_gn);
-                    *dx = if store == Store::Add { *dx + value } else { value };
+                    *dx = if mode == WriteMode::Add { *dx + value } else { value };
                 }
             }
         },
@@ -120,12 +120,12 @@ pub fn backward_weight(
     dy: &[f32],
     dweight: &mut [f32],
     dbias: &mut [f32],
-    store: Store,
+    mode: WriteMode,
 ) {
     let width = dweight.len();
     columns::store_sums(
         dweight,
-        store,
+        mode,
         statistics.len() / 2,
         #[inline(always)]
         |row, columns, sums| {
@@ -136,7 +136,7 @@ pub fn backward_weight(
             }
         },
     );
-    super::bias::backward(dbias, dy, store);
+    super::bias::backward(dbias, dy, mode);
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
             let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * num_rows]);
             forward(&x, affine, &mut y, &mut statistics);
             let mut dx = vec![f32::NAN; x.len()];
-            backward_input(&x, &weight, &statistics, &dy, &mut dx, Store::Assign);
+            backward_input(&x, &weight, &statistics, &dy, &mut dx, WriteMode::Overwrite);
             for row in 0..num_rows {
                 let cut = row * width..(row + 1) * width;
                 let (want_y, want_dx) = reference(&x[cut.clone()], &weight, &bias, &dy[cut.clone()]);
@@ -198,9 +198,9 @@ mod tests {
         recompute(&x, affine, &statistics, &mut again);
         assert_same_bits("recomputed", &again, &y);
         let mut assigned = vec![f32::NAN; x.len()];
-        backward_input(&x, &weight, &statistics, &dy, &mut assigned, Store::Assign);
+        backward_input(&x, &weight, &statistics, &dy, &mut assigned, WriteMode::Overwrite);
         let mut added = y.clone();
-        backward_input(&x, &weight, &statistics, &dy, &mut added, Store::Add);
+        backward_input(&x, &weight, &statistics, &dy, &mut added, WriteMode::Add);
         let want: Vec<f32> = y.iter().zip(&assigned).map(|(y, dx)| y + dx).collect();
         assert_same_bits("added", &added, &want);
     }
@@ -214,9 +214,9 @@ mod tests {
             let (mut y, mut statistics) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * num_rows]);
             forward(&x, Affine { weight: &weight, bias: &bias }, &mut y, &mut statistics);
             let mut dx = y.clone();
-            backward_input(&x, &weight, &statistics, &dy, &mut dx, Store::Add);
+            backward_input(&x, &weight, &statistics, &dy, &mut dx, WriteMode::Add);
             let (mut dweight, mut dbias) = (vec![0.5; width], vec![0.5; width]);
-            backward_weight(&x, &statistics, &dy, &mut dweight, &mut dbias, Store::Add);
+            backward_weight(&x, &statistics, &dy, &mut dweight, &mut dbias, WriteMode::Add);
             [y, statistics, dx, dweight, dbias].concat()
         });
     }

@@ -2,7 +2,7 @@
 //!
 //! Legend: N rows, I inputs, O outputs; `x: [N, I]`, `weight: [O, I]`, `y: [N, O]`.
 
-use super::matmul::{Store, Threads, matmul};
+use super::matmul::{Threads, WriteMode, matmul};
 use super::matrix::{Matrix, MatrixMut};
 
 /// The sizes of a linear map.
@@ -38,21 +38,21 @@ impl LinearShape {
 }
 
 /// `y = x Wᵀ`, or `y += x Wᵀ` onto a bias or a residual.
-pub fn forward(shape: LinearShape, x: &[f32], weight: &[f32], y: &mut [f32], store: Store) {
+pub fn forward(shape: LinearShape, x: &[f32], weight: &[f32], y: &mut [f32], mode: WriteMode) {
     let y = MatrixMut::new(y, shape.num_rows, shape.num_outputs);
-    matmul(Threads::Pool, y, store, shape.x(x), shape.weight(weight).transposed());
+    matmul(Threads::Pool, y, mode, shape.x(x), shape.weight(weight).transposed());
 }
 
 /// `dx = dy W`.
 pub fn backward_input(shape: LinearShape, dy: &[f32], weight: &[f32], dx: &mut [f32]) {
     let dx = MatrixMut::new(dx, shape.num_rows, shape.num_inputs);
-    matmul(Threads::Pool, dx, Store::Assign, shape.y(dy), shape.weight(weight));
+    matmul(Threads::Pool, dx, WriteMode::Overwrite, shape.y(dy), shape.weight(weight));
 }
 
 /// `dweight = dyᵀ x`, or `dweight += dyᵀ x`.
-pub fn backward_weight(shape: LinearShape, dy: &[f32], x: &[f32], dweight: &mut [f32], store: Store) {
+pub fn backward_weight(shape: LinearShape, dy: &[f32], x: &[f32], dweight: &mut [f32], mode: WriteMode) {
     let dweight = MatrixMut::new(dweight, shape.num_outputs, shape.num_inputs);
-    matmul(Threads::Pool, dweight, store, shape.y(dy).transposed(), shape.x(x));
+    matmul(Threads::Pool, dweight, mode, shape.y(dy).transposed(), shape.x(x));
 }
 
 #[cfg(test)]

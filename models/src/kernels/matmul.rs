@@ -15,9 +15,9 @@ const PACKED_MAX: usize = 384;
 
 /// What happens to what a result held before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// It is overwritten.
-    Assign,
+pub enum WriteMode {
+    /// It is lost.
+    Overwrite,
     /// What is computed is added to it.
     Add,
 }
@@ -38,7 +38,7 @@ pub enum Threads {
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn matmul(threads: Threads, out: MatrixMut<'_>, store: Store, a: Matrix<'_>, b: Matrix<'_>) {
+pub fn matmul(threads: Threads, out: MatrixMut<'_>, mode: WriteMode, a: Matrix<'_>, b: Matrix<'_>) {
     let (m, n, k) = (out.num_rows, out.num_columns, a.num_columns);
     assert!(
         a.num_rows == m && b.num_columns == n && b.num_rows == k,
@@ -58,7 +58,7 @@ pub fn matmul(threads: Threads, out: MatrixMut<'_>, store: Store, a: Matrix<'_>,
         while first_column < n {
             let num_columns = columns.min(n - first_column);
             let (out, rest) = right.split(Cut::Column(num_columns));
-            product(threads, out, store, a.rows(first_row, num_rows), b.columns(first_column, num_columns));
+            product(threads, out, mode, a.rows(first_row, num_rows), b.columns(first_column, num_columns));
             right = rest;
             first_column += num_columns;
         }
@@ -73,7 +73,7 @@ fn part(len: usize) -> usize {
 }
 
 /// One call of `gemm`; the shapes fit.
-fn product(threads: Threads, out: MatrixMut<'_>, store: Store, a: Matrix<'_>, b: Matrix<'_>) {
+fn product(threads: Threads, out: MatrixMut<'_>, mode: WriteMode, a: Matrix<'_>, b: Matrix<'_>) {
     let (m, n, k) = (out.num_rows, out.num_columns, a.num_columns);
     // SAFETY: each view lies inside a borrow of its own, and `out`'s is unique; a stride fits isize because the
     // elements that it spans do. The shapes fit, by the check of `matmul`.
@@ -85,7 +85,7 @@ fn product(threads: Threads, out: MatrixMut<'_>, store: Store, a: Matrix<'_>, b:
             out.start,
             1,
             out.row_stride as isize,
-            store == Store::Add,
+            mode == WriteMode::Add,
             a.start,
             a.column_stride as isize,
             a.row_stride as isize,
@@ -132,15 +132,15 @@ mod tests {
         }
     }
 
-    fn product(kind: Kind, shape: [usize; 3], a: &[f32], b: &[f32], store: Store) -> Vec<f32> {
+    fn product(kind: Kind, shape: [usize; 3], a: &[f32], b: &[f32], mode: WriteMode) -> Vec<f32> {
         let [m, n, _] = shape;
         let mut out = random("out", m * n);
         let [a, b] = views(kind, shape, a, b);
-        matmul(Threads::Pool, MatrixMut::new(&mut out, m, n), store, a, b);
+        matmul(Threads::Pool, MatrixMut::new(&mut out, m, n), mode, a, b);
         out
     }
 
-    fn reference(kind: Kind, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], store: Store) -> Vec<f64> {
+    fn reference(kind: Kind, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], mode: WriteMode) -> Vec<f64> {
         let before = random("out", m * n);
         let at = |kind: Kind, i: usize, j: usize, l: usize| match kind {
             Kind::Plain => (a[i * k + l], b[l * n + j]),
@@ -150,7 +150,7 @@ mod tests {
         let element = |e: usize| {
             let sum: f64 =
                 (0..k).map(|l| at(kind, e / n, e % n, l)).map(|(a, b)| f64::from(a) * f64::from(b)).sum();
-            if store == Store::Add { sum + f64::from(before[e]) } else { sum }
+            if mode == WriteMode::Add { sum + f64::from(before[e]) } else { sum }
         };
         (0..m * n).map(element).collect()
     }
@@ -162,13 +162,13 @@ mod tests {
             sizes.iter().flat_map(|&m| sizes.map(|n| [m, n])).flat_map(|[m, n]| sizes.map(|k| [m, n, k]))
         {
             let (a, b) = (random("a", m * k), random("b", k * n));
-            for (kind, store) in
-                KINDS.into_iter().flat_map(|kind| [(kind, Store::Assign), (kind, Store::Add)])
+            for (kind, mode) in
+                KINDS.into_iter().flat_map(|kind| [(kind, WriteMode::Overwrite), (kind, WriteMode::Add)])
             {
-                let got = product(kind, [m, n, k], &a, &b, store);
+                let got = product(kind, [m, n, k], &a, &b, mode);
                 // At most 65 terms: a few times the f32 unit, 6e-8.
-                let what = format!("{kind:?} {store:?} {m} x {n} x {k}");
-                assert_close(&what, &got, &reference(kind, [m, n, k], &a, &b, store), 2e-6);
+                let what = format!("{kind:?} {mode:?} {m} x {n} x {k}");
+                assert_close(&what, &got, &reference(kind, [m, n, k], &a, &b, mode), 2e-6);
             }
         }
     }
@@ -185,8 +185,8 @@ mod tests {
             {
                 let [a, b] = views(kind, [m, n, k], &a, &b);
                 let [mut assigned, mut added] = [f32::NAN, 0.0].map(|before| vec![before; m * n]);
-                matmul(Threads::Pool, MatrixMut::new(&mut assigned, m, n), Store::Assign, a, b);
-                matmul(Threads::Pool, MatrixMut::new(&mut added, m, n), Store::Add, a, b);
+                matmul(Threads::Pool, MatrixMut::new(&mut assigned, m, n), WriteMode::Overwrite, a, b);
+                matmul(Threads::Pool, MatrixMut::new(&mut added, m, n), WriteMode::Add, a, b);
                 assigned.iter_mut().for_each(|element| *element += 0.0);
                 assert_same_bits(&format!("{kind:?} {m} x {n} x {k}"), &assigned, &added);
             }
@@ -207,10 +207,10 @@ mod tests {
         ] {
             let [m, n, k] = shape;
             let (a, b) = (random("a", m * k), random("b", k * n));
-            for (kind, store) in
-                KINDS.into_iter().flat_map(|kind| [(kind, Store::Assign), (kind, Store::Add)])
+            for (kind, mode) in
+                KINDS.into_iter().flat_map(|kind| [(kind, WriteMode::Overwrite), (kind, WriteMode::Add)])
             {
-                same_on_all_threads(&format!("{kind:?} {shape:?}"), || product(kind, shape, &a, &b, store));
+                same_on_all_threads(&format!("{kind:?} {shape:?}"), || product(kind, shape, &a, &b, mode));
             }
         }
     }
@@ -221,12 +221,18 @@ mod tests {
             let [m, n, k] = shape;
             let (a, b) = (random("a", m * k), random("b", k * n));
             for kind in KINDS {
-                let want = product(kind, shape, &a, &b, Store::Assign);
+                let want = product(kind, shape, &a, &b, WriteMode::Overwrite);
                 for shift in 1..16 {
                     let shifted = |values: &[f32]| [vec![0.0; shift], values.to_vec()].concat();
                     let (a, b, mut out) = (shifted(&a), shifted(&b), vec![0.0; shift + m * n]);
                     let [a, b] = views(kind, shape, &a[shift..], &b[shift..]);
-                    matmul(Threads::Pool, MatrixMut::new(&mut out[shift..], m, n), Store::Assign, a, b);
+                    matmul(
+                        Threads::Pool,
+                        MatrixMut::new(&mut out[shift..], m, n),
+                        WriteMode::Overwrite,
+                        a,
+                        b,
+                    );
                     assert_same_bits(&format!("{kind:?} {shape:?} shifted by {shift}"), &out[shift..], &want);
                 }
             }
@@ -240,7 +246,7 @@ mod tests {
         matmul(
             Threads::Caller,
             MatrixMut::new(&mut out, 2, 3),
-            Store::Assign,
+            WriteMode::Overwrite,
             Matrix::new(&a, 2, 4),
             Matrix::new(&b, 5, 3),
         );

@@ -84,9 +84,8 @@ impl<E: Element> InplaceOp1 for Base<E> {
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> candle_core::Result<()> {
-        if let Some(elements) = E::of_mut(storage) {
-            self.pointer.set(NonNull::from(elements).cast());
-        }
+        let elements = E::of_mut(storage).expect("a tensor that was made of this type is stored as it");
+        self.pointer.set(NonNull::from(elements).cast());
         Ok(())
     }
 }

@@ -154,8 +154,8 @@ impl<'a> ViewMut<'a> {
     /// If they are of another type, unless there are none.
     pub fn slice<E: Element>(self) -> &'a mut [E] {
         let range = self.start..self.start + self.len;
-        // SAFETY: the memory has these elements, and lives as long as the view. A `ViewMut` borrows them from a buffer as a unique slice would: it is made of a unique reference,
-        // `range` and `disjoint` use it up, and they cut pieces that are apart.
+        // SAFETY: the memory has these elements, and lives as long as the view. A `ViewMut` borrows them from a buffer as a unique
+        // slice would: it is made of a unique reference, `range` and `disjoint` use it up, and they cut pieces that are apart.
         unsafe { slice::from_raw_parts_mut(self.memory.address_of(&range), self.len) }
     }
 }

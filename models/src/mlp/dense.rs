@@ -84,7 +84,7 @@ impl Layer for Dense {
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
         let dhidden = args.weight_inputs;
-        queue.linear_backward_weight(self.linear(shape), dhidden, args.input, weight_sum, args.store);
-        queue.bias_backward(dhidden, bias_sum, args.store);
+        queue.linear_backward_weight(self.linear(shape), dhidden, args.input, weight_sum, args.mode);
+        queue.bias_backward(dhidden, bias_sum, args.mode);
     }
 }

@@ -1,15 +1,32 @@
 //! Points in queues, by which one queue waits for another.
 
-use std::num::NonZeroU64;
+use std::any::Any;
+use std::sync::Arc;
 
 /// A point in a queue: it is reached once everything that the queue was asked before has been computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// It may hold something of its device, which is dropped with the last copy of the event.
+#[derive(Clone, Debug)]
 pub struct Event {
-    /// Its number on its device; none where it was reached at once.
-    pub(super) number: Option<NonZeroU64>,
+    /// What the device knows it by; none where it was reached at once.
+    handle: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Event {
     /// A point that was reached already.
-    pub const REACHED: Self = Self { number: None };
+    pub const REACHED: Self = Self { handle: None };
+
+    /// A point that its device knows by this.
+    pub fn new(handle: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { handle: Some(handle) }
+    }
+
+    /// What its device knows it by; none where it was reached at once.
+    ///
+    /// # Panics
+    /// If it is of a device that knows its events by something else.
+    pub fn handle<H: Any + Send + Sync>(&self) -> Option<Arc<H>> {
+        let handle = self.handle.clone()?;
+        Some(handle.downcast().expect("a queue is given events of its own device"))
+    }
 }

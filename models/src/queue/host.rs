@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use half::{bf16, f16};
 
 use super::{Affine, Attended, Device, Event, HostKernel, Mark, Onto, Queue};
+use crate::buffer::Buffer;
 use crate::element::{ElementType, Float, with_element};
+use crate::error::ModelError;
 use crate::kernels::adamw::{self, AdamWStep};
 use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::dropout::{self, Masks};
 use crate::kernels::linear::{self, LinearShape};
-use crate::kernels::matmul::Store;
+use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::{self, SgdStep};
 use crate::kernels::square_sum::{NUM_LIMBS, SquareSum};
 use crate::kernels::{bias, convert, cross_entropy, embedding, gelu, layer_norm, sum};
@@ -49,17 +51,25 @@ macro_rules! with_float {
 }
 
 impl Device for Host {
-    fn queue(&self) -> Arc<dyn Queue> {
-        Arc::new(Self)
+    fn queue(&self) -> Result<Arc<dyn Queue>, ModelError> {
+        Ok(Arc::new(Self))
     }
 }
 
 impl Queue for Host {
+    fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
+        Buffer::zeros_of(len, element)
+    }
+
     fn record(&self) -> Event {
         Event::REACHED
     }
 
-    fn wait(&self, _: Event, _: &'static str) {}
+    fn wait(&self, _: &Event, _: &'static str) {}
+
+    fn has_reached(&self, _: &Event) -> Result<bool, ModelError> {
+        Ok(true)
+    }
 
     fn mark(&self) -> Mark {
         Mark { value: u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX) }
@@ -122,18 +132,18 @@ impl Queue for Host {
 
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {
         let y = y.slice();
-        let store = match onto {
-            Onto::Nothing => Store::Assign,
+        let mode = match onto {
+            Onto::Nothing => WriteMode::Overwrite,
             Onto::Bias(bias) => {
                 bias::fill_rows(y, bias.slice());
-                Store::Add
+                WriteMode::Add
             }
-            Onto::BiasAndResidual(bias, residual) => {
+            Onto::BiasAndResidual { bias, residual } => {
                 bias::add_to_rows(y, residual.slice(), bias.slice());
-                Store::Add
+                WriteMode::Add
             }
         };
-        linear::forward(shape, x.slice(), weight.slice(), y, store);
+        linear::forward(shape, x.slice(), weight.slice(), y, mode);
     }
 
     fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>) {
@@ -146,13 +156,13 @@ impl Queue for Host {
         dy: View<'_>,
         x: View<'_>,
         dweight: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
-        linear::backward_weight(shape, dy.slice(), x.slice(), dweight.slice(), store);
+        linear::backward_weight(shape, dy.slice(), x.slice(), dweight.slice(), mode);
     }
 
-    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, store: Store) {
-        bias::backward(dbias.slice(), dy.slice(), store);
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode) {
+        bias::backward(dbias.slice(), dy.slice(), mode);
     }
 
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
@@ -182,10 +192,10 @@ impl Queue for Host {
         statistics: View<'_>,
         dy: View<'_>,
         dx: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
         let (weight, statistics) = (weight.slice(), statistics.slice());
-        layer_norm::backward_input(x.slice(), weight, statistics, dy.slice(), dx.slice(), store);
+        layer_norm::backward_input(x.slice(), weight, statistics, dy.slice(), dx.slice(), mode);
     }
 
     fn layer_norm_backward_weight(
@@ -195,10 +205,10 @@ impl Queue for Host {
         dy: View<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
         let (dweight, dbias) = (dweight.slice(), dbias.slice());
-        layer_norm::backward_weight(x.slice(), statistics.slice(), dy.slice(), dweight, dbias, store);
+        layer_norm::backward_weight(x.slice(), statistics.slice(), dy.slice(), dweight, dbias, mode);
     }
 
     fn attention(
@@ -239,8 +249,8 @@ impl Queue for Host {
         embedding::forward(tokens.slice(), token_table.slice(), y.slice());
     }
 
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, store: Store) {
-        embedding::backward(tokens.slice(), dy.slice(), dtoken_table.slice(), store);
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode) {
+        embedding::backward(tokens.slice(), dy.slice(), dtoken_table.slice(), mode);
     }
 
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
@@ -253,9 +263,9 @@ impl Queue for Host {
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
-        store: Store,
+        mode: WriteMode,
     ) {
-        embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width, store);
+        embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width, mode);
     }
 
     fn cross_entropy(
@@ -362,7 +372,6 @@ fn store(sum: LossSum, loss: ViewMut<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Buffer;
 
     const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
 

@@ -3,8 +3,8 @@
 /// A point in a queue whose time can be asked for: it is passed once everything that the queue was asked before has been computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// On the host the time itself, on other devices the mark's number in its queue.
-    pub(super) value: u64,
+    /// What the queue knows it by: on the host the time itself, on other devices perhaps its number.
+    pub value: u64,
 }
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ mod tests {
 
     /// A device and two of its queues.
     fn two_queues(device: impl Device) -> [Arc<dyn Queue>; 2] {
-        [device.queue(), device.queue()]
+        [device.queue().unwrap(), device.queue().unwrap()]
     }
 
     /// When two queues passed their marks, the second after it had waited for the first.
@@ -26,7 +26,7 @@ mod tests {
         let [first, second] = two_queues(device);
         let before = first.mark();
         let event = first.record();
-        second.wait(event, "the first mark");
+        second.wait(&event, "the first mark");
         let after = second.mark();
         // What was asked for last is read first: reading a time waits for it.
         let after_ns = second.time_ns(after);

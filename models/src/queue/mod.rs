@@ -10,79 +10,62 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::buffer::Buffer;
 use crate::element::ElementType;
+use crate::error::ModelError;
 use crate::kernels::adamw::AdamWStep;
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
-use crate::kernels::matmul::Store;
+use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 
 mod deferred;
+mod device;
 mod event;
 mod host;
 mod mark;
+mod operands;
 
 pub use deferred::{Deferred, DeferredQueue};
+pub use device::Device;
 pub use event::Event;
 pub use host::Host;
 pub use mark::Mark;
-
-/// What a linear map adds to its product `x Wᵀ: [N, O]`.
-#[derive(Clone, Copy, Debug)]
-pub enum Onto<'a> {
-    /// Nothing.
-    Nothing,
-    /// `[O]`, to every row.
-    Bias(View<'a>),
-    /// `[O]` to every row, and `[N, O]`.
-    BiasAndResidual(View<'a>, View<'a>),
-}
-
-/// The weight and bias of a layer norm.
-#[derive(Clone, Copy, Debug)]
-pub struct Affine<'a> {
-    /// `[C]`
-    pub weight: View<'a>,
-    /// `[C]`
-    pub bias: View<'a>,
-}
-
-/// What an attention keeps from its forward for its backward.
-#[derive(Clone, Copy, Debug)]
-pub struct Attended<'a> {
-    /// `[N, C]`: the output.
-    pub out: View<'a>,
-    /// `[B, H, T]`
-    pub log_sum_exp: View<'a>,
-}
-
-/// A kernel of one's own: what it reads and what it writes, in the order in which they were given.
-pub type HostKernel = Box<dyn FnOnce(&[View<'_>], Vec<ViewMut<'_>>) + Send>;
-
-/// What computes, and in whose memory buffers lie.
-pub trait Device: Debug + Send + Sync {
-    /// A queue of its own, which waits for no other.
-    fn queue(&self) -> Arc<dyn Queue>;
-}
+pub use operands::{Affine, Attended, HostKernel, Onto};
 
 /// A queue of kernels on one device. Where nothing else is said, elements are `f32`, and what is written is overwritten.
 ///
 /// # Panics
 /// If sizes or types do not fit, a bug of the caller.
 pub trait Queue: Debug + Send + Sync {
+    /// A buffer of zeros in the device's memory, which every queue of the device may use at once. When it is dropped, its memory is
+    /// used for nothing else before the queues have done what they were asked to do with it.
+    ///
+    /// # Errors
+    /// When the device has no such memory left.
+    fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError>;
+
     /// The point that is reached once everything asked for before has been computed.
     fn record(&self) -> Event;
 
-    /// What is asked for from now on is computed after another queue of the device has reached a point. `what` says what
-    /// for, in diagnoses.
-    fn wait(&self, event: Event, what: &'static str);
+    /// What is asked for from now on is computed after another queue of the device has reached a point. `what` names the wait:
+    /// [`Deferred::without`] leaves out those of a name.
+    fn wait(&self, event: &Event, what: &'static str);
 
-    /// Marks the point that is passed once everything asked for before has been computed. It costs no more than a clock read.
+    /// Whether the device has reached a point of one of its queues. It returns at once: a caller that asks again and again can give up
+    /// where the queue waits for what never comes, as [`Queue::download`] and [`Queue::time_ns`] cannot.
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] when the device has failed.
+    fn has_reached(&self, event: &Event) -> Result<bool, ModelError>;
+
+    /// Marks the point that is passed once everything asked for before has been computed.
     fn mark(&self) -> Mark;
 
-    /// When this queue passed a mark of its own, in nanoseconds on the one clock of the device's queues. Waits until it has.
+    /// When this queue passed a mark of its own, in nanoseconds on the one clock of the device's queues: never earlier than a mark that
+    /// it was asked for before. Waits until it has passed.
     ///
     /// # Panics
     /// On some devices, if the mark was [forgotten](Queue::forget_marks).
@@ -141,11 +124,11 @@ pub trait Queue: Debug + Send + Sync {
         dy: View<'_>,
         x: View<'_>,
         dweight: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     );
 
     /// The sum over the rows of `dy: [N, O]`, which overwrites `dbias: [O]` or is added to it.
-    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, store: Store);
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode);
 
     /// `y = gelu(x)`, by its approximation with tanh.
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>);
@@ -170,7 +153,7 @@ pub trait Queue: Debug + Send + Sync {
         statistics: View<'_>,
         dy: View<'_>,
         dx: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     );
 
     /// `dweight` and `dbias`, overwritten or added to.
@@ -181,7 +164,7 @@ pub trait Queue: Debug + Send + Sync {
         dy: View<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     );
 
     /// Causal attention: `out: [N, C]` from `qkv: [N, 3 C]`, probabilities dropped by `masks`; keeps `log_sum_exp: [B, H, T]`.
@@ -218,7 +201,7 @@ pub trait Queue: Debug + Send + Sync {
 
     /// `dtoken_table[tokens[n]] += dy[n]`, in row order, onto what is there or onto zeros: rows that no token names become zero
     /// where the table is overwritten.
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, store: Store);
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode);
 
     /// `y[b, t] += position_table[t]`, with `y: [B, T, width]`.
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize);
@@ -231,7 +214,7 @@ pub trait Queue: Debug + Send + Sync {
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
-        store: Store,
+        mode: WriteMode,
     );
 
     /// The summed cross-entropy of `logits: [N, V]` against `targets: [N]` of `u32`, and how many targets count. Keeps
@@ -279,6 +262,7 @@ pub trait Queue: Debug + Send + Sync {
     /// The device is busy for this time.
     fn sleep(&self, duration: Duration);
 
-    /// Runs a kernel of one's own on the host. A queue of another device copies what the kernel reads and writes there and back.
+    /// Runs a kernel of one's own on the host. A queue of another device copies what it reads and writes there, and what it writes
+    /// back.
     fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel);
 }

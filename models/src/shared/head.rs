@@ -107,6 +107,6 @@ impl Layer for Head {
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dlogits, _] = layout::split(args.saved, self.saved_lens(shape));
         let sum = args.parameter_gradients;
-        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.store);
+        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.mode);
     }
 }

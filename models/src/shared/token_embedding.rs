@@ -53,6 +53,6 @@ impl Layer for TokenEmbedding {
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let sum = args.parameter_gradients;
-        queue.embedding_backward(args.tokens.inputs, args.weight_inputs, sum, args.store);
+        queue.embedding_backward(args.tokens.inputs, args.weight_inputs, sum, args.mode);
     }
 }

@@ -11,7 +11,7 @@ use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::init;
-use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Store, Tokens};
+use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens, WriteMode};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Host, Queue};
@@ -97,7 +97,7 @@ pub(crate) struct Run {
     parameters: Vec<Buffer>,
     gradients: Vec<Buffer>,
     /// What the next micro-batch does to the gradients.
-    store: Store,
+    mode: WriteMode,
     element: ElementType,
 }
 
@@ -133,7 +133,7 @@ impl Run {
         let mut run = Self {
             parameters: units.iter().map(zeros).collect(),
             gradients: units.iter().map(|unit| filled(unit.num_elements(), ElementType::F32)).collect(),
-            store: Store::Assign,
+            mode: WriteMode::Overwrite,
             units,
             element: ElementType::F32,
         };
@@ -152,7 +152,7 @@ impl Run {
     /// The same run with gradients of zero, which the first micro-batch adds to.
     pub(crate) fn adding_to_zeros(mut self) -> Self {
         self.gradients.iter_mut().for_each(|gradients| gradients.host_mut().fill(0.0));
-        Self { store: Store::Add, ..self }
+        Self { mode: WriteMode::Add, ..self }
     }
 
     /// The same run in another type, its parameters rounded to it.
@@ -175,7 +175,7 @@ impl Run {
 
     /// One micro-batch: the loss, with the gradients added to those before it, if there were any.
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
-        let store = mem::replace(&mut self.store, Store::Add);
+        let mode = mem::replace(&mut self.mode, WriteMode::Add);
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
         let stored = |len: usize| filled(len, self.element);
         let wide = |len: usize| filled(len, ElementType::F32);
@@ -232,7 +232,7 @@ impl Run {
                         saved,
                         recomputed,
                         parameter_gradients,
-                        store,
+                        mode,
                         workspace,
                         loss_seed,
                     },
@@ -259,14 +259,7 @@ impl Run {
                 unit.backward_weight(
                     &Host,
                     shape,
-                    UnitBackwardWeight {
-                        tokens,
-                        saved,
-                        weight_inputs,
-                        parameter_gradients,
-                        store,
-                        workspace,
-                    },
+                    UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, mode, workspace },
                 );
             }
         }

@@ -4,7 +4,7 @@
 //! the unit's type.
 
 use crate::buffer::Buffer;
-use crate::layer::{Store, Tokens};
+use crate::layer::{Tokens, WriteMode};
 use crate::memory::ViewMut;
 
 /// What a unit's forward works on.
@@ -60,7 +60,7 @@ pub struct UnitBackward<'a> {
     /// become zero where it is overwritten.
     pub parameter_gradients: ViewMut<'a>,
     /// What happens to what `parameter_gradients` holds.
-    pub store: Store,
+    pub mode: WriteMode,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
     /// See [`crate::layer::BackwardInputArgs::loss_seed`].
@@ -99,7 +99,7 @@ pub struct UnitBackwardWeight<'a> {
     /// become zero where it is overwritten.
     pub parameter_gradients: ViewMut<'a>,
     /// What happens to what `parameter_gradients` holds.
-    pub store: Store,
+    pub mode: WriteMode,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
 }

@@ -5,7 +5,7 @@ use std::iter;
 use super::forward::Forward;
 use super::places::{Arenas, Share};
 use super::{Unit, UnitBackward, conversion};
-use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Store, Tokens};
+use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens, WriteMode};
 use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
@@ -21,13 +21,13 @@ impl Unit {
             saved,
             recomputed,
             mut parameter_gradients,
-            store,
+            mode,
             workspace,
             loss_seed,
         } = args;
         let parameters = parameters.view();
         let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
-        self.clear_between_parameters(queue, parameter_gradients.reborrow(), store);
+        self.clear_between_parameters(queue, parameter_gradients.reborrow(), mode);
         let shares = self.shares(shape);
         let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
         let mut recomputed_segment = self.segments.len().checked_sub(1);
@@ -43,7 +43,7 @@ impl Unit {
             let gradient = gradient.reborrow();
             let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
             let parameter_gradients = parameter_gradients.reborrow().range(share.parameters.clone());
-            run.layer(share, &mut arenas, parameter_gradients, store);
+            run.layer(share, &mut arenas, parameter_gradients, mode);
         }
     }
 
@@ -54,9 +54,9 @@ impl Unit {
         &self,
         queue: &dyn Queue,
         mut gradients: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
-        if store == Store::Add {
+        if mode == WriteMode::Add {
             return;
         }
         let mut end = 0;
@@ -88,7 +88,7 @@ impl Backward<'_> {
         share: &Share<'_>,
         arenas: &mut Arenas<'_>,
         parameter_gradients: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
         let sizes = share.sizes;
@@ -121,7 +121,7 @@ impl Backward<'_> {
         share.layer.backward_weight(
             queue,
             shape,
-            BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, store, workspace },
+            BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, mode, workspace },
         );
     }
 }

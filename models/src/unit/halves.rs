@@ -55,10 +55,10 @@ impl Unit {
     /// As [`Unit::backward_input`].
     pub fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
         self.assert_keeps_all();
-        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, store, workspace } = args;
+        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, mode, workspace } = args;
         let (kept, weight_inputs) = (saved.view(), weight_inputs.view());
         let (mut sums, mut workspace) = (parameter_gradients, workspace.view_mut());
-        self.clear_between_parameters(queue, sums.reborrow(), store);
+        self.clear_between_parameters(queue, sums.reborrow(), mode);
         for share in self.shares(shape).iter().rev() {
             let [_, input_copy, saved_copy, workspace, weight_input_copy] =
                 layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
@@ -73,7 +73,7 @@ impl Unit {
                     saved: conversion::widened_saved(queue, saved, share.sizes, saved_copy),
                     weight_inputs: conversion::widened(queue, weight_inputs, weight_input_copy),
                     parameter_gradients: sums.reborrow().range(share.parameters.clone()),
-                    store,
+                    mode,
                     workspace,
                 },
             );

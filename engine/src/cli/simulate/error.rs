@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::exit_status::InputMistake;
-use crate::plan::costs::Device;
+use crate::plan::costs::DeviceSpec;
 use crate::plan::what_if::LoneScheduleError;
 
 /// Arguments that do not go together, or do not name a schedule that can be simulated.
@@ -68,7 +68,7 @@ pub(in crate::cli) enum SimulateError {
     /// An unknown device.
     #[error(
         "--device {name}: the known devices are {}; measure any other with `pipezero profile` and use --costs",
-        Device::NAMES.join(", ")
+        DeviceSpec::NAMES.join(", ")
     )]
     Device {
         /// What was asked for.

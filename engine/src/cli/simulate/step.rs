@@ -18,7 +18,7 @@ use crate::cli::figures::{nanoseconds, percent, seconds};
 use crate::cli::output::note;
 use crate::cli::run_args::RunArgs;
 use crate::cli::table::Table;
-use crate::plan::costs::{CostsFile, Device, Source, Step};
+use crate::plan::costs::{CostsFile, DeviceSpec, Source, Step};
 use crate::plan::what_if::{Simulation, SimulationError, WhatIf, device_remarks, memory_curves};
 
 /// A run, and where its times come from.
@@ -36,8 +36,10 @@ pub(super) struct StepRequest<'a> {
 /// Simulates a step of the run, and prints the result into a text.
 pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     let device = match request.device {
-        None => Device::this_cpu(),
-        Some(name) => Device::by_name(name).ok_or_else(|| SimulateError::Device { name: name.to_owned() })?,
+        None => DeviceSpec::this_cpu(),
+        Some(name) => {
+            DeviceSpec::by_name(name).ok_or_else(|| SimulateError::Device { name: name.to_owned() })?
+        }
     };
     let file = request.costs.map(CostsFile::load).transpose()?;
     let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);

@@ -2,7 +2,7 @@
 
 use crate::measure::recording::Times;
 use crate::plan::{Bytes, Plan};
-use crate::run::executor::Event;
+use crate::run::executor::RecordedEvent;
 
 /// More steps than fit into memory.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub fn check_steps(plan: &Plan, num_steps: u64, available: Option<u64>) -> Resul
 fn kept_bytes(plan: &Plan, num_steps: u64) -> u128 {
     let times = u128::from(num_steps).saturating_mul(size_of::<Times>() as u128);
     (plan.num_instructions_of_world() as u128)
-        .saturating_mul(times.saturating_add(5 * size_of::<Event>() as u128))
+        .saturating_mul(times.saturating_add(5 * size_of::<RecordedEvent>() as u128))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use crate::measure::recording::Recording;
 use crate::plan::costs::{CostsFile, PredictError, Source, Step, for_plan};
 use crate::plan::{Plan, Purpose};
 use crate::run::data::BatchSource;
-use crate::run::engine::{Engine, StepReport};
+use crate::run::engine::{Engine, EngineError, StepReport};
 use crate::run::world::{World, world_of};
 
 pub use error::ProfileError;
@@ -89,7 +89,7 @@ pub fn profile(
     options: ProfileOptions,
     watch: &mut dyn FnMut(Watched),
 ) -> Result<Profile, ProfileError> {
-    let world = world_of(&plan);
+    let world = world_of(&plan).map_err(EngineError::from)?;
     let profile = profile_in(plan, source, options, world, watch)?;
     Ok(profile.expect("one process has all ranks, rank 0 too"))
 }

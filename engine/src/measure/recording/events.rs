@@ -3,20 +3,20 @@
 use super::fault::Fault;
 use super::place::Place;
 use super::times::{Shape, Times};
-use crate::run::executor::{Event, EventKind};
+use crate::run::executor::{EventKind, RecordedEvent};
 
 /// What was recorded of an instruction: when each event of [`EventKind::ALL`] happened, if it did.
 pub(in crate::measure) type EventTimes = [Option<u64>; EventKind::ALL.len()];
 
 /// The times of a row of `len` instructions; `of` says what stands at an index, and how that runs.
 pub(in crate::measure) fn times_of_events(
-    events: &[Event],
+    events: &[RecordedEvent],
     origin_ns: u64,
     len: usize,
     of: impl Fn(usize) -> (Place, Shape),
 ) -> Result<Vec<Times>, Fault> {
     let mut recorded = vec![EventTimes::default(); len];
-    for &Event { index, kind, at_ns } in events {
+    for &RecordedEvent { index, kind, at_ns } in events {
         if recorded[index][kind as usize].replace(at_ns - origin_ns).is_some() {
             return Err(Fault::Twice { place: of(index).0, event: kind.name() });
         }
@@ -76,8 +76,8 @@ mod tests {
         let end_of_message = [(0, Awaited, 21), (0, Arrived, 30), (0, Ended, 33)];
         let joint = [(2, Started, 33), (2, Awaited, 40), (2, Ended, 41)];
         let events = [&message_and_compute[..], &end_of_message, &joint].concat();
-        let event = |(index, kind, at_ns)| Event { index, kind, at_ns };
-        let events: Vec<Event> = events.into_iter().map(event).collect();
+        let event = |(index, kind, at_ns)| RecordedEvent { index, kind, at_ns };
+        let events: Vec<RecordedEvent> = events.into_iter().map(event).collect();
         let instruction = Instruction::OptimizerStep { unit: Unit(0) };
         let shapes = [Shape::Message, Shape::Compute, Shape::Joint];
         let row =

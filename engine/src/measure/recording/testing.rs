@@ -10,7 +10,7 @@ use super::recorded::Recording;
 use super::times::{Shape, Times};
 use crate::plan::Plan;
 use crate::plan::costs::tests::plan;
-use crate::run::executor::{Event, EventKind};
+use crate::run::executor::{EventKind, RecordedEvent};
 
 /// A run of timed layers whose grid, schedule and ZeRO are those of `changes`, with spaces between them.
 pub(in crate::measure) fn planned(changes: &str) -> Plan {
@@ -68,7 +68,7 @@ pub(in crate::measure) fn times(plan: &Plan, costs: &Costs, timeline: &Timeline)
 }
 
 /// The row of a rank, one instruction after the other, as the executor goes through it.
-fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -> Vec<Event> {
+fn events(plan: &Plan, costs: &Costs, timeline: &Timeline, rank: PipelineRank) -> Vec<RecordedEvent> {
     let program = plan.training();
     let (row, spans) = (program.row(rank), timeline.row(rank));
     let mut machine =
@@ -112,13 +112,13 @@ struct Machine<'a> {
     row: &'a [Instruction],
     rank: PipelineRank,
     now_ns: u64,
-    events: Vec<Event>,
+    events: Vec<RecordedEvent>,
     lanes: BTreeMap<Lane, VecDeque<usize>>,
 }
 
 impl Machine<'_> {
     fn note(&mut self, index: usize, kind: EventKind) {
-        self.events.push(Event { index, kind, at_ns: self.now_ns });
+        self.events.push(RecordedEvent { index, kind, at_ns: self.now_ns });
     }
 
     fn complete(&mut self, lane: Lane, until: usize) {

@@ -11,7 +11,7 @@ use super::testing::{costs, planned, step};
 use super::times::Shape;
 use crate::measure::trace::ParseError;
 use crate::plan::Plan;
-use crate::run::executor::{Event, EventKind};
+use crate::run::executor::{EventKind, RecordedEvent};
 
 /// What is found wrong with a trace of which `break_it` changes the columns, given as JSON by world rank.
 fn fault(plan: &Plan, break_it: impl FnOnce(&mut Value)) -> Fault {
@@ -151,7 +151,7 @@ fn a_norm_that_is_done_before_another_rank_joined() {
 #[test]
 fn an_event_twice() {
     let place = Place { rank: 0, index: 3, instruction: Instruction::GradientNorm };
-    let event = Event { index: 3, kind: EventKind::Started, at_ns: 5 };
+    let event = RecordedEvent { index: 3, kind: EventKind::Started, at_ns: 5 };
     let found = times_of_events(&[event, event], 0, 4, |_| (place, Shape::Joint)).unwrap_err();
     assert_eq!(found, Fault::Twice { place, event: "started" });
 }

@@ -18,7 +18,7 @@ use pipezero_models::{ElementType, Layer};
 use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MessageCost, UnitCosts};
 
-use super::device::Device;
+use super::device_spec::DeviceSpec;
 use super::error::PredictError;
 use super::message_kind::MessageKind;
 use super::messages::{Message, counted_elements, owned_elements};
@@ -33,7 +33,7 @@ const F32_BYTES: f64 = ElementType::F32.num_bytes() as f64;
 /// The costs of a plan on a device.
 pub(super) struct Analytic<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) device: &'a Device,
+    pub(super) device: &'a DeviceSpec,
     /// How many of the device's rates a rank has: on a CPU its cores.
     pub(super) rates: f64,
 }

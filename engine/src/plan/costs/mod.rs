@@ -11,14 +11,14 @@
 //!
 //! ```no_run
 //! use pipezero::config::{Launch, RunFile};
-//! use pipezero::plan::costs::{Device, Source, for_plan};
+//! use pipezero::plan::costs::{DeviceSpec, Source, for_plan};
 //! use pipezero::plan::Plan;
 //! use pipezero::schedule::simulate::simulate;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (run, _) = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?.resolve(Launch::this_host())?;
 //! let plan = Plan::new(run)?;
-//! let device = Device::by_name("h100").ok_or("no such device")?;
+//! let device = DeviceSpec::by_name("h100").ok_or("no such device")?;
 //! let predicted = for_plan(&plan, Source::Analytic(&device))?;
 //! let timeline = simulate(plan.training(), &predicted.costs)?;
 //! println!("{} ns, {}", timeline.makespan() + predicted.step_overhead_ns, predicted.description);
@@ -29,7 +29,7 @@
 mod analytic;
 mod assumption;
 mod cluster;
-mod device;
+mod device_spec;
 mod error;
 mod file;
 mod file_check;
@@ -54,7 +54,7 @@ mod whole;
 mod workload;
 
 pub use assumption::Assumption;
-pub use device::{Device, Network, NetworkLink};
+pub use device_spec::{DeviceSpec, Network, NetworkLink};
 pub use error::{Difference, PredictError};
 pub(crate) use file::{COSTS_BYTES_MAX, COSTS_VERSION};
 pub use file::{CostsFile, Host, MessageTimes, ModelSizes, PerElement, SizedTimes, UnitTimes, Workload};

@@ -6,7 +6,7 @@ use pipezero_schedule::simulate::{Costs, Links};
 
 use super::analytic::Analytic;
 use super::assumption::Assumption;
-use super::device::{Device, Network};
+use super::device_spec::{DeviceSpec, Network};
 use super::error::PredictError;
 use super::file::{CostsFile, Host};
 use super::measured::Measured;
@@ -20,7 +20,7 @@ pub enum Source<'a> {
     /// They were measured.
     Measured(&'a CostsFile),
     /// They are calculated from a device's rates.
-    Analytic(&'a Device),
+    Analytic(&'a DeviceSpec),
 }
 
 /// What a step of a plan is predicted from.
@@ -73,7 +73,7 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
 
 impl Predicted {
     /// By prices alone; nothing is known of what lies beside the program.
-    fn by<P: Prices>(prices: &mut P, plan: &Plan, device: Option<&Device>) -> Result<Self, PredictError> {
+    fn by<P: Prices>(prices: &mut P, plan: &Plan, device: Option<&DeviceSpec>) -> Result<Self, PredictError> {
         let network = device.map(|device| device.network);
         let of_device = match network {
             Some(Network { shared: true, .. }) => Links::SharedByCollectives,
@@ -99,7 +99,7 @@ impl Predicted {
 
 /// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Layers
 /// of given times use no core.
-fn rates_of_rank(plan: &Plan, device: &Device) -> f64 {
+fn rates_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
     let Some(cores) = device.cores else { return 1.0 };
     let num_busy = match plan.run().model.facts().given_times {
         Some(_) => 1,
@@ -109,7 +109,7 @@ fn rates_of_rank(plan: &Plan, device: &Device) -> f64 {
 }
 
 /// The rates that were used, so that they are not mistaken for measured ones.
-fn describe(plan: &Plan, device: &Device, rates: f64) -> String {
+fn describe(plan: &Plan, device: &DeviceSpec, rates: f64) -> String {
     let tflops = device.flops_per_s(plan.element_type()) * rates / 1e12;
     let memory = device.memory_bytes_per_s * rates / 1e9;
     let links = match plan.run().comm.links {

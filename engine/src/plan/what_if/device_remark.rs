@@ -2,12 +2,12 @@
 
 use pipezero_models::ElementType;
 
-use crate::plan::costs::Device;
+use crate::plan::costs::DeviceSpec;
 use crate::plan::{Bytes, Plan};
 
 /// Why a step of a plan that is simulated on a device may not be the one that was meant: the run computes in f32 since this
 /// host would, or a rank does not fit the GPU's memory. Nothing for a CPU.
-pub fn device_remarks(plan: &Plan, device: &Device) -> Vec<String> {
+pub fn device_remarks(plan: &Plan, device: &DeviceSpec) -> Vec<String> {
     let mut remarks = Vec::new();
     if device.cores.is_some() {
         return remarks;

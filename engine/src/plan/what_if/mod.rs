@@ -6,13 +6,13 @@
 //! ```no_run
 //! use pipezero::config::{Launch, RunFile};
 //! use pipezero::plan::Plan;
-//! use pipezero::plan::costs::{Device, Source};
+//! use pipezero::plan::costs::{DeviceSpec, Source};
 //! use pipezero::plan::what_if::{Ratio, Simulation, WhatIf};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let file = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?;
 //! let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
-//! let device = Device::by_name("h100").ok_or("no such device")?;
+//! let device = DeviceSpec::by_name("h100").ok_or("no such device")?;
 //! let slow_rank = WhatIf { speeds: [(3, Ratio::new(4, 5))].into(), ..WhatIf::default() };
 //! let simulation = Simulation::new(&plan, Source::Analytic(&device), Some(&slow_rank))?;
 //! let times = simulation.changed().map(|changed| changed.times());

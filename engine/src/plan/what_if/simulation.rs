@@ -8,7 +8,7 @@ use super::changes::WhatIf;
 use super::cluster_step::ClusterStep;
 use super::simulation_error::SimulationError;
 use crate::plan::Plan;
-use crate::plan::costs::{Device, PredictError, Predicted, Source, Step, for_plan, memory_costs};
+use crate::plan::costs::{DeviceSpec, PredictError, Predicted, Source, Step, for_plan, memory_costs};
 
 /// A simulated step of a plan.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ fn predicted(
     let predicted = match source {
         // The simulator shares the cores out from moment to moment, so the rates are those of a core that is not shared.
         Source::Analytic(device) if what_if.is_some_and(|what_if| what_if.cores.is_some()) => {
-            let device = Device { cores: None, ..device.clone() };
+            let device = DeviceSpec { cores: None, ..device.clone() };
             for_plan(plan, Source::Analytic(&device))
         }
         _ => for_plan(plan, source),

@@ -7,10 +7,10 @@ use std::num::NonZeroU32;
 use super::ClusterStep;
 use crate::plan::Plan;
 use crate::plan::costs::tests::{GPT2, TIMED, plan};
-use crate::plan::costs::{Device, Predicted, Source, Step, for_plan};
+use crate::plan::costs::{DeviceSpec, Predicted, Source, Step, for_plan};
 
 fn predicted(plan: &Plan) -> Predicted {
-    for_plan(plan, Source::Analytic(&Device::by_name("h100").unwrap())).unwrap()
+    for_plan(plan, Source::Analytic(&DeviceSpec::by_name("h100").unwrap())).unwrap()
 }
 
 #[test]

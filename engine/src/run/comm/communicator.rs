@@ -14,9 +14,10 @@ use crate::run::memory::TrackedBuffer;
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
 #[must_use = "an operation completes only when it is waited for"]
 pub trait Pending: Debug {
-    /// Returns the buffer, at most after the communicator's time-out: the host waits until every member has started the operation,
-    /// and an imitated link has delivered it. The compute queue waits for the operation itself, so kernels that it is asked for
-    /// afterwards may use the buffer. After a transfer, each end may hold the memory that was the other's.
+    /// Returns the buffer, at most after the communicator's time-out. The compute queue waits for the operation, so kernels that it is
+    /// asked for afterwards may use the buffer; the host waits only where the backend cannot ask the queue to: the threads backend
+    /// until every member has started the operation, and an imitated link has delivered it. After a transfer, each end may hold the
+    /// memory that was the other's.
     ///
     /// # Errors
     /// [`CommError::Timeout`] when the time runs out, [`CommError::TooSlow`] as soon as it is known that it will,
@@ -107,6 +108,14 @@ pub trait Communicator: Debug {
     fn start_collect(&mut self, from: usize, to: usize, buffer: TrackedBuffer) -> Started {
         self.start(&[from, to], Channel::Collect, Operation::transfer(&buffer), buffer)
     }
+
+    /// Returns when this rank's compute queue has come to this point, and with it all operations between ranks that it waits for. What
+    /// the queue has computed can then be downloaded at once.
+    ///
+    /// # Errors
+    /// [`CommError::Unfinished`] after the communicator's time-out, [`CommError::Stopped`] when another rank failed meanwhile,
+    /// [`CommError::Device`] when the device did.
+    fn finish(&mut self) -> Result<(), CommError>;
 
     /// Adds words over the group (wrapping), blocking; every member gets the sum.
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError>;

@@ -73,6 +73,10 @@ impl Communicator for Counting {
         Ok(pending)
     }
 
+    fn finish(&mut self) -> Result<(), CommError> {
+        self.inner.finish()
+    }
+
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
         self.inner.all_reduce_words(group, words)?;
         self.count(&Operation::AddWords { num_words: words.len() }, group.ranks());

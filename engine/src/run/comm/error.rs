@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipezero_models::ElementType;
+use pipezero_models::{ElementType, ModelError};
 
 /// An error of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +78,20 @@ pub enum CommError {
         /// Ranks that have not joined.
         missing: Vec<usize>,
     },
+    /// The compute queue has not come to a point within the timeout.
+    #[error(
+        "waited {waited:.1?} for the rank's own compute queue, which waits for an operation between ranks or computes"
+    )]
+    Unfinished {
+        /// How long.
+        waited: Duration,
+    },
+    /// The rank's device computes no more.
+    #[error("{reason}")]
+    Device {
+        /// What the device says.
+        reason: String,
+    },
     /// An imitated link delivers a message later than a wait may last.
     #[error(
         "{operation} arrives {arrives_in:.1?} after the wait for it began, but no wait is longer than {timeout:.1?}: raise the \
@@ -102,6 +116,13 @@ pub enum CommError {
     /// Another rank has failed, so nothing is started any more.
     #[error("stopped because another rank failed")]
     Stopped,
+}
+
+impl From<ModelError> for CommError {
+    /// A queue's error is its device's.
+    fn from(error: ModelError) -> Self {
+        Self::Device { reason: error.to_string() }
+    }
 }
 
 impl CommError {

@@ -32,7 +32,7 @@ pub(super) fn exchange(
         add_words(payloads);
         return Event::REACHED;
     }
-    for (position, &ready) in ready.iter().enumerate() {
+    for (position, ready) in ready.iter().enumerate() {
         lane.wait(ready, operation.waits(position)[0]);
     }
     match operation {

@@ -146,7 +146,7 @@ impl Rendezvous {
             let round = rounds.get(number);
             let wait = Wait { position, waited: start.elapsed(), timeout, gone };
             let Some(left) = round.remaining(wait, &self.members)? else {
-                if let State::Exchanged { done, .. } = round.state {
+                if let State::Exchanged { done, .. } = &round.state {
                     queue.wait(done, round.operation.waits(position)[1]);
                 }
                 return Ok(round.payloads[position].take().expect("a member collects a round once"));

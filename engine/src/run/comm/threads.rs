@@ -1,10 +1,11 @@
 //! Ranks are threads of one process and exchange buffers in shared memory: the default backend, no system packages.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipezero_models::{Device, Queue};
 
@@ -51,9 +52,12 @@ impl Threads {
     }
 
     /// The communicator of one rank; each rank has exactly one.
-    pub fn communicator(&self, rank: usize) -> Box<dyn Communicator> {
-        let queue = self.0.devices[rank].queue();
-        Box::new(ThreadCommunicator { shared: Arc::clone(&self.0), rank, queue, used: HashMap::new() })
+    ///
+    /// # Errors
+    /// [`CommError::Device`] where its device gives it no queue.
+    pub fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
+        let queue = self.0.devices[rank].queue()?;
+        Ok(Box::new(ThreadCommunicator { shared: Arc::clone(&self.0), rank, queue, used: HashMap::new() }))
     }
 
     /// A rank failed: ends every wait with [`CommError::Interrupted`] and refuses every start with
@@ -91,14 +95,16 @@ impl Shared {
         rendezvous.values().for_each(|one| one.wake());
     }
 
-    fn rendezvous(&self, key: ChannelKey) -> Arc<Rendezvous> {
+    fn rendezvous(&self, key: &ChannelKey) -> Result<Arc<Rendezvous>, CommError> {
         let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = |key: &ChannelKey| {
-            let link = self.links.as_ref().and_then(|links| links.link(key));
-            let lane = self.devices[key.0[0]].queue();
-            Arc::new(Rendezvous::new(key.0.clone(), link, lane))
-        };
-        Arc::clone(rendezvous.entry(key).or_insert_with_key(new))
+        if let Some(found) = rendezvous.get(key) {
+            return Ok(Arc::clone(found));
+        }
+        let link = self.links.as_ref().and_then(|links| links.link(key));
+        let lane = self.devices[key.0[0]].queue()?;
+        let new = Arc::new(Rendezvous::new(key.0.clone(), link, lane));
+        rendezvous.insert(key.clone(), Arc::clone(&new));
+        Ok(new)
     }
 }
 
@@ -131,8 +137,13 @@ impl ThreadCommunicator {
             .position(|&member| member == self.rank)
             .ok_or_else(|| CommError::NotAMember { rank: self.rank, group: members.to_vec() })?;
         let key = (members.to_vec(), channel);
-        let (rendezvous, next) =
-            self.used.entry(key).or_insert_with_key(|key| (self.shared.rendezvous(key.clone()), 0));
+        let (rendezvous, next) = match self.used.entry(key) {
+            Entry::Occupied(used) => used.into_mut(),
+            Entry::Vacant(new) => {
+                let rendezvous = self.shared.rendezvous(new.key())?;
+                new.insert((rendezvous, 0))
+            }
+        };
         let round = *next;
         *next += 1;
         let ready = self.queue.record();
@@ -169,6 +180,19 @@ impl Communicator for ThreadCommunicator {
     ) -> Started {
         operation.check(members, &buffer)?;
         Ok(Box::new(self.join(members, channel, operation, Payload::Elements(buffer))?))
+    }
+
+    fn finish(&mut self) -> Result<(), CommError> {
+        let (start, here) = (Instant::now(), self.queue.record());
+        while !self.queue.has_reached(&here)? {
+            self.shared.check()?;
+            let waited = start.elapsed();
+            if waited > self.shared.timeout {
+                return Err(CommError::Unfinished { waited });
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {

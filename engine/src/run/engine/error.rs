@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::weights_file::WeightsError;
 use crate::plan::{Bytes, Change, Changes};
+use crate::run::comm::CommError;
 use crate::run::executor::{CauseKind, RankFailure};
 
 /// An error of the engine.
@@ -24,6 +25,9 @@ pub enum EngineError {
         /// Ranks of the world.
         found: usize,
     },
+    /// This process cannot be connected with the others.
+    #[error("the ranks cannot be connected: {0}")]
+    Connect(#[from] CommError),
     /// A rank's thread or thread pool could not be started.
     #[error("rank {rank} cannot be started: {reason}")]
     Start {

@@ -1,9 +1,9 @@
 //! The engine: runs a plan's ranks of this process, one thread for each, and carries out the few commands that users have.
 
+mod check_run;
 mod command;
 mod error;
 mod host_memory;
-mod ledgers;
 mod probe;
 mod ranks;
 mod report;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use pipezero_models::Device;
 use pipezero_partition::Purpose;
 
+use check_run::check_run;
 use command::Command;
 pub use error::{EngineError, Report};
 use ranks::Ranks;
@@ -58,7 +59,7 @@ impl Engine {
     /// [`EngineError::Memory`] before anything is allocated, where the plan needs more than this host has; when a
     /// thread cannot be started.
     pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        let world = world_of(&plan);
+        let world = world_of(&plan)?;
         Self::in_world(plan, source, Purpose::Training, world)
     }
 
@@ -67,7 +68,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`].
     pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        let world = world_of(&plan);
+        let world = world_of(&plan)?;
         Self::in_world(plan, source, Purpose::Inference, world)
     }
 
@@ -80,7 +81,7 @@ impl Engine {
         source: Arc<dyn BatchSource>,
         device: Arc<dyn Device>,
     ) -> Result<Self, EngineError> {
-        let world = world_on(&plan, device);
+        let world = world_on(&plan, device)?;
         Self::in_world(plan, source, Purpose::Training, world)
     }
 
@@ -98,7 +99,8 @@ impl Engine {
     /// same order.
     ///
     /// # Errors
-    /// As [`Engine::new`]; [`EngineError::WorldSize`] where the world has another number of ranks than the plan.
+    /// As [`Engine::new`]; before anything is allocated, [`EngineError::WorldSize`] where the world has another number of ranks than
+    /// the plan, [`EngineError::OtherRun`] where the processes were given different runs, and [`EngineError::Connect`].
     pub fn in_world(
         plan: Plan,
         source: Arc<dyn BatchSource>,
@@ -110,12 +112,12 @@ impl Engine {
             return Err(EngineError::WorldSize { needed, found });
         }
         host_memory::check(&plan, purpose, world.local_ranks(), memory::available_bytes())?;
+        check_run(&plan, purpose, &*world)?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
         let mut engine = Self { plan, ranks, records: false, learning_rate, loss_scaler, step: 0, update: 0 };
-        engine.check_run()?;
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
     }
@@ -140,22 +142,9 @@ impl Engine {
     /// # Errors
     /// Its own error; [`EngineError::Elsewhere`] where only others failed; when a rank, or another process, stops.
     pub fn agree<T, E: From<EngineError>>(&mut self, done: Result<T, E>) -> Result<T, E> {
-        match (self.in_any_process(done.is_err())?, done) {
-            (true, Ok(_)) => Err(EngineError::Elsewhere.into()),
-            (_, done) => done,
-        }
-    }
-
-    /// Every process was given the same run, but for its threads, which are those of its host.
-    fn check_run(&mut self) -> Result<(), EngineError> {
-        if self.ranks.are_all() {
-            return Ok(());
-        }
-        let mut run = self.plan.run().clone();
-        run.threads = 0;
-        let own = serde_json::to_vec(&(env!("CARGO_PKG_VERSION"), run)).expect("a run has string keys");
-        let first = self.ranks.together(|world| world.broadcast(own.clone()))?;
-        self.agree(if own == first { Ok(()) } else { Err(EngineError::OtherRun) })
+        let failed_anywhere = self.in_any_process(done.is_err());
+        let done = done?;
+        if failed_anywhere? { Err(EngineError::Elsewhere.into()) } else { Ok(done) }
     }
 
     /// The plan that runs.
@@ -188,11 +177,10 @@ impl Engine {
         let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         let inputs =
             StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), records };
-        let clock = match records {
-            true => self.ranks.together(|world| world.clock_offset())?,
-            false => ClockOffset::ZERO,
-        };
+        let before = self.clock_offset(records)?;
         let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
+        // Clocks drift, so it is asked for on both sides of the step.
+        let clock = before.and(self.clock_offset(records)?);
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
         let processes = self.gather_outcomes(clock, outcomes)?;
@@ -203,6 +191,11 @@ impl Engine {
         self.update_loss_scale(step, overflowed)?;
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
+    }
+
+    /// How far this process's clock is ahead of the first one's, if events are recorded.
+    fn clock_offset(&mut self, records: bool) -> Result<ClockOffset, EngineError> {
+        if records { self.ranks.together(|world| world.clock_offset()) } else { Ok(ClockOffset::ZERO) }
     }
 
     /// What the ranks of all processes did, in the process of rank 0; of this process's ranks in the others.

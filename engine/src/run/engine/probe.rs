@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::command::Command;
 use super::{Engine, EngineError, ProcessReport};
-use crate::run::executor::{Event, Probe};
+use crate::run::executor::{Probe, RecordedEvent};
 
 impl Engine {
     /// In the process of rank 0: all ranks send the messages of a probe. Returns what happened to them and when, by world rank.
-    pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
+    pub(crate) fn probe(&mut self, probe: Probe) -> Result<Vec<Vec<RecordedEvent>>, EngineError> {
         self.share(Some(&probe))?;
         self.send_probe(probe)
     }
@@ -34,7 +34,7 @@ impl Engine {
         Ok(serde_json::from_slice(&message).expect("every process runs this program"))
     }
 
-    fn send_probe(&mut self, probe: Probe) -> Result<Vec<Vec<Event>>, EngineError> {
+    fn send_probe(&mut self, probe: Probe) -> Result<Vec<Vec<RecordedEvent>>, EngineError> {
         let command = Command::Probe(Arc::new(probe));
         let outcomes = self.ranks.ask_for_outcomes(&command)?;
         let clock = self.ranks.together(|world| world.clock_offset())?;
@@ -44,7 +44,7 @@ impl Engine {
 }
 
 /// The events of all ranks by the clock of rank 0's process, as far as the offsets are known, counted from the first of them.
-fn on_one_clock(processes: Vec<ProcessReport>) -> Vec<Vec<Event>> {
+fn on_one_clock(processes: Vec<ProcessReport>) -> Vec<Vec<RecordedEvent>> {
     let all = processes.iter().flat_map(|process| {
         let events = process.ranks.iter().flat_map(|rank| &rank.events);
         events.map(|event| process.clock.on_the_other(event.at_ns))
@@ -52,9 +52,9 @@ fn on_one_clock(processes: Vec<ProcessReport>) -> Vec<Vec<Event>> {
     let first_ns = all.min().unwrap_or(0);
     let shifted = |process: ProcessReport| {
         process.ranks.into_iter().map(move |rank| {
-            let from_first = |event: Event| {
+            let from_first = |event: RecordedEvent| {
                 let at_ns = process.clock.on_the_other(event.at_ns) - first_ns;
-                Event { at_ns: u64::try_from(at_ns).unwrap_or(u64::MAX), ..event }
+                RecordedEvent { at_ns: u64::try_from(at_ns).unwrap_or(u64::MAX), ..event }
             };
             rank.events.into_iter().map(from_first).collect()
         })

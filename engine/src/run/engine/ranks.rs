@@ -9,12 +9,12 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::command::{Answer, Command, Reply};
 use super::error::{EngineError, Report};
-use super::ledgers::Ledgers;
 use super::worker::Worker;
 use crate::plan::Plan;
 use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, RankFailure, RankOutcome, ReportedFailure};
+use crate::run::memory::Ledgers;
 use crate::run::world::World;
 use pipezero_partition::Purpose;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::executor::{Event, RankOutcome, RankReport, StepInputs, Waited};
+use crate::run::executor::{RankOutcome, RankReport, RecordedEvent, StepInputs, Waited};
 use crate::run::world::ClockOffset;
 use pipezero_partition::{RankMemory, Traffic};
 
@@ -107,7 +107,7 @@ impl StepReport {
 
     /// What happened to the instructions of a world rank's row, in the order in which it happened, by the clock of the rank's
     /// process; nothing unless the step was recorded ([`crate::Engine::train_batch_recorded`]), or of a rank that is not known.
-    pub fn events(&self, rank: usize) -> &[Event] {
+    pub fn events(&self, rank: usize) -> &[RecordedEvent] {
         self.ranks().find(|&(known, _)| known == rank).map_or(&[], |(_, report)| &report.events)
     }
 

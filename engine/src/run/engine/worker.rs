@@ -9,10 +9,10 @@ use pipezero_models::init;
 use pipezero_partition::Purpose;
 
 use super::command::{Answer, Command, Reply};
-use super::ledgers::Ledgers;
 use crate::plan::Plan;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, Rank, RankFailure};
+use crate::run::memory::Ledgers;
 use crate::run::world::World;
 
 /// A rank before its thread runs.
@@ -46,10 +46,9 @@ impl Worker {
     }
 
     fn build(&self) -> Result<Rank, Cause> {
-        let comm = self.world.communicator(self.rank);
+        let comm = self.world.communicator(self.rank)?;
         let positions = Arc::clone(self.world.positions());
-        let [planned, between] = [&self.ledgers.planned, &self.ledgers.between].map(Arc::clone);
-        Rank::new(&self.plan, self.purpose, comm, [planned, between], positions)
+        Rank::new(&self.plan, self.purpose, comm, &self.ledgers, positions)
     }
 
     fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {

@@ -1,13 +1,12 @@
 //! The activation buffers of a rank: what flows through its units, and what they save from forward to backward.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_schedule::{Stage, Unit};
 
 use crate::plan::RankSizes;
-use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
 
 /// The activation memory of one rank, sized by the plan and allocated once.
 #[derive(Debug)]
@@ -41,10 +40,10 @@ impl Activations {
     pub(crate) fn new(
         sizes: &RankSizes,
         element_type: ElementType,
-        ledger: &Arc<Ledger>,
+        memory: &Allocator,
     ) -> Result<Self, ModelError> {
-        let zeros = |len| TrackedBuffer::zeros_of(len, element_type, Category::Activations, ledger);
-        let wide = |len| TrackedBuffer::zeros(len, Category::Activations, ledger);
+        let zeros = |len| memory.zeros_of(len, element_type, Category::Activations);
+        let wide = |len| memory.zeros(len, Category::Activations);
         let of_units = |lens: &[(Unit, usize)]| {
             let buffers = lens.iter().map(|&(unit, len)| Ok((unit, zeros(len)?)));
             buffers.collect::<Result<BTreeMap<_, _>, ModelError>>()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipezero_models::Buffer;
-use pipezero_models::layer::{MaskKey, Store};
+use pipezero_models::layer::{MaskKey, WriteMode};
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
 use pipezero_schedule::{CheckedProgram, MicroBatch, Stage, Unit};
 
@@ -97,8 +97,8 @@ impl Rank {
         let mut accumulated = store.gradient.lend();
         let padded = 0..store.layout.padded_len();
         let (target, next) = match &mut fresh {
-            Some(fresh) => (fresh, Store::Assign),
-            None => (&mut accumulated, store.take_next_store()),
+            Some(fresh) => (fresh, WriteMode::Overwrite),
+            None => (&mut accumulated, store.take_next_mode()),
         };
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
@@ -114,7 +114,7 @@ impl Rank {
                 gradient,
                 saved,
                 parameter_gradients: target.view_mut().range(padded),
-                store: next,
+                mode: next,
                 recomputed,
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),

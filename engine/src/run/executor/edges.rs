@@ -2,13 +2,12 @@
 //! the program needs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use pipezero_models::{ElementType, ModelError};
 use pipezero_schedule::{Edge, MicroBatch};
 
 use crate::plan::{EdgeBuffers, RankSizes};
-use crate::run::memory::{Category, Ledger, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, TrackedBuffer};
 
 /// The edges that this rank has an end of.
 #[derive(Debug, Default)]
@@ -22,12 +21,12 @@ impl Edges {
     pub(crate) fn new(
         sizes: &RankSizes,
         element_type: ElementType,
-        ledger: &Arc<Ledger>,
+        memory: &Allocator,
     ) -> Result<Self, ModelError> {
         let mut free: BTreeMap<Edge, Vec<TrackedBuffer>> = BTreeMap::new();
         for &EdgeBuffers { edge, num_buffers, len } in &sizes.edge_buffers {
             for _ in 0..num_buffers {
-                let buffer = TrackedBuffer::zeros_of(len, element_type, Category::Communication, ledger)?;
+                let buffer = memory.zeros_of(len, element_type, Category::Communication)?;
                 free.entry(edge).or_default().push(buffer);
             }
         }

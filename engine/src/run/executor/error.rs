@@ -82,7 +82,7 @@ impl Cause {
         match self {
             Self::NotFinite | Self::LossNotFinite => CauseKind::NotFinite,
             Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
-            Self::Comm(CommError::Timeout { .. }) => CauseKind::TimedOut,
+            Self::Comm(CommError::Timeout { .. } | CommError::Unfinished { .. }) => CauseKind::TimedOut,
             Self::Comm(error) if error.is_stop() => CauseKind::Stopped,
             Self::Stalled => CauseKind::Stalled,
             Self::Elsewhere { kind, .. } => *kind,

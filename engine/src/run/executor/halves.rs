@@ -3,7 +3,7 @@
 //! The stage before waits for the input gradient; the weight gradient needs no message and no gathered weights, only what the
 //! forward and the input gradient saved. Together they are the full backward, to the bit.
 
-use pipezero_models::layer::Store;
+use pipezero_models::layer::WriteMode;
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
 
 use super::activations::Parts;
@@ -47,9 +47,9 @@ impl Rank {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let padded = 0..store.layout.padded_len();
         let (target, next) = match &mut fresh {
-            Some(fresh) => (fresh, Store::Assign),
+            Some(fresh) => (fresh, WriteMode::Overwrite),
             None => {
-                let next = store.take_next_store();
+                let next = store.take_next_mode();
                 (store.gradient.get_mut(), next)
             }
         };
@@ -61,7 +61,7 @@ impl Rank {
                 saved,
                 weight_inputs: compute.weight_inputs(stage, weight_inputs),
                 parameter_gradients: target.view_mut().range(padded),
-                store: next,
+                mode: next,
                 workspace,
             },
         );

@@ -1,12 +1,10 @@
 //! What one rank hands to rank 0 outside a program: pieces of parameters, logits.
 
-use std::sync::Arc;
-
 use pipezero_models::{Queue, View};
 
 use super::error::Cause;
 use crate::run::comm::{Communicator, Counting};
-use crate::run::memory::{Category, Ledger, TrackedBuffer};
+use crate::run::memory::{Allocator, Category};
 
 /// Elements that one rank hands to rank 0 outside a program.
 pub(super) struct Handed<'a> {
@@ -15,15 +13,15 @@ pub(super) struct Handed<'a> {
     /// The elements, on the rank that holds them.
     pub(super) from: Option<View<'a>>,
     pub(super) len: usize,
-    /// What counts the buffers.
-    pub(super) ledger: &'a Arc<Ledger>,
+    /// Where buffers come from.
+    pub(super) memory: &'a Allocator,
 }
 
 impl Handed<'_> {
     /// The elements in f32, on the host of rank 0; both ranks call it.
     pub(super) fn hand_over(self, comm: &mut Counting, queue: &dyn Queue) -> Result<Option<Vec<f32>>, Cause> {
-        let Self { holder, from, len, ledger } = self;
-        let mut buffer = TrackedBuffer::zeros(len, Category::Communication, ledger)?;
+        let Self { holder, from, len, memory } = self;
+        let mut buffer = memory.zeros(len, Category::Communication)?;
         if let Some(from) = from {
             queue.copy(from, buffer.view_mut());
         }
@@ -34,6 +32,7 @@ impl Handed<'_> {
             return Ok(None);
         }
         let mut values = vec![0.0; len];
+        comm.finish()?;
         queue.download_floats(buffer.view(), &mut values);
         Ok(Some(values))
     }

@@ -151,7 +151,7 @@ impl Rank {
             Completion::Reduce { unit } => {
                 let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
                 let shard = store.layout.shard(self.data_rank);
-                let next = store.take_next_store();
+                let next = store.take_next_mode();
                 let sum = store.gradient.get_mut().view_mut().range(0..shard.len());
                 use_up(&*self.queue, &mut buffer, shard, sum, next);
                 self.gradient_buffers.push(buffer);

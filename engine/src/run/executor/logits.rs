@@ -9,7 +9,7 @@ use super::error::Cause;
 use super::handed::Handed;
 use super::rank::Rank;
 use crate::run::comm::Communicator;
-use crate::run::memory::{Category, TrackedBuffer};
+use crate::run::memory::Category;
 
 impl Rank {
     /// The logits `[V]` after `tokens`, which rank 0 gets; the others help and return nothing. The tokens are the first sequence of the
@@ -41,10 +41,10 @@ impl Rank {
             let slot = plan.evaluation().slot(planned.stage, last);
             let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
             let (shape, row) = (plan.micro_batch_shape(), row..row + len);
-            let own = logits.insert(TrackedBuffer::zeros(len, Category::Communication, &self.between)?);
+            let own = logits.insert(self.between.zeros(len, Category::Communication)?);
             planned.unit.copy_last_saved(&*self.queue, shape, saved, row, own.view_mut());
         }
         let from = logits.as_ref().map(|own| own.view());
-        Handed { holder, from, len, ledger: &self.between }.hand_over(&mut self.comm, &*self.queue)
+        Handed { holder, from, len, memory: &self.between }.hand_over(&mut self.comm, &*self.queue)
     }
 }

@@ -34,6 +34,6 @@ pub(crate) use error::ReportedFailure;
 pub use error::{Cause, CauseKind, RankFailure};
 pub(crate) use probe::{Probe, ProbedMessage};
 pub(crate) use rank::Rank;
-pub use recorder::{Event, EventKind};
+pub use recorder::{EventKind, RecordedEvent};
 pub(crate) use step::{RankOutcome, RankReport, StepInputs};
 pub(crate) use waited::Waited;

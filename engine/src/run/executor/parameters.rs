@@ -32,7 +32,7 @@ impl Rank {
                 for start in (start..end).step_by(ELEMENTS_AT_ONCE) {
                     let piece = start..end.min(start + ELEMENTS_AT_ONCE);
                     let first = start - entry.range.start;
-                    store.fill(&*self.queue, piece, |values| fill(entry, first, values))?;
+                    store.fill(&*self.queue, &self.between, piece, |values| fill(entry, first, values))?;
                 }
             }
         }
@@ -59,7 +59,7 @@ impl Rank {
         for first in (0..len).step_by(ELEMENTS_AT_ONCE).filter(|_| is_taking_part) {
             let piece = first..len.min(first + ELEMENTS_AT_ONCE);
             let from = whole.map(|whole| whole.range(piece.clone()));
-            let handed = Handed { holder, from, len: piece.len(), ledger: &self.between };
+            let handed = Handed { holder, from, len: piece.len(), memory: &self.between };
             if let Some(values) = handed.hand_over(&mut self.comm, &*self.queue)? {
                 take(first, &values);
             }
@@ -84,7 +84,7 @@ impl Rank {
         // Between steps every gather buffer is free, but a master copy is wider than they are.
         let mut buffer = match place {
             Some(place) => self.gather_buffers[place].lend(),
-            None => TrackedBuffer::zeros_of(padded_len, element_type, Category::Gathered, &self.between)?,
+            None => self.between.zeros_of(padded_len, element_type, Category::Gathered)?,
         };
         let own = store.layout.shard(self.data_rank);
         let own = own.start..own.start + source.len();

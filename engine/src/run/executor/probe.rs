@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use pipezero_models::layer::Store;
+use pipezero_models::layer::WriteMode;
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::ShardLayout;
 use pipezero_schedule::Instruction;
@@ -25,7 +25,7 @@ use super::step::RankOutcome;
 use super::sums::use_up;
 use crate::plan::costs::MessageKind;
 use crate::run::comm::{Channel, Communicator, Pending};
-use crate::run::memory::{Category, Lendable, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
 use crate::run::world::{Position, instruction_text};
 
 /// Messages to send.
@@ -77,9 +77,10 @@ impl Rank {
         let instruction = row.first().map(|message| message.instruction());
         self.set_position(Position::Probing { instruction, num_elements });
         let layout = ShardLayout::new(num_elements, self.groups.data.size());
+        let memory = Allocator::new(Arc::clone(&self.queue), Arc::default());
         let buffers = row.iter().map(|message| {
             let own_len = self.own_len(*message, layout, num_elements);
-            Buffers::new(&*self.queue, num_elements, own_len, element_type)
+            Buffers::new(&memory, &*self.queue, num_elements, own_len, element_type)
         });
         let mut buffers = buffers.collect::<Result<Vec<_>, _>>()?;
         for round in 0..probe.num_rounds {
@@ -87,7 +88,7 @@ impl Rank {
             self.probe_once(row, round * row.len(), layout, &mut buffers)?;
         }
         self.set_position(Position::Idle);
-        Ok(self.outcome())
+        self.outcome()
     }
 
     /// One round, whose first message has index `first`.
@@ -113,7 +114,7 @@ impl Rank {
             if matches!(row[index].0, Instruction::Reduce { .. }) {
                 let shard = layout.shard(self.data_rank);
                 let sum = buffers[index].own.view_mut().range(0..shard.len());
-                use_up(&*self.queue, &mut whole, shard, sum, Store::Add);
+                use_up(&*self.queue, &mut whole, shard, sum, WriteMode::Add);
             }
             buffers[index].whole.give_back(whole);
             self.recorder.record(first + index, EventKind::Ended);
@@ -148,7 +149,7 @@ impl Rank {
                 let owned = 0..buffer.len();
                 let Some(group) = &self.groups.tied else {
                     let sum = buffer.view_mut().range(owned.clone());
-                    use_up(&*self.queue, &mut buffers.own, owned, sum, Store::Add);
+                    use_up(&*self.queue, &mut buffers.own, owned, sum, WriteMode::Add);
                     buffers.whole.give_back(buffer);
                     return Ok(None);
                 };
@@ -179,22 +180,28 @@ impl Rank {
 
 impl Buffers {
     fn new(
+        memory: &Allocator,
         queue: &dyn Queue,
         num_elements: usize,
         own_len: usize,
         element_type: ElementType,
     ) -> Result<Self, ModelError> {
         Ok(Self {
-            whole: Lendable::new(touched(queue, num_elements, element_type)?),
-            own: touched(queue, own_len, element_type)?,
+            whole: Lendable::new(touched(memory, queue, num_elements, element_type)?),
+            own: touched(memory, queue, own_len, element_type)?,
         })
     }
 }
 
 /// A buffer outside the rank's ledger, which counts what is planned. It is written once, since reading memory that was never written
 /// is faster than a step's reads.
-fn touched(queue: &dyn Queue, len: usize, element_type: ElementType) -> Result<TrackedBuffer, ModelError> {
-    let mut buffer = TrackedBuffer::zeros_of(len, element_type, Category::Communication, &Arc::default())?;
+fn touched(
+    memory: &Allocator,
+    queue: &dyn Queue,
+    len: usize,
+    element_type: ElementType,
+) -> Result<TrackedBuffer, ModelError> {
+    let mut buffer = memory.zeros_of(len, element_type, Category::Communication)?;
     queue.clear(buffer.view_mut());
     Ok(buffer)
 }

@@ -17,7 +17,7 @@ use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
 use crate::plan::Plan;
 use crate::run::comm::{Communicator, Counting, Group};
-use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Ledgers, Lendable, TrackedBuffer};
 use crate::run::shard::{StoreOptions, StoredUnit, UnitStore};
 use crate::run::world::{Position, Positions};
 
@@ -51,9 +51,10 @@ pub(crate) struct Rank {
     /// Operations in flight, by lane in the order of their issue.
     pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight>>,
     pub(crate) tail: Tail,
-    pub(crate) ledger: Arc<Ledger>,
-    /// Counts what commands between programs hold.
-    pub(super) between: Arc<Ledger>,
+    /// Where buffers come from that the plan counts.
+    pub(super) memory: Allocator,
+    /// Where commands between programs take theirs from.
+    pub(super) between: Allocator,
     pub(super) positions: Arc<Positions>,
     pub(super) recorder: Recorder,
 }
@@ -64,7 +65,7 @@ impl Rank {
         plan: &Arc<Plan>,
         purpose: Purpose,
         comm: Box<dyn Communicator>,
-        [ledger, between]: [Arc<Ledger>; 2],
+        ledgers: &Ledgers,
         positions: Arc<Positions>,
     ) -> Result<Self, Cause> {
         let grid = plan.grid();
@@ -73,11 +74,12 @@ impl Rank {
         let data_rank = grid.data_rank(rank);
         let sizes = plan.sizes(pipeline_rank, purpose);
         let element_type = plan.element_type();
-        let gather_buffer = |&len: &usize| {
-            TrackedBuffer::zeros_of(len, element_type, Category::Gathered, &ledger).map(Lendable::new)
-        };
-        let gradient_buffer =
-            |_| TrackedBuffer::zeros(sizes.gradient_buffer_len, Category::Gradients, &ledger);
+        let queue = Arc::clone(comm.queue());
+        let allocator = |ledger| Allocator::new(Arc::clone(&queue), Arc::clone(ledger));
+        let memory = allocator(&ledgers.planned);
+        let gather_buffer =
+            |&len: &usize| memory.zeros_of(len, element_type, Category::Gathered).map(Lendable::new);
+        let gradient_buffer = |_| memory.zeros(sizes.gradient_buffer_len, Category::Gradients);
         let groups = Groups {
             data: Group::new(grid.data_group(rank)),
             world: Group::new(0..grid.world_size()),
@@ -85,7 +87,6 @@ impl Rank {
                 Group::new([grid.rank(lower.index(), data_rank), grid.rank(upper.index(), data_rank)])
             }),
         };
-        let queue = Arc::clone(comm.queue());
         let num_micro_batches = plan.run().batch.num_micro_batches;
         let mut built = Self {
             plan: Arc::clone(plan),
@@ -99,14 +100,14 @@ impl Rank {
             gradient_buffers: (0..sizes.num_gradient_buffers)
                 .map(gradient_buffer)
                 .collect::<Result<_, _>>()?,
-            activations: Activations::new(&sizes, element_type, &ledger)?,
-            edges: Edges::new(&sizes, element_type, &ledger)?,
-            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &ledger)?,
-            results: StepResults::zeros(num_micro_batches)?,
+            activations: Activations::new(&sizes, element_type, &memory)?,
+            edges: Edges::new(&sizes, element_type, &memory)?,
+            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &memory)?,
+            results: StepResults::zeros(num_micro_batches, &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
-            ledger,
-            between,
+            between: allocator(&ledgers.between),
+            memory,
             positions,
             recorder: Recorder::new(queue),
         };
@@ -122,7 +123,7 @@ impl Rank {
             no_decay: self.plan.run().optimizer.no_decay(),
             purpose,
             data_rank: self.data_rank,
-            ledger: &self.ledger,
+            memory: &self.memory,
         };
         for (id, planned) in self.plan.units_of(self.pipeline_rank) {
             let unit = StoredUnit {

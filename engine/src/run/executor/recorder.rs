@@ -16,7 +16,7 @@ use super::waited::Waited;
 
 /// Something that happened to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct RecordedEvent {
     /// The instruction's index in the rank's row.
     pub index: usize,
     /// What happened.
@@ -67,7 +67,7 @@ pub(super) struct Recorded {
     /// How long it stood still meanwhile.
     pub(super) waited: Waited,
     /// What happened to its instructions, if that is recorded.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<RecordedEvent>,
 }
 
 /// Marks of the program that runs. Its lists are used again for the next one.
@@ -155,13 +155,13 @@ impl Recorder {
     /// The program ends here; waits until the queue has come to this point.
     pub(super) fn end(&mut self) -> Recorded {
         let at_ns = |mark| self.queue.time_ns(mark);
-        let between = |begins, ends| Duration::from_nanos(at_ns(ends) - at_ns(begins));
+        let between = |begins, ends| Duration::from_nanos(at_ns(ends).saturating_sub(at_ns(begins)));
         let elapsed = between(self.begins, self.queue.mark());
         let mut waited = Waited::default();
         for &Wait { lane, begins, ends } in &self.waits {
             waited.add(lane, between(begins, ends));
         }
-        let event = |&(index, kind, mark)| Event { index, kind, at_ns: at_ns(mark) };
+        let event = |&(index, kind, mark)| RecordedEvent { index, kind, at_ns: at_ns(mark) };
         Recorded { elapsed, waited, events: self.events.iter().map(event).collect() }
     }
 }

@@ -9,6 +9,7 @@ use super::error::Cause;
 use super::rank::Rank;
 use super::recorder::{EventKind, Recorded};
 use super::step::{RankOutcome, RankReport, StepInputs, Tail};
+use crate::run::comm::Communicator;
 use crate::run::data::{BatchSource, DataError};
 use crate::run::world::Position;
 
@@ -26,7 +27,7 @@ impl Rank {
         self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
-        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome() })
+        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome()? })
     }
 
     /// Losses of one batch, without gradients.
@@ -38,7 +39,7 @@ impl Rank {
         self.run_row(program, None)?;
         let record = self.share_losses()?;
         self.set_position(Position::Idle);
-        Ok(RankOutcome { record, ..self.outcome() })
+        Ok(RankOutcome { record, ..self.outcome()? })
     }
 
     /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. Traffic of other work
@@ -130,10 +131,11 @@ impl Rank {
     }
 
     /// What the program came to. Waits until the queue has carried it out.
-    pub(super) fn outcome(&mut self) -> RankOutcome {
+    pub(super) fn outcome(&mut self) -> Result<RankOutcome, Cause> {
+        self.comm.finish()?;
         let Recorded { elapsed, waited, events } = self.recorder.end();
-        let (traffic, memory) = (self.comm.take_traffic(), self.ledger.peaks());
+        let (traffic, memory) = (self.comm.take_traffic(), self.memory.ledger().peaks());
         let report = RankReport { traffic, memory, waited, elapsed, events };
-        RankOutcome { report, ..RankOutcome::default() }
+        Ok(RankOutcome { report, ..RankOutcome::default() })
     }
 }

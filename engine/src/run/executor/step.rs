@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipezero_partition::{RankMemory, Traffic};
 use serde::{Deserialize, Serialize};
 
-use super::recorder::Event;
+use super::recorder::RecordedEvent;
 use super::step_sums::StepRecord;
 use super::waited::Waited;
 
@@ -49,7 +49,7 @@ pub(crate) struct RankReport {
     /// How long its compute queue took.
     pub(crate) elapsed: Duration,
     /// What happened to its instructions and when, if recorded.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<RecordedEvent>,
 }
 
 /// What the optimizer needs to know of the whole grid, once the ranks have exchanged it.

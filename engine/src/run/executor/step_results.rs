@@ -17,9 +17,9 @@ pub(crate) struct StepResults {
 }
 
 impl StepResults {
-    pub(super) fn zeros(num_micro_batches: usize) -> Result<Self, ModelError> {
+    pub(super) fn zeros(num_micro_batches: usize, queue: &dyn Queue) -> Result<Self, ModelError> {
         let len = LossSum::NUM_WORDS * num_micro_batches;
-        let words = |len| Buffer::zeros_of(len, ElementType::U32);
+        let words = |len| queue.zeros(len, ElementType::U32);
         Ok(Self { losses: words(len)?, squares: words(NUM_LIMBS)?, words: vec![0; len] })
     }
 

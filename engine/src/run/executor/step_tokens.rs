@@ -1,23 +1,19 @@
 //! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
-use std::sync::Arc;
-
 use pipezero_models::layer::{MaskKey, MicroBatchShape, Tokens};
-use pipezero_models::{Buffer, ElementType, ModelError, Queue};
+use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_schedule::MicroBatch;
 
 use crate::run::data::TokenBatch;
-use crate::run::memory::{Category, Charge, Ledger};
+use crate::run::memory::{Allocator, Category, TrackedBuffer};
 
 /// The tokens of every micro-batch, where kernels read them; empty ones on a rank that reads none.
 #[derive(Debug)]
 pub(crate) struct StepTokens {
     /// Inputs and targets of each micro-batch.
-    micro_batches: Vec<[Buffer; 2]>,
+    micro_batches: Vec<[TrackedBuffer; 2]>,
     /// Where a source writes one micro-batch after the other.
     read: TokenBatch,
-    /// Held for as long as the tokens are.
-    _charge: Charge,
 }
 
 impl StepTokens {
@@ -25,16 +21,12 @@ impl StepTokens {
     pub(super) fn zeros(
         num_micro_batches: usize,
         shape: MicroBatchShape,
-        ledger: &Arc<Ledger>,
+        memory: &Allocator,
     ) -> Result<Self, ModelError> {
         let read = TokenBatch::zeros(shape.num_sequences, shape.seq_length);
-        let zeros = || Buffer::zeros_of(shape.num_tokens(), ElementType::U32);
-        let micro_batches = (0..num_micro_batches)
-            .map(|_| Ok([zeros()?, zeros()?]))
-            .collect::<Result<Vec<_>, ModelError>>()?;
-        let num_bytes = micro_batches.iter().flatten().map(Buffer::num_bytes).sum();
-        let charge = Charge::new(Category::Activations, num_bytes, ledger);
-        Ok(Self { micro_batches, read, _charge: charge })
+        let zeros = || memory.zeros_of(shape.num_tokens(), ElementType::U32, Category::Activations);
+        let micro_batches = (0..num_micro_batches).map(|_| Ok([zeros()?, zeros()?]));
+        Ok(Self { micro_batches: micro_batches.collect::<Result<_, ModelError>>()?, read })
     }
 
     /// What kernels read of a micro-batch.

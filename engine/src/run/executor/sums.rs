@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pipezero_models::layer::Store;
+use pipezero_models::layer::WriteMode;
 use pipezero_models::{Buffer, Queue, ViewMut};
 
 /// A range of `term` overwrites `sum` or is added to it, and `term` is not read any more.
@@ -11,11 +11,11 @@ pub(super) fn use_up(
     term: &mut Buffer,
     range: Range<usize>,
     sum: ViewMut<'_>,
-    store: Store,
+    store: WriteMode,
 ) {
     match store {
-        Store::Assign => queue.copy(term.view().range(range), sum),
-        Store::Add => queue.add(term.view().range(range), sum),
+        WriteMode::Overwrite => queue.copy(term.view().range(range), sum),
+        WriteMode::Add => queue.add(term.view().range(range), sum),
     }
     queue.discard(term.view_mut());
 }

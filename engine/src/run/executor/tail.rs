@@ -1,6 +1,6 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
-use pipezero_models::layer::Store;
+use pipezero_models::layer::WriteMode;
 use pipezero_schedule::Unit;
 
 use super::error::Cause;
@@ -20,7 +20,7 @@ impl Rank {
             let first = self.stores.get_mut(&embedding).expect("it is there");
             let owned = first.owned_gradient.clone();
             let sum = first.gradient.get_mut().view_mut().range(owned.clone());
-            use_up(&*self.queue, &mut second, owned, sum, Store::Add);
+            use_up(&*self.queue, &mut second, owned, sum, WriteMode::Add);
             self.store_mut(head).gradient.give_back(second);
             return Ok(());
         }
@@ -44,7 +44,7 @@ impl Rank {
                 self.results.add_squares(&*self.queue, gradients);
             }
         }
-        let record = self.results.read(&*self.queue);
+        let record = self.results()?;
         let record = self.share(&record)?;
         let overflowed = !record.is_finite();
         if overflowed && !self.plan.scales_loss() {
@@ -67,7 +67,7 @@ impl Rank {
     /// The sum of the losses of the batch's micro-batches over the whole grid.
     pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
         self.set_position(Position::AddingLosses);
-        let record = self.results.read(&*self.queue);
+        let record = self.results()?;
         let record = self.share(&record)?;
         if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
     }
@@ -85,6 +85,12 @@ impl Rank {
                 self.tail.gradient_scale,
             );
         }
+    }
+
+    /// What kernels have computed for the end of the step, once they have.
+    fn results(&mut self) -> Result<StepRecord, Cause> {
+        self.comm.finish()?;
+        Ok(self.results.read(&*self.queue))
     }
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {

@@ -1,16 +1,18 @@
-//! The memory of a rank: every large allocation is charged to a category of its ledger.
+//! The memory of a rank: an [`Allocator`] charges every large buffer to a category of a [`Ledger`].
 //!
-//! What the plan predicts is compared with what the [`Ledger`] measured, category by category, so nothing large may
-//! be allocated without it.
+//! What the plan predicts is compared with what the ledger measured, category by category.
 
+mod allocator;
 mod available;
 mod ledger;
+mod ledgers;
 mod lendable;
 mod tracked_buffer;
 
+pub use allocator::Allocator;
 pub use available::available_bytes;
 pub use ledger::Ledger;
+pub(crate) use ledgers::Ledgers;
 pub(crate) use lendable::Lendable;
 pub use pipezero_partition::Category;
-pub(crate) use tracked_buffer::Charge;
 pub use tracked_buffer::TrackedBuffer;

@@ -3,8 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use pipezero_models::{Buffer, ElementType, ModelError};
-
+use pipezero_models::Buffer;
 use pipezero_partition::Category;
 
 use super::ledger::Ledger;
@@ -17,21 +16,11 @@ pub struct TrackedBuffer {
 }
 
 impl TrackedBuffer {
-    /// A buffer of `len` f32 zeros, charged to `category`.
-    pub fn zeros(len: usize, category: Category, ledger: &Arc<Ledger>) -> Result<Self, ModelError> {
-        Self::zeros_of(len, ElementType::F32, category, ledger)
-    }
-
-    /// A buffer of `len` zeros of a type, charged to `category`.
-    pub fn zeros_of(
-        len: usize,
-        element_type: ElementType,
-        category: Category,
-        ledger: &Arc<Ledger>,
-    ) -> Result<Self, ModelError> {
-        let buffer = Buffer::zeros_of(len, element_type)?;
-        let charge = Charge::new(category, buffer.num_bytes(), ledger);
-        Ok(Self { buffer, charge })
+    /// Charges a buffer to `category`.
+    pub(super) fn new(buffer: Buffer, category: Category, ledger: &Arc<Ledger>) -> Self {
+        let num_bytes = buffer.num_bytes();
+        ledger.charge(category, num_bytes);
+        Self { buffer, charge: Charge { ledger: Arc::clone(ledger), category, num_bytes } }
     }
 
     /// Swaps the contents of two buffers of equal size without a copy; each charge stays where it was.
@@ -60,18 +49,10 @@ impl DerefMut for TrackedBuffer {
 
 /// An entry in a [`Ledger`], for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Charge {
+struct Charge {
     ledger: Arc<Ledger>,
     category: Category,
     num_bytes: u64,
-}
-
-impl Charge {
-    /// Charges what has been allocated to `category`.
-    pub(crate) fn new(category: Category, num_bytes: u64, ledger: &Arc<Ledger>) -> Self {
-        ledger.charge(category, num_bytes);
-        Self { ledger: Arc::clone(ledger), category, num_bytes }
-    }
 }
 
 impl Drop for Charge {

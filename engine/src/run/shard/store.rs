@@ -14,14 +14,13 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
-use pipezero_models::layer::Store;
-use pipezero_models::{Buffer, ElementType, ModelError, Queue, Unit};
+use pipezero_models::layer::WriteMode;
+use pipezero_models::{ElementType, ModelError, Queue, Unit};
 use pipezero_partition::{Purpose, ShardLayout};
 
 use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
-use crate::run::memory::{Category, Ledger, Lendable, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
 use crate::run::optimizer::{DecayRanges, Update};
 
 /// How a unit's parameters are held.
@@ -56,7 +55,7 @@ pub(crate) struct UnitStore {
     /// The gradient of the step: whole or a shard.
     pub(crate) gradient: Lendable<TrackedBuffer>,
     /// What happens to what `gradient` holds when the next one comes.
-    next_store: Store,
+    next_mode: WriteMode,
     /// The gradient of the last backward, waiting for its reduction (reduced every micro-batch).
     pub(crate) fresh_gradient: Option<TrackedBuffer>,
     /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
@@ -100,15 +99,15 @@ pub(crate) struct StoreOptions<'a> {
     pub(crate) no_decay: &'a NoDecay,
     pub(crate) purpose: Purpose,
     pub(crate) data_rank: usize,
-    pub(crate) ledger: &'a Arc<Ledger>,
+    pub(crate) memory: &'a Allocator,
 }
 
 impl UnitStore {
     /// Allocates the store of a unit with parameters of its own, all zeros.
     pub(crate) fn new(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
         let mut store = Self::tied(unit, options)?;
-        let StoreOptions { element_type, ledger, .. } = options;
-        let zeros = |len| TrackedBuffer::zeros_of(len, element_type, Category::Parameters, ledger);
+        let StoreOptions { element_type, memory, .. } = options;
+        let zeros = |len| memory.zeros_of(len, element_type, Category::Parameters);
         store.weights = if unit.is_whole(options.zero) {
             Weights::Replicated(Lendable::new(zeros(unit.layout.padded_len())?))
         } else {
@@ -116,9 +115,9 @@ impl UnitStore {
         };
         if options.purpose == Purpose::Training {
             let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
-            store.states = TrackedBuffer::zeros(num_states * num_owned, Category::Optimizer, ledger)?;
+            store.states = memory.zeros(num_states * num_owned, Category::Optimizer)?;
             if element_type != ElementType::F32 {
-                store.master = Some(TrackedBuffer::zeros(num_owned, Category::Optimizer, ledger)?);
+                store.master = Some(memory.zeros(num_owned, Category::Optimizer)?);
             }
         }
         Ok(store)
@@ -126,7 +125,7 @@ impl UnitStore {
 
     /// Allocates the store of the second use of a tied weight: a gradient accumulator, no weights, no state.
     pub(crate) fn tied(unit: StoredUnit<'_>, options: StoreOptions<'_>) -> Result<Self, ModelError> {
-        let StoreOptions { zero, no_decay, purpose, data_rank, ledger, .. } = options;
+        let StoreOptions { zero, no_decay, purpose, data_rank, memory, .. } = options;
         let layout = unit.layout;
         let whole = 0..layout.padded_len();
         let shard = layout.shard(data_rank);
@@ -142,11 +141,11 @@ impl UnitStore {
             layout,
             weights: Weights::Tied,
             gathered: VecDeque::new(),
-            gradient: Lendable::new(TrackedBuffer::zeros(gradient_len, Category::Gradients, ledger)?),
-            next_store: Store::Assign,
+            gradient: Lendable::new(memory.zeros(gradient_len, Category::Gradients)?),
+            next_mode: WriteMode::Overwrite,
             fresh_gradient: None,
             master: None,
-            states: TrackedBuffer::zeros(0, Category::Optimizer, ledger)?,
+            states: memory.zeros(0, Category::Optimizer)?,
             decay: DecayRanges::of_unit(unit.unit.entries(), no_decay).within(owned.clone()),
             owned_parameters: if unit.is_whole(zero) { owned.clone() } else { own_shard.clone() },
             owned_gradient: if gradient_is_whole { owned.clone() } else { own_shard.clone() },
@@ -172,14 +171,15 @@ impl UnitStore {
         }
     }
 
-    /// Sets the parameters of a range of the unit's flat buffer, all of them held, and their master copy where it is
-    /// owned.
+    /// Sets the parameters of a range of the unit's flat buffer, all of them held, and their master copy where it is owned. Values that
+    /// are narrowed go through a buffer from `memory`.
     ///
     /// # Errors
     /// Those of `fill`, and when there is no memory for the values before they are narrowed.
     pub(crate) fn fill<E: From<ModelError>>(
         &mut self,
         queue: &dyn Queue,
+        memory: &Allocator,
         range: Range<usize>,
         fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -191,15 +191,16 @@ impl UnitStore {
             queue.upload_floats(&values, at_rest.view_mut().range(start..start + range.len()));
             return Ok(());
         }
-        let values = Buffer::from_vec(values)?;
-        queue.copy(values.view(), at_rest.view_mut().range(start..start + range.len()));
+        let mut wide = memory.zeros(range.len(), Category::Parameters)?;
+        queue.upload_floats(&values, wide.view_mut());
+        queue.copy(wide.view(), at_rest.view_mut().range(start..start + range.len()));
         let owned = range.start.max(self.owned.start)..range.end.min(self.owned.end);
         if let Some(master) = &mut self.master
             && owned.start < owned.end
         {
-            let values = values.view().range(owned.start - range.start..owned.end - range.start);
+            let wide = wide.view().range(owned.start - range.start..owned.end - range.start);
             let place = owned.start - self.owned.start;
-            queue.copy(values, master.view_mut().range(place..place + values.len()));
+            queue.copy(wide, master.view_mut().range(place..place + wide.len()));
         }
         Ok(())
     }
@@ -238,13 +239,13 @@ impl UnitStore {
     /// A step begins: whatever became of the step before, its gradient is not read any more.
     pub(crate) fn begin_step(&mut self, queue: &dyn Queue) {
         queue.discard(self.gradient.get_mut().view_mut());
-        self.next_store = Store::Assign;
+        self.next_mode = WriteMode::Overwrite;
     }
 
     /// What the gradient that comes now does to what `gradient` holds: a step's first overwrites it, which saves a pass that
     /// clears it, and the others are added.
-    pub(crate) fn take_next_store(&mut self) -> Store {
-        mem::replace(&mut self.next_store, Store::Add)
+    pub(crate) fn take_next_mode(&mut self) -> WriteMode {
+        mem::replace(&mut self.next_mode, WriteMode::Add)
     }
 }
 

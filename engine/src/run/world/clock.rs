@@ -20,6 +20,15 @@ impl ClockOffset {
         i128::from(ns) - i128::from(self.ahead_ns)
     }
 
+    /// The offset while a clock went from one offset to another: the error reaches as far as those of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let middle = i128::midpoint(self.ahead_ns.into(), other.ahead_ns.into());
+        let reach = |of: Self| i128::from(of.ahead_ns).abs_diff(middle) + u128::from(of.error_ns);
+        let error_ns = reach(self).max(reach(other));
+        let ahead_ns = i64::try_from(middle).expect("it lies between two of them");
+        Self { ahead_ns, error_ns: u64::try_from(error_ns).unwrap_or(u64::MAX) }
+    }
+
     /// From a question that was asked at `asked_ns` of one clock, answered at `answered_ns` of the other, and whose answer came at
     /// `came_ns` of the first: how far the first is ahead. Half of the way there and back may be wrong (Cristian, *Probabilistic clock
     /// synchronization*, 1989).
@@ -35,6 +44,20 @@ impl ClockOffset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_offsets_together_reach_as_far_as_both() {
+        let offset = |ahead_ns, error_ns| ClockOffset { ahead_ns, error_ns };
+        for (one, other, both) in [
+            (offset(0, 0), offset(0, 0), offset(0, 0)),
+            (offset(10, 2), offset(20, 3), offset(15, 8)),
+            (offset(-20, 50), offset(20, 1), offset(0, 70)),
+            (offset(i64::MIN, 0), offset(i64::MAX, 0), offset(0, i64::MAX as u64 + 1)),
+        ] {
+            assert_eq!(one.and(other), both);
+            assert_eq!(other.and(one), both);
+        }
+    }
 
     /// Whatever part of the way the answer took, the true offset is within the error.
     #[test]

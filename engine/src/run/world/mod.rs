@@ -36,7 +36,10 @@ pub trait World: Debug + Send + Sync {
     fn local_ranks(&self) -> Range<usize>;
 
     /// The communicator of a local rank, which asks for it once, in its own thread.
-    fn communicator(&self, rank: usize) -> Box<dyn Communicator>;
+    ///
+    /// # Errors
+    /// When the rank cannot be connected with the others, or has no queue to compute on.
+    fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError>;
 
     /// Adds words over the processes (wrapping); each of them gets the sums.
     fn add_words(&self, words: &mut [u64]) -> Result<(), CommError>;

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn on_a_device_a_rank_is_where_its_queue_is() {
         for seed in 0..100 {
-            let queue = Deferred::new(seed).queue();
+            let queue = Deferred::new(seed).queue().unwrap();
             let positions = Positions::new(1);
             let mark_after = |position| {
                 positions.set(0, &*queue, position);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_wait_of_the_host_is_reported_while_it_lasts() {
-        let queue = Deferred::new(0).queue();
+        let queue = Deferred::new(0).queue().unwrap();
         let positions = Positions::new(1);
         let Position::At { instruction, .. } = at(0) else { unreachable!() };
         let waiting = Position::Waiting { step: 1, index: 1, instruction, waits_for: instruction };

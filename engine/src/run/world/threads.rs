@@ -39,7 +39,7 @@ impl World for ThreadWorld {
         0..self.size()
     }
 
-    fn communicator(&self, rank: usize) -> Box<dyn Communicator> {
+    fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
         self.threads.communicator(rank)
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::dropout::Masks;
 use super::super::exp::exp;
-use super::super::matmul::{Store, Threads, matmul};
+use super::super::matmul::{Threads, WriteMode, matmul};
 use super::super::matrix::{Cut, Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
 use super::{AttentionShape, BLOCK_QUERIES, second_half_masks};
@@ -108,9 +108,9 @@ impl Task<'_> {
             let log_sum_exp = &self.log_sum_exp[first..num_keys];
 
             let scores = MatrixMut::new(probabilities, num_queries, num_keys);
-            matmul(Threads::Caller, scores, Store::Assign, q.as_matrix(), keys.transposed());
+            matmul(Threads::Caller, scores, WriteMode::Overwrite, q.as_matrix(), keys.transposed());
             let dprobabilities = MatrixMut::new(dscores, num_queries, num_keys);
-            matmul(Threads::Caller, dprobabilities, Store::Assign, dout, values.transposed());
+            matmul(Threads::Caller, dprobabilities, WriteMode::Overwrite, dout, values.transposed());
             let rows = SoftmaxRows { scale: self.shape.scale(), first, log_sum_exp, out, dout };
             match self.masks {
                 None => rows.backward(probabilities, dscores),
@@ -119,15 +119,15 @@ impl Task<'_> {
 
             let probabilities = Matrix::new(probabilities, num_queries, num_keys).transposed();
             let dscores = Matrix::new(dscores, num_queries, num_keys);
-            matmul(Threads::Caller, dv.rows_mut(0, num_keys), Store::Add, probabilities, dout);
+            matmul(Threads::Caller, dv.rows_mut(0, num_keys), WriteMode::Add, probabilities, dout);
             matmul(
                 Threads::Caller,
                 dk.rows_mut(0, num_keys),
-                Store::Add,
+                WriteMode::Add,
                 dscores.transposed(),
                 q.as_matrix(),
             );
-            matmul(Threads::Caller, q.rows_mut(0, num_queries), Store::Assign, dscores, keys);
+            matmul(Threads::Caller, q.rows_mut(0, num_queries), WriteMode::Overwrite, dscores, keys);
         }
         for row in 0..seq_length {
             self.k.row_mut(row).copy_from_slice(dk.row_mut(row));

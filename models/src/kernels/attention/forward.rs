@@ -2,7 +2,7 @@
 
 use super::super::dropout::Masks;
 use super::super::exp::exp;
-use super::super::matmul::{Store, Threads, matmul};
+use super::super::matmul::{Threads, WriteMode, matmul};
 use super::super::matrix::{Cut, Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
 use super::{AttentionShape, BLOCK_QUERIES, second_half_masks};
@@ -87,7 +87,7 @@ impl Task<'_> {
             matmul(
                 Threads::Caller,
                 MatrixMut::new(scores, num_queries, num_keys),
-                Store::Assign,
+                WriteMode::Overwrite,
                 self.q.rows(first, num_queries),
                 self.k.rows(0, num_keys).transposed(),
             );
@@ -102,7 +102,7 @@ impl Task<'_> {
             matmul(
                 Threads::Caller,
                 out.rows_mut(0, num_queries),
-                Store::Assign,
+                WriteMode::Overwrite,
                 scores,
                 self.v.rows(0, num_keys),
             );

@@ -45,6 +45,7 @@ pub(super) struct Use {
 struct Past {
     range: Range<usize>,
     writes: bool,
+    kernel: &'static str,
     queue: usize,
     /// The number of the task in its queue, from 1.
     task: u64,
@@ -53,6 +54,7 @@ struct Past {
 /// Two uses that no event puts in order: the later one, and one before it.
 #[derive(Debug)]
 pub(super) struct Hazard {
+    kernels: [&'static str; 2],
     queues: [usize; 2],
     writes: [bool; 2],
     elements: [Range<usize>; 2],
@@ -60,11 +62,14 @@ pub(super) struct Hazard {
 
 impl fmt::Display for Hazard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [does, did] = self.writes.map(|writes| if writes { "writes" } else { "reads" });
-        let ([queue, other], [range, before]) = (self.queues, &self.elements);
+        let [writes, wrote] = self.writes;
+        let (does, did) = (if writes { "writes" } else { "reads" }, if wrote { "wrote" } else { "read" });
+        let ([kernel, earlier], [queue, other]) = (self.kernels, self.queues);
+        let [range, before] = &self.elements;
         write!(
             f,
-            "queue {queue} {does} elements {range:?}, queue {other} {did} {before:?}, and no event puts them in order"
+            "`{kernel}` in queue {queue} {does} elements {range:?}, `{earlier}` in queue {other} {did} {before:?}, and no event puts \
+             them in order"
         )
     }
 }
@@ -79,11 +84,17 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    /// Notes what a task of a queue uses.
+    /// Notes what a kernel of a queue uses.
     ///
     /// # Errors
     /// If no event puts it in order with what another queue did with the same elements.
-    pub(super) fn note(&mut self, uses: &[Use], queue: usize, known: &Known) -> Result<(), Hazard> {
+    pub(super) fn note(
+        &mut self,
+        kernel: &'static str,
+        uses: &[Use],
+        queue: usize,
+        known: &Known,
+    ) -> Result<(), Hazard> {
         for Use { elements, writes } in uses {
             let (memory, range) = elements.place();
             let entry = self.memories.entry(address(memory));
@@ -94,7 +105,8 @@ impl Hazards {
             });
             if let Some(past) = hazard {
                 let elements = [range.clone(), past.range.clone()];
-                return Err(Hazard { queues: [queue, past.queue], writes: [*writes, past.writes], elements });
+                let (kernels, queues) = ([kernel, past.kernel], [queue, past.queue]);
+                return Err(Hazard { kernels, queues, writes: [*writes, past.writes], elements });
             }
         }
         for Use { elements, writes } in uses {
@@ -105,7 +117,7 @@ impl Hazards {
                 let is_covered = range.start <= past.range.start && past.range.end <= range.end;
                 !(is_covered && (*writes || !past.writes && past.queue == queue))
             });
-            past.push(Past { range, writes: *writes, queue, task: known.of(queue) });
+            past.push(Past { range, writes: *writes, kernel, queue, task: known.of(queue) });
         }
         if self.memories.len() > 2 * self.num_kept + 64 {
             self.memories.retain(|_, (memory, _)| memory.strong_count() > 0);
@@ -136,13 +148,13 @@ mod tests {
                     let (one, other) = (uses(0..4, first), uses(range.clone(), second));
                     let (mut hazards, mut known) = (Hazards::default(), [(); 2].map(|()| Known::default()));
                     known[0].advance(0);
-                    hazards.note(&one, 0, &known[0]).unwrap();
+                    hazards.note("one", &one, 0, &known[0]).unwrap();
                     if is_ordered {
                         let of_first = known[0].clone();
                         known[1].learn(&of_first);
                     }
                     known[1].advance(1);
-                    let is_hazard = hazards.note(&other, 1, &known[1]).is_err();
+                    let is_hazard = hazards.note("other", &other, 1, &known[1]).is_err();
                     let expected = overlaps && (first || second) && !is_ordered;
                     assert_eq!(is_hazard, expected, "{first} {second} {range:?} {is_ordered}");
                 }

@@ -7,23 +7,36 @@ use std::time::Duration;
 use half::{bf16, f16};
 
 use super::DeferredQueue;
+use crate::buffer::Buffer;
 use crate::element::ElementType;
+use crate::error::ModelError;
 use crate::kernels::adamw::AdamWStep;
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
-use crate::kernels::matmul::Store;
+use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 use crate::queue::{Affine, Attended, Event, Host, HostKernel, Mark, Onto, Queue};
 
 impl Queue for DeferredQueue {
+    fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
+        Buffer::zeros_of(len, element)
+    }
+
     fn record(&self) -> Event {
         self.device.lock().record(self.number)
     }
 
-    fn wait(&self, event: Event, what: &'static str) {
+    fn wait(&self, event: &Event, what: &'static str) {
         self.device.lock().wait(self.number, event, what);
+    }
+
+    fn has_reached(&self, event: &Event) -> Result<bool, ModelError> {
+        if self.device.has_failed() {
+            return Err(ModelError::Device { reason: "a kernel panicked".to_owned() });
+        }
+        Ok(self.device.lock().run_towards(event))
     }
 
     fn mark(&self) -> Mark {
@@ -70,8 +83,7 @@ impl Queue for DeferredQueue {
     }
 
     fn download(&self, from: View<'_>, words: &mut [u32]) {
-        self.finish();
-        Host.download(from, words);
+        words.copy_from_slice(&self.read(from, |from| from.slice().to_vec()));
     }
 
     fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
@@ -80,8 +92,7 @@ impl Queue for DeferredQueue {
     }
 
     fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
-        self.finish();
-        Host.download_floats(from, values);
+        values.copy_from_slice(&self.read(from, |from| from.slice().to_vec()));
     }
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {
@@ -104,9 +115,9 @@ impl Queue for DeferredQueue {
             Onto::Bias(bias) => self.ask([x, weight, bias], [y], move |[x, weight, bias], [y]| {
                 Host.linear(shape, x, weight, Onto::Bias(bias), y);
             }),
-            Onto::BiasAndResidual(bias, residual) => {
+            Onto::BiasAndResidual { bias, residual } => {
                 self.ask([x, weight, bias, residual], [y], move |[x, weight, bias, residual], [y]| {
-                    Host.linear(shape, x, weight, Onto::BiasAndResidual(bias, residual), y);
+                    Host.linear(shape, x, weight, Onto::BiasAndResidual { bias, residual }, y);
                 });
             }
         }
@@ -124,15 +135,15 @@ impl Queue for DeferredQueue {
         dy: View<'_>,
         x: View<'_>,
         dweight: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
         self.ask([dy, x], [dweight], move |[dy, x], [dweight]| {
-            Host.linear_backward_weight(shape, dy, x, dweight, store);
+            Host.linear_backward_weight(shape, dy, x, dweight, mode);
         });
     }
 
-    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, store: Store) {
-        self.ask([dy], [dbias], move |[dy], [dbias]| Host.bias_backward(dy, dbias, store));
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode) {
+        self.ask([dy], [dbias], move |[dy], [dbias]| Host.bias_backward(dy, dbias, mode));
     }
 
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
@@ -170,10 +181,10 @@ impl Queue for DeferredQueue {
         statistics: View<'_>,
         dy: View<'_>,
         dx: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
         self.ask([x, weight, statistics, dy], [dx], move |[x, weight, statistics, dy], [dx]| {
-            Host.layer_norm_backward_input(x, weight, statistics, dy, dx, store);
+            Host.layer_norm_backward_input(x, weight, statistics, dy, dx, mode);
         });
     }
 
@@ -184,10 +195,10 @@ impl Queue for DeferredQueue {
         dy: View<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
-        store: Store,
+        mode: WriteMode,
     ) {
         self.ask([x, statistics, dy], [dweight, dbias], move |[x, statistics, dy], [dweight, dbias]| {
-            Host.layer_norm_backward_weight(x, statistics, dy, dweight, dbias, store);
+            Host.layer_norm_backward_weight(x, statistics, dy, dweight, dbias, mode);
         });
     }
 
@@ -238,9 +249,9 @@ impl Queue for DeferredQueue {
         });
     }
 
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, store: Store) {
+    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode) {
         self.ask([tokens, dy], [dtoken_table], move |[tokens, dy], [dtoken_table]| {
-            Host.embedding_backward(tokens, dy, dtoken_table, store);
+            Host.embedding_backward(tokens, dy, dtoken_table, mode);
         });
     }
 
@@ -256,10 +267,10 @@ impl Queue for DeferredQueue {
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
-        store: Store,
+        mode: WriteMode,
     ) {
         self.ask([dy], [dposition_table], move |[dy], [dposition_table]| {
-            Host.positions_backward(seq_length, dy, dposition_table, width, store);
+            Host.positions_backward(seq_length, dy, dposition_table, width, mode);
         });
     }
 

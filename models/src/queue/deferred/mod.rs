@@ -5,22 +5,21 @@
 //! before, without an event between them, whether or not the order was right this time. One scheduler runs one kernel at a time: a
 //! forgotten event is found, and never a race.
 //!
-//! It is for tests alone: elements of its buffers may be read on the host only after a download, which nothing but care ensures.
-
-#![allow(unsafe_code, reason = "kernels run after the borrows that they were asked for with have ended")]
+//! It is for tests. The host may read a buffer's elements after a download alone, which a panic ensures.
 
 mod hazards;
 mod kernels;
+mod queue;
 mod scheduler;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hazards::Use;
-use scheduler::{Scheduler, Task};
+pub use queue::DeferredQueue;
+use scheduler::Scheduler;
 
 use super::{Device, Queue};
-use crate::memory::{Retained, View, ViewMut};
+use crate::error::ModelError;
 
 /// A device whose queues are run in a random order.
 #[derive(Clone)]
@@ -53,7 +52,11 @@ impl Deferred {
         self.lock().waited_for.iter().copied().collect()
     }
 
-    /// A kernel that panicked has left the queues as they were before it.
+    /// Whether a kernel has panicked. What it was to write is lost; everything behind it can still be run.
+    fn has_failed(&self) -> bool {
+        self.scheduler.is_poisoned()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Scheduler> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,69 +69,8 @@ impl fmt::Debug for Deferred {
 }
 
 impl Device for Deferred {
-    fn queue(&self) -> Arc<dyn Queue> {
+    fn queue(&self) -> Result<Arc<dyn Queue>, ModelError> {
         let number = self.lock().open();
-        Arc::new(DeferredQueue { device: self.clone(), number })
+        Ok(Arc::new(DeferredQueue { device: self.clone(), number }))
     }
-}
-
-/// A queue of [`Deferred`].
-#[derive(Debug)]
-pub struct DeferredQueue {
-    device: Deferred,
-    number: usize,
-}
-
-impl DeferredQueue {
-    /// Asks for a kernel that reads and writes these elements.
-    fn ask<const R: usize, const W: usize>(
-        &self,
-        reads: [View<'_>; R],
-        writes: [ViewMut<'_>; W],
-        kernel: impl for<'a> FnOnce([View<'a>; R], [ViewMut<'a>; W]) + Send + 'static,
-    ) {
-        let (reads, writes) = (reads.map(View::retained), writes.map(ViewMut::retained));
-        self.push(uses(&reads, &writes), move || {
-            // SAFETY: as in `ask_many`.
-            let views =
-                unsafe { (reads.each_ref().map(|of| of.view()), writes.each_ref().map(|of| of.view_mut())) };
-            kernel(views.0, views.1);
-        });
-    }
-
-    /// As [`DeferredQueue::ask`], for any number of them.
-    fn ask_many(
-        &self,
-        reads: &[View<'_>],
-        writes: Vec<ViewMut<'_>>,
-        kernel: impl for<'a> FnOnce(&[View<'a>], Vec<ViewMut<'a>>) + Send + 'static,
-    ) {
-        let reads: Vec<Retained> = reads.iter().map(|view| view.retained()).collect();
-        let writes: Vec<Retained> = writes.into_iter().map(ViewMut::retained).collect();
-        self.push(uses(&reads, &writes), move || {
-            // SAFETY: one kernel runs at a time, under the scheduler's lock. The views that it was asked for with were apart where
-            // it writes, so these are too. The host reads and writes elements only where no queue has anything left to do with them.
-            let (reads, writes): (Vec<View<'_>>, _) = unsafe {
-                (reads.iter().map(|of| of.view()).collect(), writes.iter().map(|of| of.view_mut()).collect())
-            };
-            kernel(&reads, writes);
-        });
-    }
-
-    fn push(&self, uses: Vec<Use>, kernel: impl FnOnce() + Send + 'static) {
-        self.device.lock().push(self.number, Task::Kernel(Box::new(kernel), uses));
-    }
-
-    /// Returns once everything that was asked for has been computed.
-    fn finish(&self) {
-        self.device.lock().finish(self.number);
-    }
-}
-
-/// What a kernel uses.
-fn uses(reads: &[Retained], writes: &[Retained]) -> Vec<Use> {
-    let of = |elements: &[Retained], writes| -> Vec<Use> {
-        elements.iter().map(|elements| Use { elements: elements.clone(), writes }).collect()
-    };
-    [of(reads, false), of(writes, true)].into_iter().flatten().collect()
 }

@@ -1,35 +1,34 @@
 //! Which task of which queue runs next.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 use super::hazards::{Hazards, Known, Use};
 use crate::queue::{Event, Mark};
 
 /// Something in a queue.
 pub(super) enum Task {
-    /// A kernel, and what it uses.
-    Kernel(Box<dyn FnOnce() + Send>, Vec<Use>),
+    /// Runs a kernel, which uses these elements.
+    Kernel { name: &'static str, uses: Vec<Use>, run: Box<dyn FnOnce() + Send> },
     /// The event is reached.
-    Record(NonZeroU64),
+    Record(Arc<Reached>),
     /// The queue goes on once the event is reached.
-    Wait(NonZeroU64),
+    Wait(Arc<Reached>),
     /// The next mark of the queue is passed.
     Mark,
 }
+
+/// What an event holds: what is known at its point, once that is reached.
+type Reached = OnceLock<Known>;
 
 /// The queues of a device. One task runs at a time: the one at the head of the queue with the highest priority of those that can go
 /// on. Priorities are random and change now and then, so that one queue runs far ahead of the others, and then another.
 #[derive(Default)]
 pub(super) struct Scheduler {
     queues: Vec<Line>,
-    /// The events that were reached, and what was known there.
-    reached: BTreeMap<NonZeroU64, Known>,
     /// What the host knows, of whichever rank: it has waited for these tasks.
     host: Arc<Known>,
     hazards: Hazards,
-    last_event: u64,
     random: u64,
     /// How many tasks have run: the clock, since a deferred run shall not depend on a real one.
     num_run: u64,
@@ -93,20 +92,26 @@ impl Scheduler {
     }
 
     pub(super) fn record(&mut self, queue: usize) -> Event {
-        self.last_event += 1;
-        let number = NonZeroU64::new(self.last_event);
-        if let Some(number) = number {
-            self.push(queue, Task::Record(number));
-        }
-        Event { number }
+        let reached = Arc::new(Reached::new());
+        self.push(queue, Task::Record(Arc::clone(&reached)));
+        Event::new(reached)
     }
 
-    pub(super) fn wait(&mut self, queue: usize, event: Event, what: &'static str) {
-        let Some(number) = event.number else { return };
+    pub(super) fn wait(&mut self, queue: usize, event: &Event, what: &'static str) {
+        let Some(reached) = event.handle() else { return };
         self.waited_for.insert(what);
         if self.omitted != Some(what) {
-            self.push(queue, Task::Wait(number));
+            self.push(queue, Task::Wait(reached));
         }
+    }
+
+    /// Whether the event is reached. If not, one task runs, where a queue can go on.
+    pub(super) fn run_towards(&mut self, event: &Event) -> bool {
+        let Some(reached) = event.handle::<Reached>() else { return true };
+        if reached.get().is_none() {
+            self.run_one();
+        }
+        reached.get().is_some()
     }
 
     pub(super) fn mark(&mut self, queue: usize) -> Mark {
@@ -122,7 +127,7 @@ impl Scheduler {
     /// If the mark was forgotten.
     pub(super) fn time(&mut self, queue: usize, mark: Mark) -> u64 {
         while self.queues[queue].marks.num_passed <= mark.value {
-            self.run_one();
+            self.must_run_one();
         }
         self.tell_host(queue);
         let Marks { first_kept, times, .. } = &self.queues[queue].marks;
@@ -139,7 +144,7 @@ impl Scheduler {
     /// If no queue can go on: something is waited for that nobody records.
     pub(super) fn finish(&mut self, queue: usize) {
         while !self.queues[queue].tasks.is_empty() {
-            self.run_one();
+            self.must_run_one();
         }
         self.tell_host(queue);
     }
@@ -151,34 +156,42 @@ impl Scheduler {
         self.host = Arc::new(host);
     }
 
-    fn run_one(&mut self) {
+    fn must_run_one(&mut self) {
+        assert!(self.run_one(), "what a queue waits for is recorded in another before");
+    }
+
+    /// Runs a task, unless no queue can go on.
+    fn run_one(&mut self) -> bool {
         let can_go_on = |line: &Line| match line.tasks.front() {
             None => false,
-            Some((_, Task::Wait(event))) => self.reached.contains_key(event),
-            Some((_, Task::Kernel(..) | Task::Record(_) | Task::Mark)) => true,
+            Some((_, Task::Wait(event))) => event.get().is_some(),
+            Some((_, Task::Kernel { .. } | Task::Record(_) | Task::Mark)) => true,
         };
         let lines = self.queues.iter().enumerate().filter(|(_, line)| can_go_on(line));
         let next = lines.max_by_key(|(_, line)| line.priority).map(|(index, _)| index);
-        let next = next.expect("what a queue waits for is recorded in another before");
+        let Some(next) = next else { return false };
         self.num_run += 1;
         let line = &mut self.queues[next];
         let (asked_with, task) = line.tasks.pop_front().expect("a queue that can go on has a task");
         line.known.learn(&asked_with);
         line.known.advance(next);
         match task {
-            Task::Kernel(kernel, uses) => {
-                if let Err(hazard) = self.hazards.note(&uses, next, &line.known) {
+            Task::Kernel { name, uses, run } => {
+                if let Err(hazard) = self.hazards.note(name, &uses, next, &line.known) {
                     panic!("{hazard}");
                 }
-                kernel();
+                // They keep memory that the host may not read before they are gone.
+                drop(uses);
+                run();
             }
             Task::Mark => line.marks.pass(self.num_run),
-            Task::Record(event) => drop(self.reached.insert(event, line.known.clone())),
-            Task::Wait(event) => line.known.learn(&self.reached[&event]),
+            Task::Record(event) => drop(event.set(line.known.clone())),
+            Task::Wait(event) => event.get().into_iter().for_each(|known| line.known.learn(known)),
         }
         if self.draw().is_multiple_of(TASKS_PER_PRIORITY) {
             self.queues[next].priority = self.draw();
         }
+        true
     }
 
     /// The next random number (splitmix64, Steele et al., OOPSLA 2014).
@@ -204,13 +217,14 @@ mod tests {
         let ran = Arc::new(Mutex::new(Vec::new()));
         let note = |what: &'static str| {
             let ran = Arc::clone(&ran);
-            Task::Kernel(Box::new(move || ran.lock().unwrap().push(what)), Vec::new())
+            let run = Box::new(move || ran.lock().unwrap().push(what));
+            Task::Kernel { name: what, uses: Vec::new(), run }
         };
         scheduler.push(first, note("a"));
         let event = scheduler.record(first);
         scheduler.push(first, note("b"));
         scheduler.push(second, note("c"));
-        scheduler.wait(second, event, "a for d");
+        scheduler.wait(second, &event, "a for d");
         scheduler.push(second, note("d"));
         scheduler.finish(first);
         scheduler.finish(second);

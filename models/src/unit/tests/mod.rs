@@ -6,7 +6,7 @@ mod precision;
 use super::*;
 use crate::buffer::Buffer;
 use crate::gpt2;
-use crate::layer::{Store, Tokens};
+use crate::layer::{Tokens, WriteMode};
 use crate::queue::Host;
 use crate::testing::{Batch, config, segments};
 
@@ -91,7 +91,7 @@ fn a_unit_with_segments_refuses_half_a_backward() {
             saved: &buffer(),
             weight_inputs: &buffer(),
             parameter_gradients: buffer().view_mut(),
-            store: Store::Assign,
+            mode: WriteMode::Overwrite,
             workspace: &mut buffer(),
         },
     );
@@ -115,7 +115,7 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),
             recomputed: &mut Buffer::zeros(0).unwrap(),
             parameter_gradients: parameter_gradients.view_mut(),
-            store: Store::Assign,
+            mode: WriteMode::Overwrite,
             workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
             loss_seed: 1.0,
         },

@@ -9,7 +9,7 @@ use super::super::{Unit, UnitBackwardInput, UnitBackwardWeight, UnitForward};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::gpt2;
-use crate::layer::{LossSum, MaskKey, MicroBatchShape, Store, Tokens};
+use crate::layer::{LossSum, MaskKey, MicroBatchShape, Tokens, WriteMode};
 use crate::layout::aligned;
 use crate::mlp;
 use crate::model::Model;
@@ -94,7 +94,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
                 saved,
                 weight_inputs,
                 parameter_gradients: parameter_gradients.view_mut(),
-                store: Store::Assign,
+                mode: WriteMode::Overwrite,
                 workspace,
             },
         );

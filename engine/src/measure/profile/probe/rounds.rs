@@ -9,7 +9,7 @@ use crate::measure::profile::typical::typical;
 use crate::measure::profile::{delays, joint};
 use crate::measure::recording::{Place, Shape, Times, makespan_ns, times_of_events};
 use crate::plan::costs::MessageKind;
-use crate::run::executor::Event;
+use crate::run::executor::RecordedEvent;
 
 /// One round.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Round {
 pub(super) fn of_events(
     facts: &Facts<'_>,
     routes: &Routes,
-    events: &[Vec<Event>],
+    events: &[Vec<RecordedEvent>],
     num_rounds: usize,
 ) -> Vec<Round> {
     let (program, grid) = (facts.program(), facts.plan.grid());

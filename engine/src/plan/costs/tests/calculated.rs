@@ -4,14 +4,14 @@ use pipezero_models::ElementType;
 use pipezero_schedule::simulate::Links;
 
 use super::{GPT2, TIMED, plan};
-use crate::plan::costs::{Device, Network, NetworkLink, Source, Step, for_plan};
+use crate::plan::costs::{DeviceSpec, Network, NetworkLink, Source, Step, for_plan};
 
 const MLP: &str = "model.family=mlp model.num_attention_heads=null";
 
 /// A device whose memory and links cost nothing.
-fn device(flops_per_s: f64, link_bytes_per_s: f64) -> Device {
+fn device(flops_per_s: f64, link_bytes_per_s: f64) -> DeviceSpec {
     let link = NetworkLink { bytes_per_s: link_bytes_per_s, base_ns: 0.0, step_ns: 0.0 };
-    Device {
+    DeviceSpec {
         name: "a device".to_owned(),
         half_flops_per_s: flops_per_s,
         f32_flops_per_s: flops_per_s,
@@ -116,7 +116,7 @@ fn gathers_hide_from_the_tokens_that_theory_says() {
 
 #[test]
 fn memory_bounds_what_computes_little() {
-    let slow = Device { memory_bytes_per_s: 1e9, ..device(f64::INFINITY, 1.0) };
+    let slow = DeviceSpec { memory_bytes_per_s: 1e9, ..device(f64::INFINITY, 1.0) };
     let plan = plan(GPT2, "");
     let costs = for_plan(&plan, Source::Analytic(&slow)).unwrap().costs;
     let owned = plan.units()[1].layout.shard_len() as u64;
@@ -145,7 +145,7 @@ fn links_of_the_run_file_come_before_those_of_the_device() {
 fn latency_grows_with_the_steps_of_a_collective() {
     let link = NetworkLink { bytes_per_s: f64::INFINITY, base_ns: 100.0, step_ns: 10.0 };
     let base = device(1.0, 1.0);
-    let device = Device { network: Network { near: link, far: link, ..base.network }, ..base };
+    let device = DeviceSpec { network: Network { near: link, far: link, ..base.network }, ..base };
     let latency = |changes: &str| {
         let plan = plan(GPT2, &format!("parallel.data=4 {changes}"));
         let costs = for_plan(&plan, Source::Analytic(&device)).unwrap().costs;

@@ -3,7 +3,7 @@
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, memory};
 
 use super::{GPT2, plan};
-use crate::plan::costs::{Device, Source, Step, for_plan, memory_costs};
+use crate::plan::costs::{DeviceSpec, Source, Step, for_plan, memory_costs};
 use pipezero_partition::RankMemory;
 
 fn planned(bytes: &RankMemory, category: MemoryCategory) -> u64 {
@@ -20,7 +20,7 @@ fn planned(bytes: &RankMemory, category: MemoryCategory) -> u64 {
 /// The most of each category that is in use at once, by pipeline rank, beside what the plan allocates.
 fn peaks(changes: &str) -> Vec<(MemoryBytes, RankMemory)> {
     let plan = plan(GPT2, &format!("model.num_layers=16 {changes}"));
-    let device = Device::by_name("h100").unwrap();
+    let device = DeviceSpec::by_name("h100").unwrap();
     let predicted = for_plan(&plan, Source::Analytic(&device)).unwrap();
     let step = Step::new(&plan, &predicted).unwrap();
     let curves = memory(plan.training(), &step.timeline, &memory_costs(&plan)).unwrap();

@@ -5,12 +5,14 @@ use pipezero_schedule::simulate::cluster::{Cluster, Ratio};
 use super::measured::file_of;
 use super::{GPT2, plan};
 use crate::plan::Plan;
-use crate::plan::costs::{Assumption, CostsFile, Device, Predicted, RankSlowness, Source, Step, for_plan};
+use crate::plan::costs::{
+    Assumption, CostsFile, DeviceSpec, Predicted, RankSlowness, Source, Step, for_plan,
+};
 use crate::plan::what_if::ClusterStep;
 
 /// Costs of an H100 for ranks that are so slow in each step.
 fn predicted(plan: &Plan, steps: &[&[u32]]) -> Predicted {
-    let predicted = for_plan(plan, Source::Analytic(&Device::by_name("h100").unwrap())).unwrap();
+    let predicted = for_plan(plan, Source::Analytic(&DeviceSpec::by_name("h100").unwrap())).unwrap();
     let of_mean = |&ppm: &u32| [u128::from(ppm), 1_000_000];
     let slowness = RankSlowness::new(steps.iter().map(|step| step.iter().map(of_mean).collect()));
     Predicted { slowness, ..predicted }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::run::memory::Ledger;
+use super::ledger::Ledger;
 
 /// What a rank holds, in two accounts.
 #[derive(Debug, Default)]
-pub(super) struct Ledgers {
+pub(crate) struct Ledgers {
     /// What is planned: the model, and what its programs hold.
-    pub(super) planned: Arc<Ledger>,
+    pub(crate) planned: Arc<Ledger>,
     /// What commands between programs hold beside that.
-    pub(super) between: Arc<Ledger>,
+    pub(crate) between: Arc<Ledger>,
 }

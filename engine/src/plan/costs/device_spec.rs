@@ -22,7 +22,7 @@ use pipezero_models::ElementType;
 
 /// What an analytic model knows of a device. Rates are those that are achieved.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct DeviceSpec {
     /// Its name, as results print it.
     pub name: String,
     /// Floating-point operations a second of matrix products in 16 bits; a multiply-add counts two.
@@ -144,11 +144,11 @@ const CPU_COPY: f64 = CPU_MEMORY / 2.0;
 /// What it takes until a thread that slept runs again, nanoseconds.
 const CPU_WAKE_NS: f64 = 30_000.0;
 
-impl Device {
-    /// The names that [`Device::by_name`] knows.
+impl DeviceSpec {
+    /// The names that [`DeviceSpec::by_name`] knows.
     pub const NAMES: [&str; 4] = [H100.key, H200.key, A100.key, "cpu"];
 
-    /// A device by its name, in any case; `cpu` is [`Device::this_cpu`].
+    /// A device by its name, in any case; `cpu` is [`DeviceSpec::this_cpu`].
     pub fn by_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         if name == "cpu" {
@@ -186,11 +186,11 @@ impl Device {
 }
 
 impl Gpu {
-    fn device(self) -> Device {
+    fn device(self) -> DeviceSpec {
         const TERA: f64 = 1e12;
         const GIGA: f64 = 1e9;
         let link = |bytes_per_s, step_ns| NetworkLink { bytes_per_s, base_ns: 8_400.0, step_ns };
-        Device {
+        DeviceSpec {
             name: self.name.to_owned(),
             half_flops_per_s: self.half_tflops * TERA * GPU_COMPUTE,
             f32_flops_per_s: self.f32_tflops * TERA * GPU_COMPUTE,
@@ -232,18 +232,18 @@ mod tests {
 
     #[test]
     fn every_name_is_of_a_device_in_any_case() {
-        for name in Device::NAMES {
-            let device = Device::by_name(name).unwrap();
-            assert_eq!(Device::by_name(&name.to_uppercase()), Some(device));
+        for name in DeviceSpec::NAMES {
+            let device = DeviceSpec::by_name(name).unwrap();
+            assert_eq!(DeviceSpec::by_name(&name.to_uppercase()), Some(device));
         }
         for name in ["", "h1000", "gpu", "h100 sxm"] {
-            assert_eq!(Device::by_name(name), None, "{name}");
+            assert_eq!(DeviceSpec::by_name(name), None, "{name}");
         }
     }
 
     #[test]
     fn a_ring_uses_the_interfaces_of_all_its_ranks_on_a_node() {
-        let network = Device::by_name("h100").unwrap().network;
+        let network = DeviceSpec::by_name("h100").unwrap().network;
         let (near, far) = (network.near, network.far);
         let ring = |ranks: &[usize]| network.ring(ranks);
         assert_eq!(ring(&[3]), near);
@@ -264,7 +264,7 @@ mod tests {
     /// What the model's readers expect of an H100: half of 989 TFLOP/s, and 8.4 us + 3.4 us a step over NVLink.
     #[test]
     fn rates_are_the_achieved_share_of_the_data_sheet() {
-        let h100 = Device::by_name("h100").unwrap();
+        let h100 = DeviceSpec::by_name("h100").unwrap();
         // Products of decimals, which f64 rounds.
         let is_close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-12;
         assert!(is_close(h100.flops_per_s(ElementType::Bf16), 494.7e12));
@@ -272,7 +272,7 @@ mod tests {
         assert!(
             is_close(h100.network.near.bytes_per_s, 360e9) && is_close(h100.network.far.bytes_per_s, 45e9)
         );
-        let (h200, a100) = (Device::by_name("h200").unwrap(), Device::by_name("a100").unwrap());
+        let (h200, a100) = (DeviceSpec::by_name("h200").unwrap(), DeviceSpec::by_name("a100").unwrap());
         assert!(
             h200.memory_bytes_per_s > h100.memory_bytes_per_s
                 && a100.half_flops_per_s < h100.half_flops_per_s

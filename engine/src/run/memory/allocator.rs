@@ -1,0 +1,50 @@
+//! Where a rank's buffers come from.
+
+use std::sync::Arc;
+
+use pipezero_models::{ElementType, ModelError, Queue};
+use pipezero_partition::Category;
+
+use super::ledger::Ledger;
+use super::tracked_buffer::TrackedBuffer;
+
+/// Allocates buffers in the memory of a rank's device and charges them to a ledger.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    queue: Arc<dyn Queue>,
+    ledger: Arc<Ledger>,
+}
+
+impl Allocator {
+    /// Allocates where this queue computes.
+    pub fn new(queue: Arc<dyn Queue>, ledger: Arc<Ledger>) -> Self {
+        Self { queue, ledger }
+    }
+
+    /// A buffer of `len` f32 zeros, charged to `category`.
+    ///
+    /// # Errors
+    /// When the device has no such memory left.
+    pub fn zeros(&self, len: usize, category: Category) -> Result<TrackedBuffer, ModelError> {
+        self.zeros_of(len, ElementType::F32, category)
+    }
+
+    /// A buffer of `len` zeros of a type, charged to `category`.
+    ///
+    /// # Errors
+    /// As [`Allocator::zeros`].
+    pub fn zeros_of(
+        &self,
+        len: usize,
+        element_type: ElementType,
+        category: Category,
+    ) -> Result<TrackedBuffer, ModelError> {
+        let buffer = self.queue.zeros(len, element_type)?;
+        Ok(TrackedBuffer::new(buffer, category, &self.ledger))
+    }
+
+    /// What counts its buffers.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}

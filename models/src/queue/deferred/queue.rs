@@ -1,0 +1,152 @@
+//! A queue of the device: keeps what a kernel uses until the kernel runs.
+
+#![allow(unsafe_code, reason = "kernels run after the borrows that they were asked for with have ended")]
+
+use std::any::type_name;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Deferred;
+use super::hazards::Use;
+use super::scheduler::Task;
+use crate::memory::{Retained, View, ViewMut};
+
+/// A queue of [`Deferred`].
+#[derive(Debug)]
+pub struct DeferredQueue {
+    pub(super) device: Deferred,
+    pub(super) number: usize,
+}
+
+impl DeferredQueue {
+    /// Asks for a kernel that reads and writes these elements.
+    pub(super) fn ask<const R: usize, const W: usize, K>(
+        &self,
+        reads: [View<'_>; R],
+        writes: [ViewMut<'_>; W],
+        kernel: K,
+    ) where
+        K: for<'a> FnOnce([View<'a>; R], [ViewMut<'a>; W]) + Send + 'static,
+    {
+        let (reads, writes) = (reads.map(View::retained), writes.map(ViewMut::retained));
+        self.push(name_of::<K>(), uses(&reads, &writes), move || {
+            // SAFETY: as in `ask_many`.
+            let views =
+                unsafe { (reads.each_ref().map(|of| of.view()), writes.each_ref().map(|of| of.view_mut())) };
+            kernel(views.0, views.1);
+        });
+    }
+
+    /// As [`DeferredQueue::ask`], for any number of them.
+    pub(super) fn ask_many<K>(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: K)
+    where
+        K: for<'a> FnOnce(&[View<'a>], Vec<ViewMut<'a>>) + Send + 'static,
+    {
+        let reads: Vec<Retained> = reads.iter().map(|view| view.retained()).collect();
+        let writes: Vec<Retained> = writes.into_iter().map(ViewMut::retained).collect();
+        self.push(name_of::<K>(), uses(&reads, &writes), move || {
+            // SAFETY: one kernel runs at a time, under the scheduler's lock. The views that it was asked for with were apart where
+            // it writes, so these are too. The host gets no slice of a buffer that a kernel still keeps (`Buffer::host_as`), and no
+            // view to ask with while it has one.
+            let (reads, writes): (Vec<View<'_>>, _) = unsafe {
+                (reads.iter().map(|of| of.view()).collect(), writes.iter().map(|of| of.view_mut()).collect())
+            };
+            kernel(&reads, writes);
+        });
+    }
+
+    fn push(&self, name: &'static str, uses: Vec<Use>, kernel: impl FnOnce() + Send + 'static) {
+        self.device.lock().push(self.number, Task::Kernel { name, uses, run: Box::new(kernel) });
+    }
+
+    /// Returns what a kernel reads, once everything that was asked for has been computed.
+    pub(super) fn read<T, K>(&self, from: View<'_>, kernel: K) -> T
+    where
+        T: Default + Send + 'static,
+        K: for<'a> FnOnce(View<'a>) -> T + Send + 'static,
+    {
+        let found = Arc::new(Mutex::new(T::default()));
+        let place = Arc::clone(&found);
+        let elements = from.retained();
+        self.push(name_of::<K>(), uses(std::slice::from_ref(&elements), &[]), move || {
+            // SAFETY: as in `ask_many`.
+            let value = kernel(unsafe { elements.view() });
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = value;
+        });
+        self.device.lock().finish(self.number);
+        std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What a kernel uses.
+fn uses(reads: &[Retained], writes: &[Retained]) -> Vec<Use> {
+    let of = |elements: &[Retained], writes| -> Vec<Use> {
+        elements.iter().map(|elements| Use { elements: elements.clone(), writes }).collect()
+    };
+    [of(reads, false), of(writes, true)].into_iter().flatten().collect()
+}
+
+/// The method that asks for a kernel, from the path of its closure, `...::method::{{closure}}`.
+fn name_of<K>() -> &'static str {
+    let parts = type_name::<K>().split("::").filter(|part| !part.starts_with('{'));
+    parts.last().unwrap_or("a kernel")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::error::ModelError;
+    use crate::queue::{Device, HostKernel};
+
+    fn message_of(f: impl FnOnce()) -> String {
+        let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
+        panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_download_without_an_event_is_a_hazard_that_names_both_kernels() {
+        let device = Deferred::new(0);
+        let [first, other] = [(); 2].map(|()| device.queue().unwrap());
+        let mut buffer = Buffer::zeros(4).unwrap();
+        first.clear(buffer.view_mut().range(0..3));
+        let event = first.record();
+        while !first.has_reached(&event).unwrap() {}
+        let message = message_of(|| other.download_floats(buffer.view(), &mut [0.0; 4]));
+        let expected = "`download_floats` in queue 1 reads elements 0..4, `clear` in queue 0 wrote 0..3, and no event puts them \
+                        in order";
+        assert_eq!(message, expected);
+        let failed = first.has_reached(&event).unwrap_err();
+        assert!(matches!(failed, ModelError::Device { .. }), "{failed}");
+    }
+
+    #[test]
+    fn a_point_behind_a_wait_for_what_never_comes_is_not_reached() {
+        let (device, other) = (Deferred::new(0), Deferred::new(1));
+        let (queue, never) = (device.queue().unwrap(), other.queue().unwrap().record());
+        let before = queue.record();
+        queue.wait(&never, "what never comes");
+        let behind = queue.record();
+        let reached = |event| (0..10).any(|_| queue.has_reached(event).unwrap());
+        assert_eq!([reached(&before), reached(&behind)], [true, false]);
+    }
+
+    #[test]
+    fn the_host_reads_elements_only_when_no_kernel_is_left_that_uses_them() {
+        let queue = Deferred::new(0).queue().unwrap();
+        let mut buffer = Buffer::from_vec(vec![1.0_f32; 4]).unwrap();
+        let kernel: HostKernel =
+            Box::new(|_, writes| writes.into_iter().for_each(|to| to.slice::<f32>().fill(2.0)));
+        queue.on_host(&[], vec![buffer.view_mut()], kernel);
+        let message = message_of(|| drop(buffer.host().to_vec()));
+        assert_eq!(message, "a queue has something left to do with these elements; download them");
+        let mut values = [0.0; 4];
+        queue.download_floats(buffer.view(), &mut values);
+        assert_eq!((values.as_slice(), buffer.host()), ([2.0; 4].as_slice(), [2.0; 4].as_slice()));
+    }
+}

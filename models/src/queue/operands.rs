@@ -1,0 +1,41 @@
+//! What kernels are given together.
+
+use crate::memory::{View, ViewMut};
+
+/// What a linear map adds to its product `x Wᵀ: [N, O]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Onto<'a> {
+    /// Nothing.
+    Nothing,
+    /// `[O]`, to every row.
+    Bias(View<'a>),
+    /// Both.
+    BiasAndResidual {
+        /// `[O]`, to every row.
+        bias: View<'a>,
+        /// `[N, O]`
+        residual: View<'a>,
+    },
+}
+
+/// The weight and bias of a layer norm.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'a> {
+    /// `[C]`
+    pub weight: View<'a>,
+    /// `[C]`
+    pub bias: View<'a>,
+}
+
+/// What an attention keeps from its forward for its backward.
+#[derive(Clone, Copy, Debug)]
+pub struct Attended<'a> {
+    /// `[N, C]`: the output.
+    pub out: View<'a>,
+    /// `[B, H, T]`
+    pub log_sum_exp: View<'a>,
+}
+
+/// A kernel of one's own, which runs on the host: it is given what it reads and what it writes, in the order of the lists that it was
+/// asked for with. It must not use a queue.
+pub type HostKernel = Box<dyn FnOnce(&[View<'_>], Vec<ViewMut<'_>>) + Send>;

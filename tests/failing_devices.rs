@@ -1,0 +1,94 @@
+//! A device that fails, or never comes to a point, ends the run with one report.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pipezero::Cause;
+use pipezero::models::queue::{Deferred, Event};
+use pipezero::models::{CrossEntropy, Device, Host, Loss, ModelError, Queue, View, ViewMut, gpt2};
+use pipezero::plan::Plan;
+use pipezero::run::comm::CommError;
+use pipezero::run::engine::{Engine, EngineError, Report};
+use tests::{Case, Mask, RandomBatches, plan_and_batches, small_run};
+
+const GRID: Case = Case { pipeline: 2, data: 2, num_micro_batches: 3, ..Case::ONE_RANK };
+
+/// The report of what stopped.
+fn stopped(done: Result<(), EngineError>) -> Report {
+    match done {
+        Err(EngineError::Stopped(report)) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A loss whose kernels wait for a point that no queue of their device comes to.
+#[derive(Debug)]
+struct Stuck(Event);
+
+impl Loss for Stuck {
+    fn forward(
+        &self,
+        queue: &dyn Queue,
+        logits: View<'_>,
+        targets: View<'_>,
+        per_row: ViewMut<'_>,
+        loss: ViewMut<'_>,
+    ) {
+        queue.wait(&self.0, "what never comes");
+        CrossEntropy.forward(queue, logits, targets, per_row, loss);
+    }
+
+    fn backward(
+        &self,
+        queue: &dyn Queue,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        per_row: View<'_>,
+        seed: f32,
+    ) {
+        CrossEntropy.backward(queue, logits, targets, per_row, seed);
+    }
+}
+
+#[test]
+fn a_queue_that_waits_for_what_never_comes_is_reported_after_the_time_out() {
+    let mut run = small_run(GRID);
+    run.comm.timeout = Duration::from_secs(1);
+    let other = Deferred::new(0).queue().unwrap();
+    let model = gpt2::build_with_loss(run.model.gpt().unwrap(), Arc::new(Stuck(other.record()))).unwrap();
+    let plan = Plan::with_model(run, model).unwrap();
+    let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
+    let mut engine = Engine::on_device(plan, source, Arc::new(Deferred::new(5))).unwrap();
+    let report = stopped(engine.train_batch().map(drop));
+    let [first, others @ ..] = report.failures() else { panic!("{report}") };
+    assert!(matches!(first.cause, Cause::Comm(CommError::Unfinished { .. })), "{report}");
+    assert_eq!(others.len(), 3);
+    assert!(report.to_string().contains("for the rank's own compute queue"), "{report}");
+}
+
+/// A device that gives its queues only to so many.
+#[derive(Debug)]
+struct Exhausted(AtomicUsize);
+
+impl Device for Exhausted {
+    fn queue(&self) -> Result<Arc<dyn Queue>, ModelError> {
+        let left = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left.map_err(|_| ModelError::Device { reason: "it has no queue left".to_owned() })?;
+        Host.queue()
+    }
+}
+
+/// Four queues of ranks, then lanes: gathers of a pair of data ranks, and so on.
+#[test]
+fn a_device_without_queues_is_reported_when_ranks_start_and_later() {
+    for num_queues in 0..9 {
+        let (plan, source) = plan_and_batches(small_run(GRID), Mask::None);
+        let device = Arc::new(Exhausted(AtomicUsize::new(num_queues)));
+        let started = Engine::on_device(plan, source, device);
+        assert_eq!(started.is_ok(), num_queues >= 4, "{num_queues}");
+        let failed = started.and_then(|mut engine| engine.train_batch().map(drop));
+        let text = stopped(failed).to_string();
+        assert!(text.contains("the device has failed: it has no queue left"), "{num_queues}: {text}");
+    }
+}
