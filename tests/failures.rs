@@ -2,6 +2,7 @@
 //!
 //! Ranks fail here in their batch source, the one piece of a user's code that runs inside them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,11 +11,13 @@ use expect_test::expect;
 use pipezero::Cause;
 use pipezero::config::{ModelConfig, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero::models::queue::Deferred;
-use pipezero::plan::Plan;
+use pipezero::plan::{Plan, Purpose};
 use pipezero::run::comm::CommError;
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{Engine, EngineError, Report};
-use tests::{Case, Mask, NO_ZERO, RandomBatches, at_rate, plan_and_batches, small_run, started};
+use tests::{
+    Case, Mask, NO_ZERO, RandomBatches, at_rate, in_two_processes, plan_and_batches, small_run, started,
+};
 
 /// Two stages on two data ranks: world ranks 0 and 1 run the first stage, 2 and 3 the second. Gathers, reductions and
 /// both directions of transfers are at work.
@@ -216,4 +219,38 @@ fn a_plan_larger_than_the_memory_is_refused_before_anything_is_allocated() {
     );
     let text = error.to_string();
     assert!(text.starts_with("the run needs ") && text.contains(" of memory (ranks: 4), but "), "{text}");
+}
+
+/// The only rank of a process stalls: its process hears of the stop all the same, and both give one report.
+#[test]
+fn a_process_whose_only_rank_stalls_ends_with_the_other() {
+    for (cut, rank) in [(3, 3), (1, 0)] {
+        let (release, blocked) = channel::<()>();
+        let blocked = Mutex::new(blocked);
+        let released = Mutex::new(Some(release));
+        let num_ended = AtomicUsize::new(0);
+        let mut run = run();
+        run.comm.timeout = Duration::from_secs(1);
+        let plan = Plan::even_if_refused(run).unwrap();
+        let source = RandomBatches::for_plan(&plan, Mask::None)
+            .with_fault(rank, move |_| Ok(blocked.lock().expect("no rank panics").recv()?));
+        let source: Arc<dyn BatchSource> = Arc::new(source);
+        let reports = in_two_processes(&plan, cut, |world, _| {
+            let batches = Arc::clone(&source);
+            let mut engine =
+                Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+            engine.train_batch().expect("the first step has no fault");
+            let report = engine.train_batch().expect_err("a rank stalls").to_string();
+            if num_ended.fetch_add(1, Ordering::AcqRel) == 1 {
+                drop(released.lock().expect("no process panics").take());
+            }
+            report
+        });
+        assert_eq!(reports[0], reports[1], "cut {cut}");
+        let first = reports[0].lines().nth(1).unwrap_or_default();
+        assert!(
+            first.starts_with(&format!("  rank {rank} at ")) && first.ends_with("does not answer"),
+            "{first}"
+        );
+    }
 }

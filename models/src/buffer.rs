@@ -3,7 +3,6 @@
 //! A buffer is the only owner of its elements. Kernels and layers never allocate: they are handed views of buffers.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use crate::element::{Element, ElementType, with_element};
 use crate::error::ModelError;
@@ -22,7 +21,14 @@ impl Buffer {
     }
 
     /// A buffer of `len` zeros.
+    ///
+    /// # Errors
+    /// [`ModelError::TooLarge`] for more bytes than an address space has.
     pub fn zeros_of(len: usize, element_type: ElementType) -> Result<Self, ModelError> {
+        let num_bytes = len.checked_mul(element_type.num_bytes());
+        if num_bytes.is_none_or(|num_bytes| isize::try_from(num_bytes).is_err()) {
+            return Err(ModelError::TooLarge { len, element_type });
+        }
         with_element!(element_type, Of => Self::from_vec(vec![Of::default(); len]))
     }
 
@@ -74,7 +80,6 @@ impl Buffer {
     /// # Panics
     /// If they are of another type, or a queue has something left to do with them.
     pub fn host_as<E: Element>(&self) -> &[E] {
-        self.assert_settled();
         self.view().slice()
     }
 
@@ -91,16 +96,7 @@ impl Buffer {
     /// # Panics
     /// As [`Buffer::host_as`].
     pub fn host_mut_as<E: Element>(&mut self) -> &mut [E] {
-        self.assert_settled();
         self.view_mut().slice()
-    }
-
-    /// A kernel that runs later keeps the memory until then.
-    fn assert_settled(&self) {
-        let is_settled = Arc::strong_count(&self.memory) == 1;
-        assert!(is_settled, "a queue has something left to do with these elements; download them");
-        // What a kernel wrote before it let go of the memory is seen from here on.
-        fence(Ordering::Acquire);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::element::ElementType;
+
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,6 +11,14 @@ pub enum ModelError {
     /// The tensor library refused.
     #[error("tensor library: {0}")]
     Tensor(#[from] candle_core::Error),
+    /// A buffer would be larger than memory can be.
+    #[error("a buffer of {len} elements of {element_type:?} is larger than memory can be")]
+    TooLarge {
+        /// Elements.
+        len: usize,
+        /// What they are.
+        element_type: ElementType,
+    },
     /// A device computes no more.
     #[error("the device has failed: {reason}")]
     Device {

@@ -210,6 +210,10 @@ impl World for End {
         self.shared.changed.notify_all();
     }
 
+    fn is_stopped(&self) -> bool {
+        self.table().stopped
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         let mut table = self.table();
         table.reports[self.process] = Some(report);

@@ -35,7 +35,8 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// If there are not that many elements.
     pub fn new(elements: &'a [f32], num_rows: usize, num_columns: usize) -> Self {
-        assert_eq!(elements.len(), num_rows * num_columns, "a matrix of {num_rows} x {num_columns}");
+        let len = num_rows.checked_mul(num_columns);
+        assert_eq!(Some(elements.len()), len, "a matrix of {num_rows} x {num_columns}");
         Self {
             start: elements.as_ptr(),
             num_rows,
@@ -62,7 +63,12 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// If there are fewer.
     pub fn rows(self, first: usize, num_rows: usize) -> Self {
-        assert!(first + num_rows <= self.num_rows, "rows {first}..+{num_rows} of {}", self.num_rows);
+        let end = first.checked_add(num_rows);
+        assert!(
+            end.is_some_and(|end| end <= self.num_rows),
+            "rows {first}..+{num_rows} of {}",
+            self.num_rows
+        );
         Self { start: self.start.wrapping_add(first * self.row_stride), num_rows, ..self }
     }
 
@@ -117,7 +123,8 @@ impl<'a> MatrixMut<'a> {
     /// # Panics
     /// If there are not that many elements.
     pub fn new(elements: &'a mut [f32], num_rows: usize, num_columns: usize) -> Self {
-        assert_eq!(elements.len(), num_rows * num_columns, "a matrix of {num_rows} x {num_columns}");
+        let len = num_rows.checked_mul(num_columns);
+        assert_eq!(Some(elements.len()), len, "a matrix of {num_rows} x {num_columns}");
         Self {
             start: elements.as_mut_ptr(),
             num_rows,
@@ -158,7 +165,12 @@ impl<'a> MatrixMut<'a> {
     /// # Panics
     /// If there are fewer.
     pub fn rows_mut(&mut self, first: usize, num_rows: usize) -> MatrixMut<'_> {
-        assert!(first + num_rows <= self.num_rows, "rows {first}..+{num_rows} of {}", self.num_rows);
+        let end = first.checked_add(num_rows);
+        assert!(
+            end.is_some_and(|end| end <= self.num_rows),
+            "rows {first}..+{num_rows} of {}",
+            self.num_rows
+        );
         MatrixMut { start: self.start.wrapping_add(first * self.row_stride), num_rows, ..*self }
     }
 

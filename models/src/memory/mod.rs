@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
 
@@ -27,6 +28,8 @@ pub(crate) struct Memory {
     base: NonNull<u8>,
     len: usize,
     element: ElementType,
+    /// The number of the device whose kernels, which run later, use it.
+    device: OnceLock<u64>,
 }
 
 // SAFETY: `base` points into memory that the tensor owns and never moves; who may read and write which elements is what
@@ -42,7 +45,13 @@ impl Memory {
         let tensor = Tensor::from_vec(values, len, &Device::Cpu)?;
         let base = Base::<E> { pointer: Cell::new(NonNull::dangling()), element: PhantomData };
         tensor.inplace_op1(&base)?;
-        Ok(Self { _tensor: tensor, base: base.pointer.get().cast(), len, element: E::TYPE })
+        Ok(Self {
+            _tensor: tensor,
+            base: base.pointer.get().cast(),
+            len,
+            element: E::TYPE,
+            device: OnceLock::new(),
+        })
     }
 
     pub(crate) fn len(&self) -> usize {

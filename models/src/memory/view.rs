@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use super::Memory;
 use crate::element::{Element, ElementType};
@@ -18,6 +19,8 @@ pub struct View<'a> {
     memory: &'a Arc<Memory>,
     start: usize,
     len: usize,
+    /// Given to a kernel while it runs: nobody else uses the elements then.
+    in_kernel: bool,
 }
 
 /// Elements to write, and to read.
@@ -26,13 +29,15 @@ pub struct ViewMut<'a> {
     memory: &'a Arc<Memory>,
     start: usize,
     len: usize,
+    /// As in a [`View`].
+    in_kernel: bool,
     unique: PhantomData<&'a mut Memory>,
 }
 
 impl<'a> View<'a> {
     /// All elements of a buffer.
     pub(crate) fn new(memory: &'a Arc<Memory>) -> Self {
-        Self { memory, start: 0, len: memory.len() }
+        Self { memory, start: 0, len: memory.len(), in_kernel: false }
     }
 
     /// Number of elements.
@@ -62,11 +67,14 @@ impl<'a> View<'a> {
     /// The elements as a slice, for kernels of the host.
     ///
     /// # Panics
-    /// If they are of another type, unless there are none.
+    /// If they are of another type, unless there are none; if a queue has something left to do with them.
     pub fn slice<E: Element>(self) -> &'a [E] {
+        if !self.in_kernel {
+            assert_settled(self.memory);
+        }
         let range = self.start..self.start + self.len;
         // SAFETY: the memory has these elements, and lives as long as the view. A view borrows them from a buffer as a shared slice
-        // would: a `ViewMut` of them cannot exist meanwhile.
+        // would: a `ViewMut` of them cannot exist meanwhile, and no kernel is left that was given one.
         unsafe { slice::from_raw_parts(self.memory.address_of(&range), self.len) }
     }
 }
@@ -75,7 +83,7 @@ impl<'a> ViewMut<'a> {
     /// All elements of a buffer that nobody else has a view of.
     pub(crate) fn new(memory: &'a mut Arc<Memory>) -> Self {
         let len = memory.len();
-        Self { memory, start: 0, len, unique: PhantomData }
+        Self { memory, start: 0, len, in_kernel: false, unique: PhantomData }
     }
 
     /// Number of elements.
@@ -95,17 +103,23 @@ impl<'a> ViewMut<'a> {
 
     /// The elements, to read.
     pub fn view(&self) -> View<'_> {
-        View { memory: self.memory, start: self.start, len: self.len }
+        View { memory: self.memory, start: self.start, len: self.len, in_kernel: self.in_kernel }
     }
 
     /// The elements, to read from now on.
     pub fn into_view(self) -> View<'a> {
-        View { memory: self.memory, start: self.start, len: self.len }
+        View { memory: self.memory, start: self.start, len: self.len, in_kernel: self.in_kernel }
     }
 
     /// The same elements, for a kernel that is not the last to write them.
     pub fn reborrow(&mut self) -> ViewMut<'_> {
-        ViewMut { memory: self.memory, start: self.start, len: self.len, unique: PhantomData }
+        ViewMut {
+            memory: self.memory,
+            start: self.start,
+            len: self.len,
+            in_kernel: self.in_kernel,
+            unique: PhantomData,
+        }
     }
 
     /// Some of the elements.
@@ -139,11 +153,12 @@ impl<'a> ViewMut<'a> {
                 assert!(apart || range.is_empty() || other.is_empty(), "{range:?} overlaps {other:?}");
             }
         }
-        let Self { memory, start, unique, .. } = self;
+        let Self { memory, start, in_kernel, unique, .. } = self;
         array::from_fn(|index| Self {
             memory,
             start: start + ranges[index].start,
             len: ranges[index].len(),
+            in_kernel,
             unique,
         })
     }
@@ -151,8 +166,11 @@ impl<'a> ViewMut<'a> {
     /// The elements as a slice, for kernels of the host.
     ///
     /// # Panics
-    /// If they are of another type, unless there are none.
+    /// If they are of another type, unless there are none; if a queue has something left to do with them.
     pub fn slice<E: Element>(self) -> &'a mut [E] {
+        if !self.in_kernel {
+            assert_settled(self.memory);
+        }
         let range = self.start..self.start + self.len;
         // SAFETY: the memory has these elements, and lives as long as the view. A `ViewMut` borrows them from a buffer as a unique
         // slice would: it is made of a unique reference, `range` and `disjoint` use it up, and they cut pieces that are apart.
@@ -169,14 +187,21 @@ pub(crate) struct Retained {
 }
 
 impl View<'_> {
-    pub(crate) fn retained(self) -> Retained {
+    /// The elements for a queue of a device, of which there is one of this number.
+    ///
+    /// # Panics
+    /// If another device has used the memory.
+    pub(crate) fn retained(self, device: u64) -> Retained {
+        let owner = *self.memory.device.get_or_init(|| device);
+        assert!(owner == device, "a buffer is used by the queues of one device alone");
         Retained { memory: Arc::clone(self.memory), start: self.start, len: self.len }
     }
 }
 
 impl ViewMut<'_> {
-    pub(crate) fn retained(self) -> Retained {
-        self.into_view().retained()
+    /// As [`View::retained`].
+    pub(crate) fn retained(self, device: u64) -> Retained {
+        self.into_view().retained(device)
     }
 }
 
@@ -191,7 +216,7 @@ impl Retained {
     /// # Safety
     /// Nobody writes them while the view is used, which the borrow checker does not know.
     pub(crate) unsafe fn view(&self) -> View<'_> {
-        View { memory: &self.memory, start: self.start, len: self.len }
+        View { memory: &self.memory, start: self.start, len: self.len, in_kernel: true }
     }
 
     /// The elements, to write.
@@ -199,10 +224,24 @@ impl Retained {
     /// # Safety
     /// Nobody else reads or writes them while the view is used.
     pub(crate) unsafe fn view_mut(&self) -> ViewMut<'_> {
-        ViewMut { memory: &self.memory, start: self.start, len: self.len, unique: PhantomData }
+        ViewMut {
+            memory: &self.memory,
+            start: self.start,
+            len: self.len,
+            in_kernel: true,
+            unique: PhantomData,
+        }
     }
 }
 
 fn checked(range: &Range<usize>, len: usize) {
     assert!(range.start <= range.end && range.end <= len, "{range:?} reaches beyond {len} elements");
+}
+
+/// No kernel that runs later has something left to do with the memory: it would keep it until then.
+fn assert_settled(memory: &Arc<Memory>) {
+    let is_settled = Arc::strong_count(memory) == 1;
+    assert!(is_settled, "a queue has something left to do with these elements; download them");
+    // What a kernel wrote before it let go of the memory is seen from here on.
+    fence(Ordering::Acquire);
 }

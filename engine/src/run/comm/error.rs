@@ -86,6 +86,12 @@ pub enum CommError {
         /// How long.
         waited: Duration,
     },
+    /// A rank asked for its communicator twice.
+    #[error("rank {rank} has its communicator: a world serves one engine; make another for the next")]
+    Taken {
+        /// The rank.
+        rank: usize,
+    },
     /// The rank's device computes no more.
     #[error("{reason}")]
     Device {

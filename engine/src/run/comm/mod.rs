@@ -23,4 +23,5 @@ pub use communicator::{Communicator, Pending, Started};
 pub use counting::Counting;
 pub use error::CommError;
 pub use group::{Channel, Group};
+pub use operation::Operation;
 pub use threads::Threads;

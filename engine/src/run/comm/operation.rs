@@ -14,15 +14,34 @@ use crate::run::memory::TrackedBuffer;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Every member gets the parts of all.
-    AllGather { range: Range<usize>, element_type: ElementType },
+    AllGather {
+        /// The elements that the parts make up.
+        range: Range<usize>,
+        /// What they are.
+        element_type: ElementType,
+    },
     /// Every member gets its part of the sum, which is of f32, as every sum of elements.
-    ReduceScatter { range: Range<usize> },
+    ReduceScatter {
+        /// The elements that are summed.
+        range: Range<usize>,
+    },
     /// Every member gets the sum.
-    AllReduce { range: Range<usize> },
+    AllReduce {
+        /// The elements that are summed.
+        range: Range<usize>,
+    },
     /// The first member sends to the second.
-    Transfer { num_elements: usize, element_type: ElementType },
+    Transfer {
+        /// Of the whole buffer.
+        num_elements: usize,
+        /// What they are.
+        element_type: ElementType,
+    },
     /// Every member gets the sum of whole words.
-    AddWords { num_words: usize },
+    AddWords {
+        /// Words of each member.
+        num_words: usize,
+    },
 }
 
 const F32_BYTES: usize = ElementType::F32.num_bytes();

@@ -29,6 +29,8 @@ struct Shared {
     /// What each rank computes on.
     devices: Vec<Arc<dyn Device>>,
     stopped: AtomicBool,
+    /// `[rank]`: it has its communicator.
+    taken: Vec<AtomicBool>,
     /// `[rank]`: it takes part in nothing any more.
     left: Vec<AtomicBool>,
     rendezvous: Mutex<BTreeMap<ChannelKey, Arc<Rendezvous>>>,
@@ -40,10 +42,10 @@ impl Threads {
     /// For as many ranks as there are handles, all of the same device. No wait lasts longer than `timeout`; links are imitated if any are
     /// given.
     pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
-        let left = devices.iter().map(|_| AtomicBool::new(false)).collect();
+        let [taken, left] = [(); 2].map(|()| devices.iter().map(|_| AtomicBool::new(false)).collect());
         let (stopped, rendezvous) = (AtomicBool::new(false), Mutex::default());
         let links = links.map(LinkStates::new);
-        Self(Arc::new(Shared { timeout, devices, stopped, left, rendezvous, links }))
+        Self(Arc::new(Shared { timeout, devices, stopped, taken, left, rendezvous, links }))
     }
 
     /// Number of ranks.
@@ -54,9 +56,12 @@ impl Threads {
     /// The communicator of one rank; each rank has exactly one.
     ///
     /// # Errors
-    /// [`CommError::Device`] where its device gives it no queue.
+    /// [`CommError::Device`] where its device gives it no queue, [`CommError::Taken`] where it has one.
     pub fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
         let queue = self.0.devices[rank].queue()?;
+        if self.0.taken[rank].swap(true, Ordering::AcqRel) {
+            return Err(CommError::Taken { rank });
+        }
         Ok(Box::new(ThreadCommunicator { shared: Arc::clone(&self.0), rank, queue, used: HashMap::new() }))
     }
 
@@ -187,7 +192,8 @@ impl Communicator for ThreadCommunicator {
         while !self.queue.has_reached(&here)? {
             self.shared.check()?;
             let waited = start.elapsed();
-            if waited > self.shared.timeout {
+            // A rank alone waits for nobody but itself.
+            if waited > self.shared.timeout && self.world_size() > 1 {
                 return Err(CommError::Unfinished { waited });
             }
             std::thread::yield_now();

@@ -36,6 +36,9 @@ pub(super) struct Ranks {
 /// A stop ends every wait, so only a rank that computes replies later: after its current unit.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How long the engine waits for an answer before it asks whether another process has stopped.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
+
 impl Ranks {
     /// Starts every local rank and returns when each has allocated what it will hold.
     pub(super) fn start(
@@ -126,7 +129,7 @@ impl Ranks {
             let rank = self.local().start;
             let position = self.world.positions().get(rank);
             let failure = RankFailure { rank, position, cause: Cause::Comm(error) };
-            self.stop(failure, Vec::new())
+            self.stop(Some(failure), Vec::new())
         })
     }
 
@@ -149,27 +152,40 @@ impl Ranks {
         let local = self.local();
         let mut answers: Vec<Option<Answer>> = local.clone().map(|_| None).collect();
         for _ in local.clone() {
-            match self.answers.recv() {
-                Ok((rank, Ok(answer))) => answers[rank - local.start] = Some(answer),
-                Ok((_, Err(failure))) => {
+            match self.next_answer() {
+                Some((rank, Ok(answer))) => answers[rank - local.start] = Some(answer),
+                failed => {
+                    let failure = failed.and_then(|(_, answer)| answer.err()).map(|failure| *failure);
+                    let first = failure.as_ref().map(|failure| failure.rank);
                     let is_busy =
-                        |&rank: &usize| rank != failure.rank && answers[rank - local.start].is_none();
+                        |&rank: &usize| Some(rank) != first && answers[rank - local.start].is_none();
                     let busy = local.clone().filter(is_busy).collect();
-                    return Err(self.stop(*failure, busy));
+                    return Err(self.stop(failure, busy));
                 }
-                Err(_) => return Err(EngineError::AlreadyStopped),
             }
         }
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// One rank has failed: stops all others, in every process, and collects where each of them was. Of the local ones, those that are
-    /// `busy` carry a command out and have not answered yet.
-    fn stop(&mut self, first: RankFailure, mut busy: Vec<usize>) -> EngineError {
+    /// The next answer of a local rank; `None` once another process has stopped the world, which ranks that wait for nothing do not
+    /// hear of.
+    fn next_answer(&self) -> Option<(usize, Reply)> {
+        loop {
+            match self.answers.recv_timeout(BETWEEN_QUESTIONS) {
+                Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Timeout) if !self.world.is_stopped() => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// A rank has failed, here or in another process: stops all others, in every process, and collects where each of them was. Of the
+    /// local ones, those that are `busy` carry a command out and have not answered yet.
+    fn stop(&mut self, first: Option<RankFailure>, mut busy: Vec<usize>) -> EngineError {
         self.stopped = true;
-        tracing::debug!(rank = first.rank, cause = %first.cause, "stopping all ranks");
+        tracing::debug!(first = first.as_ref().map(tracing::field::display), "stopping all ranks");
         self.world.stop();
-        let mut failures = vec![first];
+        let mut failures: Vec<RankFailure> = first.into_iter().collect();
         let deadline = Instant::now() + self.grace;
         while !busy.is_empty() {
             match self.answers.recv_deadline(deadline) {

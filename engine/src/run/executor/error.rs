@@ -66,6 +66,8 @@ pub enum CauseKind {
     NotFinite,
     /// The rank failed by itself.
     Failed,
+    /// Its device failed, perhaps at what another rank asked of it.
+    DeviceFailed,
     /// A link would deliver too late.
     TooSlow,
     /// The rank did not answer.
@@ -81,6 +83,7 @@ impl Cause {
     pub fn kind(&self) -> CauseKind {
         match self {
             Self::NotFinite | Self::LossNotFinite => CauseKind::NotFinite,
+            Self::Comm(CommError::Device { .. }) => CauseKind::DeviceFailed,
             Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
             Self::Comm(CommError::Timeout { .. } | CommError::Unfinished { .. }) => CauseKind::TimedOut,
             Self::Comm(error) if error.is_stop() => CauseKind::Stopped,

@@ -63,6 +63,9 @@ pub trait World: Debug + Send + Sync {
     /// [`CommError::Stopped`]. What has been exchanged can still be collected, at once where a link would delay it.
     fn stop(&self);
 
+    /// Whether the world was stopped, by whichever process.
+    fn is_stopped(&self) -> bool;
+
     /// After a stop: gives this process's failures to the others and returns theirs, in the order of their ranks, with its own among
     /// them; `None` for each process that has ended, or does not answer in this time.
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)>;

@@ -67,6 +67,10 @@ impl World for ThreadWorld {
         self.threads.stop();
     }
 
+    fn is_stopped(&self) -> bool {
+        self.threads.check().is_err()
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, _: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         vec![(self.local_ranks(), Some(report))]
     }

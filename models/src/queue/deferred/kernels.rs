@@ -33,8 +33,8 @@ impl Queue for DeferredQueue {
     }
 
     fn has_reached(&self, event: &Event) -> Result<bool, ModelError> {
-        if self.device.has_failed() {
-            return Err(ModelError::Device { reason: "a kernel panicked".to_owned() });
+        if let Some(message) = self.device.failure() {
+            return Err(ModelError::Device { reason: format!("a kernel panicked: {message}") });
         }
         Ok(self.device.lock().run_towards(event))
     }

@@ -13,6 +13,7 @@ mod queue;
 mod scheduler;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use queue::DeferredQueue;
@@ -24,6 +25,8 @@ use crate::error::ModelError;
 /// A device whose queues are run in a random order.
 #[derive(Clone)]
 pub struct Deferred {
+    /// Its number among the devices of the process.
+    id: u64,
     scheduler: Arc<Mutex<Scheduler>>,
     /// How far the clock of the queues that are made from here is ahead of the scheduler's.
     ahead_ns: u64,
@@ -32,7 +35,9 @@ pub struct Deferred {
 impl Deferred {
     /// A device whose order follows from a seed and from the order in which it is asked.
     pub fn new(seed: u64) -> Self {
-        Self { scheduler: Arc::new(Mutex::new(Scheduler::new(seed))), ahead_ns: 0 }
+        static NUM_DEVICES: AtomicU64 = AtomicU64::new(0);
+        let id = NUM_DEVICES.fetch_add(1, Ordering::Relaxed);
+        Self { id, scheduler: Arc::new(Mutex::new(Scheduler::new(seed))), ahead_ns: 0 }
     }
 
     /// As [`Deferred::new`], and waits for `what` are left out, which is a mistake to be found.
@@ -52,12 +57,15 @@ impl Deferred {
         self.lock().waited_for.iter().copied().collect()
     }
 
-    /// Whether a kernel has panicked. What it was to write is lost; everything behind it can still be run.
-    fn has_failed(&self) -> bool {
-        self.scheduler.is_poisoned()
+    /// The panic of a kernel. What it was to write is lost; everything behind it can still be run.
+    fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
     }
 
+    /// # Panics
+    /// Inside a kernel, which would wait for itself.
     fn lock(&self) -> MutexGuard<'_, Scheduler> {
+        assert!(!scheduler::is_in_kernel(), "a kernel asks a queue for nothing");
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

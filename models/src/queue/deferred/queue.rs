@@ -27,7 +27,8 @@ impl DeferredQueue {
     ) where
         K: for<'a> FnOnce([View<'a>; R], [ViewMut<'a>; W]) + Send + 'static,
     {
-        let (reads, writes) = (reads.map(View::retained), writes.map(ViewMut::retained));
+        let id = self.device.id;
+        let (reads, writes) = (reads.map(|of| of.retained(id)), writes.map(|of| of.retained(id)));
         self.push(name_of::<K>(), uses(&reads, &writes), move || {
             // SAFETY: as in `ask_many`.
             let views =
@@ -41,12 +42,13 @@ impl DeferredQueue {
     where
         K: for<'a> FnOnce(&[View<'a>], Vec<ViewMut<'a>>) + Send + 'static,
     {
-        let reads: Vec<Retained> = reads.iter().map(|view| view.retained()).collect();
-        let writes: Vec<Retained> = writes.into_iter().map(ViewMut::retained).collect();
+        let id = self.device.id;
+        let reads: Vec<Retained> = reads.iter().map(|view| view.retained(id)).collect();
+        let writes: Vec<Retained> = writes.into_iter().map(|view| view.retained(id)).collect();
         self.push(name_of::<K>(), uses(&reads, &writes), move || {
             // SAFETY: one kernel runs at a time, under the scheduler's lock. The views that it was asked for with were apart where
-            // it writes, so these are too. The host gets no slice of a buffer that a kernel still keeps (`Buffer::host_as`), and no
-            // view to ask with while it has one.
+            // it writes, so these are too. The memory is used by this device's kernels alone (`View::retained`). The host gets no slice
+            // of it while a kernel keeps it (`View::slice`), and no view to ask with while it has one.
             let (reads, writes): (Vec<View<'_>>, _) = unsafe {
                 (reads.iter().map(|of| of.view()).collect(), writes.iter().map(|of| of.view_mut()).collect())
             };
@@ -66,7 +68,7 @@ impl DeferredQueue {
     {
         let found = Arc::new(Mutex::new(T::default()));
         let place = Arc::clone(&found);
-        let elements = from.retained();
+        let elements = from.retained(self.device.id);
         self.push(name_of::<K>(), uses(std::slice::from_ref(&elements), &[]), move || {
             // SAFETY: as in `ask_many`.
             let value = kernel(unsafe { elements.view() });
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
     use crate::error::ModelError;
-    use crate::queue::{Device, HostKernel};
+    use crate::queue::{Device, Host, HostKernel, Queue};
 
     fn message_of(f: impl FnOnce()) -> String {
         let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
@@ -115,13 +117,15 @@ mod tests {
         let [first, other] = [(); 2].map(|()| device.queue().unwrap());
         let mut buffer = Buffer::zeros(4).unwrap();
         first.clear(buffer.view_mut().range(0..3));
-        let event = first.record();
-        while !first.has_reached(&event).unwrap() {}
-        let message = message_of(|| other.download_floats(buffer.view(), &mut [0.0; 4]));
-        let expected = "`download_floats` in queue 1 reads elements 0..4, `clear` in queue 0 wrote 0..3, and no event puts them \
-                        in order";
-        assert_eq!(message, expected);
-        let failed = first.has_reached(&event).unwrap_err();
+        let message = message_of(|| {
+            other.download_floats(buffer.view(), &mut [0.0; 4]);
+            first.time_ns(first.mark());
+        });
+        assert!(
+            message.contains("`download_floats` in queue 1") && message.contains("`clear` in queue 0"),
+            "{message}"
+        );
+        let failed = first.has_reached(&first.record()).unwrap_err();
         assert!(matches!(failed, ModelError::Device { .. }), "{failed}");
     }
 
@@ -148,5 +152,60 @@ mod tests {
         let mut values = [0.0; 4];
         queue.download_floats(buffer.view(), &mut values);
         assert_eq!((values.as_slice(), buffer.host()), ([2.0; 4].as_slice(), [2.0; 4].as_slice()));
+    }
+
+    #[test]
+    fn a_view_is_no_slice_while_a_kernel_is_left() {
+        let queue = Deferred::new(0).queue().unwrap();
+        let mut buffer = Buffer::zeros(4).unwrap();
+        queue.clear(buffer.view_mut());
+        let expected = "a queue has something left to do with these elements; download them";
+        assert_eq!(message_of(|| drop(buffer.view().slice::<f32>().to_vec())), expected);
+        assert_eq!(message_of(|| Host.clear(buffer.view_mut())), expected);
+        queue.download_floats(buffer.view(), &mut [0.0; 4]);
+        Host.clear(buffer.view_mut());
+    }
+
+    #[test]
+    fn a_buffer_is_used_by_one_device() {
+        let [one, other] = [Deferred::new(0), Deferred::new(0)].map(|device| device.queue().unwrap());
+        let mut buffer = Buffer::zeros(4).unwrap();
+        one.clear(buffer.view_mut());
+        let message = message_of(|| other.clear(buffer.view_mut()));
+        assert!(message.ends_with("a buffer is used by the queues of one device alone"), "{message}");
+    }
+
+    #[test]
+    fn a_kernel_that_asks_a_queue_is_refused_and_its_device_says_so() {
+        let queue = Deferred::new(0).queue().unwrap();
+        let inner = Arc::clone(&queue);
+        queue.on_host(&[], Vec::new(), Box::new(move |_, _| _ = inner.mark()));
+        let message = message_of(|| _ = queue.time_ns(queue.mark()));
+        assert_eq!(message, "a kernel asks a queue for nothing");
+        let failed = queue.has_reached(&queue.record()).unwrap_err().to_string();
+        assert_eq!(failed, "the device has failed: a kernel panicked: a kernel asks a queue for nothing");
+    }
+
+    /// The host knows what was done before the mark, and not what the queue has done since.
+    #[test]
+    fn a_mark_that_was_waited_for_orders_what_stands_before_it_alone() {
+        for seed in 0..200 {
+            let device = Deferred::new(seed);
+            let [first, second] = [(); 2].map(|()| device.queue().unwrap());
+            let mut buffer = Buffer::zeros(4).unwrap();
+            let early = first.mark();
+            first.clear(buffer.view_mut());
+            let event = first.record();
+            while !first.has_reached(&event).is_ok_and(|is_reached| is_reached) {}
+            first.clear(buffer.view_mut());
+            (0..20).for_each(|_| _ = second.time_ns(second.mark()));
+            first.time_ns(early);
+            second.clear(buffer.view_mut());
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                first.time_ns(first.mark());
+                second.time_ns(second.mark());
+            }));
+            assert!(found.is_err(), "seed {seed}");
+        }
     }
 }

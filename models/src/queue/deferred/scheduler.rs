@@ -1,6 +1,9 @@
 //! Which task of which queue runs next.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
 
 use super::hazards::{Hazards, Known, Use};
@@ -32,6 +35,8 @@ pub(super) struct Scheduler {
     random: u64,
     /// How many tasks have run: the clock, since a deferred run shall not depend on a real one.
     num_run: u64,
+    /// What the first kernel that panicked said.
+    pub(super) failure: Option<String>,
     /// Waits for this are left out.
     pub(super) omitted: Option<&'static str>,
     /// What has been waited for.
@@ -54,14 +59,14 @@ struct Marks {
     num_passed: u64,
     /// Marks with smaller numbers are forgotten.
     first_kept: u64,
-    /// When each mark that is kept was passed, from `first_kept` on.
-    times: VecDeque<u64>,
+    /// When each mark that is kept was passed, from `first_kept` on, and what was known there.
+    times: VecDeque<(u64, Known)>,
 }
 
 impl Marks {
-    fn pass(&mut self, time: u64) {
+    fn pass(&mut self, time: u64, known: &Known) {
         if self.num_passed >= self.first_kept {
-            self.times.push_back(time);
+            self.times.push_back((time, known.clone()));
         }
         self.num_passed += 1;
     }
@@ -70,6 +75,23 @@ impl Marks {
         self.first_kept = self.num_asked;
         self.times.clear();
     }
+}
+
+thread_local! {
+    static IS_IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs a kernel.
+pub(super) fn is_in_kernel() -> bool {
+    IS_IN_KERNEL.get()
+}
+
+fn in_kernel(run: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn Any + Send>> {
+    IS_IN_KERNEL.set(true);
+    // The elements that it was to write are lost, and the failure is kept.
+    let result = catch_unwind(AssertUnwindSafe(run));
+    IS_IN_KERNEL.set(false);
+    result
 }
 
 /// After how many tasks a queue's priority changes, on average.
@@ -111,6 +133,9 @@ impl Scheduler {
         if reached.get().is_none() {
             self.run_one();
         }
+        if let Some(known) = reached.get() {
+            self.tell_host(known);
+        }
         reached.get().is_some()
     }
 
@@ -129,9 +154,11 @@ impl Scheduler {
         while self.queues[queue].marks.num_passed <= mark.value {
             self.must_run_one();
         }
-        self.tell_host(queue);
         let Marks { first_kept, times, .. } = &self.queues[queue].marks;
-        times[mark.value.checked_sub(*first_kept).expect("the time of a mark that was forgotten") as usize]
+        let index = mark.value.checked_sub(*first_kept).expect("the time of a mark that was forgotten");
+        let (time, known) = times[index as usize].clone();
+        self.tell_host(&known);
+        time
     }
 
     pub(super) fn forget_marks(&mut self, queue: usize) {
@@ -146,13 +173,14 @@ impl Scheduler {
         while !self.queues[queue].tasks.is_empty() {
             self.must_run_one();
         }
-        self.tell_host(queue);
+        let known = self.queues[queue].known.clone();
+        self.tell_host(&known);
     }
 
-    /// The host has waited for what a queue has run.
-    fn tell_host(&mut self, queue: usize) {
+    /// The host has waited for this.
+    fn tell_host(&mut self, known: &Known) {
         let mut host = Known::clone(&self.host);
-        host.learn(&self.queues[queue].known);
+        host.learn(known);
         self.host = Arc::new(host);
     }
 
@@ -178,13 +206,19 @@ impl Scheduler {
         match task {
             Task::Kernel { name, uses, run } => {
                 if let Err(hazard) = self.hazards.note(name, &uses, next, &line.known) {
-                    panic!("{hazard}");
+                    let text = self.failure.get_or_insert_with(|| hazard.to_string());
+                    panic!("{text}");
                 }
                 // They keep memory that the host may not read before they are gone.
                 drop(uses);
-                run();
+                if let Err(panic) = in_kernel(run) {
+                    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+                    self.failure.get_or_insert_with(|| message.unwrap_or_default());
+                    resume_unwind(panic);
+                }
             }
-            Task::Mark => line.marks.pass(self.num_run),
+            Task::Mark => line.marks.pass(self.num_run, &line.known),
             Task::Record(event) => drop(event.set(line.known.clone())),
             Task::Wait(event) => event.get().into_iter().for_each(|known| line.known.learn(known)),
         }
