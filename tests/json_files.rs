@@ -67,8 +67,11 @@ fn mistakes_are_refused_at_line_and_column() {
         );
         refuses(&format!(" \"{key}\": true}}"), 2, key.len() + 6, &format!("`{key}` must be "));
         refuses(&format!(" \"{key}\": {{}}}}"), 2, key.len() + 6, &format!("`{key}` must be "));
-        refuses(" \"a\": 1,}", 2, 8, "a comma behind the last part is not JSON; remove it");
-        refuses(" \"a\": 1 // b\n}", 2, 9, "comments are not JSON; remove it");
+        // A run file may have both, as DeepSpeed's.
+        if key != "steps" {
+            refuses(" \"a\": 1,}", 2, 8, "a comma behind the last part is not JSON; remove it");
+            refuses(" \"a\": 1 // b\n}", 2, 9, "comments are not JSON; remove it");
+        }
         let deep = "lists and objects are more than 128 deep within each other";
         refuses(&format!(" \"a\": {}", "[".repeat(1000)), 2, 7 + 127, deep);
         if !unknown.is_empty() {

@@ -53,10 +53,10 @@ pub mod plan;
 pub mod run;
 pub mod train;
 
-/// Compiles the README's example.
+/// Compiles the page's example.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+#[doc = include_str!("../../docs/library.md")]
+struct Library;
 
 /// Runs the page's example.
 #[cfg(doctest)]

@@ -11,11 +11,11 @@ mod figures;
 mod generate;
 mod out_file;
 mod output;
+#[cfg(test)]
+mod pages;
 mod plan;
 mod profile;
 mod progress;
-#[cfg(test)]
-mod readme;
 mod run_args;
 mod show;
 mod simulate;

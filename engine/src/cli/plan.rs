@@ -160,12 +160,12 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::readme;
+    use super::super::pages;
     use super::{residency_table, text};
 
     #[test]
-    fn readme_shows_the_real_output() {
-        let (plan, excerpt) = readme::example("pipezero plan engine/configs/seed-48-layers.json");
+    fn a_page_shows_the_real_output() {
+        let (plan, excerpt) = pages::example("pipezero plan engine/configs/seed-48-layers.json");
         let costs = plan.residencies().expect("the example is planned with every residency");
         assert_eq!(format!("{}\n{}", text(&plan), residency_table(&plan, &costs)), excerpt);
     }

@@ -66,12 +66,12 @@ fn text(plan: &Plan, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::readme;
+    use super::super::pages;
     use super::text;
 
     #[test]
-    fn readme_shows_the_real_output() {
-        let (plan, excerpt) = readme::example("pipezero show engine/configs/quickstart.json");
+    fn a_page_shows_the_real_output() {
+        let (plan, excerpt) = pages::example("pipezero show engine/configs/quickstart.json");
         let (beginning, rest) =
             excerpt.split_once("...\n").expect("the excerpt ends before the program does");
         assert!(beginning.lines().count() > 5, "{beginning}");

@@ -30,6 +30,10 @@ impl Kind for ByteSize {
         "a number of bytes or a string such as \"80GiB\"".to_owned()
     }
 
+    fn example() -> String {
+        "\"80GiB\"".to_owned()
+    }
+
     fn schema() -> Schema {
         json_schema!({
             "anyOf": [

@@ -4,6 +4,7 @@ use std::fmt;
 
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, SourceCode};
 
+use super::elsewhere::Elsewhere;
 use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
@@ -117,6 +118,14 @@ impl ConfigError {
         &self.place.path
     }
 
+    /// Where the key is unknown: looks for what says the same, by the path of its section and its name.
+    pub(super) fn look_elsewhere(&mut self, find: impl Fn(&str, &str) -> Option<String>) {
+        if let Problem::UnknownKey { elsewhere: elsewhere @ None, .. } = &mut self.problem {
+            let (section, name) = self.place.path.rsplit_once('.').unwrap_or(("", &self.place.path));
+            *elsewhere = find(section, name).map(Elsewhere::Key);
+        }
+    }
+
     /// What is wrong.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -141,6 +150,8 @@ pub enum Problem {
     },
     /// No such key.
     UnknownKey {
+        /// The key that says here what this one says in another system.
+        elsewhere: Option<Elsewhere>,
         /// The known key of the same section that is spelled most like it, if any is near.
         nearest: Option<String>,
     },
@@ -150,6 +161,8 @@ pub enum Problem {
         expected: String,
         /// What was found.
         found: String,
+        /// What to write instead.
+        repair: String,
     },
     /// A key without default is absent.
     Missing {
@@ -176,15 +189,14 @@ impl Problem {
         match self {
             Self::Unreadable { .. } => None,
             Self::Syntax { repair, .. } => repair.clone(),
-            Self::WrongType { found, .. } if found == "the string \"auto\"" => Some(
-                "this key has no \"auto\": write a value, or leave it out if it has a default".to_owned(),
-            ),
-            Self::WrongType { .. } => None,
-            Self::UnknownKey { nearest: Some(nearest) } => Some(format!("did you mean `{nearest}`?")),
-            Self::UnknownKey { nearest: None } => {
+            Self::UnknownKey { elsewhere: Some(elsewhere), .. } => Some(elsewhere.repair()),
+            Self::UnknownKey { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
+            Self::UnknownKey { nearest: None, .. } => {
                 Some("remove it; docs/run-file.md lists every key".to_owned())
             }
-            Self::Missing { repair, .. } | Self::Rule { repair, .. } => Some(repair.clone()),
+            Self::WrongType { repair, .. } | Self::Missing { repair, .. } | Self::Rule { repair, .. } => {
+                Some(repair.clone())
+            }
             Self::Refused(refusal) => Some(refusal.repair()),
         }
     }
@@ -216,7 +228,9 @@ impl fmt::Display for ConfigError {
             }
             Problem::Syntax { message, .. } => f.write_str(message),
             Problem::UnknownKey { .. } => write!(f, "unknown key {path}"),
-            Problem::WrongType { expected, found } => write!(f, "{path} must be {expected}, but is {found}"),
+            Problem::WrongType { expected, found, .. } => {
+                write!(f, "{path} must be {expected}, but is {found}")
+            }
             Problem::Missing { rule, .. } => write!(f, "{path} is missing: {rule}"),
             Problem::Rule { value, rule, .. } => write!(f, "{path} is {value}, but {rule}"),
             Problem::Refused(refusal) => write!(f, "{path}: {}: {}", refusal.headline, refusal.reason),

@@ -1,6 +1,7 @@
 //! What is found while a file is read and resolved: mistakes and notices, each at its place.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::rc::Rc;
 
 use super::error::{ConfigError, Problem};
@@ -50,6 +51,11 @@ impl Site {
     /// Adds "`path` is missing: `rule`; `repair`".
     pub(crate) fn missing<T>(&self, rule: &str, repair: &str) -> Option<T> {
         self.error(Problem::Missing { rule: rule.to_owned(), repair: repair.to_owned() })
+    }
+
+    /// Adds what became of `"auto"`.
+    pub(crate) fn auto(&self, value: impl Display) {
+        self.notice(NoticeKind::Auto, format!("{} is {value}", self.place.written()));
     }
 
     /// Adds a line about a key that is accepted and has no effect.

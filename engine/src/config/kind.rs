@@ -9,8 +9,14 @@ use crate::files::json::{Node, Value, shorten};
 
 /// A type of value.
 pub(crate) trait Kind: Sized {
+    /// Whether null stands for an absent key, as in DeepSpeed's batch keys.
+    const NULL_IS_ABSENT: bool = false;
+
     /// The type in words, for "must be ...".
     fn expected() -> String;
+
+    /// A value, as JSON, to show its form in a repair.
+    fn example() -> String;
 
     /// The type as JSON schema.
     fn schema() -> Schema;
@@ -31,10 +37,53 @@ pub(crate) fn rule(place: &Place, value: &str, rule: &str, repair: &str) -> (Pla
     (place.clone(), problem)
 }
 
+/// A value that could not be read, with what to write: what its form shows was meant, or else the default or an example.
+pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
+    let expected = T::expected();
+    let is_number = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    let repair = match &node.value {
+        Value::String(text) if text == "auto" => {
+            Some("this key has no \"auto\": write a value, or leave it out if it has a default".to_owned())
+        }
+        Value::String(text) if expected.contains("number") && is_number(text) => {
+            Some(format!("write {text}, without quotes"))
+        }
+        Value::String(text) if expected.contains("true or false") => {
+            let word = text.to_lowercase();
+            ["true", "false"].contains(&word.as_str()).then(|| format!("write {word}, without quotes"))
+        }
+        Value::Number if expected.contains("whole number") => node
+            .number()
+            .and_then(|text| text.parse::<f64>().ok())
+            .map(|value| format!("write {}", value.round())),
+        Value::Number if expected.contains("true or false") => match node.number() {
+            Some("0") => Some("write false".to_owned()),
+            _ => Some("write true".to_owned()),
+        },
+        Value::Number if expected.contains("a string") => Some(format!("write \"{}\"", node.span.written())),
+        _ => None,
+    };
+    let repair = repair.unwrap_or_else(|| {
+        // Defaults are JSON or words about other keys.
+        let is_json = serde_json::from_str::<serde_json::Value>(default).is_ok();
+        let example = if is_json && default != "\"auto\"" { default.to_owned() } else { T::example() };
+        format!("write a value such as {example}")
+    });
+    let found = match node.value {
+        Value::Array(_) => format!("the list {}", shorten(node.span.written())),
+        _ => node.describe(),
+    };
+    Problem::WrongType { expected, found, repair }
+}
+
 /// Whole numbers may be spelled `8`, `8.0` or `8e0`, since JSON knows one type of number.
 impl Kind for u64 {
     fn expected() -> String {
         "a whole number".to_owned()
+    }
+
+    fn example() -> String {
+        "8".to_owned()
     }
 
     fn schema() -> Schema {
@@ -63,8 +112,14 @@ impl Kind for u64 {
 }
 
 impl Kind for usize {
+    const NULL_IS_ABSENT: bool = true;
+
     fn expected() -> String {
         u64::expected()
+    }
+
+    fn example() -> String {
+        u64::example()
     }
 
     fn schema() -> Schema {
@@ -84,6 +139,10 @@ impl Kind for usize {
 impl Kind for f64 {
     fn expected() -> String {
         "a number".to_owned()
+    }
+
+    fn example() -> String {
+        "0.1".to_owned()
     }
 
     fn schema() -> Schema {
@@ -120,6 +179,10 @@ impl Kind for bool {
         "true or false".to_owned()
     }
 
+    fn example() -> String {
+        "true".to_owned()
+    }
+
     fn schema() -> Schema {
         json_schema!({ "type": "boolean" })
     }
@@ -135,6 +198,10 @@ impl Kind for bool {
 impl Kind for String {
     fn expected() -> String {
         "a string".to_owned()
+    }
+
+    fn example() -> String {
+        "\"...\"".to_owned()
     }
 
     fn schema() -> Schema {
@@ -154,6 +221,10 @@ impl<T: Kind> Kind for Vec<T> {
         format!("a list, each element {}", T::expected())
     }
 
+    fn example() -> String {
+        format!("[{}]", T::example())
+    }
+
     fn schema() -> Schema {
         json_schema!({ "type": "array", "items": T::schema() })
     }
@@ -169,13 +240,18 @@ impl<T: Kind> Kind for Vec<T> {
         let Value::Array(elements) = &node.value else { return None };
         let unread = elements.iter().enumerate().find(|(_, element)| T::read(element).is_none());
         let (index, element) = unread?;
-        T::fault(element, &Place { path: format!("{}[{index}]", place.path), span: element.span.clone() })
+        let place = Place { path: format!("{}[{index}]", place.path), span: element.span.clone() };
+        Some(T::fault(element, &place).unwrap_or_else(|| (place, wrong_type::<T>(element, ""))))
     }
 }
 
 impl Kind for (f64, f64) {
     fn expected() -> String {
         "a list of two numbers".to_owned()
+    }
+
+    fn example() -> String {
+        "[0.9, 0.95]".to_owned()
     }
 
     fn schema() -> Schema {
@@ -216,6 +292,10 @@ impl<T: Kind> Kind for Auto<T> {
         format!("{} or \"auto\"", T::expected())
     }
 
+    fn example() -> String {
+        T::example()
+    }
+
     fn schema() -> Schema {
         json_schema!({ "anyOf": [T::schema(), { "const": "auto" }] })
     }
@@ -223,6 +303,7 @@ impl<T: Kind> Kind for Auto<T> {
     fn read(node: &Node) -> Option<Self> {
         match &node.value {
             Value::String(text) if text == "auto" => Some(Self::Auto),
+            Value::Null if T::NULL_IS_ABSENT => Some(Self::Auto),
             _ => T::read(node).map(Self::Value),
         }
     }
@@ -242,6 +323,10 @@ pub(crate) enum Either<A, B> {
 impl<A: Kind, B: Kind> Kind for Either<A, B> {
     fn expected() -> String {
         format!("{} or {}", A::expected(), B::expected())
+    }
+
+    fn example() -> String {
+        A::example()
     }
 
     fn schema() -> Schema {

@@ -4,8 +4,10 @@
 //! what a reader should know although nothing is wrong. Keys are declared once, in `raw`, and from there come reading,
 //! the JSON [`schema()`] and the tables of docs/run-file.md.
 
+mod aliases;
 mod byte_size;
 mod effective;
+mod elsewhere;
 mod error;
 mod findings;
 mod keys;
@@ -29,6 +31,7 @@ mod words;
 
 pub mod resolved;
 
+pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use launch::Launch;
 pub use notice::{Notice, NoticeKind};

@@ -5,7 +5,7 @@ use std::fmt;
 use super::place::Place;
 
 /// A line about a key that is accepted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     kind: NoticeKind,
     place: Place,
@@ -15,6 +15,8 @@ pub struct Notice {
 /// How much a notice matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
+    /// The key is `"auto"`, and what became of it.
+    Auto,
     /// The key has no effect, because something else decides what it would.
     Hint,
     /// The run is allowed and probably not what was wanted.
@@ -50,9 +52,14 @@ impl Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
+            NoticeKind::Auto => "auto",
             NoticeKind::Hint => "hint",
             NoticeKind::Warning => "warning",
         };
-        write!(f, "{}: {kind}: `{}`: {}", self.place.span, self.place.path, self.message)
+        write!(f, "{}: {kind}: ", self.place.span)?;
+        if !self.place.path.is_empty() {
+            write!(f, "`{}`: ", self.place.path)?;
+        }
+        f.write_str(&self.message)
     }
 }

@@ -19,6 +19,10 @@ impl Kind for PartitionConfig {
         format!("{} or {}", one_of(OFFERED), Vec::<usize>::expected())
     }
 
+    fn example() -> String {
+        "\"balanced\"".to_owned()
+    }
+
     fn schema() -> Schema {
         let words = json_schema!({
             "anyOf": [

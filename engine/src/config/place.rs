@@ -3,7 +3,7 @@
 use crate::files::json::{Span, shorten};
 
 /// A key's path and where its value stands; for an absent key, where its section stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) path: String,
     pub(crate) span: Span,

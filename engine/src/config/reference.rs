@@ -1,21 +1,22 @@
 //! The tables of docs/run-file.md: every key with its type, default, class and meaning.
 
+use std::collections::BTreeSet;
+
 use super::keys::{self, Meaning, Off, Offer};
 use super::raw::RawRun;
 use super::section::{KeySpec, Section, SectionSpec};
 use crate::files::json::join;
 
-/// The tables as Markdown: keys that have an effect, section by section; hints; what is not offered.
+/// The tables as Markdown: keys that have an effect, section by section; hints; what is not offered; what DeepSpeed
+/// knows inside sections without effect.
 pub fn reference() -> String {
     let run = RawRun::spec();
     let sections = run.all();
     let mut text: String = sections.iter().map(|section| effective(section)).collect();
     let rows = |wanted: &dyn Fn(&Meaning) -> Option<String>| {
-        let keys = sections
-            .iter()
-            .flat_map(|section| keys::foreign(section.path).iter().map(|key| (section.path, key)));
+        let keys = sections.iter().flat_map(|section| keys::foreign_within(section.path));
         keys.filter_map(move |(path, key)| {
-            Some(format!("| `{}` | {} |\n", join(path, key.name), wanted(&key.meaning)?))
+            Some(format!("| `{}` | {} |\n", join(&path, key.name), wanted(&key.meaning)?))
         })
         .collect::<String>()
     };
@@ -35,7 +36,20 @@ pub fn reference() -> String {
             _ => None,
         });
     }
-    text
+    text + &known()
+}
+
+/// The table of what may stand inside sections without effect.
+fn known() -> String {
+    let row = |(path, inner): &(&str, &[&str])| {
+        let own = keys::foreign(path).iter().map(|key| key.name);
+        let names: BTreeSet<&str> = inner.iter().copied().chain(own).collect();
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        format!("| `{path}` | {} |\n", names.join(", "))
+    };
+    let head =
+        "## Inside sections without effect\n\n| Section | Keys that DeepSpeed knows in it |\n|---|---|\n";
+    format!("\n{head}{}", keys::INNER.iter().map(row).collect::<String>())
 }
 
 /// The table of a section's keys that have an effect.

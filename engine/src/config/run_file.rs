@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::aliases;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::findings::Findings;
 use super::launch::Launch;
-use super::notice::Notice;
+use super::notice::{Notice, NoticeKind};
 use super::place::Place;
 use super::raw::RawRun;
 use super::resolve;
@@ -17,6 +18,9 @@ use crate::files::json::{Node, Source, Span, Value, parse};
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
 const MAX_BYTES: u64 = 16 << 20;
+
+/// Of the first comment or comma behind a last part.
+const RELAXED: &str = "comments, and commas behind a last part, are read over, as DeepSpeed does; other readers of JSON refuse them";
 
 /// A run file that is well-formed JSON; what it says is checked when it is resolved.
 #[derive(Clone, Debug)]
@@ -76,13 +80,25 @@ impl RunFile {
         fault: &dyn Fn(&Path) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let findings = Findings::default();
-        let raw = RawRun::read(&Object::root(&self.root, &findings));
+        let root = aliases::with_usual_names(&self.root, &findings);
+        let raw = RawRun::read(&Object::root(&root, &findings));
         let run = resolve::resolve(&raw, &self.folder, launch);
         resolve::check_texts(&raw, &self.folder, fault);
-        let (errors, mut notices) = (findings.errors.take(), findings.notices.take());
+        let (mut errors, mut notices) = (findings.errors.take(), findings.notices.take());
+        errors.retain(|error| !resolve::is_of_unknown_type(&raw, error.path()));
+        let keys = RawRun::spec();
+        errors
+            .iter_mut()
+            .for_each(|error| error.look_elsewhere(|section, name| keys.key_elsewhere(section, name)));
+        notices.extend(self.root.span.source.relaxed_at().map(|span| {
+            let place = Place { path: String::new(), span };
+            Notice::new(NoticeKind::Hint, &place, RELAXED.to_owned())
+        }));
         match run {
             Some(run) if errors.is_empty() => {
                 notices.sort_by_key(Notice::order);
+                // A value that is needed twice is told twice.
+                notices.dedup();
                 Ok((run, notices))
             }
             run => Err(ConfigErrors::new(errors).of(run)),
@@ -121,7 +137,7 @@ impl RunFile {
 }
 
 fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {
-    parse(&Source::file(name, text))
+    parse(&Source::relaxed_file(name, text))
         .map_err(|errors| ConfigErrors::new(errors.into_iter().map(ConfigError::from).collect()))
 }
 

@@ -22,6 +22,10 @@ impl Kind for ScheduleName {
         format!("{} or {OBJECT}", ScheduleWord::expected())
     }
 
+    fn example() -> String {
+        ScheduleWord::example()
+    }
+
     fn schema() -> Schema {
         let object = json_schema!({
             "type": "object",
@@ -56,12 +60,15 @@ impl Kind for ScheduleName {
         let at = |key: &str, span: &Span| Place { path: join(&place.path, key), span: span.clone() };
         if let Some(entry) = entries.iter().find(|entry| entry.key != "file") {
             let nearest = nearest(&entry.key, std::iter::once("file")).map(str::to_owned);
-            return Some((at(&entry.key, &entry.key_span), Problem::UnknownKey { nearest }));
+            return Some((at(&entry.key, &entry.key_span), Problem::UnknownKey { elsewhere: None, nearest }));
         }
         Some(match entries.first() {
             Some(entry) => {
                 let (expected, found) = (String::expected(), entry.node.describe());
-                (at("file", &entry.node.span), Problem::WrongType { expected, found })
+                (
+                    at("file", &entry.node.span),
+                    Problem::WrongType { repair: format!("write {expected}"), expected, found },
+                )
             }
             None => {
                 let rule = "an object must name a file here".to_owned();

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::keys::{self, ForeignKey, Meaning, Off};
 use super::raw::RawRun;
 use super::section::{KeySpec, Section, SectionSpec};
+use crate::files::json::join;
 
 /// The schema, JSON Schema 2020-12.
 pub fn schema() -> Schema {
@@ -50,11 +51,7 @@ fn section(spec: &SectionSpec) -> Schema {
             required.push(name);
         }
     }
-    for key in keys::foreign(spec.path) {
-        if let Some(schema) = foreign_key(key) {
-            properties.insert(key.name.to_owned(), schema);
-        }
-    }
+    properties.extend(foreign_keys(spec.path));
     json_schema!({
         "description": spec.about,
         "type": "object",
@@ -78,6 +75,29 @@ fn own_key(key: &KeySpec) -> Schema {
     schema
 }
 
+/// The keys without effect of the section at `path` that may stand there.
+fn foreign_keys(path: &str) -> Map<String, Value> {
+    let schema_of = |key: &'static ForeignKey| {
+        let mut schema = foreign_key(key)?;
+        inside(&join(path, key.name), &mut schema);
+        Some((key.name.to_owned(), schema))
+    };
+    keys::foreign(path).iter().filter_map(schema_of).collect()
+}
+
+/// Adds to the schema of the section without effect at `path` which keys it may have.
+fn inside(path: &str, schema: &mut Value) {
+    let Some(inner) = keys::inner(path) else { return };
+    let mut properties = foreign_keys(path);
+    for name in inner {
+        let mut schema = json!({});
+        inside(&join(path, name), &mut schema);
+        properties.insert((*name).to_owned(), schema);
+    }
+    schema["properties"] = Value::Object(properties);
+    schema["additionalProperties"] = json!(false);
+}
+
 /// Hints are any value. What is not offered is the values that switch it off, so that an editor marks any other.
 fn foreign_key(key: &ForeignKey) -> Option<Value> {
     match &key.meaning {
@@ -91,17 +111,31 @@ fn foreign_key(key: &ForeignKey) -> Option<Value> {
 
 /// The values that switch a feature off; `None` where the key itself asks for it.
 fn only(off: Off, description: String) -> Option<Value> {
-    let object = |key: &str, value: Value| json!({ "type": "object", "properties": { key: { "enum": [value, null] } } });
+    let object = |key: &str, off: &[Value]| {
+        let off: Vec<Value> = off.iter().cloned().chain([json!(null), json!("auto")]).collect();
+        json!({ "type": "object", "properties": { key: { "enum": off } } })
+    };
     let mut schema = match off {
         Off::Never => return None,
-        Off::False => json!({ "enum": [false, null] }),
-        Off::True => json!({ "enum": [true, null] }),
-        Off::Number(off) => json!({ "enum": [off, null] }),
-        Off::Word(off) => json!({ "enum": [off, null] }),
-        Off::Disabled => json!({ "anyOf": [{ "enum": [false, null] }, object("enabled", json!(false))] }),
-        Off::Without(switch) => json!({ "anyOf": [{ "enum": [null] }, object(switch, json!(false))] }),
-        Off::NoDevice => json!({ "anyOf": [{ "enum": [null] }, object("device", json!("none"))] }),
-        Off::Empty => json!({ "type": "array", "maxItems": 0 }),
+        Off::False => json!({ "enum": [false, null, "auto"] }),
+        Off::True => json!({ "enum": [true, null, "auto"] }),
+        Off::Number(off) => json!({ "enum": [off, null, "auto"] }),
+        Off::Word("auto") => json!({ "enum": ["auto", null] }),
+        Off::Word(off) => json!({ "enum": [off, null, "auto"] }),
+        Off::F32 => json!({ "enum": ["fp32", "float32", "float", "torch.float32", null, "auto"] }),
+        Off::NotPositive => {
+            json!({ "anyOf": [{ "enum": [null, "auto"] }, { "type": "number", "maximum": 0 }] })
+        }
+        Off::NoneEnabled => json!({ "type": ["object", "null"] }),
+        Off::Null => json!({ "enum": [null, "auto"] }),
+        Off::Disabled => {
+            json!({ "anyOf": [{ "enum": [false, null, "auto"] }, object("enabled", &[json!(false)])] })
+        }
+        Off::NoDegree(degree) => {
+            json!({ "anyOf": [{ "enum": [null, "auto"] }, object(degree, &[json!(0), json!(1)])] })
+        }
+        Off::NoDevice => json!({ "anyOf": [{ "enum": [null, "auto"] }, object("device", &[json!("none")])] }),
+        Off::Empty => json!({ "anyOf": [{ "enum": [null, "auto"] }, { "type": "array", "maxItems": 0 }] }),
     };
     schema["description"] = json!(description);
     Some(schema)

@@ -2,11 +2,13 @@
 //! JSON schema and the table in `docs/run-file.md`, so that none of the four can lag behind the others.
 
 use schemars::Schema;
+use serde::Serialize;
 
+use super::elsewhere;
 use super::error::Problem;
 use super::findings::{Findings, Site};
 use super::keys::{self, ForeignKey};
-use super::kind::{Auto, Kind};
+use super::kind::{Auto, Kind, wrong_type};
 use super::place::Place;
 use crate::files::json::{Entry, Node, Span, Value, join, nearest};
 
@@ -104,8 +106,19 @@ impl<T: Clone> Field<T> {
 
 impl<T: Clone> Field<Auto<T>> {
     /// The value, and `default` where none is written or it is `"auto"`.
-    pub(crate) fn auto_or(&self, default: T) -> Option<T> {
-        Some(self.or(Auto::Auto)?.value().unwrap_or(default))
+    pub(crate) fn auto_or(&self, default: T) -> Option<T>
+    where
+        T: Serialize,
+    {
+        Some(self.or(Auto::Auto)?.value().unwrap_or_else(|| self.became(default)))
+    }
+
+    /// Says what became of `"auto"`, if that is written.
+    pub(crate) fn became<U: Serialize>(&self, value: U) -> U {
+        if matches!(self.state, State::Given(Auto::Auto)) {
+            self.site.auto(serde_json::to_string(&value).expect("a number, a word or a list of them"));
+        }
+        value
     }
 }
 
@@ -134,6 +147,17 @@ pub(crate) struct SectionSpec {
 }
 
 impl SectionSpec {
+    /// The key of a name, where one section alone has it that is not the one at `path`.
+    pub(crate) fn key_elsewhere(&self, path: &str, name: &str) -> Option<String> {
+        let name = &*name.replace('-', "_");
+        let sections = self.all();
+        let mut found = sections
+            .into_iter()
+            .filter(|section| section.path != path && section.keys.iter().any(|key| key.name == name));
+        let section = found.next()?;
+        found.next().is_none().then(|| join(section.path, name))
+    }
+
     /// This section and all sections inside it.
     pub(crate) fn all(&self) -> Vec<&Self> {
         let inner = self.sections.iter().flat_map(|(_, inner)| inner.all());
@@ -215,7 +239,12 @@ impl<'a> Object<'a> {
             return Self { site, entries: Entries::Given(entries) };
         }
         let value = Site { place: Place { span: node.span.clone(), ..site.place.clone() }, ..site.clone() };
-        value.error::<()>(wrong_type("an object", node));
+        let repair = section_instead(&site.place.path, node);
+        value.error::<()>(Problem::WrongType {
+            expected: "an object".to_owned(),
+            found: node.describe(),
+            repair,
+        });
         Self { site, entries: Entries::Invalid }
     }
 
@@ -243,8 +272,8 @@ impl<'a> Object<'a> {
         Head { site: self.site.clone(), is_written, foreign: self.foreign(own) }
     }
 
-    /// The key `name` as type `T`.
-    pub(crate) fn field<T: Kind>(&self, name: &str) -> Field<T> {
+    /// The key `name` as type `T`, for which `default` is written where none is.
+    pub(crate) fn field<T: Kind>(&self, name: &str, default: &str) -> Field<T> {
         let Some(entry) = self.entry(name) else {
             let state = if self.is_invalid() { State::Invalid } else { State::Absent };
             return Field { site: self.site_of(name, &self.site.place.span), state };
@@ -254,7 +283,7 @@ impl<'a> Object<'a> {
             Some(value) => State::Given(value),
             None => {
                 let (place, problem) = T::fault(&entry.node, &site.place)
-                    .unwrap_or_else(|| (site.place.clone(), wrong_type(&T::expected(), &entry.node)));
+                    .unwrap_or_else(|| (site.place.clone(), wrong_type::<T>(&entry.node, default)));
                 Site { place, ..site.clone() }.error::<()>(problem);
                 State::Invalid
             }
@@ -264,23 +293,71 @@ impl<'a> Object<'a> {
 
     fn foreign(&self, own: &[&str]) -> Vec<Foreign> {
         let known = keys::foreign(&self.site.place.path);
-        let mut foreign = Vec::new();
+        let mut foreign: Vec<_> = self.entries().iter().flat_map(|entry| self.inside(entry)).collect();
         for entry in self.entries().iter().filter(|entry| !own.contains(&entry.key.as_str())) {
             if let Some(key) = known.iter().find(|key| key.name == entry.key) {
                 let site = self.site_of(&entry.key, &entry.node.span);
                 foreign.push(Foreign { key, site, node: entry.node.clone() });
-            } else {
+            } else if entry.key.starts_with('_') {
+                let site = self.site_of(&entry.key, &entry.key_span);
+                site.hint("no effect here: keys that begin with `_` are comments");
+            } else if !self.is_section_of_another_system(entry) {
                 let names = own.iter().copied().chain(known.iter().map(|key| key.name));
                 let nearest = nearest(&entry.key, names).map(str::to_owned);
-                self.site_of(&entry.key, &entry.key_span).error::<()>(Problem::UnknownKey { nearest });
+                let elsewhere = elsewhere::usual(&self.site.place.path, &entry.key);
+                let site = self.site_of(&entry.key, &entry.key_span);
+                site.error::<()>(Problem::UnknownKey { elsewhere, nearest });
             }
         }
         foreign
     }
+
+    /// Whether an unknown section holds keys that another system has; reports each of its keys with what says the same here.
+    fn is_section_of_another_system(&self, entry: &'a Entry) -> bool {
+        let Value::Object(inner) = &entry.node.value else { return false };
+        let usual = |inner: &Entry| elsewhere::usual(&entry.key, &inner.key);
+        if !elsewhere::is_section(&entry.key) && !inner.iter().any(|inner| usual(inner).is_some()) {
+            return false;
+        }
+        let section = self.site_of(&entry.key, &entry.key_span);
+        for inner in inner {
+            let path = join(&section.place.path, &inner.key);
+            let place = Place { path, span: inner.key_span.clone() };
+            let elsewhere = usual(inner);
+            Site { place, ..section.clone() }.error::<()>(Problem::UnknownKey { elsewhere, nearest: None });
+        }
+        true
+    }
+
+    /// The keys without effect inside `entry`, a section without effect; reports those that DeepSpeed does not know there.
+    fn inside(&self, entry: &'a Entry) -> Vec<Foreign> {
+        let site = self.site_of(&entry.key, &entry.key_span);
+        match (keys::inner(&site.place.path), &entry.node.value) {
+            (Some(own), Value::Object(_)) => Self::new(&entry.node, site).foreign(own),
+            _ => Vec::new(),
+        }
+    }
 }
 
-fn wrong_type(expected: &str, node: &Node) -> Problem {
-    Problem::WrongType { expected: expected.to_owned(), found: node.describe() }
+/// What to write in place of a value that stands where a section belongs.
+fn section_instead(path: &str, node: &Node) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    match (name, &node.value) {
+        ("zero_optimization", Value::Number) => format!("write {{\"stage\": {}}}", node.span.written()),
+        ("model", Value::String(_)) => format!("write {{\"family\": {}, ...}}", node.span.written()),
+        ("data", Value::String(_) | Value::Array(_)) => {
+            format!("write {{\"text\": {}}}", node.span.written())
+        }
+        ("bf16" | "fp16" | "activation_checkpointing", Value::Bool(enabled)) => {
+            format!("write {{\"enabled\": {enabled}}}")
+        }
+        ("optimizer" | "scheduler", Value::String(_)) => {
+            format!("write {{\"type\": {}}}", node.span.written())
+        }
+        ("", _) => "begin the file with `{` and end it with `}`".to_owned(),
+        (_, Value::Null | Value::Bool(false)) => "remove it".to_owned(),
+        _ => format!("write an object with the keys of `{name}`: {{...}}"),
+    }
 }
 
 /// Declares a section: its keys, each with documentation, type, default and the reason for the default, and the
@@ -328,7 +405,7 @@ macro_rules! section {
                 ];
                 Self {
                     head: object.head(&own),
-                    $( $key: object.field($crate::config::section::plain(stringify!($key))), )*
+                    $( $key: object.field($crate::config::section::plain(stringify!($key)), $default), )*
                     $( $( $inner: $inner_type::read(&object.section(stringify!($inner))), )+ )?
                 }
             }

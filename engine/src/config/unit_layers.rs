@@ -17,6 +17,10 @@ impl Kind for UnitLayers {
         "a number or \"stage\"".to_owned()
     }
 
+    fn example() -> String {
+        "1".to_owned()
+    }
+
     fn schema() -> Schema {
         json_schema!({ "anyOf": [{ "type": "number" }, { "enum": ["stage"] }] })
     }

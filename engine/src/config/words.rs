@@ -22,9 +22,16 @@ macro_rules! words {
         words! { impl $name { $( $variant = $word, )+ } $($unoffered)* }
     };
     (impl $name:ident { $( $variant:ident = $word:literal, )+ } $(later $later:tt)? $(never $never:tt)?) => {
+        words! { impl $name by |word: &str, known: &str| word == known; { $( $variant = $word, )+ } $(later $later)? $(never $never)? }
+    };
+    (impl $name:ident by $is:expr; { $( $variant:ident = $word:literal, )+ } $(later $later:tt)? $(never $never:tt)?) => {
         impl Kind for $name {
             fn expected() -> String {
                 one_of(&[$( $word ),+])
+            }
+
+            fn example() -> String {
+                format!("{:?}", [$( $word ),+][0])
             }
 
             fn schema() -> Schema {
@@ -33,10 +40,8 @@ macro_rules! words {
 
             fn read(node: &Node) -> Option<Self> {
                 let Value::String(word) = &node.value else { return None };
-                match word.as_str() {
-                    $( $word => Some(Self::$variant), )+
-                    _ => None,
-                }
+                let is = $is;
+                [$( ($word, Self::$variant), )+].into_iter().find(|(known, _)| is(word, known)).map(|(_, variant)| variant)
             }
 
             fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
@@ -77,9 +82,18 @@ words! {
     ResidencyWord { Strict = "strict", All = "all", Auto = "auto", }
 }
 
+/// Optimizers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptimizerWord {
+    AdamW,
+    Adam,
+    Sgd,
+}
+
+// In any case, as DeepSpeed takes the names that it knows (`runtime/config.py:841`).
 words! {
-    /// Optimizers.
-    OptimizerWord { AdamW = "AdamW", Adam = "Adam", Sgd = "SGD", }
+    impl OptimizerWord by |word: &str, known: &str| word.eq_ignore_ascii_case(known);
+    { AdamW = "AdamW", Adam = "Adam", Sgd = "SGD", }
     never [
         "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD", "CPUAdam",
     ]

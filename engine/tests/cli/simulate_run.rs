@@ -1,6 +1,6 @@
 //! `simulate RUN.json`.
 
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use serde_json::Value;
 
 use crate::command::Home;
@@ -220,6 +220,19 @@ fn a_step_becomes_a_picture() {
             && picture.contains("activations"),
         "{picture}"
     );
+}
+
+/// The picture of the README: times of layers and links come from the run file, and the device is named, so every host draws
+/// the same.
+#[test]
+fn zero_3_in_a_pipeline_is_drawn_as_in_the_documentation() {
+    let home = Home::new();
+    home.write("timed-overlap.json", include_str!("../../configs/timed-overlap.json"));
+    let grid = "--set parallel.pipeline=2 --set parallel.data=4 --set model.num_layers=12";
+    let step = "--set gradient_accumulation_steps=4 --set zero_optimization.resident_units=2";
+    let picture =
+        home.run(format!("simulate timed-overlap.json --device h100 {grid} {step} --format svg")).success();
+    expect_file!["../../../docs/pictures/zero-3-1f1b.svg"].assert_eq(&picture);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //!
 //! A plain DeepSpeed file has many keys that only tune how DeepSpeed does a thing. Those are *hints*: accepted, with one
 //! line that says what decides it here. A key that would change memory or numbers must not be passed over in silence:
-//! it is an error, unless its value switches the feature off. The names are DeepSpeed's, from its configuration at
+//! it is an error, unless its value switches the feature off. What DeepSpeed knows inside such a section is listed too:
+//! the section's line speaks for those keys, and any other is unknown. The names are DeepSpeed's, from its configuration at
 //! revision edaa7221 and in release 0.19.8, with those of older releases that its examples still have.
 
-use crate::files::json::{Node, Value};
+use crate::files::json::{Entry, Node, Value, join};
 
 /// A key without effect.
 #[derive(Debug)]
@@ -71,12 +72,20 @@ pub(crate) enum Off {
     True,
     /// This number.
     Number(f64),
-    /// This word.
+    /// This word, in any case.
     Word(&'static str),
+    /// A name of f32.
+    F32,
+    /// No positive number.
+    NotPositive,
+    /// An object in which nothing, at any depth, is `enabled`.
+    NoneEnabled,
+    /// `null`.
+    Null,
     /// An object whose `enabled` is false or absent.
     Disabled,
-    /// An object in which this switch is false or absent.
-    Without(&'static str),
+    /// An object in which this degree is at most 1 or absent.
+    NoDegree(&'static str),
     /// An object whose `device` is `"none"` or absent.
     NoDevice,
     /// A list without elements.
@@ -84,24 +93,29 @@ pub(crate) enum Off {
 }
 
 impl Off {
-    /// Whether `node` asks for nothing. `null` never asks for anything.
+    /// Whether `node` asks for nothing. `null` never asks for anything, and `"auto"` is DeepSpeed's default: its models
+    /// drop such a value before they read it.
     pub(crate) fn holds(self, node: &Node) -> bool {
         match (self, &node.value) {
             (Self::Never, _) => false,
+            (_, Value::String(text)) if text == "auto" => true,
             (_, Value::Null)
             | (Self::Disabled, Value::Bool(false))
             | (Self::False, Value::Bool(false))
             | (Self::True, Value::Bool(true)) => true,
             (Self::Number(off), Value::Number) => node.span.written().parse() == Ok(off),
-            (Self::Word(off), Value::String(text)) => text == off,
+            (Self::Word(off), Value::String(text)) => text.eq_ignore_ascii_case(off),
+            (Self::F32, Value::String(text)) => names_f32(text),
+            (Self::NotPositive, Value::Number) => {
+                node.span.written().parse::<f64>().is_ok_and(|number| number <= 0.0)
+            }
+            (Self::NoneEnabled, Value::Object(_)) => !has_enabled(node),
             (Self::Empty, Value::Array(elements)) => elements.is_empty(),
-            (Self::Disabled, Value::Object(_)) => Self::Without("enabled").holds(node),
-            (Self::Without(switch), Value::Object(entries)) => {
-                entries.iter().all(|entry| entry.key != switch || Self::False.holds(&entry.node))
+            (Self::Disabled, Value::Object(entries)) => without(entries, "enabled", Self::False),
+            (Self::NoDegree(degree), Value::Object(entries)) => {
+                [0.0, 1.0].iter().any(|&off| without(entries, degree, Self::Number(off)))
             }
-            (Self::NoDevice, Value::Object(entries)) => {
-                entries.iter().all(|entry| entry.key != "device" || Self::Word("none").holds(&entry.node))
-            }
+            (Self::NoDevice, Value::Object(entries)) => without(entries, "device", Self::Word("none")),
             _ => false,
         }
     }
@@ -114,8 +128,12 @@ impl Off {
             Self::True => "true".to_owned(),
             Self::Number(off) => off.to_string(),
             Self::Word(off) => format!("\"{off}\""),
-            Self::Disabled => Self::Without("enabled").json(),
-            Self::Without(switch) => format!("{{\"{switch}\": false}}"),
+            Self::F32 => Self::Word("fp32").json(),
+            Self::NotPositive => "-1".to_owned(),
+            Self::NoneEnabled => Self::Disabled.json(),
+            Self::Null => "null".to_owned(),
+            Self::Disabled => "{\"enabled\": false}".to_owned(),
+            Self::NoDegree(degree) => format!("{{\"{degree}\": 1}}"),
             Self::NoDevice => "{\"device\": \"none\"}".to_owned(),
             Self::Empty => "[]".to_owned(),
         }
@@ -124,11 +142,34 @@ impl Off {
     /// What to write instead of a value that asks for something.
     pub(crate) fn repair(self) -> String {
         match self {
-            Self::False | Self::True | Self::Number(_) => format!("remove it, or set {}", self.json()),
-            Self::Word(_) => format!("remove it, or write {}", self.json()),
+            Self::False | Self::True | Self::Number(_) | Self::NotPositive => {
+                format!("remove it, or set {}", self.json())
+            }
+            Self::Word(_) | Self::F32 => format!("remove it, or write {}", self.json()),
             _ => "remove it".to_owned(),
         }
     }
+}
+
+/// The names that DeepSpeed has for f32 (`runtime/config.py:101`).
+fn names_f32(text: &str) -> bool {
+    ["fp32", "float32", "float", "torch.float32"].iter().any(|name| text.eq_ignore_ascii_case(name))
+}
+
+/// Whether something in a value, at any depth, is enabled.
+fn has_enabled(node: &Node) -> bool {
+    match &node.value {
+        Value::Object(entries) => entries.iter().any(|entry| {
+            entry.key == "enabled" && !Off::False.holds(&entry.node) || has_enabled(&entry.node)
+        }),
+        Value::Array(elements) => elements.iter().any(has_enabled),
+        Value::Null | Value::Bool(_) | Value::Number | Value::String(_) => false,
+    }
+}
+
+/// Whether the key `name` of an object is absent, or asks for nothing.
+fn without(entries: &[Entry], name: &str, off: Off) -> bool {
+    entries.iter().all(|entry| entry.key != name || off.holds(&entry.node))
 }
 
 /// Declares a table of keys without effect, each a line: how it is taken, its name, values that ask for nothing behind
@@ -157,8 +198,11 @@ macro_rules! foreign_keys {
     };
 }
 
+mod inner;
 mod top;
 mod zero;
+
+pub(crate) use inner::{INNER, inner};
 
 /// The keys without effect of the section at `path`.
 pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
@@ -173,7 +217,20 @@ pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
         "data_types" => top::DATA_TYPES,
         "activation_checkpointing" => top::ACTIVATION_CHECKPOINTING,
         "checkpoint" => top::CHECKPOINT,
+        "compile" => top::COMPILE,
+        "pipeline" => top::PIPELINE,
         "zero_optimization" => zero::ZERO,
         _ => &[],
     }
+}
+
+/// The keys without effect of the section at `path`, and those of the sections without effect inside it, each with its
+/// section.
+pub(crate) fn foreign_within(path: &str) -> Vec<(String, &'static ForeignKey)> {
+    let mut keys = Vec::new();
+    for key in foreign(path) {
+        keys.push((path.to_owned(), key));
+        keys.extend(foreign_within(&join(path, key.name)));
+    }
+    keys
 }

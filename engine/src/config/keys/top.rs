@@ -8,8 +8,12 @@ const TIMES: &str = "measured times are in the run's metrics";
 foreign_keys! { TOP:
     silent "$schema";
     hint "aio": "nothing is offloaded, so nothing is read from or written to disk during a step";
+    hint "allgather_size": "each unit is gathered by one collective; `zero_optimization.unit_layers` sets its size";
     hint "comet": METRICS;
+    hint "comms_config": "DeepSpeed does not read it either; messages and bytes are always counted by kind and rank";
     hint "comms_logger": "messages and bytes are always counted by kind and rank";
+    hint "compile": "there is no PyTorch, and so no torch.compile";
+    hint "cuda_visible_devices": "ranks are threads of one process";
     hint "csv_monitor": METRICS;
     hint "dataloader_drop_last": "every batch is full: samples are numbered over the whole run";
     hint "datastates_ckpt": "weights are gathered and written unit by unit";
@@ -18,8 +22,11 @@ foreign_keys! { TOP:
     hint "dump_state": "`pipezero check` prints the resolved configuration";
     hint "flops_profiler": TIMES;
     hint "fp32_allreduce": "gradients are always reduced in f32";
+    hint "graph_harvesting": "nothing is recorded as a CUDA graph; a step is one program";
     hint "log_level": "the environment variable `PIPEZERO_LOG` sets it";
     hint "memory_breakdown": "memory is always counted by rank and category";
+    hint "monitor_config":
+        "DeepSpeed does not read it either; each step is one line of `metrics.jsonl` in the run's folder";
     hint "nebula": "weights are gathered and written unit by unit";
     hint "pipeline": "`parallel` holds the pipeline's keys; DeepSpeed reads its degree from Python alone";
     hint "seq_parallel_communication_data_type":
@@ -38,11 +45,8 @@ foreign_keys! { TOP:
         "remove it; `bf16` selects precision";
     never "autotuning" unless Disabled: "DeepSpeed's autotuning",
         "remove it; `pipezero plan` predicts memory and time without running";
-    never "bfloat16" unless Disabled: "DeepSpeed's older name of `bf16`", "write the section as `bf16`";
-    never "communication_data_type" unless Word("fp32"): "reduction in another type than f32";
-    never "compile" unless Without("deepcompile"): "DeepCompile (gathers and offload by a compiler)",
-        "remove it; the program plans gathers, and nothing is offloaded";
-    never "compression_training": "compression";
+    never "communication_data_type" unless F32: "reduction in another type than f32";
+    never "compression_training" unless NoneEnabled: "compression";
     never "curriculum_learning" unless Disabled: "curriculum learning";
     never "data_efficiency" unless Disabled: "data sampling by difficulty";
     never "eigenvalue" unless Disabled: "the eigenvalue estimate for quantisation";
@@ -58,12 +62,21 @@ foreign_keys! { TOP:
     never "progressive_layer_drop" unless Disabled: "dropping layers at random";
     never "quantize_training" unless Disabled: "quantised training";
     never "sequence_parallel_size" unless Number(1.0): "sequence parallelism";
-    never "sparse_attention": "sparse attention", "remove it; attention is dense and causal";
+    never "sparse_attention" unless Null: "sparse attention", "remove it; attention is dense and causal";
     never "sparse_gradients" unless False: "sparse gradients";
-    never "tensor_parallel": "tensor parallelism",
+    never "tensor_parallel" unless NoDegree("autotp_size"): "tensor parallelism",
         "remove it; `parallel.pipeline` and ZeRO-3 split the model instead";
     never "torch_autocast" unless Disabled: "autocast", "remove it; `bf16` selects precision";
-    never "weight_quantization": "quantised weights";
+    never "weight_quantization" unless Null: "quantised weights";
+}
+
+foreign_keys! { COMPILE:
+    never "deepcompile" unless False: "DeepCompile (gathers and offload by a compiler)",
+        "remove it; the program plans gathers, and nothing is offloaded";
+}
+
+foreign_keys! { PIPELINE:
+    never "stages" unless Word("auto"): "a pipeline degree in this section", "write `parallel.pipeline`";
 }
 
 foreign_keys! { COMM:
@@ -103,17 +116,26 @@ foreign_keys! { FP16:
     never "fp16_opt_level": "an apex amp level";
 }
 
+const UNSCALED: &str = "loss scaling in bf16";
+const NO_SCALE: &str = "remove it: bf16 has the range of f32, so its loss is not scaled";
+
 foreign_keys! { BF16:
     never "bf16_master_weights_and_grads" unless False: "keeping master weights and gradients in bf16";
     never "bf16_optimizer_states" unless False: "keeping optimizer state in bf16";
     hint "check_grad_overflow": "bf16 has the range of f32";
+    never "auto_cast": "a key of `fp16`", "remove it";
+    never "hysteresis": UNSCALED, NO_SCALE;
+    never "initial_scale_power": UNSCALED, NO_SCALE;
+    never "loss_scale": UNSCALED, NO_SCALE;
+    never "loss_scale_window": UNSCALED, NO_SCALE;
+    never "min_loss_scale": UNSCALED, NO_SCALE;
     hint "immediate_grad_update": "`zero_optimization.reduce` decides when gradients are reduced";
 }
 
 foreign_keys! { DATA_TYPES:
-    never "buffer_dtype" unless Word("fp32"): "buffers of another type than f32";
-    never "grad_accum_dtype" unless Word("fp32"): "accumulation in another type than f32";
-    never "param_dtype": "a second way to choose the parameters' type",
+    never "buffer_dtype" unless F32: "buffers of another type than f32";
+    never "grad_accum_dtype" unless F32: "accumulation in another type than f32";
+    never "param_dtype" unless Null: "a second way to choose the parameters' type",
         "remove it; `bf16` and `fp16` select precision";
 }
 
@@ -121,19 +143,22 @@ foreign_keys! { ACTIVATION_CHECKPOINTING:
     hint "contiguous_memory_optimization":
         "saved activations lie in buffers that the plan sizes, allocated once";
     hint "number_checkpoints": "buffers are sized from the plan; `every_layers` sets how much is kept";
+    hint "partition_activations":
+        "it splits saved activations over the ranks of tensor parallelism, and there are none";
     hint "profile": TIMES;
     hint "synchronize_checkpoint_boundary": "the program orders compute and communication";
     never "cpu_checkpointing" unless False: "offload of activations";
-    never "partition_activations" unless False: "tensor parallelism";
 }
 
 const RESUME: &str = "a checkpoint to resume from";
 
 foreign_keys! { CHECKPOINT:
+    hint "checkpoint_serialization": "weights are written in one format";
     hint "load_universal": "saved weights load on every grid";
     hint "parallel_write": "weights are gathered and written unit by unit";
     hint "tag_validation": "a run's folder holds one set of weights";
     hint "use_node_local_storage": "files go to the run's folder";
+    hint "writer": "weights are gathered and written unit by unit";
     later "every": RESUME, "remove it; the final weights are always saved";
     later "keep": RESUME, "remove it; the final weights are always saved";
 }

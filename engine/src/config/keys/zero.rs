@@ -51,21 +51,18 @@ foreign_keys! { ZERO:
     never "cpu_offload_use_pin_memory" unless False: "offload", "remove it";
     never "mics_hierarchical_params_gather" unless False: "MiCS (sharding over a part of the data ranks)",
         "remove it";
-    never "mics_shard_size" unless Number(-1.0): "MiCS (sharding over a part of the data ranks)";
-    never "model_persistence_threshold": "a second name of `stage3_model_persistence_threshold`",
-        "write the first";
+    never "mics_shard_size" unless NotPositive: "MiCS (sharding over a part of the data ranks)";
     never "offload_optimizer" unless NoDevice: "offload of the optimizer",
         "remove it; more data ranks shard the optimizer further";
     never "offload_param" unless NoDevice: "offload of parameters",
         "remove it; ZeRO-3 with smaller units gathers less at once";
-    never "param_persistence_threshold": "a second name of `stage3_param_persistence_threshold`",
-        "write the first";
-    never "zenflow": "ZenFlow (late optimizer updates)";
+    never "zenflow" unless Null: "ZenFlow (late optimizer updates)";
     never "zero_hpz_partition_size" unless Number(1.0):
         "a secondary copy of the weights in each host (ZeRO++ hpZ)";
     never "zero_quantized_gradients" unless False: "quantised reduction (ZeRO++)";
     never "zero_quantized_nontrainable_weights" unless False: "quantised weights (ZeRO++)";
     never "zero_quantized_weights" unless False: "quantised gathering (ZeRO++)";
+    never "zeropp_loco_param" unless Null: "error feedback for quantised reduction (ZeRO++ LoCo)";
     later "exclude" unless Empty: "leaving parameters unsharded by pattern",
         "remove it; every parameter is sharded";
     later "include" unless Empty: "sharding parameters by pattern", "remove it; every parameter is sharded";

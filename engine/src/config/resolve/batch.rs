@@ -31,7 +31,8 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> 
             let product = product(micro, steps)?;
             if product != train {
                 let rule = format!("{MICRO} {micro} x {STEPS} {steps} x data degree {data} = {product}");
-                let repair = format!("use {product}, or leave one of the three out");
+                let of_degree = of_another_degree(raw, train, product, data);
+                let repair = format!("{of_degree}use {product}, or leave one of the three out");
                 return raw.train_batch_size.broken(train, rule, repair);
             }
             (train, micro, steps)
@@ -56,6 +57,9 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> 
             (product(micro, steps)?, micro, steps)
         }
     };
+    raw.train_batch_size.became(train_batch_size);
+    raw.train_micro_batch_size_per_gpu.became(micro_batch_size);
+    raw.gradient_accumulation_steps.became(num_micro_batches);
     Some(BatchConfig { train_batch_size, micro_batch_size, num_micro_batches })
 }
 
@@ -72,6 +76,14 @@ fn no_size<T>(raw: &RawRun) -> Option<T> {
     let place = Place { path: TRAIN.to_owned(), ..raw.head.site.place.clone() };
     let site = Site { place, ..raw.head.site.clone() };
     site.missing("one of the two batch sizes is needed", &format!("add `{TRAIN}` or {MICRO}"))
+}
+
+/// Where the batch fits a larger data degree: a file of DeepSpeed, whose launcher knows the number of ranks, has no other sign of it.
+fn of_another_degree(raw: &RawRun, train: usize, product: usize, data: usize) -> String {
+    if product == 0 || raw.parallel.data.is_written() || !train.is_multiple_of(product) {
+        return String::new();
+    }
+    format!("write \"parallel\": {{\"data\": {}}}, for which the batch was made, or ", train / product * data)
 }
 
 /// `Some(None)` is absent or `"auto"`; `None` is a mistake that is reported.

@@ -1,8 +1,11 @@
 //! Keys without effect, wherever they stand: hints get their line, what is not offered its error.
 
 use crate::config::keys::Meaning;
+use crate::config::kind::Auto;
 use crate::config::raw::RawRun;
-use crate::config::section::{Foreign, Section};
+use crate::config::section::{Field, Foreign, Section};
+use crate::config::words::OptimizerWord;
+use crate::files::json::Value;
 
 /// Reports every key without effect.
 pub(super) fn check(raw: &RawRun) {
@@ -10,7 +13,12 @@ pub(super) fn check(raw: &RawRun) {
     raw.heads(&mut heads);
     let zero_path = raw.zero_optimization.head.site.place.path.as_str();
     for head in heads.into_iter().filter(|head| head.site.place.path != zero_path) {
-        head.foreign.iter().for_each(report);
+        for foreign in &head.foreign {
+            match why_idle(raw, foreign) {
+                Some(why) => foreign.site.hint(format!("no effect here: {why}")),
+                None => report(foreign),
+            }
+        }
     }
     zero(raw);
 }
@@ -42,6 +50,30 @@ fn zero(raw: &RawRun) {
         zero.head.site.warn(format!(
             "ZeRO-{level} keeps every parameter gathered, so these keys of ZeRO-3 have no effect: {keys}"
         ));
+    }
+}
+
+/// Why a key that asks for something not offered asks for nothing in this file.
+fn why_idle(raw: &RawRun, foreign: &Foreign) -> Option<&'static str> {
+    let Meaning::NotOffered { off, .. } = &foreign.key.meaning else { return None };
+    match (foreign.key.name, &foreign.node.value) {
+        _ if off.holds(&foreign.node) => None,
+        // DeepSpeed's AdamW takes no notice of it: it makes its Adam AdamW or not (`runtime/engine.py:2100`).
+        ("adam_w_mode", _) if raw.optimizer.r#type.or(OptimizerWord::AdamW)? == OptimizerWord::AdamW => {
+            Some("AdamW's decay is apart from the gradient in any case")
+        }
+        ("param_dtype", Value::String(name)) => {
+            let is_on = |enabled: &Field<Auto<bool>>| enabled.given() == Some(Auto::Value(true));
+            let names: &[&str] = match (is_on(&raw.bf16.enabled), is_on(&raw.fp16.enabled)) {
+                (true, _) => &["bf16", "bfloat16", "torch.bfloat16"],
+                (_, true) => &["fp16", "float16", "half", "torch.float16"],
+                _ => &["fp32", "float32", "float", "torch.float32"],
+            };
+            names
+                .contains(&name.to_lowercase().as_str())
+                .then_some("it is the type that `bf16` and `fp16` select")
+        }
+        _ => None,
     }
 }
 

@@ -26,6 +26,7 @@ mod zero_and_pipeline;
 use std::path::Path;
 
 pub(crate) use data::check_texts;
+pub(crate) use optimizer::is_of_unknown_type;
 
 use super::launch::Launch;
 use super::raw::RawRun;

@@ -1,6 +1,6 @@
 //! `optimizer`: which, and its hyper-parameters.
 
-use crate::config::raw::RawOptimizer;
+use crate::config::raw::{RawOptimizer, RawRun};
 use crate::config::resolved::{NoDecay, OptimizerConfig};
 use crate::config::section::Field;
 use crate::config::words::OptimizerWord;
@@ -41,6 +41,15 @@ pub(super) fn resolve(raw: &RawOptimizer) -> Option<OptimizerConfig> {
             })
         }
     }
+}
+
+/// Whether a path leads to a parameter of an optimizer or scheduler whose type is not offered: what it would mean is not known then.
+pub(crate) fn is_of_unknown_type(raw: &RawRun, path: &str) -> bool {
+    let is_unknown = |is_written: bool, is_given: bool| is_written && !is_given;
+    let (optimizer, scheduler) = (&raw.optimizer.r#type, &raw.scheduler.r#type);
+    path.starts_with("optimizer.params.") && is_unknown(optimizer.is_written(), optimizer.given().is_some())
+        || path.starts_with("scheduler.params.")
+            && is_unknown(scheduler.is_written(), scheduler.given().is_some())
 }
 
 /// Reports a parameter that belongs to another optimizer or schedule.

@@ -97,5 +97,5 @@ fn data(raw: &RawParallel, pipeline: Option<usize>, launch: Launch) -> Option<us
         );
         return raw.data.broken(data, rule, format!("start {needed} ranks, or write \"auto\""));
     }
-    Some(data)
+    Some(raw.data.became(data))
 }

@@ -37,6 +37,9 @@ fn compute_type(bf16: Auto<bool>, fp16: Auto<bool>, native_bf16: bool) -> Option
 /// CPUs multiply in f32; bf16 would be converted back and forth.
 const CPU_NATIVE_BF16: bool = false;
 
+/// DeepSpeed's first scale is 2 to this power.
+const INITIAL_SCALE_POWER: u64 = 16;
+
 /// The largest power of two that f32 holds.
 const MAX_SCALE_POWER: u64 = 127;
 
@@ -45,7 +48,12 @@ pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16) -> Option<Precision> {
     // A key of the wrong type is reported already.
     let written = |enabled: &Field<Auto<bool>>| enabled.given().unwrap_or(Auto::Value(false));
     let scaling = loss_scaling(fp16);
-    match compute_type(written(&bf16.enabled), written(&fp16.enabled), CPU_NATIVE_BF16) {
+    let computes_in = compute_type(written(&bf16.enabled), written(&fp16.enabled), CPU_NATIVE_BF16);
+    if let Some(found) = computes_in {
+        bf16.enabled.became(found == ComputeType::Bf16);
+        fp16.enabled.became(found == ComputeType::Fp16);
+    }
+    match computes_in {
         None => {
             let rule = "`bf16.enabled` is true too, and a run computes in one type";
             fp16.enabled.broken("true", rule, "set one of the two to false")
@@ -53,6 +61,13 @@ pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16) -> Option<Precision> {
         Some(ComputeType::Fp16) => {
             if scaling.is_some_and(|scaling| !scaling.is_dynamic) {
                 hint_of_idle_keys(fp16, &adaptive_keys(fp16), "`loss_scale` is fixed");
+            }
+            if let Some(scaling) = scaling {
+                fp16.loss_scale.became(if scaling.is_dynamic { 0.0 } else { scaling.initial_scale });
+                fp16.initial_scale_power.became(INITIAL_SCALE_POWER);
+                fp16.loss_scale_window.became(scaling.window);
+                fp16.hysteresis.became(scaling.hysteresis);
+                fp16.min_loss_scale.became(scaling.min_scale);
             }
             scaling.map(Precision::Fp16)
         }
@@ -92,18 +107,23 @@ fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str) {
     }
 }
 
+/// The value, and `default` where none is written or it is `"auto"`. What became of it matters in fp16 alone.
+fn quiet<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
+    Some(field.or(Auto::Auto)?.value().unwrap_or(default))
+}
+
 fn loss_scaling(raw: &RawFp16) -> Option<LossScaling> {
     let in_f32 =
         |scale| scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
     let rule = "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
-    let scale = raw.loss_scale.auto_or(0.0);
+    let scale = quiet(&raw.loss_scale, 0.0);
     let scale = raw.loss_scale.keep(scale, in_f32, rule, "use a value such as 1024, or 0");
     let rule = "2 to this power is more than f32 can hold";
-    let power = raw.initial_scale_power.auto_or(16);
+    let power = quiet(&raw.initial_scale_power, INITIAL_SCALE_POWER);
     let power =
         raw.initial_scale_power.keep(power, |power| power <= MAX_SCALE_POWER, rule, "use a value such as 16");
-    let window = raw.loss_scale_window.at_least_one(raw.loss_scale_window.auto_or(1000));
-    let hysteresis = raw.hysteresis.at_least_one(raw.hysteresis.auto_or(2));
+    let window = raw.loss_scale_window.at_least_one(quiet(&raw.loss_scale_window, 1000));
+    let hysteresis = raw.hysteresis.at_least_one(quiet(&raw.hysteresis, 2));
     let min_scale = min_scale(raw, scale, power);
     let scale = scale?;
     Some(LossScaling {
@@ -120,7 +140,7 @@ fn loss_scaling(raw: &RawFp16) -> Option<LossScaling> {
 fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>) -> Option<f64> {
     let field = &raw.min_loss_scale;
     let rule = "the smallest scale of the loss must be positive";
-    let min = field.keep(field.auto_or(1.0), |min| min > 0.0, rule, "use a value such as 1")?;
+    let min = field.keep(quiet(field, 1.0), |min| min > 0.0, rule, "use a value such as 1")?;
     if scale? != 0.0 {
         return scale;
     }

@@ -20,7 +20,7 @@ pub(super) fn threads(
 ) -> Option<usize> {
     match field.or(Auto::Auto)? {
         Auto::Value(threads) => field.at_least_one(Some(threads)),
-        Auto::Auto => grid.map(|grid| (launch.cores / grid.num_ranks()).max(1)),
+        Auto::Auto => grid.map(|grid| field.became((launch.cores / grid.num_ranks()).max(1))),
     }
 }
 

@@ -50,7 +50,7 @@ impl Params<'_> {
         let raw = self.raw;
         let min = raw.warmup_min_lr.not_negative(raw.warmup_min_lr.auto_or(0.0));
         let max = raw.warmup_max_lr.or(Auto::Auto)?.value().or(self.optimizer.map(OptimizerConfig::lr));
-        let max = raw.warmup_max_lr.not_negative(max);
+        let max = raw.warmup_max_lr.not_negative(max.map(|max| raw.warmup_max_lr.became(max)));
         Some(Warmup {
             warmup_min_lr: min?,
             warmup_max_lr: max?,
@@ -81,14 +81,14 @@ impl Params<'_> {
     fn warmup_num_steps(&self) -> Option<u64> {
         match self.raw.warmup_num_steps.or(Auto::Value(WARMUP_NUM_STEPS))? {
             Auto::Value(steps) => Some(steps),
-            Auto::Auto => Some((self.steps? / 10).max(1)),
+            Auto::Auto => Some(self.raw.warmup_num_steps.became((self.steps? / 10).max(1))),
         }
     }
 
     /// Steps until the end of the decay; a warm-up that is longer never ends, which DeepSpeed warns of too.
     fn total_num_steps(&self) -> Option<u64> {
         let field = &self.raw.total_num_steps;
-        let total = field.or(Auto::Auto)?.value().or(self.steps);
+        let total = field.or(Auto::Auto)?.value().or(self.steps).map(|total| field.became(total));
         let repair = "use the run's `steps`, or \"auto\"";
         let total = field.keep(total, |total| total > 0, "it must be at least 1", repair)?;
         if let Some(warmup) = self.warmup_num_steps().filter(|&warmup| warmup > total) {

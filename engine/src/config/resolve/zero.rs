@@ -41,7 +41,7 @@ pub(super) fn resolve(raw: &RawRun, model: Option<&ModelConfig>) -> Option<ZeroC
         zero.prefetch_units.keep(prefetch_units, |units| units <= MAX_PREFETCH_UNITS, &rule, repair);
     let resident_units = prefetch_units.and_then(|prefetch| residency(raw, prefetch));
     let param_persistence_threshold = param_persistence(zero, model);
-    let model_persistence_threshold = zero.stage3_model_persistence_threshold.auto_or(u64::MAX);
+    let model_persistence_threshold = model_persistence(zero);
     Some(ZeroConfig {
         level,
         unit_layers: unit_layers?,
@@ -111,7 +111,21 @@ fn param_persistence(raw: &RawZero, model: Option<&ModelConfig>) -> Option<u64> 
         let rule = format!("it is 10 x `model.hidden_size`, which family \"{family}\" does not have");
         return field.broken("\"auto\"", rule, "use a number of elements");
     };
-    Some(10 * width as u64)
+    Some(field.became(10 * width as u64))
+}
+
+/// Elements that may persist; DeepSpeed has no limit by default, and `"auto"` is its default.
+fn model_persistence(raw: &RawZero) -> Option<u64> {
+    let field = &raw.stage3_model_persistence_threshold;
+    match field.or(Auto::Auto)? {
+        Auto::Value(elements) => Some(elements),
+        Auto::Auto => {
+            if field.is_written() {
+                field.site.auto("no limit");
+            }
+            Some(u64::MAX)
+        }
+    }
 }
 
 /// The reduction policy. Below ZeRO-2 gradients are whole on every rank and one reduction gives the same sum; ZeRO-2

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::{check, file, outcome};
 use crate::config::keys::{self, Meaning, Off, Offer};
 use crate::config::raw::RawRun;
-use crate::config::section::{Section, SectionSpec};
+use crate::config::section::Section;
 
 #[test]
 fn hints_get_one_line_each() {
@@ -40,10 +40,7 @@ fn features_that_are_not_offered_are_named() {
           "zero_quantized_weights": true, "zero_hpz_partition_size": 8, "mics_shard_size": 4,
           "stage3_gather_fp16_weights_on_model_save": true, "include": ["h.0"]}"#,
         ),
-        (
-            "activation_checkpointing",
-            r#"{"partition_activations": true, "cpu_checkpointing": true, "profile": true}"#,
-        ),
+        ("activation_checkpointing", r#"{"cpu_checkpointing": true, "profile": true}"#),
         ("checkpoint", r#"{"every": 100, "tag_validation": "Warn"}"#),
         ("data_types", r#"{"grad_accum_dtype": "bf16"}"#),
         ("elasticity", r#"{"enabled": true}"#),
@@ -61,8 +58,7 @@ fn features_that_are_not_offered_are_named() {
             run.json:11:70: `zero_optimization.zero_hpz_partition_size` is 8, but a secondary copy of the weights in each host (ZeRO++ hpZ) is not offered; remove it, or set 1
             run.json:11:92: `zero_optimization.mics_shard_size` is 4, but MiCS (sharding over a part of the data ranks) is not offered; remove it, or set -1
             run.json:12:72: `zero_optimization.include` is a list, but sharding parameters by pattern is not offered yet; remove it; every parameter is sharded
-            run.json:13:57: `activation_checkpointing.partition_activations` is true, but tensor parallelism is not offered; remove it, or set false
-            run.json:13:84: `activation_checkpointing.cpu_checkpointing` is true, but offload of activations is not offered; remove it, or set false
+            run.json:13:53: `activation_checkpointing.cpu_checkpointing` is true, but offload of activations is not offered; remove it, or set false
             run.json:14:27: `checkpoint.every` is 100, but a checkpoint to resume from is not offered yet; remove it; the final weights are always saved
             run.json:15:38: `data_types.grad_accum_dtype` is the string "bf16", but accumulation in another type than f32 is not offered; remove it, or write "fp32"
             run.json:16:17: `elasticity` is an object, but elasticity is not offered; remove it and write the batch keys
@@ -75,23 +71,62 @@ fn features_that_are_switched_off_are_accepted_in_silence() {
     let changes = [
         ("amp", r#"{"enabled": false}"#),
         ("elasticity", "{}"),
-        ("compile", r#"{"double_buffer": true}"#),
+        ("tensor_parallel", r#"{"autotp_size": 1, "tp": {"tp_size": 1}}"#),
         ("expert_parallel", r#"{"enabled": false, "autoep_size": 8}"#),
-        ("bfloat16", r#"{"enabled": false}"#),
+        ("hybrid_engine", r#"{"enabled": "auto", "max_out_tokens": 256}"#),
         ("communication_data_type", "null"),
         ("prescale_gradients", "false"),
         ("gradient_predivide_factor", "1"),
         (
             "zero_optimization",
-            r#"{"offload_param": {"device": "none"}, "offload_optimizer": null, "mics_shard_size": -1}"#,
+            r#"{"offload_param": {"device": "none"}, "offload_optimizer": "auto", "mics_shard_size": -1,
+          "zero_hpz_partition_size": "auto", "zenflow": null}"#,
         ),
-        ("activation_checkpointing", r#"{"partition_activations": false, "cpu_checkpointing": null}"#),
+        ("activation_checkpointing", r#"{"cpu_checkpointing": null}"#),
         ("data_types", r#"{"grad_accum_dtype": "fp32"}"#),
     ];
     check(
         &changes,
         expect![[r#"
             valid
+        "#]],
+    );
+}
+
+/// A section's line speaks for the keys that DeepSpeed knows in it, and for no others.
+#[test]
+fn sections_without_effect_have_known_keys() {
+    check(
+        &[
+            ("pipeline", r#"{"stages": "auto", "partition": "uniform", "seed_layers": true}"#),
+            ("compile", r#"{"double_buffer": true}"#),
+            ("timers", r#"{"throughput": {"enabled": true}}"#),
+            ("activation_checkpointing", r#"{"partition_activations": true}"#),
+            ("comms_config", r#"{"comms_logger": {"enabled": true}}"#),
+        ],
+        expect![[r#"
+            run.json:6:15: hint: `pipeline`: no effect here: `parallel` holds the pipeline's keys; DeepSpeed reads its degree from Python alone
+            run.json:7:14: hint: `compile`: no effect here: there is no PyTorch, and so no torch.compile
+            run.json:8:13: hint: `timers`: no effect here: measured times are in the run's metrics
+            run.json:9:57: hint: `activation_checkpointing.partition_activations`: no effect here: it splits saved activations over the ranks of tensor parallelism, and there are none
+            run.json:10:19: hint: `comms_config`: no effect here: DeepSpeed does not read it either; messages and bytes are always counted by kind and rank
+        "#]],
+    );
+    check(
+        &[
+            ("pipeline", r#"{"stages": 4, "nonsense": 1, "seed_layer": true}"#),
+            ("compile", r#"{"deepcompile": true, "pases": []}"#),
+            ("timers", r#"{"throughput": {"enable": true}}"#),
+            ("zero_optimization", r#"{"offload_param": {"device": "none", "pin_memry": true}}"#),
+        ],
+        expect![[r#"
+            run.json:6:26: `pipeline.stages` is 4, but a pipeline degree in this section is not offered; write `parallel.pipeline`
+            run.json:6:29: unknown key `pipeline.nonsense`; remove it; docs/run-file.md lists every key
+            run.json:6:44: unknown key `pipeline.seed_layer`; did you mean `seed_layers`?
+            run.json:7:30: `compile.deepcompile` is true, but DeepCompile (gathers and offload by a compiler) is not offered; remove it; the program plans gathers, and nothing is offloaded
+            run.json:7:36: unknown key `compile.pases`; did you mean `passes`?
+            run.json:8:29: unknown key `timers.throughput.enable`; did you mean `enabled`?
+            run.json:9:61: unknown key `zero_optimization.offload_param.pin_memry`; did you mean `pin_memory`?
         "#]],
     );
 }
@@ -105,9 +140,16 @@ fn spellings(off: Off) -> (Option<String>, &'static str) {
         Off::Number(number) => (Some(number.to_string()), "123456"),
         Off::Word(word) => (Some(format!("\"{word}\"")), "\"other\""),
         Off::Disabled => (Some("{\"enabled\": false}".to_owned()), "{\"enabled\": true}"),
-        Off::Without(switch) => {
-            assert_eq!(switch, "deepcompile", "the other value is that switch turned on");
-            (Some("{\"deepcompile\": false, \"double_buffer\": true}".to_owned()), "{\"deepcompile\": true}")
+        Off::F32 => (Some("\"Float32\"".to_owned()), "\"bf16\""),
+        Off::NotPositive => (Some("-1".to_owned()), "4"),
+        Off::NoneEnabled => {
+            let off = "{\"layer_reduction\": {\"enabled\": false}, \"groups\": [{}]}";
+            (Some(off.to_owned()), "{\"layer_reduction\": {\"enabled\": true}}")
+        }
+        Off::Null => (Some("null".to_owned()), "{\"some\": 1}"),
+        Off::NoDegree(degree) => {
+            assert_eq!(degree, "autotp_size", "the other value is that degree above 1");
+            (Some("{\"autotp_size\": 0, \"preset_model\": \"llama\"}".to_owned()), "{\"autotp_size\": 2}")
         }
         Off::NoDevice => (Some("{\"device\": \"none\"}".to_owned()), "{\"device\": \"cpu\"}"),
         Off::Empty => (Some("[]".to_owned()), "[\"h.*\"]"),
@@ -118,20 +160,17 @@ fn spellings(off: Off) -> (Option<String>, &'static str) {
 #[test]
 fn every_foreign_key_keeps_its_class() {
     let run = RawRun::spec();
-    let of_section = |section: &&SectionSpec| {
-        keys::foreign(section.path).iter().map(|key| (section.path, key)).collect::<Vec<_>>()
-    };
-    let keys: Vec<_> = run.all().iter().flat_map(of_section).collect();
+    let keys: Vec<_> = run.all().iter().flat_map(|section| keys::foreign_within(section.path)).collect();
     assert!(keys.len() > 100, "every table is reached: {}", keys.len());
     // A file at ZeRO-3, where no key is passed over as one of a higher level.
     let base = file(&[("parallel", r#"{"data": 2}"#), ("zero_optimization", r#"{"stage": 3}"#)]);
     for (section, key) in keys {
-        let path = crate::files::json::join(section, key.name);
+        let path = crate::files::json::join(&section, key.name);
         let outcome = |value: &str| {
             let argument = format!("{path}={value}");
-            let with_scheduler = ["scheduler.type=WarmupLR", &argument];
+            let arguments = ["scheduler.type=WarmupLR", "optimizer.type=Adam", &argument];
             let first = if section == "scheduler.params" { 0 } else { 1 };
-            outcome(&base, &with_scheduler[first..], super::LAUNCH)
+            outcome(&base, &arguments[first..], super::LAUNCH)
         };
         let quiet = |text: &str| !text.contains(&format!("`{path}`"));
         match key.meaning {

@@ -61,7 +61,7 @@ fn the_partition() {
             run.json:6:44: `parallel.partition` is "best", but that is not offered; use "balanced", "uniform", "parameters" or "type:REGEX"
             run.json:6:44: `parallel.partition` is "balance", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; did you mean "balanced"?
             run.json:6:44: `parallel.partition` is "equal", but it must be "balanced", "uniform", "parameters" or "type:REGEX"; use "balanced", "uniform", "parameters" or "type:REGEX"
-            run.json:6:44: `parallel.partition` must be "balanced", "uniform", "parameters" or "type:REGEX" or a list, each element a whole number, but is a list
+            run.json:6:45: `parallel.partition[0]` must be a whole number, but is the string "2"; write 2, without quotes
         "#]],
     );
     assert_eq!(

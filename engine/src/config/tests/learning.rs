@@ -34,7 +34,7 @@ fn the_optimizer() {
               run.json:6:105: `optimizer.params.nesterov` is true, but Nesterov momentum is not offered; remove it, or set false
             run.json:6:25: `optimizer.type` is "OneBitAdam", but that is not offered; use "AdamW", "Adam" or "SGD"
             run.json:6:25: `optimizer.type` is "AdamWW", but it must be "AdamW", "Adam" or "SGD"; did you mean "AdamW"?
-            run.json:6:54: `optimizer.params.betas` must be a list of two numbers or "auto", but is a list
+            run.json:6:54: `optimizer.params.betas` must be a list of two numbers or "auto", but is the list [0.9]; write a value such as [0.9, 0.999]
               run.json:6:67: `optimizer.params.lr` is 1e999, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
             run.json:6:29: `optimizer.no_decay` is [""], but the empty pattern is part of every name, so nothing would be decayed; set `optimizer.params.weight_decay` to 0 instead
             run.json:6:58: hint: `optimizer.params.torch_adam`: no effect here: there is one AdamW

@@ -101,7 +101,7 @@ fn numbers_that_are_too_large_are_refused() {
             run.json:5:12: `steps` is -1e400, but it must not be negative; write it without a sign
             run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
             run.json:5:12: `steps` is -3, but it must not be negative; write it without a sign
-            run.json:5:12: `steps` must be a whole number, but is 2.5
+            run.json:5:12: `steps` must be a whole number, but is 2.5; write 3
             run.json:6:13: `memory` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:6:13: `memory` is "99999999999TiB", but sizes end at 2^64 - 1 bytes; use a smaller one
             run.json:6:14: `threads` is 99999999999999999999, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one

@@ -3,9 +3,12 @@
 mod batch;
 mod checkpointing;
 mod deepspeed;
+mod deepspeed_fields;
+mod deepspeed_files;
 mod defaults;
 mod documents;
 mod foreign;
+mod foreign_keys;
 mod grid;
 mod learning;
 mod limits;

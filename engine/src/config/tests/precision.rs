@@ -44,8 +44,8 @@ fn bf16_and_fp16_are_read_in_all_nine_combinations() {
         ],
         expect![[r#"
             run.json:7:23: `fp16.enabled` is true, but `bf16.enabled` is true too, and a run computes in one type; set one of the two to false
-            run.json:6:23: `bf16.enabled` must be true or false or "auto", but is 1
-              run.json:7:23: `fp16.enabled` must be true or false or "auto", but is the string "yes"
+            run.json:6:23: `bf16.enabled` must be true or false or "auto", but is 1; write true
+              run.json:7:23: `fp16.enabled` must be true or false or "auto", but is the string "yes"; write a value such as false
         "#]],
     );
 }

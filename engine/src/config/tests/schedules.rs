@@ -176,12 +176,12 @@ fn a_file_is_named_by_a_string() {
             r#"{"schedule": 3}"#,
         ],
         expect![[r#"
-            run.json:6:37: `parallel.schedule.file` must be a string, but is 3
-            run.json:6:37: `parallel.schedule.file` must be a string, but is null
+            run.json:6:37: `parallel.schedule.file` must be a string, but is 3; write a string
+            run.json:6:37: `parallel.schedule.file` must be a string, but is null; write a string
             run.json:6:29: unknown key `parallel.schedule.files`; did you mean `file`?
-            run.json:6:46: unknown key `parallel.schedule.group_size`; remove it; docs/run-file.md lists every key
+            run.json:6:46: unknown key `parallel.schedule.group_size`; write `parallel.group_size`
             run.json:6:28: `parallel.schedule.file` is missing: an object must name a file here; write {"file": "..."}
-            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v" or {"file": "..."}, but is 3
+            run.json:6:28: `parallel.schedule` must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v" or {"file": "..."}, but is 3; write a value such as "1f1b"
         "#]],
     );
 }

@@ -132,7 +132,7 @@ fn data_and_evaluation() {
             run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
             run.json:3:3: `data.text` is missing: there is nothing to train on; add files, folders or globs
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
-            run.json:3:20: `data.text` must be a string or a list, each element a string, but is a list
+            run.json:3:26: `data.text[1]` must be a string, but is 5; write "5"
             run.json:3:39: `data.validation` is 0.51, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
             run.json:3:39: `data.validation` is -0.1, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
             run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0

@@ -47,13 +47,17 @@ fn truncated_and_malformed_json() {
             run.json:1:11: this list is never closed: the text ends before its `]`
             run.json:1:11: this string is never closed: the text ends before its `"`
             run.json:1:11: this is not JSON: a value belongs here, but `}` stands there
-            run.json:1:12: a comma behind the last part is not JSON; remove it
-            run.json:1:13: comments are not JSON; remove it
+            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
+              run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
+              run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
+            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
+              run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
+              run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
             run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there
-            run.json:1:11: this is not JSON: a value belongs here, but `NaN` stands there
+            run.json:1:11: JSON knows no `NaN`; write a number
             run.json:1:12: a number of JSON has no leading zeros; remove them
             run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
-            run.json:1:1: the run file must be an object, but is a list
+            run.json:1:1: the run file must be an object, but is a list; begin the file with `{` and end it with `}`
         "#]],
     );
 }
@@ -113,11 +117,11 @@ fn unknown_keys_name_the_nearest_at_every_level() {
             run.json:8:59: unknown key `zero_optimization.stage_3_max_live_parameters`; did you mean `stage3_max_live_parameters`?
             run.json:8:93: unknown key `zero_optimization.shards`; remove it; docs/run-file.md lists every key
             run.json:9:17: unknown key `optimizer.typ`; did you mean `type`?
-            run.json:9:44: unknown key `optimizer.params.learning_rate`; remove it; docs/run-file.md lists every key
+            run.json:9:44: unknown key `optimizer.params.learning_rate`; write `optimizer.params.lr`
             run.json:9:64: unknown key `optimizer.params.beta`; did you mean `betas`?
-            run.json:10:48: unknown key `scheduler.params.warmup_steps`; did you mean `warmup_num_steps`?
+            run.json:10:48: unknown key `scheduler.params.warmup_steps`; write `scheduler.params.warmup_num_steps`
             run.json:10:67: unknown key `scheduler.params.warmup_num_step`; did you mean `warmup_num_steps`?
-            run.json:11:12: unknown key `comm.timeout`; did you mean `timeout_s`?
+            run.json:11:12: unknown key `comm.timeout`; write `comm.timeout_s`
         "#]],
     );
 }
@@ -148,7 +152,7 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
         expect![[r#"
             run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
             run.json:2:23: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
-            run.json:2:45: `model.num_layers` must be a whole number, but is the string "four"
+            run.json:2:45: `model.num_layers` must be a whole number, but is the string "four"; write a value such as 8
             run.json:2:95: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
             run.json:3:38: `data.validation` is 0.9, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
@@ -183,14 +187,14 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
             valid
             --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
             --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`?
-            --set steps=[1: `steps` must be a whole number, but is the string "[1"
+            --set steps=[1: `steps` must be a whole number, but is the string "[1"; write a value such as 8
             --set steps: it has no value; write --set steps=VALUE
             --set .steps=1: a part of its key is empty; write --set key.path=value
               --set a..b=1: a part of its key is empty; write --set key.path=value
               --set =1: a part of its key is empty; write --set key.path=value
             --set steps.more=1: `steps` is 10, but only a section has keys; set that key itself
-            --set steps="9": `steps` must be a whole number, but is the string "9"
-              --set model=3: `model` must be an object, but is 3
+            --set steps="9": `steps` must be a whole number, but is the string "9"; write 9, without quotes
+              --set model=3: `model` must be an object, but is 3; write an object with the keys of `model`: {...}
             valid
         "#]],
     );

@@ -73,7 +73,7 @@ fn residency_and_prefetch() {
             run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
             run.json:6:55: `zero_optimization.prefetch_units` is 257, but each unit gathered ahead takes memory: it is at most 256; use a small number such as 1, or `resident_units` to keep what was gathered
             run.json:6:34: `zero_optimization.stage` is 4, but ZeRO has the levels 0, 1, 2 and 3; use one of them
-            run.json:6:34: `zero_optimization.stage` must be a whole number, but is true
+            run.json:6:34: `zero_optimization.stage` must be a whole number, but is true; write a value such as 0
         "#]],
     );
 }

@@ -1,5 +1,5 @@
-//! Strict JSON with places: text into nodes or types, and every mistake reported with key, value, rule and repair at its line
-//! and column.
+//! JSON with places: text into nodes or types, and every mistake reported with key, value, rule and repair at its line and column. It
+//! is strict, but for the comments and last commas of a run file.
 //!
 //! ```text
 //! text -> Parser -+-> Node        the run file, whose sections know more than types; and whatever is refused
@@ -11,6 +11,7 @@ mod nearest;
 mod node;
 mod parse;
 mod read;
+mod relaxed;
 mod source;
 mod words;
 

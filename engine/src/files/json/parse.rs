@@ -83,7 +83,7 @@ pub(super) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     pub(super) fn new(source: &'a Arc<Source>, offset: usize) -> Self {
-        let reader = Jiter::new(&source.text.as_bytes()[offset..]);
+        let reader = Jiter::new(&source.json().as_bytes()[offset..]);
         Self { source, offset, reader, open: Vec::new() }
     }
 
@@ -92,9 +92,9 @@ impl<'a> Parser<'a> {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let is_empty = self.source.text[self.offset..].trim_ascii().is_empty();
+        let is_empty = self.source.json()[self.offset..].trim_ascii().is_empty();
         if is_empty {
-            let end = self.source.text.len();
+            let end = self.source.json().len();
             return Err(self.error(end, "the file is empty; it must hold one JSON object".to_owned()).into());
         }
         let value = read(self)?;
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         let found = if is_first { self.reader.known_object() } else { self.reader.next_key() };
         let key = found.map(|key| key.map(str::to_owned));
         let key = key.map_err(|error| self.refused(&error))?.map(|key| {
-            let text = &self.source.text[..self.at() - 1];
+            let text = &self.source.json()[..self.at() - 1];
             let start = before + text[before..].find('"').expect("a key begins with a quote");
             (key, self.source.span(start, text.trim_ascii_end().len()))
         });
@@ -204,14 +204,14 @@ impl<'a> Parser<'a> {
     pub(super) fn number(&mut self, kind: Peek) -> Parsed<&'a str> {
         let start = self.at();
         self.reader.known_number_bytes(kind).map(drop).map_err(|error| self.refused(&error))?;
-        Ok(&self.source.text[start..self.at()])
+        Ok(&self.source.json()[start..self.at()])
     }
 
     /// The reader's error in our words, at what was not closed or at what does not belong there.
     #[cold]
     fn refused(&self, error: &JiterError) -> Box<JsonError> {
         use JsonErrorType as Kind;
-        let text = &self.source.text;
+        let text = self.source.json();
         let at = text.floor_char_boundary(self.offset + error.index);
         let JiterErrorType::JsonError(kind) = &error.error_type else {
             unreachable!("values are read as what they are");
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
     /// What is wrong with the character that the reader stopped at, and where that begins.
     fn misplaced(&self, kind: &JsonErrorType, at: usize) -> (usize, String) {
         use JsonErrorType as Kind;
-        let text = &self.source.text;
+        let text = self.source.json();
         let first = text[at..].chars().next();
         let start = match kind {
             Kind::TrailingComma => text[..at].rfind(',').unwrap_or(at),
@@ -270,6 +270,9 @@ impl<'a> Parser<'a> {
                     .to_owned()
             }
             Kind::NumberOutOfRange => "a number has more than 4300 digits; write fewer".to_owned(),
+            _ if text[at..].starts_with("/*") && !text[at..].contains("*/") => {
+                "this comment is never closed: the text ends before its `*/`".to_owned()
+            }
             _ if matches!(first, Some('/' | '#')) => "comments are not JSON; remove it".to_owned(),
             _ if first == Some('\'') => {
                 "strings and keys of JSON are in double quotes; write `\"` in place of `'`".to_owned()
@@ -278,19 +281,49 @@ impl<'a> Parser<'a> {
                 "a number of JSON has no leading zeros; remove them".to_owned()
             }
             Kind::InvalidNumber => self.expected(start, "a digit"),
-            Kind::KeyMustBeAString => self.expected(start, "a key in quotes"),
+            Kind::KeyMustBeAString => match self.word(start) {
+                "" => self.expected(start, "a key in quotes"),
+                word => format!("a key of JSON is in quotes; write `\"{}\"`", shorten(word)),
+            },
             Kind::ExpectedColon => self.expected(start, "`:`"),
             Kind::ExpectedListCommaOrEnd => self.expected(start, "`,` or `]`"),
             Kind::ExpectedObjectCommaOrEnd => self.expected(start, "`,` or `}`"),
             Kind::TrailingCharacters => self.expected(start, "the end of the file"),
-            _ => self.expected(start, "a value"),
+            _ => self.no_value(start),
         };
         (start, rule)
     }
 
+    /// What is wrong with what stands where a value belongs.
+    fn no_value(&self, start: usize) -> String {
+        match self.word(start) {
+            "" => self.expected(start, "a value"),
+            "True" | "TRUE" => "JSON knows no `True`; write `true`".to_owned(),
+            "False" | "FALSE" => "JSON knows no `False`; write `false`".to_owned(),
+            "None" | "nil" => "JSON knows no `None`; write `null`, or leave the key out".to_owned(),
+            word if ["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str()) => {
+                format!("JSON knows no `{word}`; write a number")
+            }
+            word if ["true", "false", "null"].iter().any(|known| known.starts_with(word)) => {
+                self.expected(start, "a value")
+            }
+            word => format!("a string of JSON is in quotes; write `\"{}\"`", shorten(word)),
+        }
+    }
+
+    /// The word that begins at a place with a letter, as names and paths are written.
+    fn word(&self, at: usize) -> &str {
+        let rest = &self.source.json()[at..];
+        if !rest.starts_with(|first: char| first.is_alphabetic() || first == '_') {
+            return "";
+        }
+        let is_in_word = |character: char| character.is_alphanumeric() || "_-./".contains(character);
+        &rest[..rest.find(|character| !is_in_word(character)).unwrap_or(rest.len())]
+    }
+
     /// What belongs at a place, and the word or character that stands there instead.
     fn expected(&self, at: usize, what: &str) -> String {
-        let rest = &self.source.text[at..];
+        let rest = &self.source.json()[at..];
         let word = rest.find(|character: char| !character.is_alphanumeric()).unwrap_or(rest.len());
         let length = word.max(rest.chars().next().map_or(0, char::len_utf8));
         let found = match rest[..length].chars().next() {
@@ -307,7 +340,7 @@ impl<'a> Parser<'a> {
     }
 
     fn error(&self, start: usize, rule: String) -> Box<JsonError> {
-        let length = self.source.text[start..].chars().next().map_or(0, char::len_utf8);
+        let length = self.source.json()[start..].chars().next().map_or(0, char::len_utf8);
         Box::new(JsonError::syntax(self.source.span(start, start + length), rule))
     }
 }

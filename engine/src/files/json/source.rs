@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::relaxed::blanked;
 use super::words::shorten;
 
 /// A text that keys come from: a file, or one `--set` argument.
@@ -12,6 +13,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// Its text.
     pub(crate) text: String,
+    /// The text as strict JSON, every value at its place, where that is another.
+    strict: Option<String>,
     /// What kind of text it is.
     pub(crate) kind: SourceKind,
 }
@@ -29,12 +32,32 @@ impl Source {
     /// The text of a file, without the byte order mark that some editors put first.
     pub(crate) fn file(name: &str, text: &str) -> Arc<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
-        Arc::new(Self { name: name.to_owned(), text, kind: SourceKind::File })
+        Arc::new(Self { name: name.to_owned(), text, strict: None, kind: SourceKind::File })
+    }
+
+    /// As [`Source::file`], of a file that may have comments, and a comma behind a last part.
+    pub(crate) fn relaxed_file(name: &str, text: &str) -> Arc<Self> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let strict = blanked(&text);
+        Arc::new(Self { name: name.to_owned(), text, strict, kind: SourceKind::File })
+    }
+
+    /// What is read as JSON.
+    pub(super) fn json(&self) -> &str {
+        self.strict.as_deref().unwrap_or(&self.text)
+    }
+
+    /// The first comment or comma behind a last part that was read over.
+    pub(crate) fn relaxed_at(self: &Arc<Self>) -> Option<Span> {
+        let pairs = self.text.bytes().zip(self.strict.as_ref()?.bytes());
+        let start = pairs.take_while(|(written, read)| written == read).count();
+        Some(self.span(start, start + 1))
     }
 
     /// A `--set` argument.
     pub(crate) fn argument(text: &str) -> Arc<Self> {
-        Arc::new(Self { name: "--set".to_owned(), text: text.to_owned(), kind: SourceKind::Argument })
+        let (name, text) = ("--set".to_owned(), text.to_owned());
+        Arc::new(Self { name, text, strict: None, kind: SourceKind::Argument })
     }
 
     /// The bytes from `start` to before `end`.
@@ -44,7 +67,7 @@ impl Source {
 }
 
 /// A range of bytes of a source. Shown as one word: `run.json:3:5`, or the `--set` argument itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) source: Arc<Source>,
     pub(crate) start: usize,

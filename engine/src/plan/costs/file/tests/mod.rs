@@ -221,7 +221,7 @@ fn what_does_not_fit_its_key_is_refused_at_its_place() {
             32:29: `units[0].forward_ns` stands twice, first at 32:7; keep one of the two
             85:15: `messages[1].kind` must be `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied` or `gradient_norm`, but is the string "norm"
             18:5: this is not JSON: `,` or `}` belongs here, but `"` stands there
-            32:21: this is not JSON: a value belongs here, but `NaN` stands there
+            32:21: JSON knows no `NaN`; write a number
             1:1: the file is empty; it must hold one JSON object
             1:1: the file must be a costs file, which is one object, but is a list
         "#]],

@@ -1,15 +1,19 @@
-//! The output that README.md shows for a command, which tests compare with its real output.
+//! The output that a page shows for a command, which tests compare with its real output.
 
 use std::path::Path;
 
 use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
-/// The plan of the run file that `command` ends with, and the output that README.md shows for it.
+/// The pages that show output of `plan` and `show`.
+const PAGES: [&str; 2] = ["README.md", "docs/schedules.md"];
+
+/// The plan of the run file that `command` ends with, and the output that the pages show for it, once.
 pub(super) fn example(command: &str) -> (Plan, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("README.md")).expect("README.md exists");
-    let (_, below) = page.split_once(&format!("$ {command}\n")).expect("README.md shows the command");
+    let read = |page: &str| std::fs::read_to_string(root.join(page)).expect("the page exists");
+    let pages: String = PAGES.map(read).concat();
+    let (_, below) = pages.split_once(&format!("$ {command}\n")).expect("a page shows the command");
     let (excerpt, _) = below.split_once("```").expect("the block ends");
     let (_, path) = command.rsplit_once(' ').expect("the command names a run file");
     let file = RunFile::load(&root.join(path)).expect("the example is well-formed");
