@@ -99,7 +99,7 @@ impl Kind for u64 {
         match whole_number::read(text).err()? {
             NotWhole::Fraction => None,
             NotWhole::Negative => {
-                Some(rule(place, text, "it must not be negative", "write it without a sign"))
+                Some(rule(place, text, "it must not be negative", "use 0 or more"))
             }
             NotWhole::TooLarge => Some(rule(
                 place,
