@@ -5,28 +5,41 @@ use super::findings::{Findings, Site};
 use super::place::Place;
 use crate::files::json::{Entry, Node, Source, Value, join};
 
-/// A section, the second name of a key in it, and its usual one.
+/// A second name of a key, and its usual one, each in its section.
 struct Alias {
-    section: &'static [&'static str],
+    section: &'static str,
     name: &'static str,
+    usual_section: &'static str,
     usual: &'static str,
 }
 
 /// `bfloat16` is read where there is no `bf16` (`runtime/config.py`); ZeRO's fields are known by their own names as by their aliases
-/// (`populate_by_name`, `runtime/config_utils.py`).
-const ALIASES: [Alias; 3] = [
-    Alias { section: &[], name: "bfloat16", usual: "bf16" },
+/// (`populate_by_name`, `runtime/config_utils.py`); the pipeline engine takes its interval of recomputation from its own section
+/// (`runtime/pipe/engine.py:223`).
+const ALIASES: [Alias; 4] = [
+    Alias { section: "", name: "bfloat16", usual_section: "", usual: "bf16" },
     Alias {
-        section: &["zero_optimization"],
+        section: "zero_optimization",
         name: "param_persistence_threshold",
+        usual_section: "zero_optimization",
         usual: "stage3_param_persistence_threshold",
     },
     Alias {
-        section: &["zero_optimization"],
+        section: "zero_optimization",
         name: "model_persistence_threshold",
+        usual_section: "zero_optimization",
         usual: "stage3_model_persistence_threshold",
     },
+    Alias {
+        section: "pipeline",
+        name: CHECKPOINT_INTERVAL,
+        usual_section: "activation_checkpointing",
+        usual: "every_layers",
+    },
 ];
+
+/// Its value 0 switches recomputation off, and so says nothing that the usual key does.
+const CHECKPOINT_INTERVAL: &str = "activation_checkpoint_interval";
 
 /// DeepSpeed's first form of `zero_optimization`, a switch: on is ZeRO-1 (`runtime/zero/config.py:read_zero_config_deprecated`).
 fn switch_of_zero(entries: &mut [Entry], findings: &Findings) {
@@ -43,89 +56,78 @@ fn switch_of_zero(entries: &mut [Entry], findings: &Findings) {
     entry.node.value = Value::Object(vec![entry_of_stage]);
 }
 
-/// The interval of recomputation that DeepSpeed's pipeline engine takes from its section (`runtime/pipe/engine.py:223`); 0 is none.
-fn checkpoint_interval(root: &mut Node, findings: &Findings) {
-    const NAME: &str = "activation_checkpoint_interval";
-    let Some(entries) = section_mut(root, &["pipeline"]) else { return };
-    let Some(index) = entries.iter().position(|entry| entry.key == NAME) else { return };
-    let is_on = entries[index].node.number().is_some_and(|text| text.parse::<f64>().is_ok_and(|n| n > 0.0));
-    if !is_on {
-        return;
-    }
-    let interval = entries.remove(index);
-    let place = Place { path: join("pipeline", NAME), span: interval.key_span.clone() };
-    let site = Site { place, findings: findings.clone() };
-    let Value::Object(top) = &mut root.value else { return };
-    let name = "activation_checkpointing";
-    if !top.iter().any(|entry| entry.key == name) {
-        let node = Node { value: Value::Object(Vec::new()), span: interval.key_span.clone() };
-        top.push(Entry { key: name.to_owned(), key_span: interval.key_span.clone(), node });
-    }
-    let Some(entries) = section_mut(root, &[name]) else { return };
-    match entries.iter().find(|entry| entry.key == "every_layers") {
-        Some(usual) if !is_same(&usual.node, &interval.node) => site.error::<()>(Problem::Rule {
-            value: interval.node.describe(),
-            rule: format!("`{name}.every_layers` says the same, and is another value"),
-            repair: format!("keep `{name}.every_layers` alone"),
-        }),
-        usual => {
-            site.hint(format!("read as `{name}.every_layers`, the usual name of this key"));
-            if usual.is_none() {
-                entries.push(Entry { key: "every_layers".to_owned(), ..interval });
-            }
-            None
-        }
-    };
-}
-
 /// The file with usual names alone. Each other name gets a hint; two names of one key with different values are an error.
 pub(super) fn with_usual_names(root: &Node, findings: &Findings) -> Node {
     let mut root = root.clone();
     if let Value::Object(entries) = &mut root.value {
         switch_of_zero(entries, findings);
     }
-    checkpoint_interval(&mut root, findings);
-    for Alias { section, name, usual } in &ALIASES {
-        let path = section.join(".");
-        let Some(entries) = section_mut(&mut root, section) else { continue };
-        let Some(index) = entries.iter().position(|entry| entry.key == *name) else { continue };
-        let second = &entries[index];
-        let place = Place { path: join(&path, name), span: second.key_span.clone() };
-        let site = Site { place, findings: findings.clone() };
-        match entries.iter().find(|entry| entry.key == *usual) {
-            Some(first) if !is_same(&first.node, &second.node) => {
-                let (line, column) = first.key_span.line_column();
-                site.error::<()>(Problem::Rule {
-                    value: second.node.describe(),
-                    rule: format!(
-                        "it is a second name of `{usual}`, which is another value at {line}:{column}"
-                    ),
-                    repair: format!("keep `{usual}` alone"),
-                });
-                entries.remove(index);
-            }
-            first => {
-                site.hint(format!("read as `{usual}`, the usual name of this key"));
-                match first {
-                    Some(_) => drop(entries.remove(index)),
-                    None => entries[index].key = (*usual).to_owned(),
-                }
-            }
-        }
+    for alias in &ALIASES {
+        rename(&mut root, alias, findings);
     }
     root
 }
 
-fn section_mut<'a>(root: &'a mut Node, section: &[&str]) -> Option<&'a mut Vec<Entry>> {
-    let mut node = root;
-    for name in section {
-        let Value::Object(entries) = &mut node.value else { return None };
-        node = &mut entries.iter_mut().find(|entry| entry.key == *name)?.node;
+fn rename(root: &mut Node, alias: &Alias, findings: &Findings) {
+    let Alias { section, name, usual_section, usual } = *alias;
+    let Some(entries) = section_mut(root, section) else { return };
+    let Some(index) = entries.iter().position(|entry| entry.key == name) else { return };
+    if name == CHECKPOINT_INTERVAL && !is_positive(&entries[index].node) {
+        return;
     }
-    match &mut node.value {
+    let second = entries.remove(index);
+    let place = Place { path: join(section, name), span: second.key_span.clone() };
+    let site = Site { place, findings: findings.clone() };
+    // Inside its own section a key is named by itself.
+    let usual_path = if section == usual_section { usual.to_owned() } else { join(usual_section, usual) };
+    let Some(entries) = section_or_new(root, usual_section, &second) else { return };
+    match entries.iter().find(|entry| entry.key == usual) {
+        Some(first) if !is_same(&first.node, &second.node) => {
+            let (line, column) = first.key_span.line_column();
+            site.error::<()>(Problem::Rule {
+                value: second.node.describe(),
+                rule: format!(
+                    "it is a second name of `{usual_path}`, which is another value at {line}:{column}"
+                ),
+                repair: format!("keep `{usual_path}` alone"),
+            });
+        }
+        first => {
+            site.hint(format!("read as `{usual_path}`, the usual name of this key"));
+            if first.is_none() {
+                entries.push(Entry { key: usual.to_owned(), ..second });
+            }
+        }
+    }
+}
+
+fn is_positive(node: &Node) -> bool {
+    node.number().is_some_and(|text| text.parse::<f64>().is_ok_and(|number| number > 0.0))
+}
+
+/// The entries of a section at the top level, or of the file where `name` is empty.
+fn section_mut<'a>(root: &'a mut Node, name: &str) -> Option<&'a mut Vec<Entry>> {
+    let Value::Object(top) = &mut root.value else { return None };
+    if name.is_empty() {
+        return Some(top);
+    }
+    match &mut top.iter_mut().find(|entry| entry.key == name)?.node.value {
         Value::Object(entries) => Some(entries),
         _ => None,
     }
+}
+
+/// As [`section_mut`], and where the section is absent, a new one that stands where `entry` does.
+fn section_or_new<'a>(root: &'a mut Node, name: &str, entry: &Entry) -> Option<&'a mut Vec<Entry>> {
+    if let Value::Object(top) = &mut root.value
+        && !name.is_empty()
+        && !top.iter().any(|section| section.key == name)
+    {
+        let key_span = entry.key_span.clone();
+        let node = Node { value: Value::Object(Vec::new()), span: key_span.clone() };
+        top.push(Entry { key: name.to_owned(), key_span, node });
+    }
+    section_mut(root, name)
 }
 
 /// Whether two values are the same, however they are spelled.

@@ -1,4 +1,4 @@
-//! Keys of other systems, and keys of another section: what says the same here.
+//! Keys of other systems: what says the same here.
 
 /// What says here what an unknown key says elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,6 @@ const KEYS: &[(&str, &[&str])] = &[
             "pp",
             "pp_size",
             "pipe_parallel_size",
-            "pipe-parallel-size",
             "num_stages",
             "pp_degree",
         ],
@@ -252,7 +251,6 @@ const NO_KEYS: &[(&str, &[&str])] = &[
             "tensor_model_parallel_size",
             "tensor_parallel_degree",
             "model_parallel_size",
-            "model-parallel-size",
             "tp",
             "tp_size",
             "sequence_parallel",
@@ -360,15 +358,9 @@ pub(super) fn usual(path: &str, name: &str) -> Option<Elsewhere> {
     if let Some(key) = special {
         return Some(Elsewhere::Key(key.to_owned()));
     }
-    let is_name =
-        |names: &&[&str]| names.iter().any(|known| known.replace('-', "_").eq_ignore_ascii_case(name));
-    if let Some((key, _)) = KEYS.iter().find(|(_, names)| is_name(names)) {
-        return Some(Elsewhere::Key((*key).to_owned()));
-    }
-    if let Some((why, _)) = NO_KEYS.iter().find(|(_, names)| is_name(names)) {
-        return Some(Elsewhere::None(why));
-    }
-    None
+    let is_name = |names: &&[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let key = KEYS.iter().find(|(_, names)| is_name(names)).map(|(key, _)| Elsewhere::Key((*key).to_owned()));
+    key.or_else(|| NO_KEYS.iter().find(|(_, names)| is_name(names)).map(|(why, _)| Elsewhere::None(why)))
 }
 
 #[cfg(test)]
@@ -378,7 +370,7 @@ mod tests {
     use crate::config::section::Section;
     use crate::files::json::join;
 
-    /// Every path is a key, and no name is one of the keys of a section where it would be read.
+    /// Every path is a key, and no name stands for two.
     #[test]
     fn what_is_to_be_written_is_a_key() {
         let run = RawRun::spec();

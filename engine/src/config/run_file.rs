@@ -86,10 +86,11 @@ impl RunFile {
         resolve::check_texts(&raw, &self.folder, fault);
         let (mut errors, mut notices) = (findings.errors.take(), findings.notices.take());
         errors.retain(|error| !resolve::is_of_unknown_type(&raw, error.path()));
-        let keys = RawRun::spec();
-        errors
-            .iter_mut()
-            .for_each(|error| error.look_elsewhere(|section, name| keys.key_elsewhere(section, name)));
+        if !errors.is_empty() {
+            let keys = RawRun::spec();
+            let find = |section: &str, name: &str| keys.key_elsewhere(section, name);
+            errors.iter_mut().for_each(|error| error.look_elsewhere(find));
+        }
         notices.extend(self.root.span.source.relaxed_at().map(|span| {
             let place = Place { path: String::new(), span };
             Notice::new(NoticeKind::Hint, &place, RELAXED.to_owned())

@@ -5,7 +5,7 @@
 use schemars::{Schema, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::keys::{self, ForeignKey, Meaning, Off};
+use super::keys::{self, F32_NAMES, ForeignKey, Meaning, Off};
 use super::raw::RawRun;
 use super::section::{KeySpec, Section, SectionSpec};
 use crate::files::json::join;
@@ -122,7 +122,10 @@ fn only(off: Off, description: String) -> Option<Value> {
         Off::Number(off) => json!({ "enum": [off, null, "auto"] }),
         Off::Word("auto") => json!({ "enum": ["auto", null] }),
         Off::Word(off) => json!({ "enum": [off, null, "auto"] }),
-        Off::F32 => json!({ "enum": ["fp32", "float32", "float", "torch.float32", null, "auto"] }),
+        Off::F32 => {
+            let names = F32_NAMES.iter().map(|&name| json!(name));
+            json!({ "enum": names.chain([json!(null), json!("auto")]).collect::<Vec<_>>() })
+        }
         Off::NotPositive => {
             json!({ "anyOf": [{ "enum": [null, "auto"] }, { "type": "number", "maximum": 0 }] })
         }

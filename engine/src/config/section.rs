@@ -319,12 +319,10 @@ impl<'a> Object<'a> {
         if !elsewhere::is_section(&entry.key) && !inner.iter().any(|inner| usual(inner).is_some()) {
             return false;
         }
-        let section = self.site_of(&entry.key, &entry.key_span);
+        let section = Self::new(&entry.node, self.site_of(&entry.key, &entry.key_span));
         for inner in inner {
-            let path = join(&section.place.path, &inner.key);
-            let place = Place { path, span: inner.key_span.clone() };
-            let elsewhere = usual(inner);
-            Site { place, ..section.clone() }.error::<()>(Problem::UnknownKey { elsewhere, nearest: None });
+            let site = section.site_of(&inner.key, &inner.key_span);
+            site.error::<()>(Problem::UnknownKey { elsewhere: usual(inner), nearest: None });
         }
         true
     }

@@ -105,7 +105,7 @@ impl Off {
             | (Self::True, Value::Bool(true)) => true,
             (Self::Number(off), Value::Number) => node.span.written().parse() == Ok(off),
             (Self::Word(off), Value::String(text)) => text.eq_ignore_ascii_case(off),
-            (Self::F32, Value::String(text)) => names_f32(text),
+            (Self::F32, Value::String(text)) => F32_NAMES.iter().any(|name| text.eq_ignore_ascii_case(name)),
             (Self::NotPositive, Value::Number) => {
                 node.span.written().parse::<f64>().is_ok_and(|number| number <= 0.0)
             }
@@ -151,10 +151,8 @@ impl Off {
     }
 }
 
-/// The names that DeepSpeed has for f32 (`runtime/config.py:101`).
-fn names_f32(text: &str) -> bool {
-    ["fp32", "float32", "float", "torch.float32"].iter().any(|name| text.eq_ignore_ascii_case(name))
-}
+/// The names that DeepSpeed has for f32, in any case (`runtime/config.py:101`).
+pub(crate) const F32_NAMES: &[&str] = &["fp32", "float32", "float", "torch.float32"];
 
 /// Whether something in a value, at any depth, is enabled.
 fn has_enabled(node: &Node) -> bool {

@@ -1,6 +1,6 @@
 //! Keys without effect, wherever they stand: hints get their line, what is not offered its error.
 
-use crate::config::keys::Meaning;
+use crate::config::keys::{F32_NAMES, Meaning};
 use crate::config::kind::Auto;
 use crate::config::raw::RawRun;
 use crate::config::section::{Field, Foreign, Section};
@@ -67,7 +67,7 @@ fn why_idle(raw: &RawRun, foreign: &Foreign) -> Option<&'static str> {
             let names: &[&str] = match (is_on(&raw.bf16.enabled), is_on(&raw.fp16.enabled)) {
                 (true, _) => &["bf16", "bfloat16", "torch.bfloat16"],
                 (_, true) => &["fp16", "float16", "half", "torch.float16"],
-                _ => &["fp32", "float32", "float", "torch.float32"],
+                _ => F32_NAMES,
             };
             names
                 .contains(&name.to_lowercase().as_str())

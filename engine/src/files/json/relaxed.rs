@@ -9,10 +9,11 @@ pub(super) fn blanked(text: &str) -> Option<String> {
     let mut comma: Option<usize> = None;
     let mut has_part = false;
     while at < bytes.len() {
-        let end = end_of_token(text, at);
+        let comment = comment_end(text, at);
+        let end = comment.unwrap_or_else(|| string_end(text, at).unwrap_or(at + 1));
         match bytes[at] {
             b' ' | b'\t' | b'\n' | b'\r' => {}
-            b'#' | b'/' if is_comment(text, at) => blank(&mut bytes[at..end]),
+            _ if comment.is_some() => blank(&mut bytes[at..end]),
             b',' => {
                 comma = has_part.then_some(at);
                 has_part = false;
@@ -32,33 +33,28 @@ pub(super) fn blanked(text: &str) -> Option<String> {
     (blanked != text).then_some(blanked)
 }
 
-/// The end of the string, comment or single character that begins at `at`.
-fn end_of_token(text: &str, at: usize) -> usize {
+/// The end of the comment that begins here, if one does that is closed.
+fn comment_end(text: &str, at: usize) -> Option<usize> {
     let rest = &text.as_bytes()[at..];
-    let until = |found: Option<usize>| at + found.unwrap_or(rest.len());
     match rest {
-        [b'"', ..] => {
-            let mut is_escaped = false;
-            let close = rest.iter().skip(1).position(|&byte| {
-                let closes = byte == b'"' && !is_escaped;
-                is_escaped = byte == b'\\' && !is_escaped;
-                closes || byte == b'\n'
-            });
-            until(close.map(|close| close + 2))
+        [b'#', ..] | [b'/', b'/', ..] => {
+            Some(at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len()))
         }
-        [b'#', ..] | [b'/', b'/', ..] => until(rest.iter().position(|&byte| byte == b'\n')),
-        [b'/', b'*', ..] => until(text[at + 2..].find("*/").map(|close| close + 4)),
-        _ => at + 1,
+        [b'/', b'*', ..] => text[at + 2..].find("*/").map(|close| at + close + 4),
+        _ => None,
     }
 }
 
-/// Whether a comment begins here, and ends.
-fn is_comment(text: &str, at: usize) -> bool {
-    match &text.as_bytes()[at..] {
-        [b'#', ..] | [b'/', b'/', ..] => true,
-        [b'/', b'*', ..] => text[at + 2..].contains("*/"),
-        _ => false,
-    }
+/// The end of the string that begins here, if one does: its quote, or the end of its line or of the text.
+fn string_end(text: &str, at: usize) -> Option<usize> {
+    let inner = text.as_bytes()[at..].strip_prefix(b"\"")?;
+    let mut is_escaped = false;
+    let close = inner.iter().position(|&byte| {
+        let closes = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        closes || byte == b'\n'
+    });
+    Some(close.map_or(text.len(), |close| at + close + 2))
 }
 
 /// Line ends stay, since they count lines.

@@ -80,7 +80,7 @@ pub(super) struct Rendezvous {
     /// Where operations are carried out.
     lane: Arc<dyn Queue>,
     rounds: Mutex<Rounds>,
-    /// A round was exchanged or failed, or somebody takes part no more.
+    /// A round was exchanged or failed, or ranks have stopped or left.
     changed: Condvar,
 }
 
