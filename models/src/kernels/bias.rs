@@ -6,7 +6,7 @@
 
 use super::columns;
 use super::matmul::WriteMode;
-use super::parallel::{for_blocks, read, write};
+use super::parallel::{check_rows, for_blocks, read, write};
 
 /// Every row of `y` becomes `bias`.
 pub fn fill_rows(y: &mut [f32], bias: &[f32]) {
@@ -36,6 +36,7 @@ pub fn add_to_rows(y: &mut [f32], x: &[f32], bias: &[f32]) {
 /// The sum of the rows of `dy`, in row order, assigned to `dbias` or added to it.
 pub fn backward(dbias: &mut [f32], dy: &[f32], mode: WriteMode) {
     let width = dbias.len();
+    check_rows(dy.len(), width);
     columns::store_sums(
         dbias,
         mode,

@@ -6,7 +6,7 @@
 use crate::micro_batch::{IGNORED_TARGET, LossSum};
 
 use super::exp::exp;
-use super::parallel::{for_blocks, read, write};
+use super::parallel::{for_blocks, read, width_of, write};
 use super::row;
 
 /// Columns whose exponentials are added in f32 before they join the row's f64 sum: V may be 50,000 and more.
@@ -17,7 +17,7 @@ const BLOCK_COLUMNS: usize = 1024;
 /// # Panics
 /// If a target is neither below V nor [`IGNORED_TARGET`].
 pub fn forward(logits: &[f32], targets: &[u32], log_sum_exp: &mut [f32]) -> LossSum {
-    let width = logits.len() / targets.len();
+    let width = width_of(logits.len(), targets.len());
     for_blocks(
         (write(log_sum_exp, 1), read(logits, width)),
         #[inline(always)]
@@ -59,7 +59,7 @@ fn row_log_sum_exp(row: &[f32]) -> f32 {
 
 /// Logits become their gradient: `seed * (softmax - one_hot(target))`, zero where the target is ignored.
 pub fn backward(logits: &mut [f32], targets: &[u32], log_sum_exp: &[f32], seed: f32) {
-    let width = logits.len() / targets.len();
+    let width = width_of(logits.len(), targets.len());
     for_blocks(
         (write(logits, width), read(log_sum_exp, 1), read(targets, 1)),
         #[inline(always)]

@@ -4,14 +4,15 @@
 //! `token_table: [V, C]`, `position_table: [at least T, C]`.
 
 use super::matmul::WriteMode;
-use super::parallel::{for_blocks, read, write};
+use super::parallel::{check_rows, for_blocks, read, width_of, write};
 
 /// `y[n] = token_table[tokens[n]]`.
 ///
 /// # Panics
 /// If a token is not below V.
 pub fn forward(tokens: &[u32], token_table: &[f32], y: &mut [f32]) {
-    let width = y.len() / tokens.len();
+    let width = width_of(y.len(), tokens.len());
+    check_rows(token_table.len(), width);
     for_blocks(
         (write(y, width), read(tokens, 1)),
         #[inline(always)]
@@ -26,7 +27,8 @@ pub fn forward(tokens: &[u32], token_table: &[f32], y: &mut [f32]) {
 /// `dtoken_table[tokens[n]] += dy[n]`, in row order on one thread, since two rows may hit the same token; onto zeros where the
 /// table is overwritten, since some rows may be hit by none.
 pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32], mode: WriteMode) {
-    let width = dy.len() / tokens.len();
+    let width = width_of(dy.len(), tokens.len());
+    check_rows(dtoken_table.len(), width);
     if mode == WriteMode::Overwrite {
         dtoken_table.fill(0.0);
     }
@@ -37,6 +39,8 @@ pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32], mode: Writ
 
 /// `y[b, t] += position_table[t]`.
 pub fn add_positions(seq_length: usize, position_table: &[f32], y: &mut [f32], width: usize) {
+    check_rows(position_table.len(), width);
+    check_rows(y.len(), seq_length * width);
     for sequence in y.chunks_exact_mut(seq_length * width) {
         add(sequence, &position_table[..seq_length * width]);
     }
@@ -51,6 +55,8 @@ pub fn backward_positions(
     width: usize,
     mode: WriteMode,
 ) {
+    check_rows(dposition_table.len(), width);
+    check_rows(dy.len(), seq_length * width);
     let (sums, unused) = dposition_table.split_at_mut(seq_length * width);
     let mut sequences = dy.chunks_exact(sums.len());
     if mode == WriteMode::Overwrite {

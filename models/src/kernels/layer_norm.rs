@@ -5,7 +5,7 @@
 
 use super::columns;
 use super::matmul::WriteMode;
-use super::parallel::{for_blocks, read, write};
+use super::parallel::{check_rows, for_blocks, read, write};
 use super::row;
 
 /// Added to the variance, as in GPT-2.
@@ -20,9 +20,20 @@ pub struct Affine<'a> {
     pub bias: &'a [f32],
 }
 
+impl Affine<'_> {
+    /// C.
+    ///
+    /// # Panics
+    /// If weight and bias differ in length.
+    fn width(self) -> usize {
+        assert_eq!(self.weight.len(), self.bias.len(), "elements of the weight and of the bias");
+        self.weight.len()
+    }
+}
+
 /// `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`; keeps the statistics.
 pub fn forward(x: &[f32], affine: Affine<'_>, y: &mut [f32], statistics: &mut [f32]) {
-    let width = affine.weight.len();
+    let width = affine.width();
     for_blocks(
         (write(y, width), write(statistics, 2), read(x, width)),
         #[inline(always)]
@@ -60,7 +71,7 @@ fn row_statistics(x: &[f32]) -> [f32; 2] {
 
 /// `y` once more, from the statistics that [`forward`] kept: the same bits for less memory than keeping it.
 pub fn recompute(x: &[f32], affine: Affine<'_>, statistics: &[f32], y: &mut [f32]) {
-    let width = affine.weight.len();
+    let width = affine.width();
     for_blocks(
         (write(y, width), read(statistics, 2), read(x, width)),
         #[inline(always)]
@@ -123,6 +134,10 @@ pub fn backward_weight(
     mode: WriteMode,
 ) {
     let width = dweight.len();
+    assert_eq!(width, dbias.len(), "elements of the weight and of the bias");
+    check_rows(x.len(), width);
+    check_rows(statistics.len(), 2);
+    assert!(x.len() / width == statistics.len() / 2 && x.len() == dy.len(), "all operands have as many rows");
     columns::store_sums(
         dweight,
         mode,

@@ -35,13 +35,36 @@ pub(super) struct Write<'a, T = f32> {
 }
 
 /// `elements` as rows to read.
+///
+/// # Panics
+/// If they are not whole rows.
 pub(super) fn read<T>(elements: &[T], width: usize) -> Read<'_, T> {
+    check_rows(elements.len(), width);
     Read { elements, width }
 }
 
 /// `elements` as rows to write.
+///
+/// # Panics
+/// If they are not whole rows.
 pub(super) fn write<T>(elements: &mut [T], width: usize) -> Write<'_, T> {
+    check_rows(elements.len(), width);
     Write { elements, width }
+}
+
+/// # Panics
+/// If so many elements are not whole rows of this width.
+pub(super) fn check_rows(len: usize, width: usize) {
+    assert!(width > 0 && len.is_multiple_of(width), "{len} elements are not rows of {width}");
+}
+
+/// How wide each of so many rows is that have `len` elements together.
+///
+/// # Panics
+/// If they are not equally wide.
+pub(super) fn width_of(len: usize, num_rows: usize) -> usize {
+    assert!(num_rows > 0 && len.is_multiple_of(num_rows), "{len} elements are not {num_rows} rows");
+    len / num_rows
 }
 
 impl<T: Sync> Rows for Read<'_, T> {

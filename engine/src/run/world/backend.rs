@@ -24,8 +24,6 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, CommError> {
 pub fn world_on(plan: &Plan, device: Arc<dyn Device>) -> Result<Arc<dyn World>, CommError> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
     match comm.backend {
-        BackendName::Threads => {
-            Ok(Arc::new(ThreadWorld::on(vec![device; num_ranks], comm.timeout, comm.links)))
-        }
+        BackendName::Threads => Ok(Arc::new(ThreadWorld::on(device, num_ranks, comm.timeout, comm.links))),
     }
 }

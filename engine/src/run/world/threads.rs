@@ -20,13 +20,13 @@ pub struct ThreadWorld {
 impl ThreadWorld {
     /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with imitated links if any are given.
     pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Self {
-        Self::on(vec![Arc::new(Host) as Arc<dyn Device>; size], timeout, links)
+        Self::on(Arc::new(Host), size, timeout, links)
     }
 
-    /// As [`ThreadWorld::new`], for as many ranks as there are handles, all of the same device.
-    pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
-        let positions = Arc::new(Positions::new(devices.len()));
-        Self { threads: Threads::on(devices, timeout, links), positions }
+    /// As [`ThreadWorld::new`], on a device that all ranks share.
+    pub fn on(device: Arc<dyn Device>, size: usize, timeout: Duration, links: Option<Links>) -> Self {
+        let threads = Threads::on(vec![device; size], timeout, links);
+        Self { threads, positions: Arc::new(Positions::new(size)) }
     }
 }
 

@@ -20,6 +20,7 @@ pub fn backward(
     dout: &[f32],
     workspace: &mut [f32],
 ) {
+    shape.check(log_sum_exp, workspace, shape.backward_workspace());
     let (num_tokens, width) = (shape.num_tokens(), shape.width());
     let (q, kv) = MatrixMut::new(qkv, num_tokens, 3 * width).split(Cut::Column(width));
     let (k, v) = kv.split(Cut::Column(width));

@@ -18,6 +18,7 @@ pub fn forward(
     log_sum_exp: &mut [f32],
     workspace: &mut [f32],
 ) {
+    shape.check(log_sum_exp, workspace, shape.forward_workspace());
     let (num_tokens, width) = (shape.num_tokens(), shape.width());
     let qkv = Matrix::new(qkv, num_tokens, 3 * width);
     let task = Task {

@@ -75,6 +75,13 @@ impl AttentionShape {
         }
     }
 
+    /// # Panics
+    /// If there is not a sum for each row of scores, or if the workspace has less than so many elements.
+    fn check(self, log_sum_exp: &[f32], workspace: &[f32], min_workspace: usize) {
+        assert_eq!(log_sum_exp.len(), self.num_log_sum_exp(), "elements of the logarithms of sums");
+        assert!(workspace.len() >= min_workspace, "a workspace has at least {min_workspace} elements");
+    }
+
     /// Sequences times heads: one task each.
     fn num_pairs(self) -> usize {
         self.num_sequences * self.num_heads

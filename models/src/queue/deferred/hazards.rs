@@ -1,8 +1,8 @@
 //! Kernels that use the same elements, one of them to write, with no event between them.
 //!
 //! Each queue has a vector clock: how many tasks of every queue were over for certain before its present one (Mattern, *Virtual time and
-//! global states of distributed systems*, 1989). A queue learns from the events that it waits for, and from what the host had waited for
-//! when it asked for the task. Two uses that neither clock puts in order are a hazard, in whatever order they happen to run.
+//! global states of distributed systems*, 1989). A queue learns from the events that it waits for, and from what the thread had waited for
+//! that asked for the task. Two uses that neither clock puts in order are a hazard, in whatever order they happen to run.
 
 use std::collections::HashMap;
 use std::fmt;

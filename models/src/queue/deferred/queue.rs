@@ -10,7 +10,7 @@ use super::hazards::Use;
 use super::scheduler::Task;
 use crate::memory::{Retained, View, ViewMut};
 
-/// A queue of [`Deferred`].
+/// A queue of [`Deferred`]. What it was asked for still runs when it has been dropped.
 #[derive(Debug)]
 pub struct DeferredQueue {
     pub(super) device: Deferred,
@@ -96,6 +96,7 @@ fn name_of<K>() -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
 
     use super::*;
     use crate::buffer::Buffer;
@@ -186,7 +187,27 @@ mod tests {
         assert_eq!(failed, "the device has failed: a kernel panicked: a kernel asks a queue for nothing");
     }
 
-    /// The host knows what was done before the mark, and not what the queue has done since.
+    /// What one thread has waited for orders what another asks for only where the two queues wait for each other.
+    #[test]
+    fn a_thread_knows_what_it_has_waited_for_itself() {
+        for is_other_thread in [false, true] {
+            let device = Deferred::new(0);
+            let [first, second] = [(); 2].map(|()| device.queue().unwrap());
+            let mut buffer = Buffer::zeros(4).unwrap();
+            first.clear(buffer.view_mut());
+            first.time_ns(first.mark());
+            let mut ask = || second.clear(buffer.view_mut());
+            if is_other_thread {
+                thread::scope(|scope| scope.spawn(ask).join().unwrap())
+            } else {
+                ask()
+            };
+            let found = catch_unwind(AssertUnwindSafe(|| second.time_ns(second.mark())));
+            assert_eq!(found.is_err(), is_other_thread);
+        }
+    }
+
+    /// A thread knows what was done before the mark, and not what the queue has done since.
     #[test]
     fn a_mark_that_was_waited_for_orders_what_stands_before_it_alone() {
         for seed in 0..200 {

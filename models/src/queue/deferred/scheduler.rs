@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, ThreadId};
 
 use super::hazards::{Hazards, Known, Use};
 use crate::queue::{Event, Mark};
@@ -29,8 +30,8 @@ type Reached = OnceLock<Known>;
 #[derive(Default)]
 pub(super) struct Scheduler {
     queues: Vec<Line>,
-    /// What the host knows, of whichever rank: it has waited for these tasks.
-    host: Arc<Known>,
+    /// What each thread of the host knows: it has waited for these tasks.
+    threads: HashMap<ThreadId, Arc<Known>>,
     hazards: Hazards,
     random: u64,
     /// How many tasks have run: the clock, since a deferred run shall not depend on a real one.
@@ -45,7 +46,7 @@ pub(super) struct Scheduler {
 
 #[derive(Default)]
 struct Line {
-    /// Each with what the host knew when it asked for it.
+    /// Each with what the thread knew that asked for it.
     tasks: VecDeque<(Arc<Known>, Task)>,
     known: Known,
     priority: u64,
@@ -110,7 +111,8 @@ impl Scheduler {
     }
 
     pub(super) fn push(&mut self, queue: usize, task: Task) {
-        self.queues[queue].tasks.push_back((Arc::clone(&self.host), task));
+        let known = Arc::clone(self.threads.entry(thread::current().id()).or_default());
+        self.queues[queue].tasks.push_back((known, task));
     }
 
     pub(super) fn record(&mut self, queue: usize) -> Event {
@@ -134,7 +136,7 @@ impl Scheduler {
             self.run_one();
         }
         if let Some(known) = reached.get() {
-            self.tell_host(known);
+            self.tell_thread(known);
         }
         reached.get().is_some()
     }
@@ -157,7 +159,7 @@ impl Scheduler {
         let Marks { first_kept, times, .. } = &self.queues[queue].marks;
         let index = mark.value.checked_sub(*first_kept).expect("the time of a mark that was forgotten");
         let (time, known) = times[index as usize].clone();
-        self.tell_host(&known);
+        self.tell_thread(&known);
         time
     }
 
@@ -174,14 +176,12 @@ impl Scheduler {
             self.must_run_one();
         }
         let known = self.queues[queue].known.clone();
-        self.tell_host(&known);
+        self.tell_thread(&known);
     }
 
-    /// The host has waited for this.
-    fn tell_host(&mut self, known: &Known) {
-        let mut host = Known::clone(&self.host);
-        host.learn(known);
-        self.host = Arc::new(host);
+    /// This thread has waited for what is known there.
+    fn tell_thread(&mut self, known: &Known) {
+        Arc::make_mut(self.threads.entry(thread::current().id()).or_default()).learn(known);
     }
 
     fn must_run_one(&mut self) {
