@@ -4,10 +4,14 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::describe;
 use super::failure::Failure;
+use super::figures::{bytes, count, counted};
+use super::notices::Notices;
 use super::output::print;
-use super::run_args::{RunArgs, print_notices};
-use crate::config::Launch;
+use super::run_args::RunArgs;
+use super::terminal;
+use crate::config::{Launch, ModelConfig, Notice, NoticeKind};
 use crate::plan::Plan;
 use crate::run::data::find_text;
 
@@ -17,8 +21,9 @@ Examples:
   pipezero check run.json
   pipezero check run.json --set zero_optimization.stage=2
   pipezero check run.json --set memory=80GiB      # does every rank fit?
+  pipezero check run.json --json | jq .batch      # every default filled in
 
-It prints the run as the engine sees it, every default filled in, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist; they are not read.
+The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist; they are not read.
 
 Exit status: 0 for a valid file; 2 for a file with mistakes, which are all printed with line and column; 1 for a valid file that cannot be planned, for example if a rank does not fit `memory`.";
 
@@ -27,13 +32,146 @@ Exit status: 0 for a valid file; 2 for a file with mistakes, which are all print
 pub(super) struct CheckArgs {
     #[command(flatten)]
     run: RunArgs,
+    /// Print JSON: the run with every default filled in.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
     let (plan, notices) = Plan::from_file_with(&args.run.load()?, Launch::this_host(), &missing)?;
-    print_notices(&notices);
-    let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
-    print(format_args!("{json}\n"))?;
+    let notices = Notices::new(args.run.name(), notices);
+    if args.json {
+        let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
+        print(format_args!("{json}\n"))?;
+        return Ok(());
+    }
+    let (notices, autos) = notices.in_full_but_autos();
+    print(summary(&plan, &autos, terminal::width()))?;
+    let verdict = verdict(&args.run.name(), &notices);
+    drop(notices);
+    print(format_args!("\n{verdict}\n"))?;
     Ok(())
+}
+
+/// Columns before the text of a line.
+const NAME_WIDTH: usize = 12;
+
+/// The run in a line for each of its parts, and what each `"auto"` became.
+fn summary(plan: &Plan, autos: &[Notice], width: usize) -> String {
+    let mut parts = vec![
+        ("model", model(plan)),
+        ("grid", grid(plan)),
+        ("step", step(plan)),
+        ("state", state(plan)),
+        ("memory", memory(plan)),
+        ("text", text(plan)),
+    ];
+    parts.extend(autos.iter().map(|auto| ("auto", format!("`{}` is {}", auto.path(), auto.message()))));
+    let mut of_last = "";
+    let mut lines = String::new();
+    for (name, text) in parts {
+        let shown = if name == of_last { "" } else { name };
+        let line = format!("{shown:<NAME_WIDTH$}{text}");
+        lines += &format!("{}\n", terminal::wrapped_after(&line, width, NAME_WIDTH));
+        of_last = name;
+    }
+    lines
+}
+
+fn model(plan: &Plan) -> String {
+    let model = &plan.run().model;
+    let parameters = count(plan.num_parameters());
+    match model {
+        ModelConfig::Gpt2(sizes) | ModelConfig::Mlp(sizes) => {
+            let (family, heads) = match model {
+                ModelConfig::Gpt2(_) => {
+                    ("gpt2", format!(" with {}", counted(sizes.num_attention_heads, "head")))
+                }
+                _ => ("mlp", String::new()),
+            };
+            format!(
+                "{family}, {parameters} parameters: {} of width {}{heads}, sequences of {} tokens, vocabulary {}",
+                counted(sizes.num_layers, "layer"),
+                sizes.hidden_size,
+                sizes.seq_length,
+                sizes.vocab_size
+            )
+        }
+        ModelConfig::Timed(_) => {
+            format!(
+                "timed, {parameters} parameters: {}, which learn nothing",
+                counted(model.num_layers(), "layer")
+            )
+        }
+    }
+}
+
+fn grid(plan: &Plan) -> String {
+    let grid = plan.grid();
+    format!(
+        "pipeline {} x data {}: {}, {}, bubble {:.1}% of a step",
+        grid.pipeline_degree,
+        grid.data_degree,
+        counted(grid.world_size(), "rank"),
+        describe::schedule(plan),
+        100.0 * plan.bubble_share()
+    )
+}
+
+fn step(plan: &Plan) -> String {
+    let (batch, steps) = (&plan.run().batch, plan.run().steps);
+    let tokens = batch.train_batch_size as u64 * plan.micro_batch_shape().seq_length as u64;
+    format!(
+        "{} ({} tokens): on each data rank {} of {}; {steps} steps",
+        counted(batch.train_batch_size, "sequence"),
+        count(tokens),
+        describe::micro_batches(batch.num_micro_batches),
+        batch.micro_batch_size
+    )
+}
+
+fn state(plan: &Plan) -> String {
+    let mut parts = vec![describe::precision(plan).to_owned(), describe::at_rest(plan).to_owned()];
+    parts.extend(describe::checkpointing(plan));
+    parts.join(", ")
+}
+
+/// The rank that needs most, beside what it may have.
+fn memory(plan: &Plan) -> String {
+    let forecast = plan.forecast();
+    let Some(fullest) = forecast.iter().max_by_key(|rank| (rank.memory.peak, std::cmp::Reverse(rank.rank)))
+    else {
+        return "no rank".to_owned();
+    };
+    let peak = fullest.memory.peak;
+    let of_which = format!("at most {} on a rank (pipeline rank {})", bytes(peak), fullest.pipeline_rank);
+    match plan.run().memory_bytes {
+        Some(limit) => {
+            let left = limit.saturating_sub(peak);
+            format!("{of_which}, {} below the {} of `memory`", bytes(left), bytes(limit))
+        }
+        None => format!("{of_which}; `memory` sets no limit"),
+    }
+}
+
+fn text(plan: &Plan) -> String {
+    let texts = &plan.run().data.text;
+    match texts.split_first() {
+        None => "none".to_owned(),
+        Some((first, [])) => first.display().to_string(),
+        Some((first, others)) => format!("{} and {} more", first.display(), others.len()),
+    }
+}
+
+fn verdict(name: &str, notices: &Notices) -> String {
+    let counts = [(NoticeKind::Warning, "warning"), (NoticeKind::Hint, "hint")];
+    let counts = counts.map(|(kind, noun)| (notices.count(kind), noun));
+    let found: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, noun)| counted(count, noun))
+        .collect();
+    let found = if found.is_empty() { String::new() } else { format!(", with {}", found.join(" and ")) };
+    format!("{name} is a valid run{found}")
 }

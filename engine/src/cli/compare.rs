@@ -10,6 +10,7 @@ use super::failure::{Failure, OfCostsFile};
 use super::figures::{bytes, counted, nanoseconds};
 use super::output::{note, print};
 use super::table::Table;
+use super::terminal;
 use crate::config::{Launch, RunFile};
 use crate::measure::compare::{
     Compared, ComparedGroup, ComparedRank, Comparison, Part, Prediction, median_step,
@@ -65,7 +66,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&printed);
         print(text.expect("a comparison has string keys and finite depth") + "\n")?;
     } else {
-        print(as_text(&comparison, &costs))?;
+        print(as_text(&comparison, &costs, terminal::width()))?;
         note(format_args!("\nto look at: {}", directory.file(RunDir::COMPARISON).display()));
     }
     Ok(())
@@ -96,10 +97,10 @@ struct Printed<'a> {
     comparison: &'a Comparison,
 }
 
-fn as_text(comparison: &Comparison, costs: &str) -> String {
+fn as_text(comparison: &Comparison, costs: &str, width: usize) -> String {
     let steps: Vec<String> = comparison.steps.iter().map(u64::to_string).collect();
     format!(
-        "{}\npredicted from {costs}; measured in step {} of {}: {}\n\n{}\n{}\n{}",
+        "{:width$}\npredicted from {costs}; measured in step {} of {}: {}\n\n{:width$}\n{:width$}\n{:width$}",
         step_table(comparison),
         comparison.median_step,
         counted(comparison.steps.len(), "traced step"),

@@ -1,6 +1,6 @@
 //! A plan in words, for several commands.
 
-use crate::config::{Checkpointing, Precision, ScheduleConfig};
+use crate::config::{Checkpointing, Precision, ReductionPolicy, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
 /// The schedule, and the number of stages on a rank if that is more than one.
@@ -47,4 +47,25 @@ pub(super) fn checkpointing(plan: &Plan) -> Option<String> {
         Checkpointing::Layers(1) => Some("activations of each layer recomputed".to_owned()),
         Checkpointing::Layers(layers) => Some(format!("activations of every {layers} layers recomputed")),
     }
+}
+
+/// What is sharded between micro-batches.
+pub(super) fn at_rest(plan: &Plan) -> &'static str {
+    match (plan.run().zero.level, plan.run().zero.reduce) {
+        _ if plan.grid().data_degree == 1 => "nothing to shard (one data rank)",
+        (ZeroLevel::Zero0, _) => "nothing sharded (ZeRO-0)",
+        (ZeroLevel::Zero1, _) => "optimizer state sharded (ZeRO-1)",
+        (ZeroLevel::Zero2, _) => "optimizer state and gradients sharded (ZeRO-2)",
+        (ZeroLevel::Zero3, ReductionPolicy::Every) => {
+            "optimizer state, gradients and parameters sharded (ZeRO-3)"
+        }
+        (ZeroLevel::Zero3, ReductionPolicy::Last) => {
+            "optimizer state and parameters sharded, gradients whole until the last micro-batch (ZeRO-3)"
+        }
+    }
+}
+
+/// `1 micro-batch`, `4 micro-batches`.
+pub(super) fn micro_batches(count: usize) -> String {
+    if count == 1 { "1 micro-batch".to_owned() } else { format!("{count} micro-batches") }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use super::failure::Failure;
 use super::output::print;
 use super::table::Table;
+use super::terminal;
 use crate::train::TrainedRun;
 
 /// What `--help` ends with.
@@ -45,6 +46,6 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
         format!("{:.4}", score.bits_per_byte()),
     ];
     table.row(score.num_tokens.to_string(), cells);
-    print(table)?;
+    print(format_args!("{table:width$}", width = terminal::width()))?;
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use miette::GraphicalReportHandler;
-
 use super::exit_status::InputMistake;
-use crate::config::ConfigErrors;
+use super::table::Table;
+use super::terminal;
+use crate::config::{CombinationTable, ConfigErrors};
 use crate::plan::FromFileError;
 use crate::plan::costs::PredictError;
 use crate::train::TrainedRunError;
@@ -34,21 +34,39 @@ impl Failure {
             Self::Config(errors) => {
                 let count = errors.iter().count();
                 let mistakes = if count == 1 { "mistake" } else { "mistakes" };
-                let drawn = errors.render(&GraphicalReportHandler::new());
-                let _ = write!(io::stderr(), "error: not a valid run, {count} {mistakes}:\n{drawn}");
+                let drawn = errors.render(&terminal::report_handler());
+                let table = errors
+                    .combinations()
+                    .map_or_else(String::new, |table| combinations(table, terminal::width()));
+                let _ = write!(io::stderr(), "error: not a valid run, {count} {mistakes}:\n{drawn}{table}");
                 ExitCode::from(2)
             }
             Self::Input(error) => {
-                let _ = writeln!(io::stderr(), "error: {error}");
+                print_error(&*error);
                 ExitCode::from(2)
             }
             Self::ReaderGone => ExitCode::SUCCESS,
             Self::Other(error) => {
-                let _ = writeln!(io::stderr(), "error: {error}");
+                print_error(&*error);
                 ExitCode::FAILURE
             }
         }
     }
+}
+
+fn print_error(error: &dyn Error) {
+    let text = terminal::wrapped_after(&format!("error: {error}"), terminal::width(), 4);
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// What a refused combination costs beside others, below the errors.
+fn combinations(table: &CombinationTable, width: usize) -> String {
+    let mut drawn = Table::new(CombinationTable::COLUMNS);
+    for row in &table.rows {
+        let [name, cells @ ..] = row.cells();
+        drawn.row(name, cells);
+    }
+    format!("\n{drawn:width$}")
 }
 
 impl From<ConfigErrors> for Failure {

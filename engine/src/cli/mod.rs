@@ -9,6 +9,7 @@ mod exit_status;
 mod failure;
 mod figures;
 mod generate;
+mod notices;
 mod out_file;
 mod output;
 #[cfg(test)]
@@ -17,16 +18,18 @@ mod plan;
 mod profile;
 mod progress;
 mod run_args;
+mod shell;
 mod show;
 mod simulate;
 mod table;
+mod terminal;
 mod train;
 mod train_report;
 mod whole;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
@@ -68,12 +71,19 @@ enum Command {
     /// Compare a traced run with its prediction: step, ranks, instructions, and where they differ.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareArgs),
+    /// Print what completes commands and arguments in a shell.
+    #[command(after_help = shell::COMPLETIONS)]
+    Completions(shell::CompletionsArgs),
+    /// Write a man page for pipezero and for each of its commands.
+    #[command(after_help = shell::PAGES)]
+    Man(shell::ManArgs),
 }
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(terminal::has_colours())
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("PIPEZERO_LOG"))
         .init();
     let result = match Cli::parse().command {
@@ -86,6 +96,8 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,9 @@ use std::path::Path;
 use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
+/// Columns that the pages give to output.
+pub(super) const WIDTH: usize = 120;
+
 /// The pages that show output of `plan` and `show`.
 const PAGES: [&str; 2] = ["README.md", "docs/schedules.md"];
 

@@ -5,10 +5,10 @@ use clap::Args;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
-use super::output::{note, print};
+use super::output::print;
 use super::run_args::RunArgs;
 use super::table::Table;
-use crate::config::{ReductionPolicy, ZeroLevel};
+use super::terminal;
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
@@ -32,10 +32,10 @@ pub(super) struct PlanArgs {
 }
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let plan = args.run.plan()?;
+    let (plan, mut notices) = args.run.plan()?;
     let residencies = plan.residencies_in_time()?;
     if residencies.is_none() {
-        note(format_args!(
+        notices.add(format_args!(
             "residencies are not compared: the program has {} instructions, more than {}",
             plan.num_instructions(),
             Plan::COMPARED_INSTRUCTIONS_MAX
@@ -50,15 +50,16 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
         });
         print(format_args!("{json:#}\n"))?;
     } else {
-        print(text(&plan))?;
+        let width = terminal::width();
+        print(text(&plan, width))?;
         if let Some(costs) = residencies.filter(|costs| !costs.is_empty()) {
-            print(format_args!("\n{}", residency_table(&plan, &costs)))?;
+            print(format_args!("\n{}", residency_table(&plan, &costs, width)))?;
         }
     }
     Ok(())
 }
 
-fn text(plan: &Plan) -> String {
+fn text(plan: &Plan, width: usize) -> String {
     let forecast = plan.forecast();
     let grid = plan.grid();
     // All data ranks of a pipeline rank have the same figures.
@@ -67,8 +68,8 @@ fn text(plan: &Plan) -> String {
     let memory = by_pipeline_rank.iter().map(|rank| (name(rank), rank.memory));
     let traffic = by_pipeline_rank.iter().map(|rank| (name(rank), rank.traffic));
     format!(
-        "{}\n\n{}\n{}\n{}",
-        headline(plan),
+        "{}\n\n{:width$}\n{:width$}\n{:width$}",
+        terminal::wrapped(&headline(plan), width),
         stages(&by_pipeline_rank),
         Table::of_memory("memory per rank", memory),
         Table::of_traffic("sent per rank and step", traffic),
@@ -82,27 +83,11 @@ fn headline(plan: &Plan) -> String {
         format!("pipeline {} x data {}", grid.pipeline_degree, grid.data_degree),
         describe::schedule(plan),
         describe::precision(plan).to_owned(),
-        at_rest(plan).to_owned(),
+        describe::at_rest(plan).to_owned(),
     ];
     parts.extend(describe::checkpointing(plan));
     parts.push(format!("bubble {:.1}% of a step", 100.0 * plan.bubble_share()));
     parts.join(", ")
-}
-
-/// What is sharded between micro-batches.
-fn at_rest(plan: &Plan) -> &'static str {
-    match (plan.run().zero.level, plan.run().zero.reduce) {
-        _ if plan.grid().data_degree == 1 => "nothing to shard (one data rank)",
-        (ZeroLevel::Zero0, _) => "nothing sharded (ZeRO-0)",
-        (ZeroLevel::Zero1, _) => "optimizer state sharded (ZeRO-1)",
-        (ZeroLevel::Zero2, _) => "optimizer state and gradients sharded (ZeRO-2)",
-        (ZeroLevel::Zero3, ReductionPolicy::Every) => {
-            "optimizer state, gradients and parameters sharded (ZeRO-3)"
-        }
-        (ZeroLevel::Zero3, ReductionPolicy::Last) => {
-            "optimizer state and parameters sharded, gradients whole until the last micro-batch (ZeRO-3)"
-        }
-    }
 }
 
 fn stages(ranks: &[&RankForecast]) -> Table {
@@ -135,27 +120,21 @@ fn stages(ranks: &[&RankForecast]) -> Table {
 }
 
 /// Gathers and memory of every residency, and which ranks the figures belong to.
-fn residency_table(plan: &Plan, costs: &[ResidencyCost]) -> String {
+fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String {
     let mut table =
-        Table::new(["resident_units", "most all-gathers", "most bytes sent in them", "most memory", ""]);
+        Table::new(["resident_units", "most all-gathers", "most bytes sent in them", "most memory"]);
     for cost in costs {
         let is_too_much = plan.run().memory_bytes.is_some_and(|limit| cost.peak_bytes > limit);
         let mark = match (cost.is_chosen, is_too_much) {
-            (true, _) => "<- this run",
-            (false, true) => "exceeds `memory`",
+            (true, _) => " (this run)",
+            (false, true) => " (exceeds `memory`)",
             (false, false) => "",
         };
-        let cells = [
-            cost.num_gathers.to_string(),
-            bytes(cost.gathered_bytes),
-            bytes(cost.peak_bytes),
-            mark.to_owned(),
-        ];
-        table.row(cost.resident_units.to_string(), cells);
+        let cells = [cost.num_gathers.to_string(), bytes(cost.gathered_bytes), bytes(cost.peak_bytes)];
+        table.row(format!("{}{mark}", cost.resident_units), cells);
     }
-    format!(
-        "{table}each figure is of the rank that has most of it, in a step; these may be different ranks\n"
-    )
+    let of_which = "each figure is of the rank that has most of it, in a step; these may be different ranks";
+    format!("{table:width$}{}\n", terminal::wrapped(of_which, width))
 }
 
 #[cfg(test)]
@@ -167,6 +146,8 @@ mod tests {
     fn a_page_shows_the_real_output() {
         let (plan, excerpt) = pages::example("pipezero plan engine/configs/seed-48-layers.json");
         let costs = plan.residencies().expect("the example is planned with every residency");
-        assert_eq!(format!("{}\n{}", text(&plan), residency_table(&plan, &costs)), excerpt);
+        let printed =
+            format!("{}\n{}", text(&plan, pages::WIDTH), residency_table(&plan, &costs, pages::WIDTH));
+        assert_eq!(printed, excerpt);
     }
 }

@@ -11,6 +11,7 @@ use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::RunArgs;
 use super::table::Table;
+use super::terminal;
 use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;
@@ -55,7 +56,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     if args.steps == 0 {
         return Err(ProfileError::NoSteps.into());
     }
-    let plan = args.run.plan()?;
+    let (plan, _notices) = args.run.plan()?;
     check_steps(&plan, args.steps, available_bytes())?;
     let source = training_batches(&plan)?;
     let out = OutFile::new(&args.out, Existing::of(args.overwrite), COSTS_FILE)?;
@@ -87,10 +88,11 @@ fn report(profile: &Profile) -> String {
         num_sizes => format!("{num_sizes} sizes of messages were probed beside those of the run"),
     };
     format!(
-        "{}\n{}\n{probed}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
+        "{:width$}\n{:width$}\n{probed}\nstep: {:.1} ms, mean of the {num_steps} typical ones\n",
         units(costs),
         messages(costs),
-        1e3 * step_s
+        1e3 * step_s,
+        width = terminal::width()
     )
 }
 

@@ -1,18 +1,18 @@
 //! The arguments of every command that reads a run file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::failure::Failure;
-use super::output::note;
-use crate::config::{Launch, Notice, RunFile};
+use super::notices::Notices;
+use crate::config::{Launch, RunFile};
 use crate::plan::Plan;
 
 /// A run file and its overrides.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// The run file, JSON.
+    /// The run file, JSON; `-` reads it from stdin.
     #[arg(value_name = "RUN.json")]
     pub(super) run: PathBuf,
     /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` removes the key.
@@ -26,17 +26,14 @@ impl RunArgs {
         Ok(RunFile::load(&self.run)?.set(&self.set)?)
     }
 
-    /// The plan; prints the notices on the file and the plan.
-    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+    /// The plan, and the notices on the file and the plan.
+    pub(super) fn plan(&self) -> Result<(Plan, Notices), Failure> {
         let (plan, notices) = Plan::from_file(&self.load()?, Launch::this_host())?;
-        print_notices(&notices);
-        Ok(plan)
+        Ok((plan, Notices::new(self.name(), notices)))
     }
-}
 
-/// Prints hints and warnings.
-pub(super) fn print_notices(notices: &[Notice]) {
-    for notice in notices {
-        note(notice);
+    /// The file, as messages call it.
+    pub(super) fn name(&self) -> String {
+        if self.run == Path::new("-") { "stdin".to_owned() } else { self.run.display().to_string() }
     }
 }

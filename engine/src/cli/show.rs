@@ -6,6 +6,7 @@ use pipezero_schedule::render;
 use super::failure::Failure;
 use super::output::print;
 use super::run_args::RunArgs;
+use super::terminal;
 use crate::plan::Plan;
 
 /// What `--help` ends with.
@@ -29,9 +30,9 @@ pub(super) struct ShowArgs {
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Columns that a grid may take.
-    #[arg(long, value_name = "COLUMNS", default_value_t = 160)]
-    width: usize,
+    /// Columns that a grid may take [default: `COLUMNS`, those of the terminal, or 100]
+    #[arg(long, value_name = "COLUMNS")]
+    width: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -45,9 +46,9 @@ enum Format {
 }
 
 pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let plan = args.run.plan()?;
+    let (plan, _notices) = args.run.plan()?;
     match args.format {
-        Format::Text => print(text(&plan, args.width))?,
+        Format::Text => print(text(&plan, args.width.unwrap_or_else(terminal::width)))?,
         Format::Csv => print(plan.order().to_csv())?,
         Format::Program => print(plan.training().program())?,
     }
@@ -77,7 +78,7 @@ mod tests {
         assert!(beginning.lines().count() > 5, "{beginning}");
         assert!(rest.is_empty(), "{rest}");
         let printed: String =
-            text(&plan, 160).split_inclusive('\n').take(beginning.lines().count()).collect();
+            text(&plan, pages::WIDTH).split_inclusive('\n').take(beginning.lines().count()).collect();
         assert_eq!(printed, beginning);
     }
 }

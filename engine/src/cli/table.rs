@@ -1,6 +1,7 @@
 //! Tables with aligned columns: the first to the left, figures to the right.
 
 use std::fmt;
+use std::ops::Range;
 
 use pipezero_partition::RankMemory;
 
@@ -45,6 +46,8 @@ impl Table {
     }
 }
 
+/// `{table:100}` fits into 100 columns as far as two columns of the table do: those that would go beyond follow below, each part beside
+/// the first column.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = || std::iter::once(&self.header).chain(&self.rows);
@@ -52,17 +55,37 @@ impl fmt::Display for Table {
             .map(|column| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max())
             .map(|width| width.unwrap_or(0))
             .collect();
-        for line in lines() {
-            let mut text = String::new();
-            for (column, &width) in widths.iter().enumerate() {
-                let cell = line.get(column).map_or("", String::as_str);
-                let cell = if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
-                text.push_str(&cell);
+        for (index, part) in parts(&widths, f.width().unwrap_or(usize::MAX)).into_iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
             }
-            writeln!(f, "{}", text.trim_end())?;
+            for line in lines() {
+                let cell = |column: usize| line.get(column).map_or("", String::as_str);
+                let mut text = format!("{:<width$}", cell(0), width = widths[0]);
+                for column in part.clone() {
+                    text.push_str(&format!("  {:>width$}", cell(column), width = widths[column]));
+                }
+                writeln!(f, "{}", text.trim_end())?;
+            }
         }
         Ok(())
     }
+}
+
+/// Which columns stand beside the first, part by part, in so many characters.
+fn parts(widths: &[usize], available: usize) -> Vec<Range<usize>> {
+    let Some(name_width) = widths.first() else { return Vec::new() };
+    let mut parts = Vec::new();
+    let (mut begin, mut used) = (1, *name_width);
+    for (column, width) in widths.iter().enumerate().skip(1) {
+        if used + 2 + width > available && column > begin {
+            parts.push(begin..column);
+            (begin, used) = (column, *name_width);
+        }
+        used += 2 + width;
+    }
+    parts.push(begin..widths.len());
+    parts
 }
 
 #[cfg(test)]
@@ -81,5 +104,23 @@ mod tests {
             measured         2 B
         "]]
         .assert_eq(&table.to_string());
+    }
+
+    #[test]
+    fn columns_beyond_the_width_follow_below_beside_the_names() {
+        let mut table = Table::new(["rank", "a", "bb", "ccc", "dddd"]);
+        table.row("first", ["1", "2", "3", "4"].map(str::to_owned));
+        expect![[r"
+            rank   a  bb
+            first  1   2
+
+            rank   ccc  dddd
+            first    3     4
+        "]]
+        .assert_eq(&format!("{table:16}"));
+        // A column that is wider than the screen stands alone.
+        assert_eq!(format!("{table:1}").lines().count(), 4 * 2 + 3);
+        assert_eq!(format!("{table:24}"), table.to_string());
+        assert_eq!(Table::default().to_string(), "");
     }
 }

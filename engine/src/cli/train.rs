@@ -10,9 +10,11 @@ use clap::Args;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{count, counted};
+use super::notices::Notices;
 use super::output::{note, print};
 use super::progress::Progress;
-use super::run_args::{RunArgs, print_notices};
+use super::run_args::RunArgs;
+use super::terminal;
 use super::train_report::report;
 use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
@@ -54,14 +56,16 @@ pub(super) struct TrainArgs {
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
     let (plan, notices) = Plan::from_file(&file, Launch::this_host())?;
-    print_notices(&notices);
+    let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
     RunDir::check(&out, args.overwrite)?;
-    note(headline(&plan));
+    note(terminal::wrapped(&headline(&plan), terminal::width()));
     for units in plan.persistent_units() {
         note(units);
     }
+    // Before the steps, which may take days.
+    drop(notices);
     let training = Training::new(plan)?;
     let training = match traced.clone() {
         Some(steps) => training.traced(steps),
@@ -80,7 +84,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     if summary.interrupted {
         note(format_args!("ended after step {} of {num_steps}", summary.steps));
     }
-    print(report(&summary, learns, start.elapsed().as_secs_f64()))?;
+    print(report(&summary, learns, start.elapsed().as_secs_f64(), terminal::width()))?;
     if let Some(warning) = skipped_too_many(&summary) {
         note(warning);
     }

@@ -9,9 +9,9 @@ use crate::train::Summary;
 use pipezero_partition::RankMemory;
 
 /// The final tables. A run that learns nothing has step times instead of losses.
-pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64) -> String {
+pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64, width: usize) -> String {
     format!(
-        "\n{}\n{}\n{}{}\n{}",
+        "\n{:width$}\n{:width$}\n{}{:width$}\n{:width$}",
         if learns { loss_table(summary) } else { step_table(summary) },
         speed_table(summary, learns, elapsed_s),
         summary.loss_scale.map_or_else(String::new, |scale| format!("{}\n", scale_table(summary, scale))),
@@ -161,7 +161,7 @@ mod tests {
             ranks 0-1      6 x, 1.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
             ranks 2-3      6 x, 2.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
             ranks 4-5      6 x, 3.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
-        "#]].assert_eq(&report(&summary, true, 2.0));
+        "#]].assert_eq(&report(&summary, true, 2.0, 120));
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
 
             sent per step     all-gather  reduce-scatter  all-reduce      send
             ranks 0-1      6 x, 1.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
-        "#]].assert_eq(&report(&summary(&[(15, 15), (15, 15)]), false, 2.0));
+        "#]].assert_eq(&report(&summary(&[(15, 15), (15, 15)]), false, 2.0, 120));
         let none = StepSeconds::of(&[]);
         assert_eq!(json!(none), json!(null));
     }

@@ -51,6 +51,11 @@ impl ConfigErrors {
         self.errors.iter()
     }
 
+    /// What refused combinations cost, beside those that may stand in for them.
+    pub fn combinations(&self) -> Option<&CombinationTable> {
+        self.errors.iter().find_map(|error| error.problem.table())
+    }
+
     /// Every error as miette draws it: message, the line of the file with the value marked, and the repair.
     pub fn render(&self, handler: &GraphicalReportHandler) -> String {
         let mut text = String::new();
@@ -242,11 +247,7 @@ impl std::error::Error for ConfigError {}
 
 impl Diagnostic for ConfigError {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let mut help = self.problem.repair()?;
-        if let Some(table) = self.problem.table() {
-            help += &format!("\n\n{table}");
-        }
-        Some(Box::new(help))
+        Some(Box::new(self.problem.repair()?))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {

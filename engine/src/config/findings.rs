@@ -55,7 +55,7 @@ impl Site {
 
     /// Adds what became of `"auto"`.
     pub(crate) fn auto(&self, value: impl Display) {
-        self.notice(NoticeKind::Auto, format!("{} is {value}", self.place.written()));
+        self.notice(NoticeKind::Auto, value.to_string());
     }
 
     /// Adds a line about a key that is accepted and has no effect.

@@ -15,7 +15,7 @@ pub struct Notice {
 /// How much a notice matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
-    /// The key is `"auto"`, and what became of it.
+    /// The key is `"auto"`, and the message is what became of it.
     Auto,
     /// The key has no effect, because something else decides what it would.
     Hint,
@@ -59,6 +59,9 @@ impl fmt::Display for Notice {
         write!(f, "{}: {kind}: ", self.place.span)?;
         if !self.place.path.is_empty() {
             write!(f, "`{}`: ", self.place.path)?;
+        }
+        if self.kind == NoticeKind::Auto {
+            write!(f, "{} is ", self.place.written())?;
         }
         f.write_str(&self.message)
     }

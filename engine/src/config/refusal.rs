@@ -54,13 +54,18 @@ pub struct CombinationRow {
     pub sent_bytes: u128,
 }
 
+impl CombinationTable {
+    /// The names of its columns.
+    pub const COLUMNS: [&str; 7] =
+        ["per rank", "parameters", "gathered", "gradients", "optimizer", "total", "sent per step"];
+}
+
 impl fmt::Display for CombinationTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = ["per rank", "parameters", "gathered", "gradients", "optimizer", "total", "sent per step"];
-        let mut cells = vec![head.map(str::to_owned)];
+        let mut cells = vec![Self::COLUMNS.map(str::to_owned)];
         cells.extend(self.rows.iter().map(CombinationRow::cells));
         let width = |column: usize| cells.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let widths: Vec<usize> = (0..Self::COLUMNS.len()).map(width).collect();
         for (i, row) in cells.iter().enumerate() {
             if i > 0 {
                 writeln!(f)?;
@@ -81,7 +86,8 @@ impl CombinationRow {
         held.into_iter().fold(0, u128::saturating_add)
     }
 
-    fn cells(&self) -> [String; 7] {
+    /// Its cells as text, a column each.
+    pub fn cells(&self) -> [String; 7] {
         [
             self.name.clone(),
             bytes(self.parameters_bytes),

@@ -13,7 +13,7 @@ use super::resolve;
 use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
-use crate::files::input::read_text;
+use crate::files::input::{read_stdin, read_text};
 use crate::files::json::{Node, Source, Span, Value, parse};
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
@@ -30,13 +30,16 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// Reads the file at `path`. Relative paths in it start at its folder.
+    /// Reads the file at `path`, or stdin where that is `-`. Relative paths in it start at its folder, those in stdin at the current one.
     ///
     /// Errors: the file cannot be read, is not a regular file, is larger than any run file, is not UTF-8 or not JSON, or
     /// holds a key twice.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
-        let name = path.display().to_string();
-        let text = read_text(path, MAX_BYTES).map_err(|error| unreadable(&name, &error.to_string()))?;
+        let (name, read) = match path == Path::new("-") {
+            true => ("stdin".to_owned(), read_stdin(MAX_BYTES)),
+            false => (path.display().to_string(), read_text(path, MAX_BYTES)),
+        };
+        let text = read.map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Self { root: parse_text(&name, &text)?, folder })

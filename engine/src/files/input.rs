@@ -50,14 +50,22 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputErro
     if !found.is_file() {
         return Err(InputError::NotRegular { what: kind_of(found.file_type()), max_bytes });
     }
-    let mut bytes = Vec::new();
-    let too_large = |num_bytes| Err(InputError::TooLarge { num_bytes, max_bytes });
     if found.len() > max_bytes {
-        return too_large(found.len());
+        return Err(InputError::TooLarge { num_bytes: found.len(), max_bytes });
     }
-    File::open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    text_of(File::open(path)?, max_bytes)
+}
+
+/// Reads stdin to its end, as text of at most `max_bytes`.
+pub(crate) fn read_stdin(max_bytes: u64) -> Result<String, InputError> {
+    text_of(io::stdin().lock(), max_bytes)
+}
+
+fn text_of(from: impl Read, max_bytes: u64) -> Result<String, InputError> {
+    let mut bytes = Vec::new();
+    from.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        return too_large(bytes.len() as u64);
+        return Err(InputError::TooLarge { num_bytes: bytes.len() as u64, max_bytes });
     }
     String::from_utf8(bytes).map_err(|error| InputError::NotUtf8 { offset: error.utf8_error().valid_up_to() })
 }

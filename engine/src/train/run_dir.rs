@@ -231,8 +231,9 @@ impl RunDir {
         written.and_then(|file| file.finish_with(contents)).map_err(|source| RunDirError::Io { path, source })
     }
 
-    /// The directory of a run file unless the user chooses another: `runs/NAME` for `NAME.json`.
+    /// The directory of a run file unless the user chooses another: `runs/NAME` for `NAME.json`, `runs/stdin` for `-`.
     pub fn default_path(run_file: &Path) -> PathBuf {
+        let run_file = if run_file == Path::new("-") { Path::new("stdin") } else { run_file };
         Path::new("runs").join(run_file.file_stem().unwrap_or(run_file.as_os_str()))
     }
 

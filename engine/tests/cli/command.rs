@@ -125,12 +125,17 @@ impl Home {
         names
     }
 
-    /// The binary in this folder with arguments that have no spaces, with piped output and an environment that does not colour it.
+    /// The binary in this folder with arguments that have no spaces, with piped output so wide that no line is broken and an
+    /// environment that does not colour it.
     pub(crate) fn command(&self, line: impl AsRef<str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pipezero"));
         command.args(line.as_ref().split_whitespace()).current_dir(self.0.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env("NO_COLOR", "1").env_remove("FORCE_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+            .env("COLUMNS", "1000")
+            .env("NO_COLOR", "1")
+            .env_remove("FORCE_COLOR")
+            .env_remove("CLICOLOR_FORCE");
         command
     }
 

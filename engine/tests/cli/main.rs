@@ -13,6 +13,7 @@ mod precision; // fp16 and bf16.
 mod profile; // `profile`.
 mod residency; // Units that stay gathered.
 mod schedules; // Several stages per rank, and schedule files.
+mod shell; // Completions, man pages, stdin.
 mod simulate; // `simulate --schedule`.
 mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.
@@ -20,3 +21,4 @@ mod simulate_schedule; // `simulate --schedule` drawn, explained, and from a fil
 mod simulate_what_if; // Ranks that differ, and share links and cores.
 mod text; // Mistakes in the run file and in the text.
 mod training; // `train`, then `eval` and `generate`.
+mod widths; // Output on 80, 120 and 200 columns.

@@ -10,7 +10,7 @@ use crate::command::Home;
 
 #[test]
 fn check_prints_the_resolved_run() {
-    let run = Home::new().json("check run.json --set gradient_clipping=0.5");
+    let run = Home::new().json("check run.json --json --set gradient_clipping=0.5");
     assert_eq!(run["gradient_clipping"], 0.5);
     assert_eq!(run["batch"]["num_micro_batches"], 2);
     assert_eq!(run["batch"]["micro_batch_size"], 2);
@@ -46,7 +46,7 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
         strict                        14                95.25 KiB   334.25 KiB
-        2                             12                82.38 KiB   334.25 KiB  <- this run
+        2 (this run)                  12                82.38 KiB   334.25 KiB
         3                              6                41.19 KiB   347.12 KiB
         all                            4                27.81 KiB   360.00 KiB
         each figure is of the rank that has most of it, in a step; these may be different ranks

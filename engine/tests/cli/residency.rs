@@ -27,36 +27,36 @@ fn every_residency_has_its_price() {
     check(
         "",
         expect![[r#"
-        resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        12                83.75 KiB   269.12 KiB
-        2                              6                42.75 KiB   269.12 KiB  <- this run
-        all                            3                21.38 KiB   279.88 KiB
-        each figure is of the rank that has most of it, in a step; these may be different ranks
-    "#]],
+            resident_units  most all-gathers  most bytes sent in them  most memory
+            strict                        12                83.75 KiB   269.12 KiB
+            2 (this run)                   6                42.75 KiB   269.12 KiB
+            all                            3                21.38 KiB   279.88 KiB
+            each figure is of the rank that has most of it, in a step; these may be different ranks
+        "#]],
     );
     // The run's own number is in the table, however large it is.
     check(
         "--set zero_optimization.resident_units=7",
         expect![[r#"
-        resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        12                83.75 KiB   269.12 KiB
-        2                              6                42.75 KiB   269.12 KiB
-        7                              3                21.38 KiB   279.88 KiB  <- this run
-        all                            3                21.38 KiB   279.88 KiB
-        each figure is of the rank that has most of it, in a step; these may be different ranks
-    "#]],
+            resident_units  most all-gathers  most bytes sent in them  most memory
+            strict                        12                83.75 KiB   269.12 KiB
+            2                              6                42.75 KiB   269.12 KiB
+            7 (this run)                   3                21.38 KiB   279.88 KiB
+            all                            3                21.38 KiB   279.88 KiB
+            each figure is of the rank that has most of it, in a step; these may be different ranks
+        "#]],
     );
     let strict = "--set zero_optimization.resident_units=strict --set zero_optimization.prefetch_units=0";
     check(
         &format!("{strict} --set memory=275000"),
         expect![[r#"
-        resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        12                83.75 KiB   253.12 KiB       <- this run
-        1                              9                63.06 KiB   253.12 KiB
-        2                              6                40.31 KiB   267.00 KiB
-        all                            3                21.38 KiB   279.88 KiB  exceeds `memory`
-        each figure is of the rank that has most of it, in a step; these may be different ranks
-    "#]],
+            resident_units          most all-gathers  most bytes sent in them  most memory
+            strict (this run)                     12                83.75 KiB   253.12 KiB
+            1                                      9                63.06 KiB   253.12 KiB
+            2                                      6                40.31 KiB   267.00 KiB
+            all (exceeds `memory`)                 3                21.38 KiB   279.88 KiB
+            each figure is of the rank that has most of it, in a step; these may be different ranks
+        "#]],
     );
 }
 
@@ -127,7 +127,7 @@ fn every_command_reports_what_auto_resolved_to() {
         expect![[r#"run.json:12:56: hint: `zero_optimization.resident_units`: "auto" is 2 here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&remarks(&printed.stderr, "\"auto\""));
         printed.success();
     }
-    let run = home.json("check run.json --set parallel.partition=uniform");
+    let run = home.json("check run.json --json --set parallel.partition=uniform");
     assert_eq!(run["zero"]["resident_units"], serde_json::json!({ "units": 2 }));
     // More memory keeps more; what is kept is a run that is written out.
     let roomy = home.run("plan run.json --set memory=1MiB").stderr;

@@ -154,8 +154,7 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     home.refuses("check", expect![[r#"
         $ run.json
         [2] error: not a valid run, 1 mistake:
-          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in
-          | order:
+          x `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0B0`: no rank can go on: these actions wait for each other; run first what others wait for, and use messages in order:
           |   `0B0` (row 1, column 2) waits for `1B0` (row 2, column 4), which comes after `1F1` (row 2, column 1)
           |   `1F1` (row 2, column 1) waits for `0F1` (row 1, column 3), which comes after `0B0` (row 1, column 2)
             ,-[run.json:11:55]
@@ -174,6 +173,7 @@ fn a_file_whose_backwards_do_not_ascend_is_warned_of() {
     home.write("order.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
     let printed = home.run("check run.json --set zero_optimization.stage=1");
     expect![[r#"
+
         run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, first at `0B0` at row 1, column 4, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
     "#]].assert_eq(&printed.stderr);
     printed.success();
@@ -186,8 +186,7 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
     home.refuses("train run.json --out", expect![[r#"
         $ out
         [2] error: not a valid run, 1 mistake:
-          x `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "balanced" one unit holds all
-          | layers of pipeline rank 1, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
+          x `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "balanced" one unit holds all layers of pipeline rank 1, h.3.attn to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding
             ,-[run.json:12:35]
          11 |   "parallel": { "pipeline": 2, "data": 2 },
          12 |   "zero_optimization": { "stage": 3 },
@@ -196,12 +195,12 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
             `----
           help: write "stage": 1, or "unit_layers": 0.5, or "partition": "uniform"
 
-                  per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
-                  refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   87.6 KiB   55.6 KiB  213.8 KiB      147.6 KiB
-                  ZeRO-3, pipeline 2 x data 2, uniform split                  21.4 KiB  42.8 KiB   81.1 KiB   42.8 KiB  188.0 KiB       64.1 KiB
-                  ZeRO-3, pipeline 2 x data 2, units of half a layer          27.8 KiB  29.9 KiB   70.6 KiB   55.6 KiB  183.9 KiB      160.4 KiB
-                  ZeRO-1, pipeline 2 x data 2                                 55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
-                  ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
+        per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
+        refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   87.6 KiB   55.6 KiB  213.8 KiB      147.6 KiB
+        ZeRO-3, pipeline 2 x data 2, uniform split                  21.4 KiB  42.8 KiB   81.1 KiB   42.8 KiB  188.0 KiB       64.1 KiB
+        ZeRO-3, pipeline 2 x data 2, units of half a layer          27.8 KiB  29.9 KiB   70.6 KiB   55.6 KiB  183.9 KiB      160.4 KiB
+        ZeRO-1, pipeline 2 x data 2                                 55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
+        ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
     "#]]);
     let by_type = home.run("check run.json --set parallel.partition=type:h.0|h.[12].attn").failure(2);
     let by_type = by_type.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");

@@ -108,7 +108,7 @@ fn text_names_where_the_times_come_from() {
         the longest rank alone  50.00 ms  36.00 %
 
         predicted step 52.80 ms, 2424 tokens/s
-                 of it 500.00 µs beside its program
+        of it: 500.00 µs beside its program
         times: measured on a machine (2 cores, 4 ranks at work)
 
         pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
@@ -118,7 +118,7 @@ fn text_names_where_the_times_come_from() {
         rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
         rank 1  ....................F0----------------B0---------------------------F1---------------B1---------------------------.................................S-----
                 |0 ms          |5 ms         |10 ms         |15 ms        |20 ms         |25 ms        |30 ms         |35 ms        |40 ms         |45 ms        |50 ms
-    "#]].assert_eq(&home.run(measured("")).success());
+    "#]].assert_eq(&home.run(measured("--width 160")).success());
     let text = home.run("simulate run.json --device h100").success();
     let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
     expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s in f32 and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far"].assert_eq(times);
@@ -134,6 +134,7 @@ fn assumptions_are_printed() {
     let halves = measured("--set parallel.schedule=zb-h1");
     let printed = home.run(&halves);
     expect![[r#"
+
         run.json:9:3: hint: `data`: no effect here: a timed model reads no text
         run.json:10:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
         assumed: input and weight gradients were not measured apart: each is taken for half of a backward
@@ -181,15 +182,15 @@ fn a_step_is_explained() {
     assert_eq!(parts[0]["start_s"], 0.0);
     assert!(parts.windows(2).all(|pair| pair[0]["end_s"] == pair[1]["start_s"]));
     assert_eq!(parts.last().unwrap()["end_s"], found["makespan_s"]);
-    let text = home.run(measured("--explain --width 100")).success();
+    let text = home.run(measured("--explain --width 160")).success();
     let (_, below) = text.split_once("peak memory\n").unwrap();
     expect![[r#"
         0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
         1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
 
-        rank 0  F0---------F1--------.....................B0----------------..........B1----------------S---
-        rank 1  ............F0---------B0---------------F1---------B1----------------...................S---
-                |0 ms             |10 ms           |20 ms            |30 ms           |40 ms
+        rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
+        rank 1  ....................F0----------------B0---------------------------F1---------------B1---------------------------.................................S-----
+                |0 ms          |5 ms         |10 ms         |15 ms        |20 ms         |25 ms        |30 ms         |35 ms        |40 ms         |45 ms        |50 ms
 
         critical path, 52.298 ms: backward 57.4 %, forward 34.4 %, optimizer 3.9 %, transfer 3.8 %, norm and tied weights 0.5 %
                  0 ms  +6 ms      rank 0  F u0..u1 m0    the step begins

@@ -48,10 +48,9 @@ fn a_straggler_holds_up_everybody() {
         the longest rank alone  82.00 ms  60.98 %
 
         predicted step 86.85 ms, 1474 tokens/s
-                 of it 500.00 µs beside its program
+        of it: 500.00 µs beside its program
         times: measured on a machine (2 cores, 4 ranks at work)
-        what if: rank 3 at 0.5 of its speed
-                 1.645 x the step without, 52.80 ms
+        what if: rank 3 at 0.5 of its speed: 1.645 x the step without, 52.80 ms
 
         rank  pipeline rank  data rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
         0                 0          0  34.05 ms      16.00 ms    2.00 ms        0           0               0     34.30 ms  2.00 ms    25.15 KiB
@@ -60,10 +59,10 @@ fn a_straggler_holds_up_everybody() {
         3                 1          1  68.10 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
 
         data rank 1, the slowest of 2:
-        rank 0  F0----F1-----..............................B0--------........................B1--------.S-..
-        rank 1  .......F0-----------B0--------------------F1----------B1--------------------............S---
-                |0 ms      |10 ms    |20 ms     |30 ms     |40 ms    |50 ms     |60 ms     |70 ms    |80 ms
-    "#]].assert_eq(&home.run(measured("--speed 3=0.5 --width 100")).success());
+        rank 0  F0---------F1--------.................................................B0----------------.......................................B1---------------.S--....
+        rank 1  ............F0-------------------B0----------------------------------F1-------------------B1---------------------------------....................S------
+                |0 ms             |10 ms           |20 ms            |30 ms           |40 ms            |50 ms            |60 ms           |70 ms            |80 ms
+    "#]].assert_eq(&home.run(measured("--speed 3=0.5 --width 160")).success());
 }
 
 /// A speed of 1 changes nothing: every figure is the one that is printed without it, bit for bit.

@@ -12,6 +12,7 @@ use super::step::StepRequest;
 use super::what_if::{WhatIfArgs, first_given};
 use crate::cli::decimal::Decimal;
 use crate::cli::run_args::RunArgs;
+use crate::cli::terminal;
 use crate::cli::whole::whole;
 use crate::plan::what_if::GeneratedSchedule;
 
@@ -41,13 +42,10 @@ With a run file, the program that `train` would execute is simulated: computes, 
 
 With --schedule, times are those of a whole rank, all its stages together, and one micro-batch, all in one unit of your choice; results are in the same unit. They are decimals above 0; --latency may be 0, which is an ideal link, and so may one half of a backward if the schedule runs it whole. At most 4096 stages and 16,777,216 instructions are simulated; a longer step whose pattern repeats is extrapolated from shorter ones. The makespan is that of all ranks: a step with a gradient norm over all of them takes as long. The longest rank's span, from its first start to its last end, is what the zero-bubble papers report.";
 
-/// Columns that a grid may take unless --width says otherwise.
-const WIDTH: usize = 160;
-
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SimulateArgs {
-    /// The run file, JSON; leave it out with --schedule.
+    /// The run file, JSON; `-` reads it from stdin. Leave it out with --schedule.
     #[arg(value_name = "RUN.json")]
     run: Option<PathBuf>,
     /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` removes the key.
@@ -87,7 +85,7 @@ pub(in crate::cli) struct SimulateArgs {
     /// Time of a message between ranks, 0 by default; neither rank is busy with it.
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     latency: Option<Decimal>,
-    /// Columns that the grid may take, 160 by default.
+    /// Columns that tables and the grid may take [default: `COLUMNS`, those of the terminal, or 100]
     #[arg(long, value_name = "COLUMNS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     width: Option<usize>,
     /// Print the critical path: what the time is spent on.
@@ -127,7 +125,8 @@ impl SimulateArgs {
         if self.explain && !matches!(format, Format::Text | Format::Json) {
             return Err(SimulateError::Unexplained);
         }
-        let output = Output { format, explain: self.explain, width: self.width.unwrap_or(WIDTH) };
+        let output =
+            Output { format, explain: self.explain, width: self.width.unwrap_or_else(terminal::width) };
         let Some(run) = &self.run else { return Ok(Request::Schedule(self.schedule(output)?)) };
         self.refuse_schedule()?;
         Ok(Request::Step(StepRequest {

@@ -12,7 +12,7 @@ use crate::plan::what_if::{Changed, memory_curves};
 /// What differs, and how much longer the step takes.
 pub(super) fn summary(changed: &Changed) -> String {
     let (times, without) = (changed.times(), nanoseconds(changed.without.step_ns()));
-    format!("what if: {}\n         {times:.3} x the step without, {without}\n", describe(&changed.cluster))
+    format!("what if: {}: {times:.3} x the step without, {without}\n", describe(&changed.cluster))
 }
 
 /// The data rank that the grid, the picture and the critical path show.

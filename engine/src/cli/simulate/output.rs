@@ -12,7 +12,7 @@ pub(super) struct Output {
     pub(super) format: Format,
     /// Whether the critical path is printed.
     pub(super) explain: bool,
-    /// Columns that a grid may take.
+    /// Columns that tables and the grid may take.
     pub(super) width: usize,
 }
 

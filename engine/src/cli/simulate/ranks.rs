@@ -44,9 +44,9 @@ pub(super) fn pipeline_ranks(step: &Step) -> Table {
 
 /// What each world rank does or, if they are too many, each pipeline rank on its slowest data rank, with a line that says
 /// so.
-pub(super) fn world_ranks(step: &ClusterStep) -> String {
+pub(super) fn world_ranks(step: &ClusterStep, width: usize) -> String {
     if step.is_alike() {
-        return pipeline_ranks(step.slowest()).to_string();
+        return format!("{:width$}", pipeline_ranks(step.slowest()));
     }
     let (data_degree, pipeline_degree) = (step.by_data_rank().len(), step.slowest().ranks.len());
     let all = (0..pipeline_degree).flat_map(|pipeline_rank| {
@@ -74,7 +74,7 @@ pub(super) fn world_ranks(step: &ClusterStep) -> String {
         let name = (pipeline_rank * data_degree + data_rank).to_string();
         table.row(name, numbers.into_iter().chain(cells(rank)));
     }
-    format!("{left_out}{table}")
+    format!("{left_out}{table:width$}")
 }
 
 fn cells(rank: &RankStep) -> impl Iterator<Item = String> {

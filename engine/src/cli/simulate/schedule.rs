@@ -112,9 +112,10 @@ impl Simulated {
             order => render::order(&*order?, output.width),
         };
         let mut text = format!(
-            "{times}\nmicro-batches in flight at most, by rank, until their input gradient: {}\n\n\
+            "{times:width$}\nmicro-batches in flight at most, by rank, until their input gradient: {}\n\n\
              order of work (F, I and W one column, B two):\n{drawn}",
-            in_flight.join(", ")
+            in_flight.join(", "),
+            width = output.width
         );
         if output.explain {
             let step = self.schedule.simulate_to_show(self.times)?;

@@ -15,9 +15,9 @@ use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::result_file;
 use crate::cli::failure::{Failure, OfCostsFile};
 use crate::cli::figures::{nanoseconds, percent, seconds};
-use crate::cli::output::note;
 use crate::cli::run_args::RunArgs;
 use crate::cli::table::Table;
+use crate::cli::terminal;
 use crate::plan::costs::{CostsFile, DeviceSpec, Source, Step};
 use crate::plan::what_if::{Simulation, SimulationError, WhatIf, device_remarks, memory_curves};
 
@@ -43,10 +43,8 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     };
     let file = request.costs.map(CostsFile::load).transpose()?;
     let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);
-    let plan = request.run.plan()?;
-    for remark in device_remarks(&plan, &device) {
-        note(remark);
-    }
+    let (plan, mut notices) = request.run.plan()?;
+    device_remarks(&plan, &device).into_iter().for_each(|remark| notices.add(remark));
     let simulation = match (Simulation::new(&plan, source, request.what_if.as_ref()), request.costs) {
         (Err(SimulationError::Costs(source)), Some(path)) => {
             return Err(OfCostsFile { path: path.to_owned(), source }.into());
@@ -56,7 +54,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
     let format = request.output.format;
     if format != Format::Json {
         for assumption in &simulation.predicted().assumptions {
-            note(format_args!("assumed: {assumption}"));
+            notices.add(format_args!("assumed: {assumption}"));
         }
     }
     Ok(match format {
@@ -108,27 +106,40 @@ fn as_json(simulation: &Simulation<'_>, output: Output) -> Result<Value, MemoryE
 
 fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
     let (plan, step, changed) = (simulation.plan(), simulation.step(), simulation.changed());
+    let width = output.width;
     let mut times = Table::new(["", "time", "bubble"]);
     times.row("all ranks", [nanoseconds(step.makespan_ns), percent(simulation.bubble_rate())]);
     let longest = [nanoseconds(step.longest_rank_span_ns), percent(step.bubble_rate_longest_rank())];
     times.row("the longest rank alone", longest);
     let (program, scale) = (plan.training(), TimeScale::nanoseconds(step.makespan_ns));
+    let mut head =
+        format!("predicted step {}, {:.0} tokens/s\n", nanoseconds(step.step_ns()), step.tokens_per_s());
+    for (name, line) in
+        [("of it", outside_program(step)), ("times", simulation.predicted().description.clone())]
+    {
+        if !line.is_empty() {
+            head += &format!("{name}: {line}\n");
+        }
+    }
+    head += &changed.map_or_else(String::new, cluster::summary);
     let mut text = format!(
-        "{times}\npredicted step {}, {:.0} tokens/s{}\ntimes: {}\n{}\n{}\n{}{}",
-        nanoseconds(step.step_ns()),
-        step.tokens_per_s(),
-        outside_program(step),
-        simulation.predicted().description,
-        changed.map_or_else(String::new, cluster::summary),
-        changed.map_or_else(|| pipeline_ranks(step).to_string(), |changed| world_ranks(&changed.step)),
+        "{times:width$}\n{}\n\n{}\n{}{}",
+        terminal::wrapped_after(&head, width, HEAD_INDENT),
+        changed.map_or_else(
+            || format!("{:width$}", pipeline_ranks(step)),
+            |changed| world_ranks(&changed.step, width)
+        ),
         changed.map_or_else(String::new, |changed| format!("{}:\n", cluster::shown_data_rank(changed))),
-        time_grid(program, &step.timeline, output.width, scale),
+        time_grid(program, &step.timeline, width, scale),
     );
     if output.explain {
         text += &format!("\n{}", explain(program, &simulation.critical_path(), scale));
     }
     text
 }
+
+/// Columns before what continues a line of the head.
+const HEAD_INDENT: usize = 4;
 
 /// The parts of the step's time that its timeline does not show.
 fn outside_program(step: &Step) -> String {
@@ -138,5 +149,5 @@ fn outside_program(step: &Step) -> String {
         .filter(|&(_, ns)| ns > 0)
         .map(|(name, ns)| format!("{} {name}", nanoseconds(ns)))
         .collect();
-    if parts.is_empty() { String::new() } else { format!("\n         of it {}", parts.join(", ")) }
+    parts.join(", ")
 }

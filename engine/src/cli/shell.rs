@@ -1,0 +1,51 @@
+//! `pipezero completions` and `pipezero man`: what a shell and `man` read.
+
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+
+use super::failure::Failure;
+use super::output::{note, print};
+
+/// What `completions --help` ends with.
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  pipezero completions bash > ~/.local/share/bash-completion/completions/pipezero
+  pipezero completions zsh > ~/.zfunc/_pipezero      # a folder of fpath
+  pipezero completions fish > ~/.config/fish/completions/pipezero.fish";
+
+/// What `man --help` ends with.
+pub(super) const PAGES: &str = "\
+Examples:
+  pipezero man --out ~/.local/share/man/man1
+  man pipezero-train";
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(super) struct ManArgs {
+    /// The folder for the pages, which is made if there is none; pages of these names are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "pipezero", &mut script);
+    Ok(print(String::from_utf8_lossy(&script))?)
+}
+
+pub(super) fn man(args: &ManArgs, command: Command) -> Result<(), Failure> {
+    std::fs::create_dir_all(&args.out)?;
+    clap_mangen::generate_to(command, &args.out)?;
+    note(format_args!("man pages: {}", args.out.display()));
+    Ok(())
+}
