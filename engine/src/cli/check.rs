@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::describe;
 use super::failure::Failure;
-use super::figures::{bytes, count, counted};
+use super::figures::{count, counted};
 use super::notices::Notices;
 use super::output::print;
 use super::run_args::RunArgs;
@@ -64,7 +64,7 @@ fn summary(plan: &Plan, autos: &[Notice], width: usize) -> String {
         ("grid", grid(plan)),
         ("step", step(plan)),
         ("state", state(plan)),
-        ("memory", memory(plan)),
+        ("memory", describe::memory(plan, plan.run().memory_bytes)),
         ("text", text(plan)),
     ];
     parts.extend(autos.iter().map(|auto| ("auto", format!("`{}` is {}", auto.path(), auto.message()))));
@@ -135,24 +135,6 @@ fn state(plan: &Plan) -> String {
     let mut parts = vec![describe::precision(plan).to_owned(), describe::at_rest(plan).to_owned()];
     parts.extend(describe::checkpointing(plan));
     parts.join(", ")
-}
-
-/// The rank that needs most, beside what it may have.
-fn memory(plan: &Plan) -> String {
-    let forecast = plan.forecast();
-    let Some(fullest) = forecast.iter().max_by_key(|rank| (rank.memory.peak, std::cmp::Reverse(rank.rank)))
-    else {
-        return "no rank".to_owned();
-    };
-    let peak = fullest.memory.peak;
-    let of_which = format!("at most {} on a rank (pipeline rank {})", bytes(peak), fullest.pipeline_rank);
-    match plan.run().memory_bytes {
-        Some(limit) => {
-            let left = limit.saturating_sub(peak);
-            format!("{of_which}, {} below the {} of `memory`", bytes(left), bytes(limit))
-        }
-        None => format!("{of_which}; `memory` sets no limit"),
-    }
 }
 
 fn text(plan: &Plan) -> String {

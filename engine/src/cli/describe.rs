@@ -1,5 +1,6 @@
 //! A plan in words, for several commands.
 
+use super::figures::bytes;
 use crate::config::{Checkpointing, Precision, ReductionPolicy, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
@@ -68,4 +69,23 @@ pub(super) fn at_rest(plan: &Plan) -> &'static str {
 /// `1 micro-batch`, `4 micro-batches`.
 pub(super) fn micro_batches(count: usize) -> String {
     if count == 1 { "1 micro-batch".to_owned() } else { format!("{count} micro-batches") }
+}
+
+/// What the fullest rank needs, and what that leaves of the memory that it may have.
+pub(super) fn memory(plan: &Plan, limit_bytes: Option<u64>) -> String {
+    let forecast = plan.forecast();
+    let fullest = forecast.iter().max_by_key(|rank| (rank.memory.peak, std::cmp::Reverse(rank.rank)));
+    let Some((peak, pipeline_rank)) = fullest.map(|rank| (rank.memory.peak, rank.pipeline_rank)) else {
+        return "no rank".to_owned();
+    };
+    let needed = format!("at most {} on a rank (pipeline rank {pipeline_rank})", bytes(peak));
+    match limit_bytes {
+        None => format!("{needed}; `memory` sets no limit"),
+        Some(limit) if peak <= limit => {
+            format!("{needed}, {} below the {} that it may have", bytes(limit - peak), bytes(limit))
+        }
+        Some(limit) => {
+            format!("{needed}, {} more than the {} that it may have", bytes(peak - limit), bytes(limit))
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod check;
 mod compare;
 mod decimal;
 mod describe;
+mod device;
 mod eval;
 mod exit_status;
 mod failure;
@@ -25,6 +26,7 @@ mod table;
 mod terminal;
 mod train;
 mod train_report;
+mod utilisation;
 mod whole;
 
 use std::process::ExitCode;

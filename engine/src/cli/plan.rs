@@ -1,14 +1,19 @@
 //! `pipezero plan`.
 
 use clap::Args;
+use serde_json::json;
 
 use super::describe;
+use super::device::device;
 use super::failure::Failure;
-use super::figures::{bytes, count, counted};
+use super::figures::{bytes, count, counted, nanoseconds};
 use super::output::print;
 use super::run_args::RunArgs;
 use super::table::Table;
 use super::terminal;
+use super::utilisation;
+use crate::plan::costs::{DeviceSpec, Source};
+use crate::plan::what_if::{Simulation, device_remarks};
 use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
@@ -17,6 +22,7 @@ Examples:
   pipezero plan run.json
   pipezero plan run.json --set zero_optimization.stage=1
   pipezero plan run.json --set zero_optimization.resident_units=all
+  pipezero plan run.json --device h100            # its speed too
   pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
 
 With ZeRO-3 the last table compares the values of `resident_units`: more units that stay gathered need fewer gathers and more memory.";
@@ -26,6 +32,9 @@ With ZeRO-3 the last table compares the values of `resident_units`: more units t
 pub(super) struct PlanArgs {
     #[command(flatten)]
     run: RunArgs,
+    /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host, and the default for a run that it could hold.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`, each figure that of the rank with the largest.
     #[arg(long)]
     json: bool,
@@ -33,6 +42,14 @@ pub(super) struct PlanArgs {
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let (plan, mut notices) = args.run.plan()?;
+    let device = args.device.as_deref().map(|name| device(Some(name), &plan)).transpose()?;
+    let simulation = match &device {
+        Some(device) => {
+            device_remarks(&plan, device).into_iter().for_each(|remark| notices.add(remark));
+            Some(Simulation::new(&plan, Source::Analytic(device), None)?)
+        }
+        None => None,
+    };
     let residencies = plan.residencies_in_time()?;
     if residencies.is_none() {
         notices.add(format_args!(
@@ -42,11 +59,16 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
         ));
     }
     if args.json {
-        let json = serde_json::json!({
+        let json = json!({
             "parameters": plan.num_parameters(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
             "residencies": residencies,
+            "predicted": simulation.map(|of| json!({
+                "step_s": of.step().step_s(),
+                "tokens_per_s": of.step().tokens_per_s(),
+                "each_rank": utilisation::as_json(&of.utilisation()),
+            })),
         });
         print(format_args!("{json:#}\n"))?;
     } else {
@@ -55,8 +77,31 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
         if let Some(costs) = residencies.filter(|costs| !costs.is_empty()) {
             print(format_args!("\n{}", residency_table(&plan, &costs, width)))?;
         }
+        print(format_args!("\n{}\n", speed(&plan, simulation.as_ref(), width)))?;
     }
     Ok(())
+}
+
+/// How fast a device would be, and the memory that is left on it.
+fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> String {
+    let text = match simulation {
+        None => format!(
+            "memory: {}\nspeed: --device {} predicts it",
+            describe::memory(plan, plan.run().memory_bytes),
+            DeviceSpec::NAMES.join(" or ")
+        ),
+        Some(simulation) => {
+            let step = simulation.step();
+            format!(
+                "predicted step {}, {:.0} tokens/s\ntimes: {}\n{}",
+                nanoseconds(step.step_ns()),
+                step.tokens_per_s(),
+                simulation.predicted().description,
+                utilisation::lines(plan, &simulation.utilisation())
+            )
+        }
+    };
+    terminal::wrapped_after(&text, width, 4)
 }
 
 fn text(plan: &Plan, width: usize) -> String {
@@ -140,14 +185,13 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String
 #[cfg(test)]
 mod tests {
     use super::super::pages;
-    use super::{residency_table, text};
+    use super::{residency_table, speed, text};
 
     #[test]
     fn a_page_shows_the_real_output() {
         let (plan, excerpt) = pages::example("pipezero plan engine/configs/seed-48-layers.json");
         let costs = plan.residencies().expect("the example is planned with every residency");
-        let printed =
-            format!("{}\n{}", text(&plan, pages::WIDTH), residency_table(&plan, &costs, pages::WIDTH));
-        assert_eq!(printed, excerpt);
+        let tables = text(&plan, pages::WIDTH) + "\n" + &residency_table(&plan, &costs, pages::WIDTH);
+        assert_eq!(format!("{tables}\n{}\n", speed(&plan, None, pages::WIDTH)), excerpt);
     }
 }

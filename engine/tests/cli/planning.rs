@@ -21,8 +21,9 @@ fn check_prints_the_resolved_run() {
 fn plan_prints_what_each_rank_holds_and_sends() {
     let home = Home::new();
     let text = home.run("plan run.json").success();
-    let [headline, stages, memory, traffic, residencies] = text.split("\n\n").collect::<Vec<_>>()[..] else {
-        panic!("a headline and four tables: {text}")
+    let [headline, stages, memory, traffic, residencies, speed] = text.split("\n\n").collect::<Vec<_>>()[..]
+    else {
+        panic!("a headline, four tables and two lines: {text}")
     };
     let zero = "optimizer state, gradients and parameters sharded (ZeRO-3)";
     assert!(
@@ -49,9 +50,13 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         2 (this run)                  12                82.38 KiB   334.25 KiB
         3                              6                41.19 KiB   347.12 KiB
         all                            4                27.81 KiB   360.00 KiB
-        each figure is of the rank that has most of it, in a step; these may be different ranks
-    "#]]
+        each figure is of the rank that has most of it, in a step; these may be different ranks"#]]
     .assert_eq(residencies);
+    expect![[r#"
+        memory: at most 334.25 KiB on a rank (pipeline rank 0); `memory` sets no limit
+        speed: --device h100 or h200 or a100 or cpu predicts it
+    "#]]
+    .assert_eq(speed);
 }
 
 #[test]

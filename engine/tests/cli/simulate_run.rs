@@ -110,6 +110,8 @@ fn text_names_where_the_times_come_from() {
         predicted step 52.80 ms, 2424 tokens/s
         of it: 500.00 µs beside its program
         times: measured on a machine (2 cores, 4 ranks at work)
+        each rank: 606 tokens/s
+        memory: at most 25.15 KiB on a rank (pipeline rank 0); `memory` sets no limit
 
         pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
         0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
@@ -154,7 +156,7 @@ fn a_step_becomes_a_trace() {
     let names: Vec<&Value> = processes.map(|event| &event["args"]["name"]).collect();
     assert_eq!(names, ["predicted rank 0", "predicted rank 1"]);
     let printed = home.run(format!("{simulate} --out step.json"));
-    assert_eq!(printed.stderr.lines().last(), Some("wrote step.json"));
+    assert!(printed.stderr.starts_with("wrote step.json\n"), "{}", printed.stderr);
     assert_eq!((printed.success(), home.read("step.json")), (String::new(), trace));
 }
 
@@ -281,5 +283,53 @@ fn costs_that_do_not_belong_to_the_run_are_errors() {
         [2] error: other.json:2:14: `version` is 7, and this pipezero reads 1: measure again with `pipezero profile`
         $ costs.json
         [2] error: costs.json: the costs are of another model: `model` is "timed" there and "gpt2" in the run; measure this one with `pipezero profile`, or leave `--costs` out
+    "#]]);
+}
+
+/// Peak and memory are those of the data sheet, and `plan` says what `simulate` does.
+#[test]
+fn a_rank_has_its_share_of_the_peak_and_of_the_memory() {
+    let home = Home::new();
+    let bf16 = "run.json --device h100 --json --set bf16.enabled=true";
+    let found = home.json(format!("simulate {bf16}"));
+    let rank = &found["each_rank"];
+    let of = |key: &str| rank[key].as_f64().unwrap();
+    assert_eq!(of("peak_flops_per_s"), 989.4e12);
+    assert_eq!(of("memory_bytes"), 80.0 * 1024_f64.powi(3));
+    assert_eq!(of("headroom_bytes"), of("memory_bytes") - of("peak_bytes"));
+    assert_eq!(of("mfu"), of("model_flops_per_s") / 989.4e12);
+    assert!((of("tokens_per_s") * 4.0 / found["tokens_per_s"].as_f64().unwrap() - 1.0).abs() < 1e-12);
+    // Forward and twice as much: 24 N C^2 + 4 N T C for each layer, 2 N C V for the head, with 8 sequences of 16 tokens.
+    let (tokens, width, length) = (128.0, 16.0, 16.0);
+    let layer = 24.0 * tokens * width * width + 4.0 * tokens * length * width;
+    let step_flops = 3.0 * (4.0 * layer + 2.0 * tokens * width * 256.0);
+    assert!(
+        (of("model_flops_per_s") * 4.0 * found["step_s"].as_f64().unwrap() / step_flops - 1.0).abs() < 1e-9
+    );
+    assert_eq!(home.json(format!("plan {bf16}"))["predicted"]["each_rank"], *rank);
+    // A run's own limit is less.
+    let found = home.json(format!("simulate {bf16} --set memory=1GiB"));
+    assert_eq!(found["each_rank"]["memory_bytes"], 1 << 30);
+}
+
+#[test]
+fn nodes_have_another_size_and_a_run_for_other_hosts_asks_for_a_device() {
+    let home = Home::new();
+    let step = |arguments: &str| {
+        home.json(format!("simulate run.json --json --device h100 {arguments}"))["step_s"].as_f64().unwrap()
+    };
+    assert!(step("--ranks-per-node 1") > step("--ranks-per-node 2"));
+    assert_eq!(step("--ranks-per-node 4"), step(""));
+    let many = "--set parallel.data=4096 --set train_batch_size=16384 --set gradient_accumulation_steps=2";
+    home.run(format!("simulate run.json {many} --device h100")).success();
+    let error = home.run(format!("simulate run.json {many}")).failure(2);
+    assert!(error.contains("error: this host could not hold the run: its 8192 ranks "), "{error}");
+    home.refuses("simulate run.json", expect![[r#"
+        $ --device v100
+        [2] error: --device v100: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs
+        $ --ranks-per-node 0
+        [2] error: invalid value '0' for '--ranks-per-node <N>': 0 is not in 1..=4294967295
+        $ --ranks-per-node 2 --set comm={"links":{"near":{"gb_per_s":25}}}
+        [2] error: --ranks-per-node is for a device's links, but the run has its own: use --set comm.links.ranks_per_node=2
     "#]]);
 }

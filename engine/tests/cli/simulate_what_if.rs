@@ -50,6 +50,8 @@ fn a_straggler_holds_up_everybody() {
         predicted step 86.85 ms, 1474 tokens/s
         of it: 500.00 µs beside its program
         times: measured on a machine (2 cores, 4 ranks at work)
+        each rank: 368 tokens/s
+        memory: at most 25.15 KiB on a rank (pipeline rank 0); `memory` sets no limit
         what if: rank 3 at 0.5 of its speed: 1.645 x the step without, 52.80 ms
 
         rank  pipeline rank  data rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory

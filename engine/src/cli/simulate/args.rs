@@ -21,6 +21,7 @@ pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:
   pipezero simulate run.json --costs costs.json      # as `profile` measured
   pipezero simulate run.json --device h100 --set parallel.schedule=zb-h1
+  pipezero simulate run.json --device a100 --ranks-per-node 4
   pipezero simulate run.json --json | jq '.step_s'
   pipezero simulate run.json --explain               # the critical path
   pipezero simulate run.json --format svg --out step.svg
@@ -54,9 +55,12 @@ pub(in crate::cli) struct SimulateArgs {
     /// Times that `pipezero profile` measured.
     #[arg(long, value_name = "COSTS.json", conflicts_with = "device")]
     costs: Option<PathBuf>,
-    /// Calculate times from a device's rates: h100, h200, a100 or cpu, which is this host and the default.
+    /// Calculate times from a device's rates: h100, h200, a100 or cpu, which is this host, and the default for a run that it could hold.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Ranks of a node, instead of those of the device's nodes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    ranks_per_node: Option<u32>,
     /// A schedule without a model: gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v, or a file with your own
     /// order in PyTorch's pipelining CSV, which has its sizes.
     #[arg(long, value_name = "NAME|ORDER.csv")]
@@ -133,6 +137,7 @@ impl SimulateArgs {
             run: RunArgs { run: run.clone(), set: self.set.clone() },
             costs: self.costs.as_deref(),
             device: self.device.as_deref(),
+            ranks_per_node: self.ranks_per_node,
             what_if: self.what_if.changes()?,
             output,
         }))
@@ -168,6 +173,7 @@ impl SimulateArgs {
         let of_run = [
             ("--costs", self.costs.is_some()),
             ("--device", self.device.is_some()),
+            ("--ranks-per-node", self.ranks_per_node.is_some()),
             ("--set", !self.set.is_empty()),
         ];
         let name = self.schedule.as_ref().ok_or(SimulateError::Nothing)?;

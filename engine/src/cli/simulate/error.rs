@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use crate::cli::exit_status::InputMistake;
-use crate::plan::costs::DeviceSpec;
 use crate::plan::what_if::LoneScheduleError;
 
 /// Arguments that do not go together, or do not name a schedule that can be simulated.
@@ -65,15 +64,19 @@ pub(in crate::cli) enum SimulateError {
     /// Both directions share a port, but no messages share ports.
     #[error("--half-duplex needs ports that messages share: add --sharing rank-port or node-port")]
     HalfDuplex,
-    /// An unknown device.
+    /// Nodes of another size, where the run has links of its own.
     #[error(
-        "--device {name}: the known devices are {}; measure any other with `pipezero profile` and use --costs",
-        DeviceSpec::NAMES.join(", ")
+        "--ranks-per-node is for a device's links, but the run has its own: use --set comm.links.ranks_per_node={ranks}"
     )]
-    Device {
+    NodeOfRun {
         /// What was asked for.
-        name: String,
+        ranks: u32,
     },
+    /// Nodes of another size, where times were measured.
+    #[error(
+        "--ranks-per-node is for calculated times, but --costs were measured on nodes as they are: leave one of them out"
+    )]
+    NodeOfCosts,
     /// A schedule that cannot be simulated.
     #[error(transparent)]
     Schedule(#[from] LoneScheduleError),

@@ -24,13 +24,17 @@ use crate::files::partial::Existing;
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let simulate = || match args.request()? {
-        Request::Step(request) => step::run(&request),
-        Request::Schedule(request) => Ok(schedule::run(&request)?),
+        Request::Step(request) => step::run(&request).map(|(text, notices)| (text, Some(notices))),
+        Request::Schedule(request) => Ok((schedule::run(&request)?, None)),
     };
-    let Some(path) = &args.out else { return Ok(print(simulate()?)?) };
+    let Some(path) = &args.out else {
+        let (text, _notices) = simulate()?;
+        return Ok(print(text)?);
+    };
     args.format().check_name(path)?;
     let out = OutFile::new(path, Existing::of(args.overwrite), RESULT_FILE)?;
-    out.write(&simulate()?)?;
+    let (text, _notices) = simulate()?;
+    out.write(&text)?;
     note(format_args!("wrote {}", path.display()));
     Ok(())
 }

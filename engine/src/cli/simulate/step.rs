@@ -13,12 +13,16 @@ use super::output::{Format, Output};
 use super::picture::{picture, trace};
 use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::result_file;
+use crate::cli::device::device;
 use crate::cli::failure::{Failure, OfCostsFile};
 use crate::cli::figures::{nanoseconds, percent, seconds};
+use crate::cli::notices::Notices;
 use crate::cli::run_args::RunArgs;
 use crate::cli::table::Table;
 use crate::cli::terminal;
-use crate::plan::costs::{CostsFile, DeviceSpec, Source, Step};
+use crate::cli::utilisation;
+use crate::plan::Plan;
+use crate::plan::costs::{CostsFile, DeviceSpec, Network, Source, Step};
 use crate::plan::what_if::{Simulation, SimulationError, WhatIf, device_remarks, memory_curves};
 
 /// A run, and where its times come from.
@@ -28,22 +32,22 @@ pub(super) struct StepRequest<'a> {
     pub(super) costs: Option<&'a Path>,
     /// A device's name; this host's CPU if there is neither a name nor a file.
     pub(super) device: Option<&'a str>,
+    /// Ranks of a node, instead of those of the device's.
+    pub(super) ranks_per_node: Option<u32>,
     /// How ranks differ and what they share; `None`: they are alike.
     pub(super) what_if: Option<WhatIf>,
     pub(super) output: Output,
 }
 
-/// Simulates a step of the run, and prints the result into a text.
-pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
-    let device = match request.device {
-        None => DeviceSpec::this_cpu(),
-        Some(name) => {
-            DeviceSpec::by_name(name).ok_or_else(|| SimulateError::Device { name: name.to_owned() })?
-        }
-    };
+/// Simulates a step of the run, and prints the result into a text; the notices are for its end.
+pub(super) fn run(request: &StepRequest<'_>) -> Result<(String, Notices), Failure> {
     let file = request.costs.map(CostsFile::load).transpose()?;
-    let source = file.as_ref().map_or(Source::Analytic(&device), Source::Measured);
     let (plan, mut notices) = request.run.plan()?;
+    let device = request.device_of(&plan)?;
+    let source = match (&file, &device) {
+        (Some(file), _) => Source::Measured(file),
+        (None, device) => Source::Analytic(device),
+    };
     device_remarks(&plan, &device).into_iter().for_each(|remark| notices.add(remark));
     let simulation = match (Simulation::new(&plan, source, request.what_if.as_ref()), request.costs) {
         (Err(SimulationError::Costs(source)), Some(path)) => {
@@ -57,21 +61,39 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<String, Failure> {
             notices.add(format_args!("assumed: {assumption}"));
         }
     }
-    Ok(match format {
+    let text = match format {
         Format::Text => as_text(&simulation, request.output),
         Format::Json => result_file::json(as_json(&simulation, request.output)?),
-        Format::Svg => picture(&simulation, &title(&simulation, &request.run.run))?,
+        Format::Svg => picture(&simulation, &title(&simulation, &request.run.name()))?,
         Format::Chrome => trace(&simulation),
-    })
+    };
+    Ok((text, notices))
+}
+
+impl StepRequest<'_> {
+    /// The device whose rates are used where there is no costs file.
+    fn device_of(&self, plan: &Plan) -> Result<DeviceSpec, Failure> {
+        let named = if self.costs.is_some() { Some("cpu") } else { self.device };
+        let device = device(named, plan)?;
+        let Some(ranks) = self.ranks_per_node else { return Ok(device) };
+        if self.costs.is_some() {
+            return Err(SimulateError::NodeOfCosts.into());
+        }
+        if plan.run().comm.links.is_some() {
+            return Err(SimulateError::NodeOfRun { ranks }.into());
+        }
+        let ranks_per_node = ranks as usize;
+        Ok(DeviceSpec { network: Network { ranks_per_node, ..device.network }, ..device })
+    }
 }
 
 /// The title of the picture.
-fn title(simulation: &Simulation<'_>, run: &Path) -> String {
+fn title(simulation: &Simulation<'_>, run: &str) -> String {
     let of = simulation
         .changed()
         .map_or_else(String::new, |changed| format!(", {}", cluster::shown_data_rank(changed)));
     let (time, bubble) = (nanoseconds(simulation.step().step_ns()), percent(simulation.bubble_rate()));
-    format!("{}{of}: step {time}, {bubble} bubble", run.display())
+    format!("{run}{of}: step {time}, {bubble} bubble")
 }
 
 fn as_json(simulation: &Simulation<'_>, output: Output) -> Result<Value, MemoryError> {
@@ -89,6 +111,7 @@ fn as_json(simulation: &Simulation<'_>, output: Output) -> Result<Value, MemoryE
         "step_overhead_s": seconds(step.overhead_ns),
         "step_s": step.step_s(),
         "tokens_per_s": step.tokens_per_s(),
+        "each_rank": utilisation::as_json(&simulation.utilisation()),
         "costs": predicted.description,
         "assumptions": assumptions,
         "ranks": ranks.map(|(index, (rank, curve))| rank_json(index, rank, curve)).collect::<Vec<_>>(),
@@ -121,6 +144,7 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
             head += &format!("{name}: {line}\n");
         }
     }
+    head += &utilisation::lines(plan, &simulation.utilisation());
     head += &changed.map_or_else(String::new, cluster::summary);
     let mut text = format!(
         "{times:width$}\n{}\n\n{}\n{}{}",

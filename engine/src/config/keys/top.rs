@@ -19,7 +19,7 @@ foreign_keys! { TOP:
     hint "datastates_ckpt": "weights are gathered and written unit by unit";
     hint "disable_allgather": "the program decides which collectives run";
     hint "disable_python_gc": "there is no Python";
-    hint "dump_state": "`pipezero check` prints the resolved configuration";
+    hint "dump_state": "`pipezero check --json` prints the resolved configuration";
     hint "flops_profiler": TIMES;
     hint "fp32_allreduce": "gradients are always reduced in f32";
     hint "graph_harvesting": "nothing is recorded as a CUDA graph; a step is one program";

@@ -156,7 +156,7 @@ fn zero_3_with_many_hints() {
         &[],
         expect![[r#"
             ds.json:4:22: hint: `steps_per_print`: no effect here: every step is a line of `metrics.jsonl`; progress is shown by time, not by steps
-            ds.json:5:17: hint: `dump_state`: no effect here: `pipezero check` prints the resolved configuration
+            ds.json:5:17: hint: `dump_state`: no effect here: `pipezero check --json` prints the resolved configuration
             ds.json:8:100: hint: `optimizer.params.torch_adam`: no effect here: there is one AdamW
             ds.json:11:55: hint: `bf16.immediate_grad_update`: no effect here: `zero_optimization.reduce` decides when gradients are reduced
             ds.json:16:35: hint: `zero_optimization.stage3_max_live_parameters`: no effect here: `resident_units` bounds what is gathered

@@ -29,6 +29,8 @@ pub struct DeviceSpec {
     pub half_flops_per_s: f64,
     /// Floating-point operations a second of matrix products in f32.
     pub f32_flops_per_s: f64,
+    /// The share of the peak that these rates are.
+    pub compute_share: f64,
     /// Bytes a second from and to its memory.
     pub memory_bytes_per_s: f64,
     /// Bytes of a GPU's memory.
@@ -168,6 +170,7 @@ impl DeviceSpec {
             // 16 bits are widened and computed in f32.
             half_flops_per_s: flops,
             f32_flops_per_s: flops,
+            compute_share: CPU_COMPUTE,
             memory_bytes_per_s: CPU_MEMORY,
             memory_bytes: None,
             cores: Some(std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)),
@@ -194,6 +197,7 @@ impl Gpu {
             name: self.name.to_owned(),
             half_flops_per_s: self.half_tflops * TERA * GPU_COMPUTE,
             f32_flops_per_s: self.f32_tflops * TERA * GPU_COMPUTE,
+            compute_share: GPU_COMPUTE,
             memory_bytes_per_s: self.memory_gb_per_s * GIGA * GPU_MEMORY,
             memory_bytes: Some(self.memory_gib << 30),
             cores: None,

@@ -63,6 +63,7 @@ pub use memory::memory_costs;
 pub use message_kind::MessageKind;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use nanoseconds::Nanoseconds;
+pub(in crate::plan) use predicted::peak_of_rank;
 pub use predicted::{Predicted, Source, for_plan};
 pub use prices::EdgeCosts;
 pub(crate) use route::Route;

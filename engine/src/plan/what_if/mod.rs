@@ -32,6 +32,7 @@ mod simulation;
 mod simulation_error;
 #[cfg(test)]
 mod tests;
+mod utilisation;
 
 pub use crate::files::order::OrderFileError;
 pub use changes::{HostCores, WhatIf};
@@ -45,3 +46,4 @@ pub use pipezero_schedule::simulate::cluster::{Duplex, Jitter, Ratio, Sharing};
 pub use program_size::{MAX_SHOWN_FORWARDS, TooMany};
 pub use simulation::{Changed, Simulation, memory_curves};
 pub use simulation_error::SimulationError;
+pub use utilisation::Utilisation;

@@ -7,8 +7,11 @@ use pipezero_schedule::simulate::{CriticalPath, MemoryCurve, MemoryError, critic
 use super::changes::WhatIf;
 use super::cluster_step::ClusterStep;
 use super::simulation_error::SimulationError;
+use super::utilisation::Utilisation;
 use crate::plan::Plan;
-use crate::plan::costs::{DeviceSpec, PredictError, Predicted, Source, Step, for_plan, memory_costs};
+use crate::plan::costs::{
+    DeviceSpec, PredictError, Predicted, Source, Step, for_plan, memory_costs, peak_of_rank,
+};
 
 /// A simulated step of a plan.
 #[derive(Clone, Debug)]
@@ -17,6 +20,9 @@ pub struct Simulation<'a> {
     predicted: Predicted,
     /// Of one data rank: all are alike, or else the slowest.
     step: Step,
+    /// Where times are calculated: a rank's peak for matrix products, and the memory of its device.
+    peak_flops_per_s: Option<f64>,
+    device_bytes: Option<u64>,
     /// Every data rank separately, where they are not alike.
     changed: Option<Box<Changed>>,
 }
@@ -51,9 +57,13 @@ impl<'a> Simulation<'a> {
         what_if: Option<&WhatIf>,
     ) -> Result<Self, SimulationError> {
         let predicted = predicted(plan, source, what_if)?;
+        let (peak_flops_per_s, device_bytes) = match source {
+            Source::Measured(_) => (None, None),
+            Source::Analytic(device) => (Some(peak_of_rank(plan, device)), device.memory_bytes),
+        };
         let Some(what_if) = what_if else {
             let step = Step::new(plan, &predicted).map_err(SimulationError::Step)?;
-            return Ok(Self { plan, predicted, step, changed: None });
+            return Ok(Self { plan, predicted, step, peak_flops_per_s, device_bytes, changed: None });
         };
         let alike = predicted.cluster(plan);
         let cluster = what_if.applied_to(alike.clone(), plan.grid().world_size(), computes(plan, source))?;
@@ -64,7 +74,8 @@ impl<'a> Simulation<'a> {
         let (step, without) = (simulate(&cluster)?, simulate(&alike)?.slowest().clone());
         let slowest = step.slowest().clone();
         let changed = Changed { cluster, step, without };
-        Ok(Self { plan, predicted, step: slowest, changed: Some(Box::new(changed)) })
+        let changed = Some(Box::new(changed));
+        Ok(Self { plan, predicted, step: slowest, peak_flops_per_s, device_bytes, changed })
     }
 
     /// The plan.
@@ -100,6 +111,24 @@ impl<'a> Simulation<'a> {
         let virtual_stages = self.plan.run().parallel.virtual_stages as f64;
         let in_flight = |rank: u32| self.plan.order().in_flight_until_input(PipelineRank(rank)) as f64;
         (0..self.plan.grid().pipeline_degree as u32).map(|rank| in_flight(rank) / virtual_stages).collect()
+    }
+
+    /// What each rank achieves, and how much memory is left.
+    pub fn utilisation(&self) -> Utilisation {
+        let ranks = self.step.ranks.iter().enumerate();
+        let fullest = ranks.max_by_key(|(index, rank)| (rank.peak_bytes, std::cmp::Reverse(*index)));
+        let (fullest_rank, fullest) = fullest.expect("a grid has at least one rank");
+        let limits = [self.plan.run().memory_bytes, self.device_bytes];
+        Utilisation {
+            num_ranks: self.plan.grid().world_size(),
+            step_s: self.step.step_s(),
+            tokens: self.step.tokens,
+            model_flops: self.plan.step_flops(),
+            peak_flops_per_s: self.peak_flops_per_s,
+            fullest_rank,
+            peak_bytes: fullest.peak_bytes,
+            memory_bytes: limits.into_iter().flatten().min(),
+        }
     }
 
     /// What the makespan of [`Simulation::step`] consists of.

@@ -1,0 +1,74 @@
+//! The device whose rates a prediction uses.
+
+use super::exit_status::InputMistake;
+use super::figures::{bytes, counted};
+use crate::plan::Plan;
+use crate::plan::costs::DeviceSpec;
+use crate::run::memory::available_bytes;
+
+/// Ranks of each core at most, for which this host's CPU is a sensible default.
+const RANKS_PER_CORE_MAX: usize = 8;
+
+/// Why there is no device.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeviceError {
+    /// An unknown name.
+    #[error(
+        "--device {name}: the known devices are {}; measure any other with `pipezero profile` and use --costs",
+        DeviceSpec::NAMES.join(", ")
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// None was named, and this host could not hold the run.
+    #[error(
+        "this host could not hold the run: its {num_ranks} ranks {what}; name the device that it is for, --device {}, or costs \
+         that were measured",
+        DeviceSpec::NAMES.join(" or ")
+    )]
+    NotThisHost {
+        /// Ranks of the run.
+        num_ranks: usize,
+        /// What they need, and this host has not.
+        what: String,
+    },
+}
+
+impl InputMistake for DeviceError {
+    fn is_input_mistake(&self) -> bool {
+        true
+    }
+}
+
+/// The device of this name; where there is none this host's CPU, if it could hold the run.
+pub(super) fn device(name: Option<&str>, plan: &Plan) -> Result<DeviceSpec, DeviceError> {
+    match name {
+        Some(name) => DeviceSpec::by_name(name).ok_or_else(|| DeviceError::Unknown { name: name.to_owned() }),
+        None => {
+            let device = DeviceSpec::this_cpu();
+            match what_is_missing(plan, device.cores.unwrap_or(1), available_bytes()) {
+                None => Ok(device),
+                Some(what) => Err(DeviceError::NotThisHost { num_ranks: plan.grid().world_size(), what }),
+            }
+        }
+    }
+}
+
+/// What a host of so many cores and bytes would need to run the plan. Layers of given times need neither.
+fn what_is_missing(plan: &Plan, num_cores: usize, available: Option<u64>) -> Option<String> {
+    if plan.run().model.facts().given_times.is_some() {
+        return None;
+    }
+    let num_ranks = plan.grid().world_size();
+    let needed = plan.forecast().iter().fold(0_u64, |sum, rank| sum.saturating_add(rank.memory.peak));
+    match available {
+        Some(available) if needed > available => {
+            Some(format!("need {}, and {} are free", bytes(needed), bytes(available)))
+        }
+        _ if num_ranks > RANKS_PER_CORE_MAX * num_cores => {
+            Some(format!("are more than {RANKS_PER_CORE_MAX} for each of its {}", counted(num_cores, "core")))
+        }
+        _ => None,
+    }
+}
