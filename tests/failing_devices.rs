@@ -92,3 +92,42 @@ fn a_device_without_queues_is_reported_when_ranks_start_and_later() {
         assert!(text.contains("the device has failed: it has no queue left"), "{num_queues}: {text}");
     }
 }
+
+/// A loss with a kernel that panics.
+#[derive(Debug)]
+struct Broken;
+
+impl Loss for Broken {
+    fn forward(&self, queue: &dyn Queue, _: View<'_>, _: View<'_>, _: ViewMut<'_>, _: ViewMut<'_>) {
+        queue.on_host(&[], Vec::new(), Box::new(|_, _| panic!("the kernel is broken")));
+    }
+
+    fn backward(&self, _: &dyn Queue, _: ViewMut<'_>, _: View<'_>, _: View<'_>, _: f32) {}
+}
+
+/// The host's kernels run where they are asked for: the report names the rank, the instruction and its layers. Those of a device that
+/// defers them run in the thread of any rank, and the message says whose they are.
+#[test]
+fn a_kernel_that_panics_is_reported_with_who_asked_for_it() {
+    let stop = |device: Arc<dyn Device>| {
+        let run = small_run(GRID);
+        let model = gpt2::build_with_loss(run.model.gpt().unwrap(), Arc::new(Broken)).unwrap();
+        let plan = Plan::with_model(run, model).unwrap();
+        let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
+        stopped(Engine::on_device(plan, source, device).unwrap().train_batch().map(drop))
+    };
+    let report = stop(Arc::new(Host)).to_string();
+    let cause = report.lines().nth(1).unwrap();
+    assert!(
+        cause.starts_with("  rank 2 at step 1, instruction ") || cause.starts_with("  rank 3 at step 1, "),
+        "{report}"
+    );
+    assert!(cause.contains("ln_f or lm_head: the kernel is broken"), "{report}");
+    for seed in 0..4 {
+        let report = stop(Arc::new(Deferred::new(seed))).to_string();
+        let cause = report.lines().nth(1).unwrap();
+        let is_told =
+            |rank| cause.contains(&format!("`on_host`, which rank-{rank}.0 asked for: the kernel is broken"));
+        assert!(is_told(2) || is_told(3), "{report}");
+    }
+}

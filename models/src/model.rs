@@ -1,8 +1,10 @@
 //! A model: a chain of layers, each with its role, before it is cut into stages and units.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::layer::Layer;
+use crate::error::{ModelError, require};
+use crate::layer::{Layer, MicroBatchShape};
 
 /// What a layer is to the partitioner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,4 +60,69 @@ pub struct Model {
     pub seq_length: usize,
     /// Transformer blocks.
     pub num_blocks: usize,
+}
+
+impl Model {
+    /// Checks that its layers are a chain for micro-batches of this shape: each takes as many elements as the one before gives, and no
+    /// two have the same name or, but for a tied weight, a parameter of the same name.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] with the first layer that does not fit.
+    pub fn check(&self, shape: MicroBatchShape) -> Result<(), ModelError> {
+        let (mut names, mut parameters) = (HashSet::new(), HashSet::new());
+        for ModelLayer { layer, tying, .. } in &self.layers {
+            let rule = "every layer has a name of its own, by which messages and files know it";
+            require(names.insert(layer.name().to_owned()), "layer", layer.name(), rule)?;
+            for spec in layer.parameters() {
+                let rule = "another layer has a parameter of this name; begin names with that of the layer";
+                let is_new = parameters.insert(spec.name.clone()) || *tying == Tying::Head;
+                require(is_new, &format!("a parameter of layer {}", layer.name()), &spec.name, rule)?;
+            }
+        }
+        for pair in self.layers.windows(2) {
+            let [before, after] = [&pair[0].layer, &pair[1].layer];
+            let (given, taken) = (before.sizes(shape).output, after.sizes(shape).input);
+            let name = format!("`LayerSizes::input` of layer {}", after.name());
+            let rule = format!(
+                "layer {} before it has an `output` of {given} elements; make them equal",
+                before.name()
+            );
+            require(given == taken, &name, taken, rule)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpt2;
+    use crate::shared::GptConfig;
+    use crate::testing::config;
+
+    #[test]
+    fn layers_that_are_no_chain_are_refused_by_name() {
+        let shape = MicroBatchShape { num_sequences: 2, seq_length: 5 };
+        let model = || gpt2::build(&GptConfig { tie_embeddings: true, ..config() }).unwrap();
+        model().check(shape).unwrap();
+        let message = |change: &dyn Fn(&mut Vec<ModelLayer>)| {
+            let mut broken = model();
+            change(&mut broken.layers);
+            broken.check(shape).unwrap_err().to_string()
+        };
+        let wide = gpt2::build(&GptConfig { num_layers: 4, hidden_size: 48, ..config() }).unwrap();
+        let fourth = wide.layers.iter().find(|layer| layer.layer.name() == "h.3.mlp").unwrap();
+        assert_eq!(
+            message(&|layers| layers.insert(3, layers[2].clone())),
+            "layer = h.0.attn: every layer has a name of its own, by which messages and files know it"
+        );
+        assert_eq!(
+            message(&|layers| layers.last_mut().unwrap().tying = Tying::Untied),
+            "a parameter of layer lm_head = wte.weight: another layer has a parameter of this name; begin names with that of the layer"
+        );
+        assert_eq!(
+            message(&|layers| layers.insert(3, fourth.clone())),
+            "`LayerSizes::input` of layer h.3.mlp = 480: layer h.0.attn before it has an `output` of 240 elements; make them equal"
+        );
+    }
 }

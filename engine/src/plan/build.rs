@@ -122,6 +122,7 @@ impl Plan {
             return Err(PlanError::SequenceLength { seq_length, longest: model.seq_length });
         }
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
+        model.check(shape)?;
         let graph = cut::graph(&model, shape)?;
         let order = programs::order(&run)?;
         let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use crossbeam::channel::{Receiver, Sender};
 use pipezero_models::init;
 use pipezero_partition::Purpose;
+use pipezero_schedule::Instruction;
 
 use super::command::{Answer, Command, Reply};
 use crate::plan::Plan;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, Rank, RankFailure};
 use crate::run::memory::Ledgers;
-use crate::run::world::World;
+use crate::run::world::{Position, World};
 
 /// A rank before its thread runs.
 pub(super) struct Worker {
@@ -53,11 +54,24 @@ impl Worker {
 
     fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {
         // The rank is not used again after a panic, so a broken invariant of it does no harm.
-        let result = catch_unwind(AssertUnwindSafe(f))
-            .unwrap_or_else(|panic| Err(Cause::Panicked { message: panic_message(panic.as_ref()) }));
-        result.map_err(|cause| {
-            Box::new(RankFailure { rank: self.rank, position: self.world.positions().get(self.rank), cause })
-        })
+        let positions = self.world.positions();
+        let failure = |position, cause| Box::new(RankFailure { rank: self.rank, position, cause });
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(result) => result.map_err(|cause| failure(positions.get(self.rank), cause)),
+            Err(panic) => {
+                // It is the host that panicked, at what it asked for last.
+                let position = positions.newest(self.rank);
+                let (message, layers) = (panic_message(panic.as_ref()), self.layers_at(position));
+                Err(failure(position, Cause::Panicked { message, layers }))
+            }
+        }
+    }
+
+    /// The names of the layers that an instruction computes.
+    fn layers_at(&self, position: Position) -> Vec<String> {
+        let unit = position.instruction().and_then(Instruction::unit);
+        let layers = unit.map(|unit| self.plan.unit(unit).layers.clone());
+        layers.into_iter().flatten().map(|layer| self.plan.graph().layer(layer).name.clone()).collect()
     }
 
     fn reply(&self, answer: Reply) {

@@ -41,10 +41,12 @@ pub enum Cause {
     )]
     LossNotFinite,
     /// The rank's code panicked.
-    #[error("panicked: {message}")]
+    #[error("panicked{}: {message}", of(layers))]
     Panicked {
         /// The panic's message.
         message: String,
+        /// The layers that it was computing, if any.
+        layers: Vec<String>,
     },
     /// The rank did not answer after the others had stopped.
     #[error("does not answer")]
@@ -57,6 +59,15 @@ pub enum Cause {
         /// What the other process says.
         message: String,
     },
+}
+
+/// ` in layer h.1.attn or h.1.mlp`.
+fn of(layers: &[String]) -> String {
+    match layers {
+        [] => String::new(),
+        [layer] => format!(" in layer {layer}"),
+        [before @ .., last] => format!(" in layer {} or {last}", before.join(", ")),
+    }
 }
 
 /// Kinds of causes, in the order in which a report lists them: causes before their effects.

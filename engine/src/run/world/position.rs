@@ -83,6 +83,14 @@ impl Position {
         }
     }
 
+    /// The instruction that the rank is at.
+    pub(crate) fn instruction(self) -> Option<Instruction> {
+        match self {
+            Self::At { instruction, .. } | Self::Waiting { instruction, .. } => Some(instruction),
+            _ => None,
+        }
+    }
+
     /// The step, which is the same for all ranks that fail for the same reason.
     pub(crate) fn step(self) -> Option<Step> {
         match self {
@@ -96,7 +104,7 @@ impl Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Idle => write!(f, "outside a step"),
+            Self::Idle => write!(f, "a point outside a step"),
             Self::Reading { step, micro_batch } => {
                 write!(f, "{}, reading micro-batch {micro_batch}", Step(step))
             }
@@ -172,6 +180,12 @@ impl Positions {
             ahead.first + ahead.positions.len() as u64 - 1
         };
         queue.set_word(reached, number);
+    }
+
+    /// What the host has asked the rank's queue for last, where it may not be yet.
+    pub fn newest(&self, rank: usize) -> Position {
+        let ahead = self.0[rank].ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        *ahead.positions.back().expect("the position that the queue has come to is kept")
     }
 
     /// Where the rank's queue is; but where the host itself waits, what it waits for.

@@ -34,7 +34,7 @@ impl Queue for DeferredQueue {
 
     fn has_reached(&self, event: &Event) -> Result<bool, ModelError> {
         if let Some(message) = self.device.failure() {
-            return Err(ModelError::Device { reason: format!("a kernel panicked: {message}") });
+            return Err(ModelError::Device { reason: message });
         }
         Ok(self.device.lock().run_towards(event))
     }

@@ -65,7 +65,7 @@ impl Deferred {
     /// # Panics
     /// Inside a kernel, which would wait for itself.
     fn lock(&self) -> MutexGuard<'_, Scheduler> {
-        assert!(!scheduler::is_in_kernel(), "a kernel asks a queue for nothing");
+        assert!(!scheduler::is_in_kernel(), "a kernel must not ask a queue for anything");
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

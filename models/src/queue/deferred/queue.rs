@@ -4,6 +4,7 @@
 
 use std::any::type_name;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use super::Deferred;
 use super::hazards::Use;
@@ -57,7 +58,9 @@ impl DeferredQueue {
     }
 
     fn push(&self, name: &'static str, uses: Vec<Use>, kernel: impl FnOnce() + Send + 'static) {
-        self.device.lock().push(self.number, Task::Kernel { name, uses, run: Box::new(kernel) });
+        let asked_by = thread::current().name().unwrap_or("a thread").to_owned();
+        let task = Task::Kernel { name, asked_by, uses, run: Box::new(kernel) };
+        self.device.lock().push(self.number, task);
     }
 
     /// Returns what a kernel reads, once everything that was asked for has been computed.
@@ -96,7 +99,6 @@ fn name_of<K>() -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::thread;
 
     use super::*;
     use crate::buffer::Buffer;
@@ -182,9 +184,13 @@ mod tests {
         let inner = Arc::clone(&queue);
         queue.on_host(&[], Vec::new(), Box::new(move |_, _| _ = inner.mark()));
         let message = message_of(|| _ = queue.time_ns(queue.mark()));
-        assert_eq!(message, "a kernel asks a queue for nothing");
+        let name = thread::current().name().unwrap().to_owned();
+        assert_eq!(
+            message,
+            format!("`on_host`, which {name} asked for: a kernel must not ask a queue for anything")
+        );
         let failed = queue.has_reached(&queue.record()).unwrap_err().to_string();
-        assert_eq!(failed, "the device has failed: a kernel panicked: a kernel asks a queue for nothing");
+        assert_eq!(failed, format!("the device has failed: {message}"));
     }
 
     /// What one thread has waited for orders what another asks for only where the two queues wait for each other.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ThreadId};
 
@@ -12,8 +12,8 @@ use crate::queue::{Event, Mark};
 
 /// Something in a queue.
 pub(super) enum Task {
-    /// Runs a kernel, which uses these elements.
-    Kernel { name: &'static str, uses: Vec<Use>, run: Box<dyn FnOnce() + Send> },
+    /// Runs a kernel, which uses these elements and which a thread of this name asked for.
+    Kernel { name: &'static str, asked_by: String, uses: Vec<Use>, run: Box<dyn FnOnce() + Send> },
     /// The event is reached.
     Record(Arc<Reached>),
     /// The queue goes on once the event is reached.
@@ -204,18 +204,19 @@ impl Scheduler {
         line.known.learn(&asked_with);
         line.known.advance(next);
         match task {
-            Task::Kernel { name, uses, run } => {
+            Task::Kernel { name, asked_by, uses, run } => {
                 if let Err(hazard) = self.hazards.note(name, &uses, next, &line.known) {
-                    let text = self.failure.get_or_insert_with(|| hazard.to_string());
-                    panic!("{text}");
+                    self.fail(format!("{asked_by} asked for a kernel that is in no order: {hazard}"));
                 }
                 // They keep memory that the host may not read before they are gone.
                 drop(uses);
                 if let Err(panic) = in_kernel(run) {
                     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
                     let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-                    self.failure.get_or_insert_with(|| message.unwrap_or_default());
-                    resume_unwind(panic);
+                    self.fail(format!(
+                        "`{name}`, which {asked_by} asked for: {}",
+                        message.unwrap_or_default()
+                    ));
                 }
             }
             Task::Mark => line.marks.pass(self.num_run, &line.known),
@@ -226,6 +227,12 @@ impl Scheduler {
             self.queues[next].priority = self.draw();
         }
         true
+    }
+
+    /// Panics in whichever thread runs the task, with what names the thread that asked for it.
+    fn fail(&mut self, message: String) -> ! {
+        self.failure.get_or_insert_with(|| message.clone());
+        panic!("{message}");
     }
 
     /// The next random number (splitmix64, Steele et al., OOPSLA 2014).
@@ -252,7 +259,7 @@ mod tests {
         let note = |what: &'static str| {
             let ran = Arc::clone(&ran);
             let run = Box::new(move || ran.lock().unwrap().push(what));
-            Task::Kernel { name: what, uses: Vec::new(), run }
+            Task::Kernel { name: what, asked_by: String::new(), uses: Vec::new(), run }
         };
         scheduler.push(first, note("a"));
         let event = scheduler.record(first);
