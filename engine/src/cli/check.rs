@@ -1,6 +1,6 @@
 //! `pipezero check`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -8,10 +8,12 @@ use super::describe;
 use super::failure::Failure;
 use super::figures::{count, counted};
 use super::notices::Notices;
+use super::out_file::{OutFile, Written};
 use super::output::print;
 use super::run_args::RunArgs;
 use super::terminal;
-use crate::config::{Launch, ModelConfig, Notice, NoticeKind};
+use crate::config::{Change, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
+use crate::files::partial::Existing;
 use crate::plan::Plan;
 use crate::run::data::find_text;
 
@@ -22,6 +24,7 @@ Examples:
   pipezero check run.json --set zero_optimization.stage=2
   pipezero check run.json --set memory=80GiB      # does every rank fit?
   pipezero check run.json --json | jq .batch      # every default filled in
+  pipezero check run.json --fix                   # writes run.fixed.json
 
 The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist; they are not read.
 
@@ -35,10 +38,22 @@ pub(super) struct CheckArgs {
     /// Print JSON: the run with every default filled in.
     #[arg(long)]
     json: bool,
+    /// Write the file with every mistake mended that can mean one thing alone, comments kept, and check that.
+    #[arg(long, conflicts_with_all = ["set", "json"])]
+    fix: bool,
+    /// Where --fix writes [default: NAME.fixed.json beside NAME.json]
+    #[arg(long, value_name = "FILE", requires = "fix")]
+    out: Option<PathBuf>,
+    /// Replace the file of --out if it is a run file.
+    #[arg(long, requires = "fix")]
+    overwrite: bool,
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
+    if args.fix {
+        return args.fix(&missing);
+    }
     let (plan, notices) = Plan::from_file_with(&args.run.load()?, Launch::this_host(), &missing)?;
     let notices = Notices::new(args.run.name(), notices);
     if args.json {
@@ -53,6 +68,41 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     print(format_args!("\n{verdict}\n"))?;
     Ok(())
 }
+
+impl CheckArgs {
+    /// Writes the mended file and says what was changed, and prints what it means.
+    fn fix(&self, missing: &dyn Fn(&Path) -> Option<String>) -> Result<(), Failure> {
+        let path = self.out.clone().unwrap_or_else(|| beside(&self.run.run));
+        // Relative paths are checked where the file is to stand.
+        let folder = std::path::absolute(&path)?.parent().unwrap_or(Path::new("/")).to_owned();
+        let Fixed { text, changes } = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), missing)?;
+        if changes.is_empty() {
+            return Ok(print(format_args!("{}: there is nothing to mend\n", self.run.name()))?);
+        }
+        OutFile::new(&path, Existing::of(self.overwrite), MENDED)?.write(&text)?;
+        for Change { line, from, to } in &changes {
+            let from = if from.is_empty() { "nothing" } else { from };
+            print(format_args!("{}:{line}: {from} -> {to}\n", self.run.name()))?;
+        }
+        print(format_args!("wrote {}\n\n", path.display()))?;
+        let of_mended = RunArgs { run: path, set: Vec::new() };
+        run(&Self { run: of_mended, json: false, fix: false, out: None, overwrite: false })
+    }
+}
+
+/// `NAME.fixed.json` beside `NAME.json`.
+fn beside(path: &Path) -> PathBuf {
+    let path = if path == Path::new("-") { Path::new("stdin") } else { path };
+    path.with_extension("fixed.json")
+}
+
+/// What --fix writes.
+const MENDED: Written = Written {
+    name: "run file",
+    writer: "check --fix",
+    example: "run.fixed.json",
+    is_such: |path| RunFile::load(path).is_ok_and(|file| file.has_model()),
+};
 
 /// Columns before the text of a line.
 const NAME_WIDTH: usize = 12;

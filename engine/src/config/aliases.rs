@@ -49,7 +49,8 @@ fn switch_of_zero(entries: &mut [Entry], findings: &Findings) {
     let place = Place { path: entry.key.clone(), span: entry.node.span.clone() };
     let level = if is_on { "1" } else { "0" };
     let site = Site { place, findings: findings.clone() };
-    site.hint(format!("read as {{\"stage\": {level}}}, the usual form"));
+    let usual = format!("{{\"stage\": {level}}}");
+    site.read_as(format!("read as {usual}, the usual form"), Some(usual));
     let stage = Source::file("zero_optimization", level);
     let stage = Node { value: Value::Number, span: stage.span(0, 1) };
     let entry_of_stage = Entry { key: "stage".to_owned(), key_span: entry.key_span.clone(), node: stage };
@@ -93,7 +94,8 @@ fn rename(root: &mut Node, alias: &Alias, findings: &Findings) {
             });
         }
         first => {
-            site.hint(format!("read as `{usual_path}`, the usual name of this key"));
+            let in_place = (first.is_none() && section == usual_section).then(|| format!("\"{usual}\""));
+            site.read_as(format!("read as `{usual_path}`, the usual name of this key"), in_place);
             if first.is_none() {
                 entries.push(Entry { key: usual.to_owned(), ..second });
             }

@@ -18,6 +18,21 @@ impl Elsewhere {
     }
 }
 
+/// Keys whose other names mean the same value: they can be renamed where they stand.
+const SAME_VALUE: [&str; 5] = [
+    "model.num_layers",
+    "model.hidden_size",
+    "model.num_attention_heads",
+    "model.seq_length",
+    "model.vocab_size",
+];
+
+/// The name of a key for an unknown one of this path, where both are in one section and mean the same value.
+pub(super) fn renamed<'a>(path: &str, usual: &'a str) -> Option<&'a str> {
+    let (section, name) = usual.rsplit_once('.')?;
+    (SAME_VALUE.contains(&usual) && path.rsplit_once('.')?.0 == section).then_some(name)
+}
+
 /// Names that other systems have for a key: Hugging Face's models and trainer, Megatron-LM, torchtitan, nanoGPT.
 const KEYS: &[(&str, &[&str])] = &[
     ("model.num_layers", &["n_layer", "n_layers", "num_hidden_layers", "depth"]),

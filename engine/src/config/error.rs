@@ -4,11 +4,11 @@ use std::fmt;
 
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, SourceCode};
 
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{self, Elsewhere};
 use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
-use crate::files::json::{JsonError, Source, SourceKind, shorten};
+use crate::files::json::{Edit, JsonError, Source, SourceKind, shorten};
 
 /// Everything that is wrong with one run file, in the order of the file.
 ///
@@ -98,19 +98,30 @@ impl std::error::Error for ConfigErrors {}
 pub struct ConfigError {
     place: Place,
     problem: Problem,
+    /// What mends a text that is not JSON.
+    edit: Option<Edit>,
 }
 
 /// The text is not JSON, or holds a key twice.
 impl From<JsonError> for ConfigError {
     fn from(error: JsonError) -> Self {
-        let problem = Problem::Syntax { message: error.message(), repair: error.repair };
-        Self { place: Place { path: error.path.unwrap_or_default(), span: error.span }, problem }
+        let by_fix =
+            error.edit.as_ref().map(|_| "`pipezero check --fix` writes the file in strict JSON".to_owned());
+        let problem = Problem::Syntax { message: error.message(), repair: error.repair.or(by_fix) };
+        let place = Place { path: error.path.unwrap_or_default(), span: error.span };
+        Self { place, problem, edit: error.edit.map(|edit| *edit) }
     }
 }
 
 impl ConfigError {
     pub(crate) fn new(place: Place, problem: Problem) -> Self {
-        Self { place, problem }
+        Self { place, problem, edit: None }
+    }
+
+    /// What mends it, where only one thing can be meant.
+    pub(super) fn edit(&self) -> Option<Edit> {
+        let text = self.problem.replacement(&self.place);
+        self.edit.clone().or_else(|| Some(Edit { span: self.place.span.clone(), text: text? }))
     }
 
     /// Line and column in the run file, counted from 1; `None` for a `--set` argument.
@@ -168,6 +179,8 @@ pub enum Problem {
         found: String,
         /// What to write instead.
         repair: String,
+        /// The value in the type that is needed, where its form shows which that is.
+        replacement: Option<String>,
     },
     /// A key without default is absent.
     Missing {
@@ -206,12 +219,33 @@ impl Problem {
         }
     }
 
+    /// What stands for the text at its place, where only one thing can be meant.
+    fn replacement(&self, place: &Place) -> Option<String> {
+        let name = place.path.rsplit('.').next().unwrap_or(&place.path);
+        match self {
+            Self::WrongType { replacement, .. } => replacement.clone(),
+            Self::UnknownKey { elsewhere: Some(Elsewhere::Key(usual)), .. } => {
+                Some(format!("\"{}\"", elsewhere::renamed(&place.path, usual)?))
+            }
+            Self::UnknownKey { elsewhere: None, nearest: Some(nearest) } => {
+                is_slip(name, nearest).then(|| format!("\"{nearest}\""))
+            }
+            _ => None,
+        }
+    }
+
     fn table(&self) -> Option<&CombinationTable> {
         match self {
             Self::Refused(refusal) => refusal.table.as_ref(),
             _ => None,
         }
     }
+}
+
+/// Whether a name is a known one with other capitals or hyphens, or with one letter missing, added, changed or swapped.
+pub(super) fn is_slip(name: &str, known: &str) -> bool {
+    let plain = name.to_lowercase().replace('-', "_");
+    plain == known || (known.len() > 3 && strsim::osa_distance(&plain, known) == 1)
 }
 
 /// Keys are the user's text and may be long or hold line breaks.

@@ -63,6 +63,12 @@ impl Site {
         self.notice(NoticeKind::Hint, message.into());
     }
 
+    /// Adds a line about a form that is read as the usual one, and the text of that for this place, if it can be written there.
+    pub(crate) fn read_as(&self, message: String, usual: Option<String>) {
+        let notice = Notice::new(NoticeKind::Hint, &self.place, message).usually(usual);
+        self.findings.notices.borrow_mut().push(notice);
+    }
+
     /// Adds a line about a run that is allowed and probably not what was wanted.
     pub(crate) fn warn(&self, message: impl Into<String>) {
         self.notice(NoticeKind::Warning, message.into());

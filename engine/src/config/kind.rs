@@ -41,26 +41,34 @@ pub(crate) fn rule(place: &Place, value: &str, rule: &str, repair: &str) -> (Pla
 pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
     let expected = T::expected();
     let is_number = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    let mut replacement = None;
+    let mut instead = |text: String, words: &str| {
+        let repair = format!("write {text}{words}");
+        replacement = Some(text);
+        Some(repair)
+    };
     let repair = match &node.value {
         Value::String(text) if text == "auto" => {
             Some("this key has no \"auto\": write a value, or leave it out if it has a default".to_owned())
         }
         Value::String(text) if expected.contains("number") && is_number(text) => {
-            Some(format!("write {text}, without quotes"))
+            instead(text.trim().to_owned(), ", without quotes")
         }
         Value::String(text) if expected.contains("true or false") => {
             let word = text.to_lowercase();
-            ["true", "false"].contains(&word.as_str()).then(|| format!("write {word}, without quotes"))
+            let is_word = ["true", "false"].contains(&word.as_str());
+            if is_word { instead(word, ", without quotes") } else { None }
         }
         Value::Number if expected.contains("whole number") => node
             .number()
             .and_then(|text| text.parse::<f64>().ok())
             .map(|value| format!("write {}", value.round())),
         Value::Number if expected.contains("true or false") => match node.number() {
-            Some("0") => Some("write false".to_owned()),
+            Some("0") => instead("false".to_owned(), ""),
+            Some("1") => instead("true".to_owned(), ""),
             _ => Some("write true".to_owned()),
         },
-        Value::Number if expected.contains("a string") => Some(format!("write \"{}\"", node.span.written())),
+        Value::Number if expected.contains("a string") => instead(format!("\"{}\"", node.span.written()), ""),
         _ => None,
     };
     let repair = repair.unwrap_or_else(|| {
@@ -73,7 +81,7 @@ pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
         Value::Array(_) => format!("the list {}", shorten(node.span.written())),
         _ => node.describe(),
     };
-    Problem::WrongType { expected, found, repair }
+    Problem::WrongType { expected, found, repair, replacement }
 }
 
 /// Whole numbers may be spelled `8`, `8.0` or `8e0`, since JSON knows one type of number.

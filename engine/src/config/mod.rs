@@ -10,6 +10,7 @@ mod effective;
 mod elsewhere;
 mod error;
 mod findings;
+mod fix;
 mod keys;
 mod kind;
 mod launch;
@@ -33,6 +34,7 @@ pub mod resolved;
 
 pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
+pub use fix::{Change, Fixed};
 pub use launch::Launch;
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::place::Place;
+use crate::files::json::Edit;
 
 /// A line about a key that is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub struct Notice {
     kind: NoticeKind,
     place: Place,
     message: String,
+    /// What stands for the text at its place in the usual form.
+    replacement: Option<String>,
 }
 
 /// How much a notice matters.
@@ -25,7 +28,17 @@ pub enum NoticeKind {
 
 impl Notice {
     pub(crate) fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
-        Self { kind, place: place.clone(), message }
+        Self { kind, place: place.clone(), message, replacement: None }
+    }
+
+    /// With what stands for the text at its place in the usual form.
+    pub(super) fn usually(self, replacement: Option<String>) -> Self {
+        Self { replacement, ..self }
+    }
+
+    /// What brings the file into the usual form.
+    pub(super) fn edit(&self) -> Option<Edit> {
+        Some(Edit { span: self.place.span.clone(), text: self.replacement.clone()? })
     }
 
     /// Where it belongs among others.

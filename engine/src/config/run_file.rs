@@ -35,6 +35,12 @@ impl RunFile {
     /// Errors: the file cannot be read, is not a regular file, is larger than any run file, is not UTF-8 or not JSON, or
     /// holds a key twice.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let (name, text, folder) = Self::read(path)?;
+        Self::of_text(&name, &text, folder)
+    }
+
+    /// The name by which messages know a file, its text, and the folder at which relative paths in it start.
+    pub(super) fn read(path: &Path) -> Result<(String, String, PathBuf), ConfigErrors> {
         let (name, read) = match path == Path::new("-") {
             true => ("stdin".to_owned(), read_stdin(MAX_BYTES)),
             false => (path.display().to_string(), read_text(path, MAX_BYTES)),
@@ -42,7 +48,11 @@ impl RunFile {
         let text = read.map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Self { root: parse_text(&name, &text)?, folder })
+        Ok((name, text, folder))
+    }
+
+    pub(super) fn of_text(name: &str, text: &str, folder: PathBuf) -> Result<Self, ConfigErrors> {
+        Ok(Self { root: parse_text(name, text)?, folder })
     }
 
     /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
@@ -107,6 +117,11 @@ impl RunFile {
             }
             run => Err(ConfigErrors::new(errors).of(run)),
         }
+    }
+
+    /// Whether it names a model, as every run file does.
+    pub(crate) fn has_model(&self) -> bool {
+        self.root.find("model").is_some()
     }
 
     /// One thing that is wrong with the first of these keys that is written.

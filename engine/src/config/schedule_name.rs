@@ -67,7 +67,12 @@ impl Kind for ScheduleName {
                 let (expected, found) = (String::expected(), entry.node.describe());
                 (
                     at("file", &entry.node.span),
-                    Problem::WrongType { repair: format!("write {expected}"), expected, found },
+                    Problem::WrongType {
+                        repair: format!("write {expected}"),
+                        expected,
+                        found,
+                        replacement: None,
+                    },
                 )
             }
             None => {

@@ -5,7 +5,7 @@ use schemars::Schema;
 use serde::Serialize;
 
 use super::elsewhere;
-use super::error::Problem;
+use super::error::{Problem, is_slip};
 use super::findings::{Findings, Site};
 use super::keys::{self, ForeignKey};
 use super::kind::{Auto, Kind, wrong_type};
@@ -239,11 +239,12 @@ impl<'a> Object<'a> {
             return Self { site, entries: Entries::Given(entries) };
         }
         let value = Site { place: Place { span: node.span.clone(), ..site.place.clone() }, ..site.clone() };
-        let repair = section_instead(&site.place.path, node);
+        let (repair, replacement) = section_instead(&site.place.path, node);
         value.error::<()>(Problem::WrongType {
             expected: "an object".to_owned(),
             found: node.describe(),
             repair,
+            replacement,
         });
         Self { site, entries: Entries::Invalid }
     }
@@ -298,12 +299,17 @@ impl<'a> Object<'a> {
             if let Some(key) = known.iter().find(|key| key.name == entry.key) {
                 let site = self.site_of(&entry.key, &entry.node.span);
                 foreign.push(Foreign { key, site, node: entry.node.clone() });
-            } else if entry.key.starts_with('_') {
+                continue;
+            }
+            if entry.key.starts_with('_') {
                 let site = self.site_of(&entry.key, &entry.key_span);
                 site.hint("no effect here: keys that begin with `_` are comments");
-            } else if !self.is_section_of_another_system(entry) {
-                let names = own.iter().copied().chain(known.iter().map(|key| key.name));
-                let nearest = nearest(&entry.key, names).map(str::to_owned);
+                continue;
+            }
+            let names = own.iter().copied().chain(known.iter().map(|key| key.name));
+            let nearest = nearest(&entry.key, names).map(str::to_owned);
+            let is_slip = nearest.as_deref().is_some_and(|nearest| is_slip(&entry.key, nearest));
+            if is_slip || !self.is_section_of_another_system(entry) {
                 let elsewhere = elsewhere::usual(&self.site.place.path, &entry.key);
                 let site = self.site_of(&entry.key, &entry.key_span);
                 site.error::<()>(Problem::UnknownKey { elsewhere, nearest });
@@ -337,21 +343,24 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What to write in place of a value that stands where a section belongs.
-fn section_instead(path: &str, node: &Node) -> String {
+/// What to write in place of a value that stands where a section belongs, and that section itself where it can be nothing else.
+fn section_instead(path: &str, node: &Node) -> (String, Option<String>) {
     let name = path.rsplit('.').next().unwrap_or(path);
+    let key = match (name, &node.value) {
+        ("zero_optimization", Value::Number) => "stage",
+        ("data", Value::String(_) | Value::Array(_)) => "text",
+        ("bf16" | "fp16" | "activation_checkpointing", Value::Bool(_)) => "enabled",
+        ("optimizer" | "scheduler", Value::String(_)) => "type",
+        _ => return (other_than_section(name, node), None),
+    };
+    let section = format!("{{\"{key}\": {}}}", node.span.written());
+    (format!("write {section}"), Some(section))
+}
+
+/// What to write in place of a value that shows of no key of the section.
+fn other_than_section(name: &str, node: &Node) -> String {
     match (name, &node.value) {
-        ("zero_optimization", Value::Number) => format!("write {{\"stage\": {}}}", node.span.written()),
         ("model", Value::String(_)) => format!("write {{\"family\": {}, ...}}", node.span.written()),
-        ("data", Value::String(_) | Value::Array(_)) => {
-            format!("write {{\"text\": {}}}", node.span.written())
-        }
-        ("bf16" | "fp16" | "activation_checkpointing", Value::Bool(enabled)) => {
-            format!("write {{\"enabled\": {enabled}}}")
-        }
-        ("optimizer" | "scheduler", Value::String(_)) => {
-            format!("write {{\"type\": {}}}", node.span.written())
-        }
         ("", _) => "begin the file with `{` and end it with `}`".to_owned(),
         (_, Value::Null | Value::Bool(false)) => "remove it".to_owned(),
         _ => format!("write an object with the keys of `{name}`: {{...}}"),

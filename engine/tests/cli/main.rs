@@ -5,6 +5,7 @@
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
+mod fix; // `check --fix`.
 mod input; // Files that never end, and exit statuses.
 mod interrupt; // Ctrl-C.
 mod memory; // Runs that do not fit.

@@ -7,6 +7,7 @@ mod deepspeed_fields;
 mod deepspeed_files;
 mod defaults;
 mod documents;
+mod fix; // `check --fix`.
 mod foreign;
 mod foreign_keys;
 mod grid;

@@ -53,7 +53,7 @@ fn truncated_and_malformed_json() {
             run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
               run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
               run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there
+            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there; `pipezero check --fix` writes the file in strict JSON
             run.json:1:11: JSON knows no `NaN`; write a number
             run.json:1:12: a number of JSON has no leading zeros; remove them
             run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there

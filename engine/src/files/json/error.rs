@@ -5,6 +5,13 @@ use std::fmt;
 use super::source::Span;
 use super::words::{join, shorten};
 
+/// Text that stands for a part of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub(crate) span: Span,
+    pub(crate) text: String,
+}
+
 /// A mistake in a text: its place, the key, the rule and the repair.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonError {
@@ -13,17 +20,23 @@ pub(crate) struct JsonError {
     pub(crate) path: Option<String>,
     rule: String,
     pub(crate) repair: Option<String>,
+    /// What mends it, where only one thing can be meant.
+    pub(crate) edit: Option<Box<Edit>>,
 }
 
 impl JsonError {
     /// The text is not JSON.
     pub(super) fn syntax(span: Span, rule: String) -> Self {
-        Self { span, path: None, rule, repair: None }
+        Self { span, path: None, rule, repair: None, edit: None }
     }
 
     /// The value at `span` breaks a rule.
     pub(super) fn value(span: &Span, rule: String) -> Self {
-        Self { span: span.clone(), path: Some(String::new()), rule, repair: None }
+        Self { span: span.clone(), path: Some(String::new()), rule, repair: None, edit: None }
+    }
+
+    pub(super) fn mended_by(self, edit: Option<Edit>) -> Self {
+        Self { edit: edit.map(Box::new), ..self }
     }
 
     pub(super) fn repair(self, repair: impl Into<String>) -> Self {

@@ -15,7 +15,7 @@ mod relaxed;
 mod source;
 mod words;
 
-pub(crate) use error::JsonError;
+pub(crate) use error::{Edit, JsonError};
 pub(crate) use nearest::nearest;
 pub(crate) use node::{Entry, Node, Value};
 pub(crate) use parse::{parse, parse_first, parse_from};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 
-use super::error::JsonError;
+use super::error::{Edit, JsonError};
 use super::node::{Entry, Node, Value};
 use super::source::{Source, Span};
 use super::words::shorten;
@@ -95,7 +95,8 @@ impl<'a> Parser<'a> {
         let is_empty = self.source.json()[self.offset..].trim_ascii().is_empty();
         if is_empty {
             let end = self.source.json().len();
-            return Err(self.error(end, "the file is empty; it must hold one JSON object".to_owned()).into());
+            let rule = "the file is empty; it must hold one JSON object".to_owned();
+            return Err(Box::new(self.error(end, rule)).into());
         }
         let value = read(self)?;
         self.reader.finish().map_err(|error| self.refused(&error))?;
@@ -146,7 +147,7 @@ impl<'a> Parser<'a> {
         let start = self.at();
         if self.open.len() == MAX_DEPTH {
             let rule = format!("lists and objects are more than {MAX_DEPTH} deep within each other");
-            return Err(self.error(start, rule));
+            return Err(Box::new(self.error(start, rule)));
         }
         self.open.push((start, 0));
         Ok(())
@@ -230,7 +231,42 @@ impl<'a> Parser<'a> {
             }
             (kind, _) => self.misplaced(kind, at),
         };
-        self.error(start, rule)
+        let edit = if ends { None } else { self.strict(kind, start) };
+        Box::new(self.error(start, rule).mended_by(edit))
+    }
+
+    /// The strict spelling of a form that Hjson and Python have: a word without quotes, `True`, a comma left out.
+    fn strict(&self, kind: &JsonErrorType, start: usize) -> Option<Edit> {
+        use JsonErrorType as Kind;
+        let text = self.source.json();
+        let word = self.word(start);
+        let (length, text) = match kind {
+            Kind::ExpectedObjectCommaOrEnd | Kind::ExpectedListCommaOrEnd => {
+                let begins_part = |first: char| first.is_alphanumeric() || "\"_-{[".contains(first);
+                let place = text[..start].trim_ascii_end().len();
+                let span = self.source.span(place, place);
+                return text[start..].starts_with(begins_part).then(|| Edit { span, text: ",".to_owned() });
+            }
+            _ if word.is_empty() => return None,
+            Kind::KeyMustBeAString => (word.len(), format!("\"{word}\"")),
+            _ => match word {
+                "True" | "TRUE" => (word.len(), "true".to_owned()),
+                "False" | "FALSE" => (word.len(), "false".to_owned()),
+                "None" | "nil" => (word.len(), "null".to_owned()),
+                _ => {
+                    let is_number = ["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str());
+                    // A string without quotes that goes on behind the word may end anywhere.
+                    let behind = text[start + word.len()..].trim_start_matches([' ', '\t']);
+                    let is_whole = behind.is_empty() || behind.starts_with(['\n', '\r', ',', '}', ']']);
+                    let is_literal = ["true", "false", "null"].iter().any(|known| known.starts_with(word));
+                    if is_number || is_literal || !is_whole {
+                        return None;
+                    }
+                    (word.len(), format!("\"{word}\""))
+                }
+            },
+        };
+        Some(Edit { span: self.source.span(start, start + length), text })
     }
 
     /// What is wrong with the character that the reader stopped at, and where that begins.
@@ -339,8 +375,8 @@ impl<'a> Parser<'a> {
         format!("this is not JSON: {what} belongs here, but {found}")
     }
 
-    fn error(&self, start: usize, rule: String) -> Box<JsonError> {
+    fn error(&self, start: usize, rule: String) -> JsonError {
         let length = self.source.json()[start..].chars().next().map_or(0, char::len_utf8);
-        Box::new(JsonError::syntax(self.source.span(start, start + length), rule))
+        JsonError::syntax(self.source.span(start, start + length), rule)
     }
 }

@@ -1,0 +1,86 @@
+//! The file as it was meant: each mistake that can mean one thing alone is mended in the text, and nothing else of it is touched.
+
+use std::path::Path;
+
+use super::error::ConfigErrors;
+use super::launch::Launch;
+use super::run_file::RunFile;
+use crate::files::json::{Edit, Source, SourceKind, shorten};
+
+/// Mistakes that are mended one after the other at most: a text that is not JSON shows one at a time.
+const ROUNDS_MAX: usize = 10_000;
+
+/// A file with its mistakes mended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// The text, with its comments.
+    pub text: String,
+    /// What was changed, in the order in which it was found.
+    pub changes: Vec<Change>,
+}
+
+/// A part of a file that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The line, counted from 1; no change adds or removes one.
+    pub line: usize,
+    /// What stood there; nothing where something was added.
+    pub from: String,
+    /// What stands there now.
+    pub to: String,
+}
+
+impl RunFile {
+    /// The file with every mistake mended that can mean one thing alone, and with usual names for second ones, as it is to stand in
+    /// `folder`; `fault` is that of [`RunFile::resolve_with`].
+    ///
+    /// # Errors
+    /// What is left and needs a decision, at its place in the mended text.
+    pub fn fixed(
+        path: &Path,
+        folder: &Path,
+        launch: Launch,
+        fault: &dyn Fn(&Path) -> Option<String>,
+    ) -> Result<Fixed, ConfigErrors> {
+        let (name, text, _) = Self::read(path)?;
+        let of_text = |text: &str| Self::of_text(&name, text, folder.to_owned());
+        let source = Source::relaxed_file(&name, &text);
+        let mut fixed = Fixed { text: source.text.clone(), changes: Vec::new() };
+        for _ in 0..ROUNDS_MAX {
+            let found = of_text(&fixed.text)
+                .and_then(|file| file.resolve_with(launch, fault).map(|(_, notices)| notices));
+            let (edits, errors): (Vec<Edit>, _) = match found {
+                Ok(notices) => (notices.iter().filter_map(|notice| notice.edit()).collect(), None),
+                Err(errors) => (errors.iter().filter_map(|error| error.edit()).collect(), Some(errors)),
+            };
+            match (fixed.apply(edits), errors) {
+                (true, _) => {}
+                (false, None) => return Ok(fixed),
+                (false, Some(errors)) => return Err(errors),
+            }
+        }
+        of_text(&fixed.text)?.resolve_with(launch, fault).map(|_| fixed)
+    }
+}
+
+impl Fixed {
+    /// Applies edits from the end of the text to its beginning, none within another. Whether there were any.
+    fn apply(&mut self, mut edits: Vec<Edit>) -> bool {
+        edits.retain(|edit| edit.span.source.kind == SourceKind::File);
+        edits.sort_by_key(|edit| std::cmp::Reverse(edit.span.start));
+        let mut changes = Vec::new();
+        let mut end = self.text.len();
+        for Edit { span, text } in edits {
+            if span.end > end || self.text.get(span.start..span.end) == Some(&text) {
+                continue;
+            }
+            let from = shorten(&self.text[span.start..span.end]);
+            changes.push(Change { line: span.line_column().0, from, to: text.clone() });
+            self.text.replace_range(span.start..span.end, &text);
+            end = span.start;
+        }
+        let is_changed = !changes.is_empty();
+        self.changes.extend(changes.into_iter().rev());
+        is_changed
+    }
+}
