@@ -31,7 +31,13 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 impl Progress {
     /// The progress of a run of so many steps; `learns`: whether it has a loss.
     pub(super) fn new(num_steps: u64, learns: bool) -> Self {
-        Self { form: Form::new(num_steps), num_steps, learns }
+        let form = Form::new(num_steps);
+        match &form {
+            // A first step may take minutes.
+            Form::Bar(bar) => bar.tick(),
+            Form::Lines { .. } => note(format_args!("the first of {num_steps} steps begins")),
+        }
+        Self { form, num_steps, learns }
     }
 
     /// A line of its own, above the bar.

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::describe;
 use super::failure::Failure;
-use super::figures::{count, counted};
+use super::figures::{bytes, count, counted};
 use super::notices::Notices;
 use super::output::{note, print};
 use super::progress::Progress;
@@ -19,7 +19,8 @@ use super::train_report::report;
 use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
-use crate::train::{RunDir, Summary, Training};
+use crate::run::data::first_words;
+use crate::train::{RunDir, Start, Summary, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -66,7 +67,18 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     // Before the steps, which may take days.
     drop(notices);
-    let training = Training::new(plan)?;
+    let ranks = format!(
+        "{} and {} of memory in all; initial weights are drawn",
+        counted(plan.grid().world_size(), "rank"),
+        bytes(plan.forecast().iter().fold(0, |sum, rank| sum.saturating_add(rank.memory.peak)))
+    );
+    let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
+    let reads_text = !plan.run().data.text.is_empty();
+    let training = Training::starting(plan, &mut |begins| match begins {
+        Start::Text if reads_text => note("reading the text"),
+        Start::Text => {}
+        Start::Ranks => note(format_args!("starting {ranks}")),
+    })?;
     let training = match traced.clone() {
         Some(steps) => training.traced(steps),
         None => training,
@@ -94,7 +106,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(format_args!("traced: steps {steps}; try: pipezero compare {path}"));
     }
     if learns {
-        note(format_args!("try: pipezero generate {path} --prompt 'fn main'"));
+        note(format_args!("try: pipezero generate {path} --prompt '{prompt}'"));
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ section! {
     RawData at "data" {
         /// Files, folders and globs of UTF-8 text; relative paths start at the run file's folder.
         text: Either<String, Vec<String>> = "needed, but not for \"timed\"", "there is nothing to train on without it";
-        /// Share of the text that is kept for validation, from 0 to 0.5, in interleaved blocks of each file.
+        /// Share of the text that is kept for validation, from 0 to 0.5, in interleaved blocks of each file; of a short text its end.
         validation: f64 = "0.05", "enough for a steady figure, little lost to training";
     }
 }

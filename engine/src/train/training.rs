@@ -24,6 +24,15 @@ pub trait Observer {
     fn evaluation(&mut self, line: &EvalLine);
 }
 
+/// What a training run does before its first step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The text is read.
+    Text,
+    /// Ranks allocate their memory and draw their initial weights.
+    Ranks,
+}
+
 /// A training run that is ready to start: ranks allocated, text read.
 pub struct Training {
     engine: Engine,
@@ -37,8 +46,16 @@ impl Training {
     /// # Errors
     /// When the text cannot be read or is too short, or the ranks cannot be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
+        Self::starting(plan, &mut |_| {})
+    }
+
+    /// As [`Training::new`], and says what it is about to do.
+    ///
+    /// # Errors
+    /// As [`Training::new`].
+    pub fn starting(plan: Plan, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
         let world = world_of(&plan).map_err(EngineError::from)?;
-        Self::in_world(plan, world)
+        Self::with(plan, world, begins)
     }
 
     /// As [`Training::new`], for the ranks of this process. Every process of the world trains the same plan.
@@ -46,7 +63,13 @@ impl Training {
     /// # Errors
     /// As [`Training::new`].
     pub fn in_world(plan: Plan, world: Arc<dyn World>) -> Result<Self, TrainingError> {
+        Self::with(plan, world, &mut |_| {})
+    }
+
+    fn with(plan: Plan, world: Arc<dyn World>, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
+        begins(Start::Text);
         let batches = Batches::of(&plan)?;
+        begins(Start::Ranks);
         let engine = Engine::in_world(plan, Arc::clone(&batches.training), Purpose::Training, world)?;
         Ok(Self { engine, batches, traced: None })
     }

@@ -16,7 +16,7 @@ fn train_refuses_texts_that_it_cannot_learn_from() {
         ),
         (
             Some(b"abc"),
-            "the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0.2",
+            "the text has 3 tokens (bytes), but a sequence to train on and one to validate on, each of seq_length 16, need 34 with their last targets; name more text, set `data.validation` to 0 or shorten seq_length",
         ),
     ] {
         let home = Home::new();
@@ -30,6 +30,20 @@ fn train_refuses_texts_that_it_cannot_learn_from() {
     }
 }
 
+/// From two sequences with their last targets on; 20,000 bytes are five blocks, of which a twentieth is none.
+#[test]
+fn texts_of_any_length_train_and_validate() {
+    let home = Home::new();
+    for num_bytes in [34, 4096, 18_000, 20_000] {
+        home.write("text.txt", "call me Ishmael ".repeat(1250).get(..num_bytes).unwrap());
+        let printed = home.run("train run.json --out out --overwrite --set data.validation=0.05");
+        assert!(printed.stderr.contains("--prompt 'call me Ishmael'"), "{}", printed.stderr);
+        let summary: serde_json::Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
+        assert!(summary["validation_loss"].is_f64(), "{num_bytes}: {summary}");
+        printed.success();
+    }
+}
+
 #[test]
 fn other_text_to_evaluate() {
     let home = Home::trained();
@@ -38,7 +52,7 @@ fn other_text_to_evaluate() {
         $ --data nowhere.txt
         [2] error: `nowhere.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
         $ --data short.txt
-        [2] error: the training text has 3 of 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text, shorten seq_length or change the validation share of 0
+        [2] error: the text has 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text or shorten seq_length
     "#]]);
 }
 

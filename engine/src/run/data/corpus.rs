@@ -106,11 +106,8 @@ impl Corpus {
     fn batches(&self, text: &[u8], layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
         let too_short = || {
             DataError::Split(SplitError::TooShort {
-                side: "training",
-                num_tokens: text.len(),
-                num_bytes: self.training.len() + self.validation.len(),
+                num_bytes: text.len(),
                 seq_length: layout.seq_length.max(self.seq_length),
-                share: 0.0,
             })
         };
         TextBatches::new(text.to_vec(), layout, seed).ok_or_else(too_short)

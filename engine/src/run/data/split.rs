@@ -4,6 +4,9 @@
 //! whole. The choice spreads the rounding error over the blocks, as Bresenham's line does over pixels: a block goes to
 //! validation as soon as that brings validation's share closer to the wanted one. So all parts of the text appear on
 //! both sides, validation has its share to within half a block, and many small files are treated like a few large ones.
+//!
+//! A text of so few blocks that a side would have no sequence is not cut into blocks: its end is held out, as much as the share is and at
+//! least a sequence.
 
 use super::text::TextFile;
 
@@ -30,23 +33,29 @@ pub enum SplitError {
         /// The share.
         share: f64,
     },
-    /// One side has no whole sequence.
+    /// It has no whole sequence.
     #[error(
-        "the {side} text has {num_tokens} of {num_bytes} tokens (bytes), but one sequence of seq_length {seq_length} \
-         needs {} with its last target; name more text, shorten seq_length or change the validation share of {share}",
+        "the text has {num_bytes} tokens (bytes), but one sequence of seq_length {seq_length} needs {} with its last target; name more \
+         text or shorten seq_length",
         seq_length.saturating_add(1)
     )]
     TooShort {
-        /// `training` or `validation`.
-        side: &'static str,
-        /// Tokens of this side.
-        num_tokens: usize,
-        /// Bytes of the whole text.
+        /// Bytes of the text.
         num_bytes: usize,
         /// T: tokens of a sequence.
         seq_length: usize,
-        /// The validation share.
-        share: f64,
+    },
+    /// It has no two sequences, one for each side.
+    #[error(
+        "the text has {num_bytes} tokens (bytes), but a sequence to train on and one to validate on, each of seq_length {seq_length}, \
+         need {} with their last targets; name more text, set `data.validation` to 0 or shorten seq_length",
+        seq_length.saturating_add(1).saturating_mul(2)
+    )]
+    TooShortToSplit {
+        /// Bytes of the text.
+        num_bytes: usize,
+        /// T: tokens of a sequence.
+        seq_length: usize,
     },
 }
 
@@ -54,7 +63,7 @@ pub enum SplitError {
 /// and its last target. A share of 0 keeps nothing for validation.
 ///
 /// # Errors
-/// [`SplitError::Share`] unless `0 <= validation < 1`; [`SplitError::TooShort`].
+/// [`SplitError::Share`] unless `0 <= validation < 1`; [`SplitError::TooShort`], [`SplitError::TooShortToSplit`].
 pub fn split_text(files: &[TextFile], validation: f64, seq_length: usize) -> Result<TextSplit, SplitError> {
     if !(0.0..1.0).contains(&validation) {
         return Err(SplitError::Share { share: validation });
@@ -68,14 +77,22 @@ pub fn split_text(files: &[TextFile], validation: f64, seq_length: usize) -> Res
             if 2.0 * missing >= block.len() as f64 { &mut split.validation } else { &mut split.training };
         side.extend_from_slice(block);
     }
-    let held_out = (validation > 0.0).then_some(("validation", &split.validation));
-    for (side, text) in [("training", &split.training)].into_iter().chain(held_out) {
-        if text.len() <= seq_length {
-            let num_tokens = text.len();
-            return Err(SplitError::TooShort { side, num_tokens, num_bytes, seq_length, share: validation });
-        }
+    let has_validation = validation > 0.0;
+    let has_sequence = |text: &[u8]| text.len() > seq_length;
+    if has_sequence(&split.training) && (!has_validation || has_sequence(&split.validation)) {
+        return Ok(split);
     }
-    Ok(split)
+    if !has_validation {
+        return Err(SplitError::TooShort { num_bytes, seq_length });
+    }
+    if num_bytes / 2 <= seq_length {
+        return Err(SplitError::TooShortToSplit { num_bytes, seq_length });
+    }
+    let needed = seq_length + 1;
+    let num_held_out = ((validation * num_bytes as f64).round() as usize).clamp(needed, num_bytes - needed);
+    let mut training: Vec<u8> = files.iter().flat_map(|file| file.text.bytes()).collect();
+    let validation = training.split_off(num_bytes - num_held_out);
+    Ok(TextSplit { training, validation })
 }
 
 #[cfg(test)]
@@ -120,16 +137,20 @@ mod tests {
             match split_text(&files, share, 1) {
                 Ok(split) => {
                     let (mut training, mut validation) = (&split.training[..], &split.validation[..]);
-                    for block in files.iter().flat_map(|file| file.text.as_bytes().chunks(BLOCK_BYTES)) {
-                        let side = if training.starts_with(block) { &mut training } else { &mut validation };
-                        prop_assert!(side.starts_with(block));
-                        *side = &side[block.len()..];
+                    // A text of few blocks is cut once instead.
+                    let whole: String = files.iter().map(|file| file.text.as_str()).collect();
+                    if [training, validation].concat() != whole.as_bytes() {
+                        for block in files.iter().flat_map(|file| file.text.as_bytes().chunks(BLOCK_BYTES)) {
+                            let side = if training.starts_with(block) { &mut training } else { &mut validation };
+                            prop_assert!(side.starts_with(block));
+                            *side = &side[block.len()..];
+                        }
+                        prop_assert!(training.is_empty() && validation.is_empty());
                     }
-                    prop_assert!(training.is_empty() && validation.is_empty());
                     let error = split.validation.len() as f64 - share * total as f64;
                     prop_assert!(error.abs() <= BLOCK_BYTES as f64 / 2.0, "{error} bytes off");
                 }
-                Err(SplitError::TooShort { num_tokens, .. }) => prop_assert!(num_tokens <= 1),
+                Err(SplitError::TooShortToSplit { num_bytes, .. }) => prop_assert!(num_bytes < 4),
                 Err(other) => prop_assert!(false, "{other}"),
             }
         }
@@ -143,13 +164,37 @@ mod tests {
         let error = split_text(&text, 0.5, BLOCK_BYTES).expect_err("4096 bytes have no 4096 targets");
         assert_eq!(
             error.to_string(),
-            "the training text has 4096 of 8192 tokens (bytes), but one sequence of seq_length 4096 needs 4097 with \
-             its last target; name more text, shorten seq_length or change the validation share of 0.5"
+            "the text has 8192 tokens (bytes), but a sequence to train on and one to validate on, each of seq_length 4096, need 8194 \
+             with their last targets; name more text, set `data.validation` to 0 or shorten seq_length"
         );
-        let error = split_text(&text, 0.05, 8).expect_err("a twentieth of two blocks is none");
-        assert!(matches!(error, SplitError::TooShort { side: "validation", num_tokens: 0, .. }));
         let error = split_text(&text, 0.05, usize::MAX).expect_err("no text is so long");
-        assert!(error.to_string().contains("needs 18446744073709551615 with"));
+        assert!(error.to_string().contains("need 18446744073709551615 with"));
+        let error = split_text(&text, 0.0, 8192).expect_err("8192 bytes have no 8192 targets");
+        assert_eq!(
+            error.to_string(),
+            "the text has 8192 tokens (bytes), but one sequence of seq_length 8192 needs 8193 with its last target; name more text or \
+             shorten seq_length"
+        );
+    }
+
+    /// Every length from that of two sequences on, with every share; below it, none.
+    #[test]
+    fn a_text_of_any_length_with_two_sequences_is_split() {
+        let seq_length = 64;
+        for num_bytes in (100..200).chain((200..40_000).step_by(97)) {
+            for share in [0.001, 0.05, 0.1, 0.5] {
+                let files = [file(0, num_bytes / 3), file(3, num_bytes - num_bytes / 3)];
+                let found = split_text(&files, share, seq_length);
+                assert_eq!(found.is_ok(), num_bytes >= 2 * (seq_length + 1), "{num_bytes} {share}");
+                let Ok(TextSplit { training, validation }) = found else { continue };
+                assert_eq!(training.len() + validation.len(), num_bytes);
+                assert!(training.len() > seq_length && validation.len() > seq_length, "{num_bytes} {share}");
+            }
+        }
+        // What is held out is the end: a twentieth of 4000 bytes is 200.
+        let text = file(0, 4000);
+        let split = split_text(std::slice::from_ref(&text), 0.05, seq_length).expect("long enough");
+        assert_eq!((&split.training[..], &split.validation[..]), text.text.as_bytes().split_at(3800));
     }
 
     #[test]

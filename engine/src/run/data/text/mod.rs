@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use error::TextError;
@@ -61,6 +62,25 @@ pub fn find_text(entry: &Path) -> Result<(), TextError> {
         fs::File::open(&path).map_err(|source| TextError::unreadable(&path, source))?;
     }
     Ok(())
+}
+
+/// The first words of the first file, letters and digits alone: something that a model of this text can continue. `None` where it begins
+/// with none, or cannot be read any more.
+pub fn first_words(entries: &[PathBuf]) -> Option<String> {
+    const BYTES: u64 = 512;
+    const LETTERS: usize = 16;
+    let path = find_files(entries.first()?).ok()?.into_iter().next()?;
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut found = String::new();
+    for word in text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
+        if !found.is_empty() && found.len() + word.len() > LETTERS {
+            break;
+        }
+        found = if found.is_empty() { word.to_owned() } else { format!("{found} {word}") };
+    }
+    (!found.is_empty()).then_some(found)
 }
 
 fn read_file(path: PathBuf) -> Result<TextFile, TextError> {

@@ -180,3 +180,18 @@ fn a_file_is_no_folder() {
     let message = refused(&tree(), &["a.txt/b.txt"]);
     assert!(message.starts_with("`FOLDER/a.txt/b.txt` "), "{message}");
 }
+
+#[test]
+fn the_first_words_can_be_typed_in_a_shell() {
+    for (text, expected) in [
+        ("It was the best of times, it was", Some("It was the best")),
+        ("//! The `queue`'s\n", Some("The queue s")),
+        ("antidisestablishmentarianism is long", Some("antidisestablishmentarianism")),
+        ("été", Some("t")),
+        ("...\n", None),
+    ] {
+        let folder = folder(&[("a.txt", text)]);
+        assert_eq!(first_words(&[folder.path().join("*.txt")]).as_deref(), expected, "{text}");
+    }
+    assert_eq!(first_words(&["/no/such/text".into()]), None);
+}
