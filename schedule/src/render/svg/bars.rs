@@ -49,6 +49,19 @@ pub(super) fn bars(gantt: &Gantt<'_>, layout: &Layout, rank: PipelineRank, row: 
     (bars, num_together)
 }
 
+/// The duration that nine of ten computes with a number last at least, and the most digits of a number; `None` where none has one.
+pub(super) fn narrowest_labelled(gantt: &Gantt<'_>) -> Option<(u64, usize)> {
+    let computes = gantt.program.ranks().flat_map(|rank| works(gantt, rank, Row::Compute));
+    let labelled: Vec<(u64, u32)> = computes
+        .filter_map(|work| Some((work.span.end - work.span.start, work.of.1?.0)))
+        .filter(|(duration, _)| *duration > 0)
+        .collect();
+    let num_digits = labelled.iter().map(|(_, number)| number.to_string().len()).max()?;
+    let mut durations: Vec<u64> = labelled.into_iter().map(|(duration, _)| duration).collect();
+    durations.sort_unstable();
+    Some((durations[durations.len() / 10], num_digits))
+}
+
 /// Instructions of one kind, stage and micro-batch that follow each other without a gap.
 struct Work {
     span: Span,

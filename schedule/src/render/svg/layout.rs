@@ -15,6 +15,22 @@ pub(super) fn hundredths(of: u64) -> String {
 /// More ranks than this are drawn smaller.
 const RANKS_LARGE_MAX: usize = 16;
 
+/// What is drawn over time is at least so wide, and at most: browsers open no pictures without end.
+const WIDTH_MIN: u64 = 105_000;
+const WIDTH_MAX: u64 = 2_000_000;
+
+/// The width of a number of so many digits with a margin.
+pub(super) fn label_width(num_digits: usize) -> u64 {
+    600 * num_digits as u64 + 200
+}
+
+/// The width at which a bar of this duration has space for so many digits; the least where no bar has any.
+pub(super) fn width(bar: Option<(u64, usize)>, makespan: u64) -> u64 {
+    let Some((duration, num_digits)) = bar else { return WIDTH_MIN };
+    let needed = u128::from(label_width(num_digits) + 1) * u128::from(makespan) / u128::from(duration.max(1));
+    u64::try_from(needed).unwrap_or(u64::MAX).clamp(WIDTH_MIN, WIDTH_MAX)
+}
+
 /// The places of a picture.
 pub(super) struct Layout {
     /// Left edge and width of what is drawn over time.
@@ -33,10 +49,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn new(num_ranks: usize, rows: &[Row], has_memory: bool, makespan: u64) -> Self {
+    pub(super) fn new(num_ranks: usize, rows: &[Row], has_memory: bool, makespan: u64, width: u64) -> Self {
         let mut layout = Self {
             left: 13_000,
-            width: 105_000,
+            width,
             top: 9400,
             height: 0,
             rows: rows.to_vec(),

@@ -36,17 +36,22 @@ use row::Row;
 /// Bars of this width, in hundredths of a pixel, have an edge.
 const EDGED_MIN: u64 = 400;
 
+/// Hundredths of a pixel from one time that is written to the next, at least.
+const TICK_DISTANCE: u64 = 8750;
+
 /// How much of its colour the last stage of a rank lacks, in hundredths.
 const PALE_MAX: u64 = 55;
 
-/// A timeline as SVG: a whole document of 1200 pixels' width, on white.
+/// A timeline as SVG: a whole document on white, 1200 pixels wide, or wider where computes of many micro-batches would have no space for
+/// their numbers.
 ///
 /// # Panics
 /// If the timeline or a memory curve is not of the program.
 pub fn svg(gantt: &Gantt<'_>) -> String {
     let rows = Row::used_by(gantt);
-    let layout =
-        Layout::new(gantt.program.num_ranks(), &rows, !gantt.memory.is_empty(), gantt.timeline.makespan());
+    let makespan = gantt.timeline.makespan();
+    let width = layout::width(bars::narrowest_labelled(gantt), makespan);
+    let layout = Layout::new(gantt.program.num_ranks(), &rows, !gantt.memory.is_empty(), makespan, width);
     let mut body = String::new();
     push_axis(&mut body, gantt, &layout);
     let mut drawing =
@@ -114,9 +119,8 @@ impl Drawing<'_> {
         let area = [bar.from, y, bar.to - bar.from, height];
         let shape = shape.with("class", palette::class(bar.activity)).at(area);
         self.body.push_str(&shape.titled(&bar.title));
-        // About 600 hundredths a digit, and a margin.
         if let Some(label) = &bar.label
-            && 600 * label.len() as u64 + 200 <= bar.to - bar.from
+            && layout::label_width(label.len()) <= bar.to - bar.from
         {
             let middle = (bar.from + bar.to) / 2;
             // Light text is for full colours.
@@ -142,7 +146,7 @@ impl Drawing<'_> {
 
 /// Ticks with their times, and lines down through all ranks.
 fn push_axis(body: &mut String, gantt: &Gantt<'_>, layout: &Layout) {
-    for tick in gantt.scale.ticks(gantt.timeline.makespan(), 12) {
+    for tick in gantt.scale.ticks(gantt.timeline.makespan(), layout.width / TICK_DISTANCE) {
         let (x, top, bottom) = (layout.x(tick), layout.top - 400, layout.bottom());
         let line = format!("M{} {}V{}", hundredths(x), hundredths(top), hundredths(bottom));
         body.push_str(&Shape::new("path").with("class", "tick").with("d", line).element());

@@ -101,7 +101,9 @@ fn bars_are_as_wide_as_their_time() {
         assert_eq!(drawn.len(), program.num_ranks());
         for (rank, (sum, edges)) in program.ranks().zip(drawn.into_values()) {
             let busy = timeline.busy(&program, rank) as f64;
-            let expected = 1050.0 * busy / timeline.makespan() as f64;
+            // Beside the names and the right margin.
+            let width = number(document.root_element(), "width") - 150.0;
+            let expected = width * busy / timeline.makespan() as f64;
             assert!((sum - expected).abs() <= 0.01 * edges as f64, "{sum} for {expected}");
         }
     }
@@ -194,18 +196,22 @@ fn a_step_of_64_ranks_stays_small() {
 /// The number of instructions that bars stand for is that of the row, however many are drawn together.
 #[test]
 fn nothing_is_lost_where_bars_are_thin() {
-    let program = checked(&one_f_one_b(2, 900).unwrap(), 2, &LowerOptions::ZERO_1);
-    let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::of_link(1, 0));
     // A gap between any two, so that no unit continues another.
-    costs.edges.fill(MessageCost { issue: 1, occupied: 1, latency: 0, landing: 1 });
-    let timeline = simulate(&program, &costs).unwrap();
-    let gantt = gantt(&program, &timeline, &[]);
-    let rows = super::row::Row::used_by(&gantt);
-    let layout = super::Layout::new(2, &rows, false, timeline.makespan());
+    let step = |num_micro_batches: u32| {
+        let program = checked(&one_f_one_b(2, num_micro_batches).unwrap(), 2, &LowerOptions::ZERO_1);
+        let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::of_link(1, 0));
+        costs.edges.fill(MessageCost { issue: 1, occupied: 1, latency: 0, landing: 1 });
+        let timeline = simulate(&program, &costs).unwrap();
+        (program, timeline)
+    };
+    let (program, timeline) = step(900);
+    let of_step = gantt(&program, &timeline, &[]);
+    let rows = super::row::Row::used_by(&of_step);
+    let layout = super::Layout::new(2, &rows, false, timeline.makespan(), 105_000);
     for rank in [0, 1].map(PipelineRank) {
         let row = program.row(rank).iter().zip(timeline.row(rank));
         let shown = row.filter(|(of, span)| of.lane() == Lane::Compute && span.end > span.start);
-        let (bars, num_together) = super::bars::bars(&gantt, &layout, rank, super::row::Row::Compute);
+        let (bars, num_together) = super::bars::bars(&of_step, &layout, rank, super::row::Row::Compute);
         let stands_for =
             |bar: &Bar| bar.title.split_once(" instructions").map(|(of, _)| of.parse::<usize>().unwrap());
         assert_eq!(bars.iter().filter_map(stands_for).sum::<usize>(), num_together);
@@ -214,9 +220,11 @@ fn nothing_is_lost_where_bars_are_thin() {
         assert!(num_together > 3000 && num_alone < 10, "{num_together} and {num_alone}");
         let thin: Vec<_> = bars.iter().filter(|bar| stands_for(bar).is_some()).collect();
         assert!(thin.is_sorted_by(|a, b| a.from + 50 <= b.from), "one for each half of a pixel at most");
-        let note = "instructions thinner than half a pixel are drawn together";
-        assert!(svg(&gantt).contains(note));
     }
+    // Even the widest picture has not half a pixel for each of these.
+    let (program, timeline) = step(9000);
+    let text = picture(&program, &timeline, &[]);
+    assert!(text.contains("instructions thinner than half a pixel are drawn together"));
 }
 
 #[test]
@@ -282,4 +290,29 @@ fn a_description_is_of_what_is_drawn() {
         let expected = format!("{num_ranks}: what each {expected}");
         assert_eq!(described(ranks, &options, shown, has_memory), expected);
     }
+}
+
+/// Twice the micro-batches need twice the width, and more where their numbers have more digits, up to what browsers open; few of them fit the usual width.
+#[test]
+fn a_picture_is_as_wide_as_its_numbers_need() {
+    let width = |num_micro_batches: u32| {
+        let order = one_f_one_b(4, num_micro_batches).unwrap();
+        let program = checked(&order, 1, &LowerOptions::ZERO_1);
+        let costs = Costs::uniform(&program, UnitCosts::of_compute(20, 30, 20), MessageCost::of_link(2, 1));
+        let timeline = simulate(&program, &costs).unwrap();
+        let text = picture(&program, &timeline, &[]);
+        let document = parsed(&text);
+        let labels = document
+            .descendants()
+            .filter(|node| node.attribute("class").is_some_and(|class| class.starts_with("label")));
+        // Two numbers for each stage and micro-batch, and one in ten may be too wide for its bar.
+        let (num_labels, num_bars) = (labels.count(), 2 * 4 * num_micro_batches as usize);
+        let width = number(document.root_element(), "width");
+        assert!(width >= 20_000.0 || 10 * num_labels >= 9 * num_bars, "{num_labels} of {num_bars}");
+        width
+    };
+    assert_eq!(width(4), 1200.0);
+    let (some, twice, many) = (width(100), width(200), width(4000));
+    assert!(some > 1200.0 && (1.5..4.5).contains(&(twice / some)), "{some} {twice}");
+    assert_eq!(many, 20_150.0);
 }
