@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::exit_status::InputMistake;
+use super::output::note;
 use super::table::Table;
 use super::terminal;
 use crate::config::{CombinationTable, ConfigErrors};
@@ -55,8 +56,7 @@ impl Failure {
 }
 
 fn print_error(error: &dyn Error) {
-    let text = terminal::wrapped_after(&format!("error: {error}"), terminal::width(), 4);
-    let _ = writeln!(io::stderr(), "{text}");
+    note(terminal::wrapped_after(&format!("error: {error}"), terminal::width(), 4));
 }
 
 /// What a refused combination costs beside others, below the errors.

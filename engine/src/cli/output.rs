@@ -1,7 +1,10 @@
-//! Standard output and standard error, without a panic if the reader closes them (`| head`).
+//! Standard output and standard error, without a panic if the reader closes them (`| head`), and without control characters that names
+//! may hold.
 
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
+
+use crate::files::printable::printable;
 
 /// Writes the result of a command to stdout.
 ///
@@ -9,11 +12,11 @@ use std::io::{self, Write, stderr, stdout};
 /// The error of the system; [`super::failure`] ends quietly if the pipe is closed.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
     let mut out = stdout().lock();
-    write!(out, "{text}")?;
+    out.write_all(printable(&text.to_string()).as_bytes())?;
     out.flush()
 }
 
 /// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
 pub(super) fn note(text: impl Display) {
-    let _ = writeln!(stderr(), "{text}");
+    let _ = writeln!(stderr(), "{}", printable(&text.to_string()));
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use super::failure::Failure;
 use super::notices::Notices;
 use crate::config::{Launch, RunFile};
+use crate::files::printable::printable;
 use crate::plan::Plan;
 
 /// A run file and its overrides.
@@ -34,6 +35,10 @@ impl RunArgs {
 
     /// The file, as messages call it.
     pub(super) fn name(&self) -> String {
-        if self.run == Path::new("-") { "stdin".to_owned() } else { self.run.display().to_string() }
+        if self.run == Path::new("-") {
+            "stdin".to_owned()
+        } else {
+            printable(&self.run.display().to_string()).into_owned()
+        }
     }
 }

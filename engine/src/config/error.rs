@@ -9,6 +9,7 @@ use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
 use crate::files::json::{Edit, JsonError, Source, SourceKind, shorten};
+use crate::files::printable::printable;
 
 /// Everything that is wrong with one run file, in the order of the file.
 ///
@@ -253,9 +254,16 @@ fn shorten_path(path: &str) -> String {
     path.split('.').map(shorten).collect::<Vec<_>>().join(".")
 }
 
-/// Value and rule; the path is added here and nowhere else.
+/// Value and rule, as text for a terminal.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.message()))
+    }
+}
+
+impl ConfigError {
+    /// The path is added here and nowhere else.
+    fn message(&self) -> String {
         let path = match self.place.path.as_str() {
             "" => "the run file".to_owned(),
             path => format!("`{}`", shorten_path(path)),
@@ -263,16 +271,16 @@ impl fmt::Display for ConfigError {
         match &self.problem {
             // No line of the file can be shown that would say which file it is.
             Problem::Unreadable { reason } => {
-                write!(f, "{}: cannot read the run file: {reason}", self.place.span.source.name)
+                format!("{}: cannot read the run file: {reason}", self.place.span.source.name)
             }
-            Problem::Syntax { message, .. } => f.write_str(message),
-            Problem::UnknownKey { .. } => write!(f, "unknown key {path}"),
+            Problem::Syntax { message, .. } => message.clone(),
+            Problem::UnknownKey { .. } => format!("unknown key {path}"),
             Problem::WrongType { expected, found, .. } => {
-                write!(f, "{path} must be {expected}, but is {found}")
+                format!("{path} must be {expected}, but is {found}")
             }
-            Problem::Missing { rule, .. } => write!(f, "{path} is missing: {rule}"),
-            Problem::Rule { value, rule, .. } => write!(f, "{path} is {value}, but {rule}"),
-            Problem::Refused(refusal) => write!(f, "{path}: {}: {}", refusal.headline, refusal.reason),
+            Problem::Missing { rule, .. } => format!("{path} is missing: {rule}"),
+            Problem::Rule { value, rule, .. } => format!("{path} is {value}, but {rule}"),
+            Problem::Refused(refusal) => format!("{path}: {}: {}", refusal.headline, refusal.reason),
         }
     }
 }
@@ -281,7 +289,7 @@ impl std::error::Error for ConfigError {}
 
 impl Diagnostic for ConfigError {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.problem.repair()?))
+        Some(Box::new(printable(&self.problem.repair()?).into_owned()))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -304,7 +312,7 @@ impl SourceCode for Source {
         context_lines_before: usize,
         context_lines_after: usize,
     ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
-        let inner = self.text.read_span(span, context_lines_before, context_lines_after)?;
+        let inner = self.drawn().read_span(span, context_lines_before, context_lines_after)?;
         let name = match self.kind {
             SourceKind::File => self.name.clone(),
             SourceKind::Argument => "--set".to_owned(),

@@ -4,3 +4,4 @@ pub(crate) mod input;
 pub(crate) mod json;
 pub(crate) mod order;
 pub(crate) mod partial;
+pub(crate) mod printable;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
+mod bar; // The progress bar on a terminal.
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.

@@ -84,3 +84,25 @@ fn check_looks_for_texts() {
     home.write("text.txt", b"\xff");
     home.run("check run.json").success();
 }
+
+/// Names and contents with control characters move no cursor and change no colour.
+#[cfg(unix)]
+#[test]
+fn control_characters_are_escaped() {
+    let home = Home::new();
+    let name = "a\u{1b}[31m.json";
+    home.write(name, "{ \"steps\": 3, \"st\u{1b}[0m\": 1 }");
+    home.write("b\u{1b}.json", crate::command::RUN);
+    for line in [
+        format!("check {name}"),
+        format!("plan {name}"),
+        "train b\u{1b}.json --out c\u{1b}".to_owned(),
+        "eval no\u{1b}dir".to_owned(),
+        "check run.json --set data.text=\u{1b}.txt".to_owned(),
+    ] {
+        let output = home.command(&line).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        assert!(!text.contains(&0x1b) && !text.is_empty(), "{}", String::from_utf8_lossy(&text));
+    }
+    assert!(home.run("check b\u{1b}.json").success().contains(r"b\u{1b}.json is a valid run"));
+}

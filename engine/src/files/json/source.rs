@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::relaxed::blanked;
 use super::words::shorten;
+use crate::files::printable::{in_place, printable};
 
 /// A text that keys come from: a file, or one `--set` argument.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// The text as strict JSON, every value at its place, where that is another.
     strict: Option<String>,
+    /// What is drawn of the text, where it has control characters.
+    drawn: Option<String>,
     /// What kind of text it is.
     pub(crate) kind: SourceKind,
 }
@@ -32,14 +35,23 @@ impl Source {
     /// The text of a file, without the byte order mark that some editors put first.
     pub(crate) fn file(name: &str, text: &str) -> Arc<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
-        Arc::new(Self { name: name.to_owned(), text, strict: None, kind: SourceKind::File })
+        Self::new(name, text, None, SourceKind::File)
     }
 
     /// As [`Source::file`], of a file that may have comments, and a comma behind a last part.
     pub(crate) fn relaxed_file(name: &str, text: &str) -> Arc<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let strict = blanked(&text);
-        Arc::new(Self { name: name.to_owned(), text, strict, kind: SourceKind::File })
+        Self::new(name, text, strict, SourceKind::File)
+    }
+
+    fn new(name: &str, text: String, strict: Option<String>, kind: SourceKind) -> Arc<Self> {
+        Arc::new(Self { name: printable(name).into_owned(), drawn: in_place(&text), text, strict, kind })
+    }
+
+    /// What is drawn of the text, every place where it is.
+    pub(crate) fn drawn(&self) -> &str {
+        self.drawn.as_deref().unwrap_or(&self.text)
     }
 
     /// What is read as JSON.
@@ -56,8 +68,7 @@ impl Source {
 
     /// A `--set` argument.
     pub(crate) fn argument(text: &str) -> Arc<Self> {
-        let (name, text) = ("--set".to_owned(), text.to_owned());
-        Arc::new(Self { name, text, strict: None, kind: SourceKind::Argument })
+        Self::new("--set", text.to_owned(), None, SourceKind::Argument)
     }
 
     /// The bytes from `start` to before `end`.
