@@ -75,7 +75,8 @@ impl CheckArgs {
         let path = self.out.clone().unwrap_or_else(|| beside(&self.run.run));
         // Relative paths are checked where the file is to stand.
         let folder = std::path::absolute(&path)?.parent().unwrap_or(Path::new("/")).to_owned();
-        let Fixed { text, changes } = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), missing)?;
+        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), missing);
+        let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if changes.is_empty() {
             return Ok(print(format_args!("{}: there is nothing to mend\n", self.run.name()))?);
         }

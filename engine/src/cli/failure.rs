@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::exit_status::InputMistake;
+use super::figures::counted;
 use super::output::note;
 use super::table::Table;
 use super::terminal;
-use crate::config::{CombinationTable, ConfigErrors};
+use crate::config::{CombinationTable, ConfigErrors, Unfixed};
 use crate::plan::FromFileError;
 use crate::plan::costs::PredictError;
 use crate::train::TrainedRunError;
@@ -19,6 +20,8 @@ use crate::train::TrainedRunError;
 pub(super) enum Failure {
     /// Mistakes in the run file or its overrides; exit status 2.
     Config(ConfigErrors),
+    /// A run file in which --fix leaves something; exit status 2.
+    Unfixed(Unfixed),
     /// Any other mistake in the input; exit status 2, as for arguments that cannot be parsed.
     Input(Box<dyn Error>),
     /// The reader of stdout closed it, as `head` does: not an error.
@@ -32,6 +35,21 @@ impl Failure {
     pub(super) fn report(self) -> ExitCode {
         // If stderr is closed, the exit status still says that the command failed.
         match self {
+            Self::Unfixed(unfixed) => {
+                let (num_fixable, num_mended) = (unfixed.num_fixable(), unfixed.num_mended);
+                let status = Self::Config(unfixed.errors).report();
+                let mended = match num_mended {
+                    0 => String::new(),
+                    _ => format!(", shown in a text with {} mended to be JSON", counted(num_mended, "part")),
+                };
+                note(terminal::wrapped(
+                    &format!(
+                        "\nnothing was written: --fix mends what can mean one thing alone, {num_fixable} of these{mended}; decide the others"
+                    ),
+                    terminal::width(),
+                ));
+                status
+            }
             Self::Config(errors) => {
                 let count = errors.iter().count();
                 let mistakes = if count == 1 { "mistake" } else { "mistakes" };

@@ -83,7 +83,7 @@ impl Form {
         if !stderr().is_terminal() {
             return Self::Lines { next: Instant::now() };
         }
-        let template = "{bar:32} {pos}/{len} steps  {msg}  ETA {eta}";
+        let template = "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}";
         let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
         Self::Bar(ProgressBar::new(num_steps).with_style(style))
     }

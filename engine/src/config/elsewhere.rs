@@ -30,7 +30,11 @@ const SAME_VALUE: [&str; 5] = [
 /// The name of a key for an unknown one of this path, where both are in one section and mean the same value.
 pub(super) fn renamed<'a>(path: &str, usual: &'a str) -> Option<&'a str> {
     let (section, name) = usual.rsplit_once('.')?;
-    (SAME_VALUE.contains(&usual) && path.rsplit_once('.')?.0 == section).then_some(name)
+    let (of_path, written) = path.rsplit_once('.')?;
+    // Others of its names say the contrary.
+    let ties = usual == "model.tie_embeddings"
+        && ["tie_word_embeddings", "tie_weights", "weight_tying"].contains(&written);
+    ((SAME_VALUE.contains(&usual) || ties) && of_path == section).then_some(name)
 }
 
 /// Names that other systems have for a key: Hugging Face's models and trainer, Megatron-LM, torchtitan, nanoGPT.

@@ -125,6 +125,11 @@ impl ConfigError {
         self.edit.clone().or_else(|| Some(Edit { span: self.place.span.clone(), text: text? }))
     }
 
+    /// Whether the text is no JSON there.
+    pub(super) fn is_syntax(&self) -> bool {
+        matches!(self.problem, Problem::Syntax { .. }) && self.place.path.is_empty()
+    }
+
     /// Line and column in the run file, counted from 1; `None` for a `--set` argument.
     pub fn line_column(&self) -> Option<(usize, usize)> {
         (self.place.span.source.kind == SourceKind::File).then(|| self.place.span.line_column())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::ConfigErrors;
+use super::error::{ConfigError, ConfigErrors};
 use super::launch::Launch;
 use super::run_file::RunFile;
 use crate::files::json::{Edit, Source, SourceKind, shorten};
@@ -17,6 +17,29 @@ pub struct Fixed {
     pub text: String,
     /// What was changed, in the order in which it was found.
     pub changes: Vec<Change>,
+}
+
+/// A file in which something is left that needs a decision.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{errors}")]
+pub struct Unfixed {
+    /// Everything that is wrong with the file, or, where it is not JSON, with the text in which as much was mended as was needed for that.
+    pub errors: ConfigErrors,
+    /// How many parts of the text were mended before.
+    pub num_mended: usize,
+}
+
+impl From<ConfigErrors> for Unfixed {
+    fn from(errors: ConfigErrors) -> Self {
+        Self { errors, num_mended: 0 }
+    }
+}
+
+impl Unfixed {
+    /// How many of the errors can mean one thing alone.
+    pub fn num_fixable(&self) -> usize {
+        self.errors.iter().filter(|error| error.edit().is_some()).count()
+    }
 }
 
 /// A part of a file that was replaced.
@@ -35,15 +58,17 @@ impl RunFile {
     /// `folder`; `fault` is that of [`RunFile::resolve_with`].
     ///
     /// # Errors
-    /// What is left and needs a decision, at its place in the mended text.
+    /// [`Unfixed`] where something is left that needs a decision.
     pub fn fixed(
         path: &Path,
         folder: &Path,
         launch: Launch,
         fault: &dyn Fn(&Path) -> Option<String>,
-    ) -> Result<Fixed, ConfigErrors> {
+    ) -> Result<Fixed, Unfixed> {
         let (name, text, _) = Self::read(path)?;
         let of_text = |text: &str| Self::of_text(&name, text, folder.to_owned());
+        // The errors of the first text that is JSON: they stand where the file has them, or nearly.
+        let mut of_file = None;
         let source = Source::relaxed_file(&name, &text);
         let mut fixed = Fixed { text: source.text.clone(), changes: Vec::new() };
         for _ in 0..ROUNDS_MAX {
@@ -53,13 +78,24 @@ impl RunFile {
                 Ok(notices) => (notices.iter().filter_map(|notice| notice.edit()).collect(), None),
                 Err(errors) => (errors.iter().filter_map(|error| error.edit()).collect(), Some(errors)),
             };
-            match (fixed.apply(edits), errors) {
-                (true, _) => {}
-                (false, None) => return Ok(fixed),
-                (false, Some(errors)) => return Err(errors),
+            let num_before = fixed.changes.len();
+            let is_changed = fixed.apply(edits);
+            let Some(errors) = errors else {
+                if is_changed {
+                    continue;
+                }
+                return Ok(fixed);
+            };
+            if of_file.is_none() && !errors.iter().any(ConfigError::is_syntax) {
+                of_file = Some((errors.clone(), num_before));
+            }
+            if !is_changed {
+                let (errors, num_mended) = of_file.unwrap_or((errors, num_before));
+                return Err(Unfixed { errors, num_mended });
             }
         }
-        of_text(&fixed.text)?.resolve_with(launch, fault).map(|_| fixed)
+        of_text(&fixed.text)?.resolve_with(launch, fault)?;
+        Ok(fixed)
     }
 }
 

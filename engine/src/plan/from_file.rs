@@ -6,7 +6,7 @@ use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, Needs, changes_that_fit};
 use super::refusal::costs_of_zero_2;
-use super::remarks::UNIT;
+use super::remarks::{PARAM_THRESHOLD, Remark, UNIT};
 use super::{Plan, PlanError};
 use crate::config::{ConfigErrors, Launch, Notice, Problem, Run, RunFile};
 
@@ -51,9 +51,13 @@ impl Plan {
         let resolved = file.resolve_with(launch, fault);
         let (run, mut notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;
         let plan = Self::new(run.clone()).map_err(|error| at_its_key(error, file, &run))?;
-        let of_plan = plan
-            .remarks()
-            .into_iter()
+        let remarks = plan.remarks().into_iter();
+        // DeepSpeed's default is told as what "auto" became; that it persists nothing is no news then.
+        let is_of_auto = |remark: &Remark| {
+            remark.keys == PARAM_THRESHOLD && file.place(remark.keys).written() == "\"auto\""
+        };
+        let of_plan = remarks
+            .filter(|remark| !is_of_auto(remark))
             .map(|remark| Notice::new(remark.kind, &file.place(remark.keys), remark.text));
         notices.extend(of_plan);
         notices.sort_by_key(Notice::order);

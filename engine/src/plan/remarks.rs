@@ -13,7 +13,7 @@ pub(super) const RESIDENT: &[&str] = &["zero_optimization.resident_units"];
 const PREFETCH: &[&str] = &["zero_optimization.prefetch_units"];
 const PARTITION: &[&str] = &["parallel.partition"];
 const MICRO_BATCHES: &[&str] = &["gradient_accumulation_steps"];
-const PARAM_THRESHOLD: &[&str] = &["zero_optimization.stage3_param_persistence_threshold"];
+pub(super) const PARAM_THRESHOLD: &[&str] = &["zero_optimization.stage3_param_persistence_threshold"];
 const MODEL_THRESHOLD: &[&str] = &["zero_optimization.stage3_model_persistence_threshold"];
 
 /// Something that the run file does not say and that its author should know.

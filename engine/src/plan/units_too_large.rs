@@ -49,13 +49,20 @@ impl Plan {
         } else {
             (UNIT, format!("`prefetch_units` {}", gathered_units - 1), "(1 + prefetch_units)")
         };
+        let limit = break_even.limit_size() / 2.0;
+        // The mildest of the changes after which units pay.
+        let alone = "\"prefetch_units\": 0 and \"resident_units\": \"strict\"";
+        let repair = match [unit_layers, 1.0, 0.5].into_iter().find(|&layers| layers < limit) {
+            Some(layers) if layers == unit_layers => format!("use {alone}"),
+            Some(layers) => format!("use \"unit_layers\": {layers} with {alone}"),
+            None => "no unit is so small: use \"stage\": 1".to_owned(),
+        };
         let text = format!(
             "units of {unit} with {keys} hold {} layers gathered and {:.1} at rest, no fewer than the {rank_layers} of no \
-             sharding; units pay where unit_layers x {factor} < layers x (1 - 1 / data) = {:.1}",
+             sharding; units pay where unit_layers x {factor} < layers x (1 - 1 / data) = {limit:.1}; {repair}",
             // There is a gather buffer for each unit of the rank at most, so that no more is gathered than the rank has.
             (unit_layers * gathered_units as f64).min(rank_layers as f64),
             break_even.shard_size() / 2.0,
-            break_even.limit_size() / 2.0
         );
         Some(Remark::warning(place, text))
     }

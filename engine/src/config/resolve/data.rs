@@ -19,7 +19,10 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
     }
     let rule = "there is nothing to train on";
     if !raw.head.is_written {
-        return raw.head.site.missing(rule, "add a `data` with `text`: files, folders or globs");
+        return raw.head.site.missing(
+            rule,
+            "add it with files, folders or globs, such as \"data\": {\"text\": \"texts/*.txt\"}",
+        );
     }
     let text = raw.text.required(rule, "add files, folders or globs").map(list).and_then(|paths| {
         if paths.is_empty() || paths.iter().any(String::is_empty) {

@@ -36,7 +36,9 @@ pub(super) fn memory(field: &Field<ByteSize>) -> Option<Option<u64>> {
 
 /// `steps`; the number of tokens of the whole run must be countable.
 pub(super) fn steps(raw: &RawRun, batch: Option<&BatchConfig>, model: Option<&ModelConfig>) -> Option<u64> {
-    let steps = raw.steps.required("it says when the run ends", "add the number of optimizer steps");
+    let steps = raw
+        .steps
+        .required("it says when the run ends", "add the number of optimizer steps, such as \"steps\": 1000");
     let steps = raw.steps.keep(steps, |steps| steps > 0, "a run has at least one step", "use 1 or more")?;
     if let (Some(batch), Some(model)) = (batch, model) {
         let (num_sequences, seq_length) = (batch.train_batch_size, model.seq_length());

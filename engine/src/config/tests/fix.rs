@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::deepspeed::folder;
-use crate::config::{ConfigErrors, Fixed, Launch, RunFile};
+use crate::config::{Fixed, Launch, RunFile, Unfixed};
 
 const LAUNCH: Launch = Launch { cores: 2, ranks: Some(4) };
 
-fn fixed(text: &str) -> Result<Fixed, ConfigErrors> {
+fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
@@ -73,7 +73,7 @@ fn what_needs_a_decision_is_left_and_named() {
             "offload of parameters is not offered",
         ),
         ("\"train_batch_size\": 8, \"tie_word_embeddings\": true}", "unknown key `tie_word_embeddings`"),
-        ("\"train_batch_size\": 8, \"train_batch_sise\": 4}", "`train_batch_size` stands twice"),
+        ("\"train_batch_size\": 8, \"train_batch_sise\": 4}", "unknown key `train_batch_sise`"),
         ("\"train_batch_size\": 8, \"seed\": nan}", "JSON knows no `nan`"),
         ("\"train_batch_size\": 8, note: many words\n}", "a string of JSON is in quotes"),
     ] {

@@ -52,7 +52,7 @@ fn the_model() {
             ),
         ],
         expect![[r#"
-            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
+            run.json:1:1: `model` is missing: there is nothing to train; add one, such as "model": {"family": "gpt2", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024}
             run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2", "mlp" or "timed"
               run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
@@ -129,7 +129,7 @@ fn data_and_evaluation() {
             &[("data", r#"{"text": "a", "validation": 0}"#), ("evaluation", r#"{"batches": 0}"#)],
         ],
         expect![[r#"
-            run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
+            run.json:1:1: `data` is missing: there is nothing to train on; add it with files, folders or globs, such as "data": {"text": "texts/*.txt"}
             run.json:3:3: `data.text` is missing: there is nothing to train on; add files, folders or globs
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
             run.json:3:26: `data.text[1]` must be a string, but is 5; write "5"
@@ -162,7 +162,7 @@ fn communication_threads_and_clipping() {
             run.json:6:20: `comm.port` is 5000, but a side channel between processes is not offered yet; remove it: ranks are threads of one process
             run.json:6:14: `threads` is 0, but it must be at least 1; use 1 or more
               run.json:7:24: `gradient_clipping` is -1, but it must not be negative; use 0 or more
-            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps
+            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps, such as "steps": 1000
         "#]],
     );
     assert_eq!(run(&[("threads", "3"), ("gradient_clipping", "0")]).threads, 3);

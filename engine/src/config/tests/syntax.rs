@@ -47,11 +47,11 @@ fn truncated_and_malformed_json() {
             run.json:1:11: this list is never closed: the text ends before its `]`
             run.json:1:11: this string is never closed: the text ends before its `"`
             run.json:1:11: this is not JSON: a value belongs here, but `}` stands there
-            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
-              run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
+            run.json:1:1: `model` is missing: there is nothing to train; add one, such as "model": {"family": "gpt2", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024}
+              run.json:1:1: `data` is missing: there is nothing to train on; add it with files, folders or globs, such as "data": {"text": "texts/*.txt"}
               run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-            run.json:1:1: `model` is missing: there is nothing to train; add a `model` with its `family` and sizes
-              run.json:1:1: `data` is missing: there is nothing to train on; add a `data` with `text`: files, folders or globs
+            run.json:1:1: `model` is missing: there is nothing to train; add one, such as "model": {"family": "gpt2", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024}
+              run.json:1:1: `data` is missing: there is nothing to train on; add it with files, folders or globs, such as "data": {"text": "texts/*.txt"}
               run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
             run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there; `pipezero check --fix` writes the file in strict JSON
             run.json:1:11: JSON knows no `NaN`; write a number
@@ -216,7 +216,7 @@ fn set_to_null_takes_a_key_away() {
     check_sets(
         &[&["steps=null"], &["steps.more=null"]],
         expect![[r#"
-            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps
+            run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps, such as "steps": 1000
             --set steps.more=null: `steps` is 10, but only a section has keys; set that key itself
         "#]],
     );

@@ -139,7 +139,7 @@ fn zero_3_needs_several_units_per_stage() {
               ZeRO-3, pipeline 2 x data 2, uniform split                   4.4 KiB   8.8 KiB   21.1 KiB    8.8 KiB  43.0 KiB        8.8 KiB
               ZeRO-1, pipeline 2 x data 2                                  9.1 KiB       0 B    9.1 KiB    9.1 KiB  27.4 KiB        9.1 KiB
               ZeRO-2, pipeline 1 x data 4                                 18.0 KiB       0 B   21.5 KiB    9.0 KiB  48.5 KiB       27.0 KiB
-            run.json:7:34: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.5 at rest, no fewer than the 3 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.5
+            run.json:7:34: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.5 at rest, no fewer than the 3 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.5; use "prefetch_units": 0 and "resident_units": "strict"
         "#]],
     );
 }
@@ -177,9 +177,9 @@ fn units_that_cannot_pay_are_warned_of() {
             of("", DATA, r#"{"stage": 3, "resident_units": 1000}"#),
         ],
         expect![[r#"
-            run.json:7:52: warning: `zero_optimization.unit_layers`: units of 4 layers with `prefetch_units` 1 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 6.0
-            run.json:7:73: warning: `zero_optimization.resident_units`: units of 2 layers with `resident_units` 4 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 6.0
-            run.json:7:55: warning: `zero_optimization.resident_units`: units of 1 layer with `resident_units` 1000 hold 4 layers gathered and 2.0 at rest, no fewer than the 4 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 2.0
+            run.json:7:52: warning: `zero_optimization.unit_layers`: units of 4 layers with `prefetch_units` 1 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 6.0; use "prefetch_units": 0 and "resident_units": "strict"
+            run.json:7:73: warning: `zero_optimization.resident_units`: units of 2 layers with `resident_units` 4 hold 8 layers gathered and 6.0 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 6.0; use "prefetch_units": 0 and "resident_units": "strict"
+            run.json:7:55: warning: `zero_optimization.resident_units`: units of 1 layer with `resident_units` 1000 hold 4 layers gathered and 2.0 at rest, no fewer than the 4 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 2.0; use "prefetch_units": 0 and "resident_units": "strict"
             run.json:7:55: hint: `zero_optimization.resident_units`: 1000 units, but no rank gathers more than 6 units: a larger number has no effect, and "all" means the same
         "#]],
     );
@@ -227,7 +227,7 @@ fn several_stages_on_a_rank_are_several_units() {
         expect![[r#"
             valid
             valid
-            run.json:7:79: warning: `zero_optimization.resident_units`: units of 3 layers with `resident_units` 4 hold 12 layers gathered and 1.5 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 10.5
+            run.json:7:79: warning: `zero_optimization.resident_units`: units of 3 layers with `resident_units` 4 hold 12 layers gathered and 1.5 at rest, no fewer than the 12 of no sharding; units pay where unit_layers x resident_units < layers x (1 - 1 / data) = 10.5; use "prefetch_units": 0 and "resident_units": "strict"
         "#]],
     );
 }

@@ -15,7 +15,8 @@ use sizes::size;
 
 pub(super) fn resolve(raw: &RawModel) -> Option<ModelConfig> {
     if !raw.head.is_written {
-        let repair = "add a `model` with its `family` and sizes";
+        let repair = "add one, such as \"model\": {\"family\": \"gpt2\", \"num_layers\": 12, \"hidden_size\": 768, \
+                      \"num_attention_heads\": 12, \"seq_length\": 1024}";
         return raw.head.site.missing("there is nothing to train", repair);
     }
     let repair = "add \"gpt2\", \"mlp\" or \"timed\"";
