@@ -13,6 +13,7 @@ use super::output::print;
 use super::run_args::RunArgs;
 use super::terminal;
 use crate::config::{Change, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
+use crate::files::input::named;
 use crate::files::partial::Existing;
 use crate::plan::Plan;
 use crate::run::data::find_text;
@@ -93,8 +94,7 @@ impl CheckArgs {
 
 /// `NAME.fixed.json` beside `NAME.json`.
 fn beside(path: &Path) -> PathBuf {
-    let path = if path == Path::new("-") { Path::new("stdin") } else { path };
-    path.with_extension("fixed.json")
+    named(path).with_extension("fixed.json")
 }
 
 /// What --fix writes.

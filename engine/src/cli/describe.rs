@@ -73,11 +73,7 @@ pub(super) fn micro_batches(count: usize) -> String {
 
 /// What the fullest rank needs, and what that leaves of the memory that it may have.
 pub(super) fn memory(plan: &Plan, limit_bytes: Option<u64>) -> String {
-    let forecast = plan.forecast();
-    let fullest = forecast.iter().max_by_key(|rank| (rank.memory.peak, std::cmp::Reverse(rank.rank)));
-    let Some((peak, pipeline_rank)) = fullest.map(|rank| (rank.memory.peak, rank.pipeline_rank)) else {
-        return "no rank".to_owned();
-    };
+    let (pipeline_rank, peak) = plan.fullest_rank();
     let needed = format!("at most {} on a rank (pipeline rank {pipeline_rank})", bytes(peak));
     match limit_bytes {
         None => format!("{needed}; `memory` sets no limit"),

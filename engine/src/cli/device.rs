@@ -61,7 +61,7 @@ fn what_is_missing(plan: &Plan, num_cores: usize, available: Option<u64>) -> Opt
         return None;
     }
     let num_ranks = plan.grid().world_size();
-    let needed = plan.forecast().iter().fold(0_u64, |sum, rank| sum.saturating_add(rank.memory.peak));
+    let needed = plan.needs().world_bytes;
     match available {
         Some(available) if needed > available => {
             Some(format!("need {}, and {} are free", bytes(needed), bytes(available)))

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::describe;
 use super::device::device;
 use super::failure::Failure;
-use super::figures::{bytes, count, counted, nanoseconds};
+use super::figures::{bytes, count, counted};
 use super::output::print;
 use super::run_args::RunArgs;
 use super::table::Table;
@@ -32,7 +32,7 @@ With ZeRO-3 the last table compares the values of `resident_units`: more units t
 pub(super) struct PlanArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host, and the default for a run that it could hold.
+    /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`, each figure that of the rank with the largest.
@@ -90,16 +90,7 @@ fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> Stri
             describe::memory(plan, plan.run().memory_bytes),
             DeviceSpec::NAMES.join(" or ")
         ),
-        Some(simulation) => {
-            let step = simulation.step();
-            format!(
-                "predicted step {}, {:.0} tokens/s\ntimes: {}\n{}",
-                nanoseconds(step.step_ns()),
-                step.tokens_per_s(),
-                simulation.predicted().description,
-                utilisation::lines(plan, &simulation.utilisation())
-            )
-        }
+        Some(simulation) => utilisation::of_step(simulation),
     };
     terminal::wrapped_after(&text, width, 4)
 }

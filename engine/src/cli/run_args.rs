@@ -1,12 +1,13 @@
 //! The arguments of every command that reads a run file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::failure::Failure;
 use super::notices::Notices;
 use crate::config::{Launch, RunFile};
+use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
 
@@ -35,10 +36,6 @@ impl RunArgs {
 
     /// The file, as messages call it.
     pub(super) fn name(&self) -> String {
-        if self.run == Path::new("-") {
-            "stdin".to_owned()
-        } else {
-            printable(&self.run.display().to_string()).into_owned()
-        }
+        printable(&named(&self.run).display().to_string()).into_owned()
     }
 }

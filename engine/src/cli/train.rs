@@ -70,7 +70,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let ranks = format!(
         "{} and {} of memory in all; initial weights are drawn",
         counted(plan.grid().world_size(), "rank"),
-        bytes(plan.forecast().iter().fold(0, |sum, rank| sum.saturating_add(rank.memory.peak)))
+        bytes(plan.needs().world_bytes)
     );
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
     let reads_text = !plan.run().data.text.is_empty();

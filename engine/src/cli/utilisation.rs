@@ -1,14 +1,40 @@
-//! What a rank achieves in a predicted step, for `simulate` and `plan`.
+//! How fast a predicted step is and what each rank achieves in it, for `simulate` and `plan`.
 
 use serde_json::{Value, json};
 
 use super::describe;
 use super::figures::{counted, nanoseconds, percent};
 use crate::plan::Plan;
-use crate::plan::what_if::Utilisation;
+use crate::plan::costs::Step;
+use crate::plan::what_if::{Simulation, Utilisation};
+
+/// The step, where its times come from, and what each rank achieves, a line each.
+pub(super) fn of_step(simulation: &Simulation<'_>) -> String {
+    let step = simulation.step();
+    let outside = outside_program(step);
+    let of_it = if outside.is_empty() { String::new() } else { format!("of it: {outside}\n") };
+    format!(
+        "predicted step {}, {:.0} tokens/s\n{of_it}times: {}\n{}",
+        nanoseconds(step.step_ns()),
+        step.tokens_per_s(),
+        simulation.predicted().description,
+        of_each_rank(simulation.plan(), &simulation.utilisation())
+    )
+}
+
+/// The parts of the step's time that its timeline does not show.
+fn outside_program(step: &Step) -> String {
+    let named = [("waits for slow ranks", step.straggling_ns), ("beside its program", step.overhead_ns)];
+    let parts: Vec<String> = named
+        .into_iter()
+        .filter(|&(_, ns)| ns > 0)
+        .map(|(name, ns)| format!("{} {name}", nanoseconds(ns)))
+        .collect();
+    parts.join(", ")
+}
 
 /// Tokens, operations, MFU with its formula, and memory, a line each.
-pub(super) fn lines(plan: &Plan, of: &Utilisation) -> String {
+fn of_each_rank(plan: &Plan, of: &Utilisation) -> String {
     let mut text = String::new();
     let tokens = format!("{:.0} tokens/s", of.tokens_per_s());
     if of.model_flops == 0 {

@@ -13,7 +13,7 @@ use super::resolve;
 use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
-use crate::files::input::{read_stdin, read_text};
+use crate::files::input::{is_stdin, named, read_stdin, read_text};
 use crate::files::json::{Node, Source, Span, Value, parse};
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
@@ -41,10 +41,8 @@ impl RunFile {
 
     /// The name by which messages know a file, its text, and the folder at which relative paths in it start.
     pub(super) fn read(path: &Path) -> Result<(String, String, PathBuf), ConfigErrors> {
-        let (name, read) = match path == Path::new("-") {
-            true => ("stdin".to_owned(), read_stdin(MAX_BYTES)),
-            false => (path.display().to_string(), read_text(path, MAX_BYTES)),
-        };
+        let name = named(path).display().to_string();
+        let read = if is_stdin(path) { read_stdin(MAX_BYTES) } else { read_text(path, MAX_BYTES) };
         let text = read.map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();

@@ -56,6 +56,16 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputErro
     text_of(File::open(path)?, max_bytes)
 }
 
+/// The path by which messages and new files are named: `stdin` where the input is `-`.
+pub(crate) fn named(path: &Path) -> &Path {
+    if is_stdin(path) { Path::new("stdin") } else { path }
+}
+
+/// Whether a path stands for stdin.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// Reads stdin to its end, as text of at most `max_bytes`.
 pub(crate) fn read_stdin(max_bytes: u64) -> Result<String, InputError> {
     text_of(io::stdin().lock(), max_bytes)

@@ -66,6 +66,13 @@ impl Plan {
             .collect()
     }
 
+    /// The pipeline rank that needs most memory in training, the first of equals, and its peak bytes.
+    pub fn fullest_rank(&self) -> (usize, u64) {
+        let peaks = self.training.ranks().map(|rank| (rank.index(), self.peak_of(rank)));
+        let fullest = peaks.max_by_key(|&(index, peak)| (peak, std::cmp::Reverse(index)));
+        fullest.expect("a grid has at least one rank")
+    }
+
     /// Peak bytes of a pipeline rank in training.
     pub(super) fn peak_of(&self, rank: PipelineRank) -> u64 {
         RankMemory::of(&self.memory_facts(rank, Purpose::Training)).peak

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::summary;
 use crate::config::{Run, RunFile, ScheduleConfig};
-use crate::files::input::read_text;
+use crate::files::input::{named, read_text};
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
 
@@ -233,7 +233,7 @@ impl RunDir {
 
     /// The directory of a run file unless the user chooses another: `runs/NAME` for `NAME.json`, `runs/stdin` for `-`.
     pub fn default_path(run_file: &Path) -> PathBuf {
-        let run_file = if run_file == Path::new("-") { Path::new("stdin") } else { run_file };
+        let run_file = named(run_file);
         Path::new("runs").join(run_file.file_stem().unwrap_or(run_file.as_os_str()))
     }
 

@@ -22,7 +22,7 @@ use crate::cli::table::Table;
 use crate::cli::terminal;
 use crate::cli::utilisation;
 use crate::plan::Plan;
-use crate::plan::costs::{CostsFile, DeviceSpec, Network, Source, Step};
+use crate::plan::costs::{CostsFile, DeviceSpec, Network, Source};
 use crate::plan::what_if::{Simulation, SimulationError, WhatIf, device_remarks, memory_curves};
 
 /// A run, and where its times come from.
@@ -135,16 +135,7 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
     let longest = [nanoseconds(step.longest_rank_span_ns), percent(step.bubble_rate_longest_rank())];
     times.row("the longest rank alone", longest);
     let (program, scale) = (plan.training(), TimeScale::nanoseconds(step.makespan_ns));
-    let mut head =
-        format!("predicted step {}, {:.0} tokens/s\n", nanoseconds(step.step_ns()), step.tokens_per_s());
-    for (name, line) in
-        [("of it", outside_program(step)), ("times", simulation.predicted().description.clone())]
-    {
-        if !line.is_empty() {
-            head += &format!("{name}: {line}\n");
-        }
-    }
-    head += &utilisation::lines(plan, &simulation.utilisation());
+    let mut head = utilisation::of_step(simulation);
     head += &changed.map_or_else(String::new, cluster::summary);
     let mut text = format!(
         "{times:width$}\n{}\n\n{}\n{}{}",
@@ -164,14 +155,3 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
 
 /// Columns before what continues a line of the head.
 const HEAD_INDENT: usize = 4;
-
-/// The parts of the step's time that its timeline does not show.
-fn outside_program(step: &Step) -> String {
-    let named = [("waits for slow ranks", step.straggling_ns), ("beside its program", step.overhead_ns)];
-    let parts: Vec<String> = named
-        .into_iter()
-        .filter(|&(_, ns)| ns > 0)
-        .map(|(name, ns)| format!("{} {name}", nanoseconds(ns)))
-        .collect();
-    parts.join(", ")
-}

@@ -240,33 +240,22 @@ impl<'a> Parser<'a> {
         use JsonErrorType as Kind;
         let text = self.source.json();
         let word = self.word(start);
-        let (length, text) = match kind {
+        let spelled = match kind {
             Kind::ExpectedObjectCommaOrEnd | Kind::ExpectedListCommaOrEnd => {
                 let begins_part = |first: char| first.is_alphanumeric() || "\"_-{[".contains(first);
                 let place = text[..start].trim_ascii_end().len();
                 let span = self.source.span(place, place);
                 return text[start..].starts_with(begins_part).then(|| Edit { span, text: ",".to_owned() });
             }
-            _ if word.is_empty() => return None,
-            Kind::KeyMustBeAString => (word.len(), format!("\"{word}\"")),
-            _ => match word {
-                "True" | "TRUE" => (word.len(), "true".to_owned()),
-                "False" | "FALSE" => (word.len(), "false".to_owned()),
-                "None" | "nil" => (word.len(), "null".to_owned()),
-                _ => {
-                    let is_number = ["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str());
-                    // A string without quotes that goes on behind the word may end anywhere.
-                    let behind = text[start + word.len()..].trim_start_matches([' ', '\t']);
-                    let is_whole = behind.is_empty() || behind.starts_with(['\n', '\r', ',', '}', ']']);
-                    let is_literal = ["true", "false", "null"].iter().any(|known| known.starts_with(word));
-                    if is_number || is_literal || !is_whole {
-                        return None;
-                    }
-                    (word.len(), format!("\"{word}\""))
-                }
+            Kind::KeyMustBeAString if !word.is_empty() => format!("\"{word}\""),
+            _ => match Word::of(word) {
+                Word::Literal { strict, .. } => strict.to_owned(),
+                // A string without quotes that goes on behind the word may end anywhere.
+                Word::Text if is_whole(&text[start + word.len()..]) => format!("\"{word}\""),
+                Word::Text | Word::NotFinite | Word::Unfinished => return None,
             },
         };
-        Some(Edit { span: self.source.span(start, start + length), text })
+        Some(Edit { span: self.source.span(start, start + word.len()), text: spelled })
     }
 
     /// What is wrong with the character that the reader stopped at, and where that begins.
@@ -332,18 +321,15 @@ impl<'a> Parser<'a> {
 
     /// What is wrong with what stands where a value belongs.
     fn no_value(&self, start: usize) -> String {
-        match self.word(start) {
-            "" => self.expected(start, "a value"),
-            "True" | "TRUE" => "JSON knows no `True`; write `true`".to_owned(),
-            "False" | "FALSE" => "JSON knows no `False`; write `false`".to_owned(),
-            "None" | "nil" => "JSON knows no `None`; write `null`, or leave the key out".to_owned(),
-            word if ["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str()) => {
-                format!("JSON knows no `{word}`; write a number")
+        let word = self.word(start);
+        match Word::of(word) {
+            Word::Literal { name, strict: strict @ "null" } => {
+                format!("JSON knows no `{name}`; write `{strict}`, or leave the key out")
             }
-            word if ["true", "false", "null"].iter().any(|known| known.starts_with(word)) => {
-                self.expected(start, "a value")
-            }
-            word => format!("a string of JSON is in quotes; write `\"{}\"`", shorten(word)),
+            Word::Literal { name, strict } => format!("JSON knows no `{name}`; write `{strict}`"),
+            Word::NotFinite => format!("JSON knows no `{word}`; write a number"),
+            Word::Unfinished => self.expected(start, "a value"),
+            Word::Text => format!("a string of JSON is in quotes; write `\"{}\"`", shorten(word)),
         }
     }
 
@@ -379,4 +365,36 @@ impl<'a> Parser<'a> {
         let length = self.source.json()[start..].chars().next().map_or(0, char::len_utf8);
         JsonError::syntax(self.source.span(start, start + length), rule)
     }
+}
+
+/// What a word without quotes is.
+enum Word {
+    /// A literal by the name that Python has for it.
+    Literal { name: &'static str, strict: &'static str },
+    /// A number that JSON cannot spell.
+    NotFinite,
+    /// None at all, or the beginning of a literal.
+    Unfinished,
+    /// Anything else: a string.
+    Text,
+}
+
+impl Word {
+    fn of(word: &str) -> Self {
+        match word {
+            "True" | "TRUE" => Self::Literal { name: "True", strict: "true" },
+            "False" | "FALSE" => Self::Literal { name: "False", strict: "false" },
+            "None" | "nil" => Self::Literal { name: "None", strict: "null" },
+            _ if ["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str()) => Self::NotFinite,
+            // Of an empty word, too.
+            _ if ["true", "false", "null"].iter().any(|known| known.starts_with(word)) => Self::Unfinished,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Whether a word without quotes ends its value, by what stands behind it.
+fn is_whole(behind: &str) -> bool {
+    let behind = behind.trim_start_matches([' ', '\t']);
+    behind.is_empty() || behind.starts_with(['\n', '\r', ',', '}', ']'])
 }

@@ -115,9 +115,6 @@ impl<'a> Simulation<'a> {
 
     /// What each rank achieves, and how much memory is left.
     pub fn utilisation(&self) -> Utilisation {
-        let ranks = self.step.ranks.iter().enumerate();
-        let fullest = ranks.max_by_key(|(index, rank)| (rank.peak_bytes, std::cmp::Reverse(*index)));
-        let (fullest_rank, fullest) = fullest.expect("a grid has at least one rank");
         let limits = [self.plan.run().memory_bytes, self.device_bytes];
         Utilisation {
             num_ranks: self.plan.grid().world_size(),
@@ -125,8 +122,7 @@ impl<'a> Simulation<'a> {
             tokens: self.step.tokens,
             model_flops: self.plan.step_flops(),
             peak_flops_per_s: self.peak_flops_per_s,
-            fullest_rank,
-            peak_bytes: fullest.peak_bytes,
+            peak_bytes: self.plan.fullest_rank().1,
             memory_bytes: limits.into_iter().flatten().min(),
         }
     }

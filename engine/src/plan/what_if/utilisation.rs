@@ -14,9 +14,7 @@ pub struct Utilisation {
     pub model_flops: u64,
     /// The peak of a rank for matrix products in the run's type; `None` where its device's is not known.
     pub peak_flops_per_s: Option<f64>,
-    /// The pipeline rank that needs most memory.
-    pub fullest_rank: usize,
-    /// Bytes that it needs.
+    /// Bytes that the fullest rank needs.
     pub peak_bytes: u64,
     /// Bytes that a rank may have: by the run's `memory` or its device's, whichever is less; `None` where neither is known.
     pub memory_bytes: Option<u64>,
@@ -66,7 +64,6 @@ mod tests {
             tokens,
             model_flops: tokens * (6 * parameters + attention),
             peak_flops_per_s: Some(275e12),
-            fullest_rank: 0,
             peak_bytes: 3,
             memory_bytes: Some(10),
         };
