@@ -13,7 +13,7 @@ use super::output::print;
 use super::run_args::RunArgs;
 use super::terminal;
 use crate::config::{Change, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
-use crate::files::input::named;
+use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
 use crate::plan::Plan;
 use crate::run::data::find_text;
@@ -39,10 +39,10 @@ pub(super) struct CheckArgs {
     /// Print JSON: the run with every default filled in.
     #[arg(long)]
     json: bool,
-    /// Write the file with every mistake mended that can mean one thing alone, comments kept, and check that.
+    /// Write the file with every mistake mended that can mean one thing alone, comments kept, and check that. Not with --set, which the file would not hold.
     #[arg(long, conflicts_with_all = ["set", "json"])]
     fix: bool,
-    /// Where --fix writes [default: NAME.fixed.json beside NAME.json]
+    /// Where --fix writes; `-` is stdout [default: NAME.fixed.json beside NAME.json]
     #[arg(long, value_name = "FILE", requires = "fix")]
     out: Option<PathBuf>,
     /// Replace the file of --out if it is a run file.
@@ -78,6 +78,9 @@ impl CheckArgs {
         let folder = std::path::absolute(&path)?.parent().unwrap_or(Path::new("/")).to_owned();
         let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), missing);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
+        if is_stdio(&path) {
+            return Ok(print(text)?);
+        }
         if changes.is_empty() {
             return Ok(print(format_args!("{}: there is nothing to mend\n", self.run.name()))?);
         }

@@ -14,7 +14,7 @@ const RANKS_PER_CORE_MAX: usize = 8;
 pub(super) enum DeviceError {
     /// An unknown name.
     #[error(
-        "--device {name}: the known devices are {}; measure any other with `pipezero profile` and use --costs",
+        "--device {name}: the known devices are {}; measure any other with `pipezero profile` and give its file to `pipezero simulate --costs`",
         DeviceSpec::NAMES.join(", ")
     )]
     Unknown {

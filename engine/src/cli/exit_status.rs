@@ -79,6 +79,7 @@ input_mistakes! {
         | EngineError::OtherRun
         | EngineError::Elsewhere
         | EngineError::Memory { .. }
+        | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::LogitsNotFinite => false,
     };

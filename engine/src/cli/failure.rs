@@ -11,6 +11,7 @@ use super::output::note;
 use super::table::Table;
 use super::terminal;
 use crate::config::{CombinationTable, ConfigErrors, Unfixed};
+use crate::files::printable::printable;
 use crate::plan::FromFileError;
 use crate::plan::costs::PredictError;
 use crate::train::TrainedRunError;
@@ -57,7 +58,15 @@ impl Failure {
                 let table = errors
                     .combinations()
                     .map_or_else(String::new, |table| combinations(table, terminal::width()));
-                let _ = write!(io::stderr(), "error: not a valid run, {count} {mistakes}:\n{drawn}{table}");
+                let set: String = errors
+                    .arguments_in_question()
+                    .iter()
+                    .map(|argument| format!(" --set {}", printable(argument)))
+                    .collect();
+                let with = if set.is_empty() { "" } else { " with" };
+                let headline = format!("error: not a valid run{with}{set}, {count} {mistakes}:");
+                let headline = terminal::wrapped_after(&headline, terminal::width(), 4);
+                let _ = write!(io::stderr(), "{headline}\n{drawn}{table}");
                 ExitCode::from(2)
             }
             Self::Input(error) => {

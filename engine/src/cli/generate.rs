@@ -34,7 +34,7 @@ pub(super) struct GenerateArgs {
     #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true, value_parser = temperature)]
     temperature: f64,
     /// Draw from this many of the likeliest tokens; 0 = all.
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true, value_parser = top_k)]
     top_k: usize,
     /// Seed of the draws.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -53,6 +53,10 @@ fn temperature(text: &str) -> Result<f64, String> {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         _ => Err("a temperature is a finite number from 0; write for example 0.8".to_owned()),
     }
+}
+
+fn top_k(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "a number of tokens is a whole number from 0; write for example 20".to_owned())
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::note;
-use crate::train::{EvalLine, Observer, StepLine};
+use crate::train::{EvalLine, Observer, StepLine, Work};
 
 /// Shows the progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
     form: Form,
     num_steps: u64,
+    /// What the bar says of the last step.
+    figures: String,
     /// Whether the run has a loss to show; else the time of a step is shown.
     learns: bool,
 }
@@ -37,7 +39,7 @@ impl Progress {
             Form::Bar(bar) => bar.tick(),
             Form::Lines { .. } => note(format_args!("the first of {num_steps} steps begins")),
         }
-        Self { form, num_steps, learns }
+        Self { form, num_steps, figures: String::new(), learns }
     }
 
     /// A line of its own, above the bar.
@@ -58,8 +60,9 @@ impl Progress {
         let num_steps = self.num_steps;
         match &mut self.form {
             Form::Bar(bar) => {
+                self.figures = figures(true);
                 bar.set_position(step);
-                bar.set_message(figures(true));
+                bar.set_message(self.figures.clone());
             }
             Form::Lines { next } => {
                 if Instant::now() >= *next || step == num_steps {
@@ -73,6 +76,7 @@ impl Progress {
 
     pub(super) fn finish(&self) {
         if let Form::Bar(bar) = &self.form {
+            bar.set_message(self.figures.clone());
             bar.finish();
         }
     }
@@ -90,6 +94,22 @@ impl Form {
 }
 
 impl Observer for Progress {
+    fn begins(&mut self, work: Work) {
+        let what = match work {
+            Work::Saving => "saving the weights".to_owned(),
+            Work::Evaluation { batch, num_batches } => format!("evaluating: batch {batch} of {num_batches}"),
+        };
+        match &mut self.form {
+            Form::Bar(bar) => bar.set_message(what),
+            Form::Lines { next } => {
+                if Instant::now() >= *next {
+                    *next = Instant::now() + LINE_EVERY;
+                    note(what);
+                }
+            }
+        }
+    }
+
     fn step(&mut self, line: &StepLine) {
         if line.skipped {
             self.print_line(skipped(line));
@@ -103,6 +123,9 @@ impl Observer for Progress {
     }
 
     fn evaluation(&mut self, line: &EvalLine) {
+        if let Form::Bar(bar) = &self.form {
+            bar.set_message(self.figures.clone());
+        }
         self.print_line(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
 }

@@ -44,8 +44,11 @@ pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 }
 
 pub(super) fn man(args: &ManArgs, command: Command) -> Result<(), Failure> {
-    std::fs::create_dir_all(&args.out)?;
-    clap_mangen::generate_to(command, &args.out)?;
+    let made = std::fs::create_dir_all(&args.out);
+    made.and_then(|()| clap_mangen::generate_to(command, &args.out)).map_err(|error| {
+        let message = format!("cannot write the pages to {}: {error}", args.out.display());
+        std::io::Error::new(error.kind(), message)
+    })?;
     note(format_args!("man pages: {}", args.out.display()));
     Ok(())
 }

@@ -125,7 +125,7 @@ impl TrainArgs {
 fn headline(plan: &Plan) -> String {
     let (run, grid) = (plan.run(), plan.grid());
     format!(
-        "{} parameters on pipeline {} x data {} ({}, {} each), {}, {}, {} steps of {} sequences of {} tokens",
+        "{} parameters on pipeline {} x data {} ({}, {} each), {}, {}, {} of {} of {} tokens",
         count(plan.num_parameters()),
         grid.pipeline_degree,
         grid.data_degree,
@@ -133,8 +133,8 @@ fn headline(plan: &Plan) -> String {
         counted(run.threads, "thread"),
         describe::schedule(plan),
         describe::precision(plan),
-        run.steps,
-        run.batch.train_batch_size,
+        counted(usize::try_from(run.steps).unwrap_or(usize::MAX), "step"),
+        counted(run.batch.train_batch_size, "sequence"),
         plan.micro_batch_shape().seq_length,
     )
 }

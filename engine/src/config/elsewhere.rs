@@ -19,22 +19,34 @@ impl Elsewhere {
 }
 
 /// Keys whose other names mean the same value: they can be renamed where they stand.
-const SAME_VALUE: [&str; 5] = [
+const SAME_VALUE: [&str; 12] = [
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "model.num_attention_heads",
     "model.num_layers",
     "model.hidden_size",
-    "model.num_attention_heads",
     "model.seq_length",
     "model.vocab_size",
+    "optimizer.params.eps",
+    "optimizer.params.lr",
+    "optimizer.params.weight_decay",
+    "steps",
+    "train_batch_size",
 ];
+
+/// Other names of these keys that may count something else: tokens, what a number is to be a multiple of.
+const OTHER_VALUE: [&str; 3] =
+    ["make_vocab_size_divisible_by", "num_tokens_per_train_step", "total_batch_size"];
 
 /// The name of a key for an unknown one of this path, where both are in one section and mean the same value.
 pub(super) fn renamed<'a>(path: &str, usual: &'a str) -> Option<&'a str> {
-    let (section, name) = usual.rsplit_once('.')?;
-    let (of_path, written) = path.rsplit_once('.')?;
+    let (section, name) = usual.rsplit_once('.').unwrap_or(("", usual));
+    let (of_path, written) = path.rsplit_once('.').unwrap_or(("", path));
     // Others of its names say the contrary.
     let ties = usual == "model.tie_embeddings"
         && ["tie_word_embeddings", "tie_weights", "weight_tying"].contains(&written);
-    ((SAME_VALUE.contains(&usual) || ties) && of_path == section).then_some(name)
+    let is_same = SAME_VALUE.contains(&usual) && !OTHER_VALUE.contains(&written);
+    ((is_same || ties) && of_path == section).then_some(name)
 }
 
 /// Names that other systems have for a key: Hugging Face's models and trainer, Megatron-LM, torchtitan, nanoGPT.
@@ -109,6 +121,7 @@ const KEYS: &[(&str, &[&str])] = &[
             "pp",
             "pp_size",
             "pipe_parallel_size",
+            "pipeline_parallel",
             "num_stages",
             "pp_degree",
         ],
@@ -116,16 +129,14 @@ const KEYS: &[(&str, &[&str])] = &[
     (
         "parallel.data",
         &[
-            "num_processes",
+            "data_parallel",
+            "data_parallel_degree",
             "data_parallel_size",
             "data_parallel_shard_degree",
             "data_parallel_replicate_degree",
             "dp",
             "dp_size",
             "dp_degree",
-            "world_size",
-            "num_gpus",
-            "nproc_per_node",
         ],
     ),
     (
@@ -265,18 +276,30 @@ const METRICS: &str = "each step is one line of `metrics.jsonl` in the run's fol
 /// Names of what no key says.
 const NO_KEYS: &[(&str, &[&str])] = &[
     (
+        "a run has `parallel.pipeline` x `parallel.data` ranks",
+        &["num_gpus", "num_processes", "nproc_per_node", "world_size"],
+    ),
+    (
         NO_TENSOR,
         &[
+            "tensor",
             "tensor_model_parallel_size",
             "tensor_parallel_degree",
+            "tensor_parallel_size",
             "model_parallel_size",
             "tp",
             "tp_size",
             "sequence_parallel",
         ],
     ),
-    ("there are no experts", &["expert_model_parallel_size", "expert_parallel_degree", "num_experts", "moe"]),
-    ("sequences are not split over ranks", &["context_parallel_size", "context_parallel_degree", "cp_size"]),
+    (
+        "there are no experts",
+        &["expert", "expert_model_parallel_size", "expert_parallel_degree", "num_experts", "moe"],
+    ),
+    (
+        "sequences are not split over ranks",
+        &["context", "context_parallel_size", "context_parallel_degree", "cp_size"],
+    ),
     (
         BYTES,
         &[

@@ -19,6 +19,8 @@ use crate::files::printable::printable;
 pub struct ConfigErrors {
     errors: Vec<ConfigError>,
     refused: Option<Box<Run>>,
+    /// The `--set` arguments that changed the file.
+    arguments: Vec<String>,
 }
 
 impl ConfigErrors {
@@ -26,7 +28,7 @@ impl ConfigErrors {
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
         errors.sort_by_key(|error| error.place.span.order());
-        Self { errors, refused: None }
+        Self { errors, refused: None, arguments: Vec::new() }
     }
 
     /// These errors of a file that would be this run. Where something else than a refused combination is wrong, there is
@@ -45,6 +47,17 @@ impl ConfigErrors {
             }
         }
         self
+    }
+
+    /// These errors of a file that `--set` arguments changed.
+    pub(crate) fn after_set(self, arguments: &[String]) -> Self {
+        Self { arguments: arguments.to_owned(), ..self }
+    }
+
+    /// The `--set` arguments, where one of them may be the cause of a mistake that is shown in the file.
+    pub fn arguments_in_question(&self) -> &[String] {
+        let in_file = self.errors.iter().any(|error| error.place.span.source.kind == SourceKind::File);
+        if in_file { &self.arguments } else { &[] }
     }
 
     /// The errors, at least one.
@@ -107,7 +120,7 @@ pub struct ConfigError {
 impl From<JsonError> for ConfigError {
     fn from(error: JsonError) -> Self {
         let by_fix =
-            error.edit.as_ref().map(|_| "`pipezero check --fix` writes the file in strict JSON".to_owned());
+            error.edit.as_ref().map(|_| "`pipezero check --fix` writes the file with this mended".to_owned());
         let problem = Problem::Syntax { message: error.message(), repair: error.repair.or(by_fix) };
         let place = Place { path: error.path.unwrap_or_default(), span: error.span };
         Self { place, problem, edit: error.edit.map(|edit| *edit) }
@@ -128,6 +141,19 @@ impl ConfigError {
     /// Whether the text is no JSON there.
     pub(super) fn is_syntax(&self) -> bool {
         matches!(self.problem, Problem::Syntax { .. }) && self.place.path.is_empty()
+    }
+
+    /// The key that says what an unknown one of another system says.
+    pub(super) fn usual_key(&self) -> Option<&str> {
+        match &self.problem {
+            Problem::UnknownKey { elsewhere: Some(Elsewhere::Key(key)), .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Whether a key is absent that has no default.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.problem, Problem::Missing { .. })
     }
 
     /// Line and column in the run file, counted from 1; `None` for a `--set` argument.

@@ -30,7 +30,7 @@ section! {
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
         /// (`"24GB"`). `"balanced"` splits within it, `"resident_units": "auto"` fills it, and a plan beyond it is refused.
-        memory: ByteSize = "no bound for a rank", "the ranks of a host together are always held against what it has free";
+        memory: ByteSize = "no bound for a rank", "`train` holds the ranks of its host together against what is free there in any case";
     }
     sections {
         model: RawModel;

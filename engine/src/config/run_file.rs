@@ -13,7 +13,7 @@ use super::resolve;
 use super::resolved::Run;
 use super::section::{Object, Section};
 use super::set;
-use crate::files::input::{is_stdin, named, read_stdin, read_text};
+use crate::files::input::{is_stdio, named, read_stdin, read_text};
 use crate::files::json::{Node, Source, Span, Value, parse};
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
@@ -27,6 +27,8 @@ const RELAXED: &str = "comments, and commas behind a last part, are read over, a
 pub struct RunFile {
     pub(super) root: Node,
     pub(super) folder: PathBuf,
+    /// The `--set` arguments that changed it.
+    arguments: Vec<String>,
 }
 
 impl RunFile {
@@ -42,7 +44,7 @@ impl RunFile {
     /// The name by which messages know a file, its text, and the folder at which relative paths in it start.
     pub(super) fn read(path: &Path) -> Result<(String, String, PathBuf), ConfigErrors> {
         let name = named(path).display().to_string();
-        let read = if is_stdin(path) { read_stdin(MAX_BYTES) } else { read_text(path, MAX_BYTES) };
+        let read = if is_stdio(path) { read_stdin(MAX_BYTES) } else { read_text(path, MAX_BYTES) };
         let text = read.map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
@@ -50,14 +52,14 @@ impl RunFile {
     }
 
     pub(super) fn of_text(name: &str, text: &str, folder: PathBuf) -> Result<Self, ConfigErrors> {
-        Ok(Self { root: parse_text(name, text)?, folder })
+        Ok(Self { root: parse_text(name, text)?, folder, arguments: Vec::new() })
     }
 
     /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
     ///
     /// Errors: the text is not JSON, or holds a key twice.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Ok(Self { root: parse_text(name, text)?, folder: PathBuf::new() })
+        Self::of_text(name, text, PathBuf::new())
     }
 
     /// Overrides keys: each argument is `key.path=value`, the value JSON or else a string. Missing sections are created;
@@ -71,6 +73,7 @@ impl RunFile {
                 errors.push(*error);
             }
         }
+        self.arguments.extend_from_slice(arguments);
         if errors.is_empty() { Ok(self) } else { Err(ConfigErrors::new(errors)) }
     }
 
@@ -101,6 +104,9 @@ impl RunFile {
             let keys = RawRun::spec();
             let find = |section: &str, name: &str| keys.key_elsewhere(section, name);
             errors.iter_mut().for_each(|error| error.look_elsewhere(find));
+            let renamed: Vec<String> =
+                errors.iter().filter_map(ConfigError::usual_key).map(str::to_owned).collect();
+            errors.retain(|error| !(error.is_missing() && renamed.iter().any(|key| key == error.path())));
         }
         notices.extend(self.root.span.source.relaxed_at().map(|span| {
             let place = Place { path: String::new(), span };
@@ -113,7 +119,7 @@ impl RunFile {
                 notices.dedup();
                 Ok((run, notices))
             }
-            run => Err(ConfigErrors::new(errors).of(run)),
+            run => Err(ConfigErrors::new(errors).of(run).after_set(&self.arguments)),
         }
     }
 
@@ -124,7 +130,7 @@ impl RunFile {
 
     /// One thing that is wrong with the first of these keys that is written.
     pub(crate) fn error_at(&self, keys: &[&str], problem: Problem) -> ConfigErrors {
-        ConfigErrors::new(vec![ConfigError::new(self.place(keys), problem)])
+        ConfigErrors::new(vec![ConfigError::new(self.place(keys), problem)]).after_set(&self.arguments)
     }
 
     /// Where the first of these keys stands that is written; if none is, where the last one's section stands.

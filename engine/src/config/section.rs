@@ -360,7 +360,9 @@ fn section_instead(path: &str, node: &Node) -> (String, Option<String>) {
 /// What to write in place of a value that shows of no key of the section.
 fn other_than_section(name: &str, node: &Node) -> String {
     match (name, &node.value) {
-        ("model", Value::String(_)) => format!("write {{\"family\": {}, ...}}", node.span.written()),
+        ("model", Value::String(family)) => {
+            format!("write {{\"family\": \"{}\", ...}}", crate::files::json::shorten(family))
+        }
         ("", _) => "begin the file with `{` and end it with `}`".to_owned(),
         (_, Value::Null | Value::Bool(false)) => "remove it".to_owned(),
         _ => format!("write an object with the keys of `{name}`: {{...}}"),

@@ -14,7 +14,7 @@ pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigErr
     let span = |start, end| source.span(start, end);
     let Some((path, text)) = argument.split_once('=') else {
         let repair = format!("write --set {}=VALUE", shorten(argument));
-        return Err(refused(span(0, argument.len()), "it has no value".to_owned(), repair));
+        return Err(refused(span(0, argument.len()), "a key without a value".to_owned(), repair));
     };
     let keys: Vec<&str> = path.split('.').collect();
     if keys.iter().any(|key| key.is_empty()) {

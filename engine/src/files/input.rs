@@ -58,11 +58,11 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputErro
 
 /// The path by which messages and new files are named: `stdin` where the input is `-`.
 pub(crate) fn named(path: &Path) -> &Path {
-    if is_stdin(path) { Path::new("stdin") } else { path }
+    if is_stdio(path) { Path::new("stdin") } else { path }
 }
 
 /// Whether a path stands for stdin.
-pub(crate) fn is_stdin(path: &Path) -> bool {
+pub(crate) fn is_stdio(path: &Path) -> bool {
     path == Path::new("-")
 }
 

@@ -59,11 +59,8 @@ impl Plan {
             remarks.push(Remark::warning(MICRO_BATCHES, text));
         }
         if pipeline == 1 && self.lone_unit().is_some() {
-            let text = format!(
-                "one unit holds all {} layers: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak",
-                self.run.model.num_layers()
-            );
-            remarks.push(Remark::warning(UNIT, text));
+            let text = "one unit holds every layer: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak";
+            remarks.push(Remark::warning(UNIT, text.to_owned()));
         } else {
             remarks.extend(self.units_too_large());
         }

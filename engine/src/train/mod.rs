@@ -18,4 +18,4 @@ pub use metrics::{EvalLine, StepLine};
 pub use run_dir::{Place, RunDir, RunDirError};
 pub use summary::{StepSeconds, Summary};
 pub use trained::{Score, TrainedRun, TrainedRunError};
-pub use training::{Observer, Start, Training};
+pub use training::{Observer, Start, Training, Work};

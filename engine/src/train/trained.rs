@@ -120,7 +120,7 @@ impl TrainedRun {
         let world = world(&plan)?;
         let mut engine = Engine::in_world(plan, Arc::clone(&source), Purpose::Inference, world)?;
         engine.load(&self.directory.file(RunDir::WEIGHTS))?;
-        let report = evaluate(&mut engine, &source, num_batches)?;
+        let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
         Ok(Score { num_tokens: report.num_targets, loss })
     }

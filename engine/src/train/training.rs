@@ -18,10 +18,26 @@ use crate::run::world::{World, world_of};
 
 /// Receives every line of the metrics while the run goes on.
 pub trait Observer {
+    /// The run does something else than a step for a while.
+    fn begins(&mut self, _work: Work) {}
     /// A step has ended.
     fn step(&mut self, line: &StepLine);
     /// An evaluation has ended.
     fn evaluation(&mut self, line: &EvalLine);
+}
+
+/// What a run does between steps and after the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The weights are written.
+    Saving,
+    /// The loss of a batch of the validation text is computed.
+    Evaluation {
+        /// Its index, from 1.
+        batch: u64,
+        /// Batches of the evaluation.
+        num_batches: u64,
+    },
 }
 
 /// What a training run does before its first step.
@@ -67,6 +83,8 @@ impl Training {
     }
 
     fn with(plan: Plan, world: Arc<dyn World>, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
+        // Before the text is read, which may take minutes.
+        Engine::check_host(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan)?;
         begins(Start::Ranks);
@@ -131,6 +149,7 @@ impl Training {
             }
         }
         // First, so that no later error loses the weights.
+        observer.begins(Work::Saving);
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
         let summary = self.summary(&progress, validation_loss);
@@ -180,7 +199,8 @@ impl Training {
     ) -> Result<Option<f64>, TrainingError> {
         let Some(source) = &self.batches.validation else { return Ok(None) };
         let num_batches = self.engine.plan().run().evaluation.batches;
-        let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches)?);
+        let begins = |batch| observer.begins(Work::Evaluation { batch, num_batches });
+        let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches, begins)?);
         metrics.map_or(Ok(()), |metrics| metrics.add(&line))?;
         observer.evaluation(&line);
         Ok(line.validation_loss)

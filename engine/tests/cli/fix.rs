@@ -33,7 +33,9 @@ fn a_mended_file_stands_beside_the_old_one_and_runs() {
         wrote mine.fixed.json"#]]
     .assert_eq(changes);
     assert!(summary.ends_with("mine.fixed.json is a valid run, with 1 warning and 1 hint\n"), "{summary}");
+    assert_eq!(home.run("check mine.json --fix --out -").success(), mended);
     assert_eq!((home.read("mine.json"), home.read("mine.fixed.json")), (broken, mended));
+    assert!(!home.path("-").exists());
     home.run("train mine.fixed.json").success();
     expect!["mine.fixed.json: there is nothing to mend\n"]
         .assert_eq(&home.run("check mine.fixed.json --fix").success());

@@ -70,3 +70,18 @@ fn what_the_host_does_not_have_is_refused_before_it_is_allocated() {
     expect![" on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(repair);
     assert!(!home.path("out").exists());
 }
+
+/// The limit is the system's and differs from host to host; no host that is known allows so many threads.
+#[test]
+#[cfg(target_os = "linux")]
+fn more_ranks_than_a_process_may_have_threads_are_refused_before_any_is_started() {
+    let home = Home::new();
+    let grid = "parallel={\"data\":65536} --set train_batch_size=65536 --set gradient_accumulation_steps=1";
+    let printed = home.run(format!("train run.json --out out --set {grid}"));
+    let error = printed.failure(1);
+    assert!(
+        error.contains("65536 ranks of 2 threads each are more than the ") && !error.contains("starting"),
+        "{error}"
+    );
+    assert!(!home.path("out").exists());
+}

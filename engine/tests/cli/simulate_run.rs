@@ -260,7 +260,7 @@ fn arguments_that_do_not_go_together_are_errors() {
         $ run.json --format svg --explain
         [2] error: --explain is printed as text or JSON: leave it out, or use --format text or json
         $ run.json --device b200
-        [2] error: --device b200: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs
+        [2] error: --device b200: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and give its file to `pipezero simulate --costs`
     "#]]);
     let alone = Home::new().run("simulate").failure(2);
     assert!(alone.starts_with("error: nothing to simulate: name a run file"), "{alone}");
@@ -326,7 +326,7 @@ fn nodes_have_another_size_and_a_run_for_other_hosts_asks_for_a_device() {
     assert!(error.contains("error: this host could not hold the run: its 8192 ranks "), "{error}");
     home.refuses("simulate run.json", expect![[r#"
         $ --device v100
-        [2] error: --device v100: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and use --costs
+        [2] error: --device v100: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and give its file to `pipezero simulate --costs`
         $ --ranks-per-node 0
         [2] error: invalid value '0' for '--ranks-per-node <N>': 0 is not in 1..=4294967295
         $ --ranks-per-node 2 --set comm={"links":{"near":{"gb_per_s":25}}}

@@ -63,7 +63,7 @@ fn check_looks_for_texts() {
     std::fs::remove_file(home.path("text.txt")).unwrap();
     home.refuses("check run.json", expect![[r#"
         $ --set steps=0
-        [2] error: not a valid run, 2 mistakes:
+        [2] error: not a valid run with --set steps=0, 2 mistakes:
           x `data.text` is "text.txt", but `~/text.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
             ,-[run.json:9:21]
           8 |   },

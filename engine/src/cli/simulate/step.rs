@@ -148,7 +148,8 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
         time_grid(program, &step.timeline, width, scale),
     );
     if output.explain {
-        text += &format!("\n{}", explain(program, &simulation.critical_path(), scale));
+        let explained = explain(program, &simulation.critical_path(), scale);
+        text += &format!("\n{}\n", terminal::wrapped_after(&explained, width, HEAD_INDENT));
     }
     text
 }

@@ -51,6 +51,14 @@ fn what_can_mean_one_thing_alone_is_mended() {
             "train_batch_size: 8 # one\n  optimizer: {\n type: AdamW\n params: {\"lr\": 1e-3}}\n}",
             "\"train_batch_size\": 8, # one\n  \"optimizer\": {\n \"type\": \"AdamW\",\n \"params\": {\"lr\": 1e-3}}\n}",
         ),
+        (
+            "'train_batch_size': 8, 'optimizer': {'type': 'SGD', 'params': {'learning_rate': 0.1}}}",
+            "\"train_batch_size\": 8, \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.1}}}",
+        ),
+        (
+            "\"global_batch_size\": 8, \"max_grad_norm\": 1}",
+            "\"train_batch_size\": 8, \"gradient_clipping\": 1}",
+        ),
         ("/* all */ \"train_batch_size\": 8,}", "/* all */ \"train_batch_size\": 8,}"),
     ] {
         let Fixed { text, changes } =

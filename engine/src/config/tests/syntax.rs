@@ -53,7 +53,7 @@ fn truncated_and_malformed_json() {
             run.json:1:1: `model` is missing: there is nothing to train; add one, such as "model": {"family": "gpt2", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024}
               run.json:1:1: `data` is missing: there is nothing to train on; add it with files, folders or globs, such as "data": {"text": "texts/*.txt"}
               run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
-            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there; `pipezero check --fix` writes the file in strict JSON
+            run.json:1:13: this is not JSON: `,` or `}` belongs here, but `"` stands there; `pipezero check --fix` writes the file with this mended
             run.json:1:11: JSON knows no `NaN`; write a number
             run.json:1:12: a number of JSON has no leading zeros; remove them
             run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
@@ -188,7 +188,7 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
             --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
             --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`?
             --set steps=[1: `steps` must be a whole number, but is the string "[1"; write a value such as 8
-            --set steps: it has no value; write --set steps=VALUE
+            --set steps: a key without a value; write --set steps=VALUE
             --set .steps=1: a part of its key is empty; write --set key.path=value
               --set a..b=1: a part of its key is empty; write --set key.path=value
               --set =1: a part of its key is empty; write --set key.path=value

@@ -235,10 +235,14 @@ impl<'a> Parser<'a> {
         Box::new(self.error(start, rule).mended_by(edit))
     }
 
-    /// The strict spelling of a form that Hjson and Python have: a word without quotes, `True`, a comma left out.
+    /// The strict spelling of a form that Hjson and Python have: a word without quotes or in single ones, `True`, a comma left out.
     fn strict(&self, kind: &JsonErrorType, start: usize) -> Option<Edit> {
         use JsonErrorType as Kind;
         let text = self.source.json();
+        if let Some(inner) = in_single_quotes(&text[start..]) {
+            let span = self.source.span(start, start + inner.len() + 2);
+            return Some(Edit { span, text: format!("\"{inner}\"") });
+        }
         let word = self.word(start);
         let spelled = match kind {
             Kind::ExpectedObjectCommaOrEnd | Kind::ExpectedListCommaOrEnd => {
@@ -391,6 +395,12 @@ impl Word {
             _ => Self::Text,
         }
     }
+}
+
+/// What stands in single quotes at the beginning of a text, where it means the same in double ones.
+fn in_single_quotes(text: &str) -> Option<&str> {
+    let (inner, _) = text.strip_prefix('\'')?.split_once('\'')?;
+    (!inner.contains(['"', '\\', '\n', '\r'])).then_some(inner)
 }
 
 /// Whether a word without quotes ends its value, by what stands behind it.

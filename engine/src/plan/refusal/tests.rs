@@ -155,8 +155,8 @@ fn zero_3_that_saves_nothing_is_warned_of() {
             of("", "", r#"{"stage": 1}"#),
         ],
         expect![[r#"
-            run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds all 4 layers: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
-            run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds all 4 layers: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
+            run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds every layer: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
+            run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds every layer: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
             run.json:7:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
             run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
         "#]],

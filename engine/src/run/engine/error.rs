@@ -53,6 +53,20 @@ pub enum EngineError {
         /// Changes with which the run fits, the mildest first.
         changes: Vec<Change>,
     },
+    /// The ranks of this process together need more threads than it may have.
+    #[error(
+        "{num_ranks} ranks of {threads_per_rank} threads each are more than the {max} threads that the system lets this process have: \
+         run fewer ranks (`parallel.pipeline` x `parallel.data`), lower `threads` if it is above 1, or raise the limit, for example \
+         sysctl vm.max_map_count=1000000"
+    )]
+    Threads {
+        /// Ranks of this process.
+        num_ranks: usize,
+        /// Threads of a rank.
+        threads_per_rank: usize,
+        /// Threads that the process may have.
+        max: usize,
+    },
     /// fp16 overflowed at the lowest loss scale.
     #[error(
         "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \

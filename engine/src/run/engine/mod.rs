@@ -8,6 +8,7 @@ mod probe;
 mod ranks;
 mod report;
 mod save;
+mod threads;
 mod weights_file;
 mod worker;
 
@@ -56,8 +57,8 @@ impl Engine {
     /// Starts the ranks of a plan for training, in the world that its run file names, with initial weights that depend on the seed alone.
     ///
     /// # Errors
-    /// [`EngineError::Memory`] before anything is allocated, where the plan needs more than this host has; when a
-    /// thread cannot be started.
+    /// [`EngineError::Memory`] and [`EngineError::Threads`] before anything is allocated, where the plan needs more than this host has;
+    /// when a thread cannot be started.
     pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
         let world = world_of(&plan)?;
         Self::in_world(plan, source, Purpose::Training, world)
@@ -95,6 +96,16 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Checks that this host has the memory and the threads that the plan's ranks need here.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] and [`EngineError::Threads`].
+    pub(crate) fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
+        let local = world.local_ranks();
+        threads::check(plan, local.len(), threads::max_threads())?;
+        host_memory::check(plan, purpose, local, memory::available_bytes())
+    }
+
     /// Starts the ranks of this process. Every process of the world has an engine of the same plan and calls the same methods in the
     /// same order.
     ///
@@ -111,7 +122,7 @@ impl Engine {
         if needed != found {
             return Err(EngineError::WorldSize { needed, found });
         }
-        host_memory::check(&plan, purpose, world.local_ranks(), memory::available_bytes())?;
+        Self::check_host(&plan, purpose, &*world)?;
         check_run(&plan, purpose, &*world)?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);

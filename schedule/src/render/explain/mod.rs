@@ -166,7 +166,7 @@ fn reason(why: Why) -> &'static str {
         Why::OtherEnd => "the other end was ready",
         Why::LinkBusy => "its link was free",
         Why::Synchronization => "the last rank had joined",
-        Why::Handling => "the rank issued and completed messages",
+        Why::Handling => "the rank handled messages",
         Why::DataRanks => "another data rank joined later",
     }
 }

@@ -29,23 +29,23 @@ fn a_short_path_has_a_line_for_each_part() {
     let costs = Costs::uniform(&program, unit, MessageCost { issue: 1, occupied: 2, latency: 3, landing: 1 });
     expect![[r#"
         critical path, 113: backward 35.4 %, reduce 22.1 %, forward 17.7 %, transfer 8.8 %, own time for messages 8.0 %, gather 5.3 %, optimizer 2.7 %
-              0  +1   rank 0  before F u0 m0         the rank issued and completed messages
+              0  +1   rank 0  before F u0 m0         the rank handled messages
               1  +10  rank 0  F u0 m0                the step begins
-             11  +1   rank 0  before SEND s0>s1 m0   the rank issued and completed messages
+             11  +1   rank 0  before SEND s0>s1 m0   the rank handled messages
              12  +5   rank 1  RECV s0>s1 m0          the other end was ready
-             17  +1   rank 1  before F u1 m0         the rank issued and completed messages
+             17  +1   rank 1  before F u1 m0         the rank handled messages
              18  +10  rank 1  F u1 m0                its message had arrived
              28  +20  rank 1  B u1 m0                the compute lane was free
-             48  +1   rank 1  before SEND s1>s0 m0   the rank issued and completed messages
+             48  +1   rank 1  before SEND s1>s0 m0   the rank handled messages
              49  +5   rank 0  RECV s1>s0 m0          the other end was ready
-             54  +1   rank 0  before B u0 m0         the rank issued and completed messages
+             54  +1   rank 0  before B u0 m0         the rank handled messages
              55  +20  rank 0  B u0 m0                its message had arrived
-             75  +1   rank 0  before REDUCE_LAST u0  the rank issued and completed messages
+             75  +1   rank 0  before REDUCE_LAST u0  the rank handled messages
              76  +25  rank 0  REDUCE_LAST u0         what it needs had ended
-            101  +2   rank 0  before GRAD_NORM       the rank issued and completed messages
+            101  +2   rank 0  before GRAD_NORM       the rank handled messages
             103  +3   rank 0  STEP u0                the compute lane was free
             106  +6   rank 0  GATHER_STEP u0         what it needs had ended
-            112  +1   rank 0  at the end             the rank issued and completed messages
+            112  +1   rank 0  at the end             the rank handled messages
     "#]].assert_eq(&text(&program, &costs));
 }
 
