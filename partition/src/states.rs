@@ -51,6 +51,7 @@ mod tests {
             element_bytes: of.element_bytes,
             num_optimizer_states: of.num_optimizer_states,
             gather_buffer_elements: vec![num_elements],
+            gradient_buffer_elements: vec![num_elements; 2],
             num_tokens: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,

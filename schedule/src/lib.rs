@@ -66,6 +66,7 @@ mod dependencies;
 mod edge_end;
 mod gather_buffers;
 pub mod generate;
+mod gradient_buffers;
 mod id;
 mod instruction;
 pub mod lower;

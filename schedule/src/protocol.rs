@@ -1,6 +1,7 @@
 //! What the ranks agree on beside the program: how many buffers there are.
 
 pub use crate::gather_buffers::gather_buffer_bytes;
+pub use crate::gradient_buffers::gradient_buffer_bytes;
 
 /// Buffers into which an edge receives. One would make the next message wait for the consumer of the last.
 pub const RECEIVE_BUFFERS: usize = 2;
@@ -13,5 +14,6 @@ pub const GRADIENT_SEND_BUFFERS: usize = 2;
 /// Activation slots of a stage that sends, in an evaluation: one being computed, one being sent.
 pub const EVALUATION_SLOTS: usize = 2;
 
-/// Unsharded gradients of a rank that reduces after every micro-batch: one being added to, one being reduced.
-pub const GRADIENT_BUFFERS: usize = 2;
+/// Unsharded gradients that a rank holds at once if it reduces after every micro-batch: one being computed, one being reduced. It
+/// may have a third buffer, so that small ones need not lie in large buffers.
+pub const UNREDUCED_GRADIENTS: usize = 2;

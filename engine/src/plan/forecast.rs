@@ -125,12 +125,14 @@ impl Plan {
             units: stage.units.iter().map(|(_, unit)| memory_facts_of(unit)).collect(),
         };
         let gather_buffers = self.gather_buffers(rank, purpose);
+        let gradient_buffers = self.gradient_buffers(rank, purpose);
         RankFacts {
             purpose,
             sharding: sharding(&self.run),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
+            gradient_buffer_elements: gradient_buffers.iter().map(|&len| len as u64).collect(),
             num_tokens: num_tokens(&self.run, self.tokens_read(rank)),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }

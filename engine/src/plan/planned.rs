@@ -9,7 +9,7 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage,
 
 use super::grid::Grid;
 use super::unit::PlannedUnit;
-use crate::config::{Precision, ReductionPolicy, Run, ScheduleConfig};
+use crate::config::{Precision, Run, ScheduleConfig};
 
 /// What every rank will do.
 #[derive(Clone, Debug)]
@@ -171,11 +171,6 @@ impl Plan {
     /// Whether the unit's gradient counts in the norm: a tied weight counts once, as the embedding.
     pub(crate) fn counts_in_norm(&self, unit: Unit) -> bool {
         self.unit(unit).tying != Tying::Head
-    }
-
-    /// Whether gradients are reduced after every micro-batch.
-    pub(crate) fn reduces_every_micro_batch(&self) -> bool {
-        self.run.zero.reduce == ReductionPolicy::Every
     }
 
     /// The stage that the unit takes its input from, if that is another than its own.

@@ -23,8 +23,9 @@ pub(crate) struct RankSizes {
     pub(crate) recompute_len: usize,
     /// Elements of each buffer for a gathered unit, the largest first.
     pub(crate) gather_buffers: Vec<usize>,
-    pub(crate) num_gradient_buffers: usize,
-    pub(crate) gradient_buffer_len: usize,
+    /// Elements of each buffer for an unsharded gradient, f32, the largest first; none in inference, and where gradients accumulate
+    /// unsharded.
+    pub(crate) gradient_buffers: Vec<usize>,
     /// Buffers for what is received over an edge, and for gradients sent over one.
     pub(crate) edge_buffers: Vec<EdgeBuffers>,
 }
@@ -57,10 +58,7 @@ impl Plan {
         let units: Vec<_> = self.units_of(rank).collect();
         let widest =
             |f: fn(&super::PlannedUnit) -> usize| units.iter().map(|(_, unit)| f(unit)).max().unwrap_or(0);
-        let largest_unit = widest(|unit| unit.layout.padded_len());
         let training = purpose == Purpose::Training;
-        let num_gradient_buffers =
-            if training && self.reduces_every_micro_batch() { protocol::GRADIENT_BUFFERS } else { 0 };
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
             tokens: self.tokens_read(rank),
@@ -69,8 +67,7 @@ impl Plan {
             workspace_len: widest(|unit| unit.sizes.workspace),
             recompute_len: widest(|unit| unit.sizes.recompute),
             gather_buffers: self.gather_buffers(rank, purpose),
-            num_gradient_buffers,
-            gradient_buffer_len: largest_unit,
+            gradient_buffers: self.gradient_buffers(rank, purpose),
             edge_buffers: self.edge_buffers(rank, purpose),
         }
     }
@@ -92,10 +89,28 @@ impl Plan {
             let buffers = program.gather_buffers(rank);
             largest.resize(largest.len().max(buffers.len()), 0);
             for (len, &bytes) in largest.iter_mut().zip(buffers) {
-                *len = (*len).max(bytes as usize / self.element_type().num_bytes());
+                *len = (*len).max(self.gathered_elements(bytes));
             }
         }
         largest
+    }
+
+    /// Elements of each buffer for an unsharded gradient, the largest first.
+    pub(super) fn gradient_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<usize> {
+        match purpose {
+            Purpose::Training => self
+                .training
+                .gradient_buffers(rank)
+                .iter()
+                .map(|&bytes| self.gathered_elements(bytes))
+                .collect(),
+            Purpose::Inference => Vec::new(),
+        }
+    }
+
+    /// Elements of a unit that has so many bytes when it is gathered.
+    fn gathered_elements(&self, bytes: u64) -> usize {
+        bytes as usize / self.element_type().num_bytes()
     }
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.

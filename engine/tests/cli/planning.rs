@@ -46,14 +46,14 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     .assert_eq(traffic);
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
-        strict                        14                95.25 KiB   334.25 KiB
-        2 (this run)                  12                82.38 KiB   334.25 KiB
-        3                              6                41.19 KiB   347.12 KiB
-        all                            4                27.81 KiB   360.00 KiB
+        strict                        14                95.25 KiB   332.12 KiB
+        2 (this run)                  12                82.38 KiB   332.12 KiB
+        3                              6                41.19 KiB   345.00 KiB
+        all                            4                27.81 KiB   357.88 KiB
         each figure is of the rank that has most of it, in a step; these may be different ranks"#]]
     .assert_eq(residencies);
     expect![[r#"
-        memory: at most 334.25 KiB on a rank (pipeline rank 0); `memory` sets no limit
+        memory: at most 332.12 KiB on a rank (pipeline rank 0); `memory` sets no limit
         speed: --device h100 or h200 or a100 or cpu predicts it
     "#]]
     .assert_eq(speed);

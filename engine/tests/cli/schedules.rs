@@ -193,14 +193,14 @@ fn one_unit_on_a_rank_is_refused_where_only_the_plan_knows_the_split() {
             :                                   ^
          13 |   "train_batch_size": 8,
             `----
-          help: write "stage": 1, or "unit_layers": 0.5, or "partition": "uniform"
+          help: write "stage": 1, or "partition": "uniform", or "unit_layers": 0.5
 
         per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
-        refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   87.6 KiB   55.6 KiB  213.8 KiB      147.6 KiB
-        ZeRO-3, pipeline 2 x data 2, uniform split                  21.4 KiB  42.8 KiB   81.1 KiB   42.8 KiB  188.0 KiB       64.1 KiB
-        ZeRO-3, pipeline 2 x data 2, units of half a layer          27.8 KiB  29.9 KiB   70.6 KiB   55.6 KiB  183.9 KiB      160.4 KiB
+        refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    27.8 KiB  42.8 KiB   83.4 KiB   55.6 KiB  209.6 KiB      147.6 KiB
+        ZeRO-3, pipeline 2 x data 2, uniform split                  21.4 KiB  42.8 KiB   64.1 KiB   42.8 KiB  171.0 KiB       64.1 KiB
+        ZeRO-3, pipeline 2 x data 2, units of half a layer          27.8 KiB  29.9 KiB   57.7 KiB   55.6 KiB  171.0 KiB      160.4 KiB
         ZeRO-1, pipeline 2 x data 2                                 55.6 KiB       0 B   55.6 KiB   55.6 KiB  166.9 KiB       55.6 KiB
-        ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   81.2 KiB   42.5 KiB  208.8 KiB      127.5 KiB
+        ZeRO-2, pipeline 1 x data 4                                 85.0 KiB       0 B   77.2 KiB   42.5 KiB  204.8 KiB      127.5 KiB
     "#]]);
     let by_type = home.run("check run.json --set parallel.partition=type:h.0|h.[12].attn").failure(2);
     let by_type = by_type.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@
 //! | | `b_p * (sum S + sum over persistent units of (P - S))` | ZeRO-3 |
 //! | gathered | `b_p * sum of gather buffers` | ZeRO-3 |
 //! | gradients | `4 * sum P` | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
-//! | | `4 * (sum S + 2 * max P)` | reduced after every micro-batch: one unit's gradient and one in flight |
+//! | | `4 * (sum S + sum of gradient buffers)` | reduced after every micro-batch: the gradient that is computed and the one that is reduced |
 //! | optimizer | `4 * states * sum P` | ZeRO-0 |
 //! | | `4 * states * sum S` | ZeRO-1, 2, 3 |
 //! | | `+ 4 * sum P` or `+ 4 * sum S` likewise | the f32 master copy, where `b_p < 4` |
@@ -121,6 +121,8 @@ pub struct RankFacts {
     pub num_optimizer_states: u64,
     /// Padded elements of each buffer for a gathered unit, from the program; not read below ZeRO-3.
     pub gather_buffer_elements: Vec<u64>,
+    /// Padded elements of each buffer for an unsharded gradient, from the program; not read where gradients accumulate unsharded.
+    pub gradient_buffer_elements: Vec<u64>,
     /// Tokens of a step's micro-batches that the rank reads, each with its target; 0 where it has neither the first
     /// unit nor the last.
     pub num_tokens: u64,
@@ -196,8 +198,7 @@ impl RankFacts {
         }
         let is_sharded = self.sharding.shards_gradients();
         let accumulated = sum(self.units().map(|unit| self.held(unit, is_sharded)));
-        let largest_unit = max(self.units().map(|unit| self.held(unit, false)));
-        let unreduced = if is_sharded { 2 * largest_unit } else { 0 };
+        let unreduced = if is_sharded { sum(self.gradient_buffer_elements.iter().copied()) } else { 0 };
         product(F32_BYTES, accumulated + unreduced)
     }
 

@@ -45,6 +45,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         element_bytes: ElementBytes::F32,
         num_optimizer_states: 2,
         gather_buffer_elements: vec![160, 160],
+        gradient_buffer_elements: vec![160, 160],
         num_tokens: 0,
         stages: vec![middle_stage()],
     }
@@ -134,7 +135,7 @@ fn a_tied_weight_is_held_once_and_its_gradient_twice() {
     let communication = 70;
     // Each use is 128 padded, 64 sharded.
     assert_eq!(elements(&rank(Zero0, Last, &both))[..4], [128, 0, 256, 2 * 128]);
-    assert_eq!(elements(&rank(Zero3, Every, &both))[..4], [64, 320, 128 + 256, 2 * 64]);
+    assert_eq!(elements(&rank(Zero3, Every, &both))[..4], [64, 320, 128 + 320, 2 * 64]);
     assert_eq!(elements(&rank(Zero3, Every, &both))[5], communication);
     for one in both {
         assert_eq!(elements(&rank(Zero0, Last, &[one]))[..4], [128, 0, 128, 2 * 128]);
@@ -149,6 +150,7 @@ fn one_data_rank_shards_nothing() {
     let mut rank = middle_rank(Zero3, Every);
     rank.sharding.data_degree = 1;
     rank.gather_buffer_elements = vec![144, 144];
+    rank.gradient_buffer_elements = vec![144, 144];
     assert_eq!(elements(&rank)[..4], [112 + 144, 2 * 144, 112 + 144 + 2 * 144, 2 * (112 + 144)]);
 }
 
@@ -158,6 +160,7 @@ fn absurd_sizes_saturate() {
     rank.element_bytes = ElementBytes { parameter: u64::MAX, activation: u64::MAX };
     rank.num_optimizer_states = u64::MAX;
     rank.gather_buffer_elements = vec![u64::MAX; 2];
+    rank.gradient_buffer_elements = vec![u64::MAX; 3];
     rank.stages = vec![
         StageFacts {
             num_activation_slots: u64::MAX,
@@ -313,6 +316,7 @@ fn stage_of_twelve(
     let rank = RankFacts {
         sharding: Sharding { level, reduce, data_degree: d },
         gather_buffer_elements: vec![unit_layers * LAYER; buffers],
+        gradient_buffer_elements: vec![unit_layers * LAYER; 2],
         stages: vec![StageFacts { units, ..middle_stage() }],
         ..middle_rank(level, reduce)
     };
@@ -370,6 +374,7 @@ fn the_documented_bytes_of_a_parameter_hold() {
         let rank = RankFacts {
             sharding: Sharding { level, reduce, data_degree: d },
             element_bytes,
+            gradient_buffer_elements: vec![12 * LAYER; 2],
             stages: vec![StageFacts { units: vec![unit], ..middle_stage() }],
             ..middle_rank(level, reduce)
         };

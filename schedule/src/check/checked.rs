@@ -8,9 +8,10 @@ use super::{complete, high_water, liveness, names, order, reduction, residency, 
 use crate::chain::Chain;
 use crate::dependencies::Dependencies;
 use crate::gather_buffers::GatherBuffers;
+use crate::gradient_buffers::GradientBuffers;
 use crate::id::{InstructionId, MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction, InstructionKind};
-use crate::options::LowerOptions;
+use crate::options::{LowerOptions, Reduction};
 use crate::placement::Placement;
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
@@ -45,7 +46,8 @@ impl CheckedProgram {
         let (slots, send_buffers) = (Slots::assign(&program), SendBuffers::assign(&program));
         transfers::check(&program, &slots, &send_buffers)?;
         tail::check(&program)?;
-        let dependencies = Dependencies::derive(&program, slots, send_buffers);
+        let gradient_buffers = gradient_buffers(&program);
+        let dependencies = Dependencies::derive(&program, slots, send_buffers, gradient_buffers);
         liveness::check(&program, &dependencies)?;
         let weight_input_buffers = WeightInputBuffers::assign(&program);
         Ok(Self { program, dependencies, gather_buffers, weight_input_buffers })
@@ -156,6 +158,24 @@ impl CheckedProgram {
         self.gather_buffers[unshard.rank.index()].buffer(unshard.index)
     }
 
+    /// Bytes of each buffer of a rank for unsharded gradients that are reduced after every micro-batch, descending: the fewest with
+    /// which none waits for any but the reduction before last. None where gradients accumulate unsharded.
+    ///
+    /// They are counted as a gathered unit is; gradients are f32.
+    pub fn gradient_buffers(&self, rank: PipelineRank) -> &[u64] {
+        self.gradients_of(rank).bytes()
+    }
+
+    /// The gradient buffer of its rank that a `B` or `W` overwrites, until its `REDUCE`; `None` for other instructions, and where gradients
+    /// accumulate unsharded.
+    pub fn gradient_buffer(&self, compute: InstructionId) -> Option<usize> {
+        self.gradients_of(compute.rank).buffer(compute.index)
+    }
+
+    fn gradients_of(&self, rank: PipelineRank) -> &GradientBuffers {
+        self.dependencies.gradient_buffers(rank)
+    }
+
     /// Buffers out of which gradients are sent over an edge, down the chain: [`protocol::GRADIENT_SEND_BUFFERS`], or
     /// more where gradients wait while the receiving rank works on another of its stages.
     ///
@@ -166,11 +186,21 @@ impl CheckedProgram {
 
     /// The most that a rank ever holds.
     pub fn high_water(&self, rank: PipelineRank) -> HighWater {
-        high_water::of_rank(&self.program, self.dependencies.slots(), rank)
+        high_water::of_rank(&self.program, self.dependencies.slots(), self.gradients_of(rank), rank)
     }
 
     /// How many instructions of a kind a rank runs.
     pub fn count(&self, rank: PipelineRank, kind: InstructionKind) -> usize {
         self.row(rank).iter().filter(|instruction| instruction.kind() == kind).count()
     }
+}
+
+/// `[rank]`: none in an evaluation, and where gradients accumulate unsharded.
+fn gradient_buffers(program: &Program) -> Vec<GradientBuffers> {
+    let reduces_every =
+        program.purpose == Purpose::Training && program.options.reduction == Reduction::ScatterEvery;
+    let of_row = |row: &Vec<Instruction>| {
+        if reduces_every { GradientBuffers::assign(&program.chain, row) } else { GradientBuffers::default() }
+    };
+    program.rows.iter().map(of_row).collect()
 }

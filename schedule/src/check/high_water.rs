@@ -2,12 +2,11 @@
 
 use alloc::vec::Vec;
 
-use crate::dataflow::weight_gradient;
+use crate::gradient_buffers::GradientBuffers;
 use crate::id::{PipelineRank, Stage};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::program::{Program, Purpose};
-use crate::protocol::GRADIENT_BUFFERS;
 use crate::slots::Slots;
 
 /// The most that a rank ever holds.
@@ -22,20 +21,23 @@ pub struct HighWater {
     /// Activations held at once over all stages of the rank, each of one stage and micro-batch. At most the sum of
     /// `in_flight`: stages need not be at their peaks together.
     pub activations: usize,
-    /// Unsharded unit gradients held at once: one per unit if reduced last, two buffers in turn if after every
-    /// micro-batch.
+    /// Buffers of unsharded unit gradients: one per unit if reduced last, two or three in turn if after every micro-batch.
     pub gradient_buffers: usize,
 }
 
-pub(super) fn of_rank(program: &Program, slots: &Slots, rank: PipelineRank) -> HighWater {
+pub(super) fn of_rank(
+    program: &Program,
+    slots: &Slots,
+    gradients: &GradientBuffers,
+    rank: PipelineRank,
+) -> HighWater {
     let row = program.row(rank);
     let (gathered_units, gathered_bytes) = gathered(program, row);
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
-    let num_gradients = row.iter().filter(|&&instruction| weight_gradient(instruction).is_some()).count();
     let gradient_buffers = match (program.purpose, program.options.reduction) {
         (Purpose::Evaluation, _) => 0,
-        (Purpose::Training, Reduction::ScatterEvery) => num_gradients.min(GRADIENT_BUFFERS),
+        (Purpose::Training, Reduction::ScatterEvery) => gradients.bytes().len(),
         (Purpose::Training, Reduction::ScatterLast | Reduction::AllReduceLast) => {
             program.chain.units_on(rank).count()
         }

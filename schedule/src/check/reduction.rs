@@ -8,7 +8,7 @@ use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::program::{Program, Purpose};
-use crate::protocol::GRADIENT_BUFFERS;
+use crate::protocol::UNREDUCED_GRADIENTS;
 
 pub(super) fn check(program: &Program) -> Checked {
     if program.purpose == Purpose::Evaluation {
@@ -33,7 +33,7 @@ fn every(program: &Program, rank: PipelineRank) -> Checked {
     let mut num_reduced = 0;
     for (step, &instruction) in row.iter().enumerate() {
         if let Some(gradient) = weight_gradient(instruction) {
-            if gradients.len() == num_reduced + GRADIENT_BUFFERS {
+            if gradients.len() == num_reduced + UNREDUCED_GRADIENTS {
                 let freed_by = reduction(gradients[num_reduced]);
                 return fail(step, Rule::BufferTaken { instruction, freed_by });
             }

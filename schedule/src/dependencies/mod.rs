@@ -6,7 +6,8 @@
 
 use alloc::vec::Vec;
 
-use crate::id::InstructionId;
+use crate::gradient_buffers::GradientBuffers;
+use crate::id::{InstructionId, PipelineRank};
 use crate::instruction::Instruction;
 use crate::program::Program;
 use crate::send_buffers::SendBuffers;
@@ -24,7 +25,7 @@ mod row;
 /// | `F` of a stage's first unit, `B`/`I` of its last | the `RECV` of its input, if that comes from another rank |
 /// | `F` of a stage's first unit | the `SEND` of the activation that lies in the slot it takes |
 /// | `B`/`I` of a stage's first unit | the `SEND` over its edge whose gradient send buffer it takes: two back, or more |
-/// | `B`/`W`, reducing after every micro-batch | the `REDUCE` before last: there are two gradient buffers |
+/// | `B`/`W`, reducing after every micro-batch | the `REDUCE` out of the gradient buffer that it takes: the one before last, or an earlier one |
 /// | `SEND` | the compute that makes the message |
 /// | `RECV` | the compute that reads the message before last: there are two receive buffers |
 /// | `UNSHARD` | the compute-lane instruction before it in the row, so that a gather starts where it is issued |
@@ -43,6 +44,8 @@ pub struct Dependencies {
     peers: Vec<Vec<Option<u32>>>,
     slots: Slots,
     send_buffers: SendBuffers,
+    /// `[rank]`
+    gradient_buffers: Vec<GradientBuffers>,
 }
 
 /// The waits of one row: those of instruction `i` are `waits[starts[i]..starts[i + 1]]`.
@@ -54,9 +57,14 @@ struct Waits {
 
 impl Dependencies {
     /// Derives the graph of a program that follows the rules of [`crate::check`] up to liveness.
-    pub(crate) fn derive(program: &Program, slots: Slots, send_buffers: SendBuffers) -> Self {
-        let (rows, peers) = row::waits_and_peers(program, &slots, &send_buffers);
-        Self { rows, peers, slots, send_buffers }
+    pub(crate) fn derive(
+        program: &Program,
+        slots: Slots,
+        send_buffers: SendBuffers,
+        gradient_buffers: Vec<GradientBuffers>,
+    ) -> Self {
+        let (rows, peers) = row::waits_and_peers(program, &slots, &send_buffers, &gradient_buffers);
+        Self { rows, peers, slots, send_buffers, gradient_buffers }
     }
 
     /// Positions in the same row that must have ended before an instruction may start, beside what is before it on its
@@ -85,6 +93,10 @@ impl Dependencies {
 
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
+    }
+
+    pub(crate) fn gradient_buffers(&self, rank: PipelineRank) -> &GradientBuffers {
+        &self.gradient_buffers[rank.index()]
     }
 
     pub(crate) fn send_buffers(&self) -> &SendBuffers {

@@ -7,10 +7,11 @@ use super::Waits;
 use crate::chain::Chain;
 use crate::dataflow::{consumed_message, filled_send_slot, produced_message, reads_weights, weight_gradient};
 use crate::edge_end::EdgeEnd;
+use crate::gradient_buffers::GradientBuffers;
 use crate::instruction::{Edge, Instruction, Lane};
-use crate::options::{Reduction, Weights};
+use crate::options::Weights;
 use crate::program::Program;
-use crate::protocol::{GRADIENT_BUFFERS, RECEIVE_BUFFERS};
+use crate::protocol::RECEIVE_BUFFERS;
 use crate::send_buffers::SendBuffers;
 use crate::slots::Slots;
 
@@ -19,11 +20,13 @@ pub(super) fn waits_and_peers(
     program: &Program,
     slots: &Slots,
     send_buffers: &SendBuffers,
+    gradient_buffers: &[GradientBuffers],
 ) -> (Vec<Waits>, Vec<Vec<Option<u32>>>) {
     // One walk serves all rows: each end of an edge and each unit lies on one rank, so rows share only the allocated
     // tables.
     let mut walk = Walk::new(program, slots, send_buffers);
-    let waits = program.rows.iter().map(|row| walk.row(row)).collect();
+    let waits =
+        program.rows.iter().zip(gradient_buffers).map(|(row, gradients)| walk.row(row, gradients)).collect();
     let peer = |instruction: &Instruction| {
         let position = match *instruction {
             Instruction::Send { edge, micro_batch } => walk.receivers[edge.index()].transfer(micro_batch),
@@ -41,7 +44,6 @@ struct Walk<'a> {
     slots: &'a Slots,
     send_buffers: &'a SendBuffers,
     sharded: bool,
-    reduces_every: bool,
     senders: Vec<EdgeEnd>,
     receivers: Vec<EdgeEnd>,
     /// `[unit]`: positions of the gathers whose copies are held, oldest first.
@@ -66,7 +68,6 @@ impl<'a> Walk<'a> {
             slots,
             send_buffers,
             sharded: program.options.weights != Weights::Replicated,
-            reduces_every: program.options.reduction == Reduction::ScatterEvery,
             senders: ends.clone(),
             receivers: ends,
             copies: vec![VecDeque::new(); num_units],
@@ -79,7 +80,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn row(&mut self, row: &[Instruction]) -> Waits {
+    fn row(&mut self, row: &[Instruction], gradient_buffers: &GradientBuffers) -> Waits {
         self.gradients.clear();
         self.reductions.clear();
         // A tied unit of another rank must not look reduced at a position of this row.
@@ -90,7 +91,7 @@ impl<'a> Walk<'a> {
         for (index, &instruction) in row.iter().enumerate() {
             starts.push(waits.len() as u32);
             let start = waits.len();
-            self.push_waits(instruction, &mut waits);
+            self.push_waits(instruction, gradient_buffers, &mut waits);
             waits[start..].sort_unstable();
             self.remember(index, instruction);
         }
@@ -98,13 +99,18 @@ impl<'a> Walk<'a> {
         Waits { starts, waits }
     }
 
-    fn push_waits(&self, instruction: Instruction, waits: &mut Vec<usize>) {
+    fn push_waits(
+        &self,
+        instruction: Instruction,
+        gradient_buffers: &GradientBuffers,
+        waits: &mut Vec<usize>,
+    ) {
         match instruction {
             Instruction::Forward { .. }
             | Instruction::Backward { .. }
             | Instruction::BackwardInput { .. }
             | Instruction::BackwardWeight { .. }
-            | Instruction::Recompute { .. } => self.push_compute_waits(instruction, waits),
+            | Instruction::Recompute { .. } => self.push_compute_waits(instruction, gradient_buffers, waits),
             Instruction::Unshard { .. } => waits.extend(self.last_compute),
             Instruction::Reshard { .. } | Instruction::OptimizerStep { .. } => {}
             Instruction::Reduce { .. } => waits.extend(self.gradients.get(self.reductions.len())),
@@ -129,7 +135,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn push_compute_waits(&self, compute: Instruction, waits: &mut Vec<usize>) {
+    fn push_compute_waits(
+        &self,
+        compute: Instruction,
+        gradient_buffers: &GradientBuffers,
+        waits: &mut Vec<usize>,
+    ) {
         if self.sharded
             && let Some(unit) = reads_weights(self.chain, compute)
         {
@@ -144,9 +155,8 @@ impl<'a> Walk<'a> {
             let before = sender.before_next_compute(self.send_buffers.num_buffers(edge));
             waits.extend(before.and_then(|before| sender.transfer(before)));
         }
-        if self.reduces_every
-            && weight_gradient(compute).is_some()
-            && let Some(before) = self.gradients.len().checked_sub(GRADIENT_BUFFERS)
+        if weight_gradient(compute).is_some()
+            && let Some(before) = gradient_buffers.previous(self.gradients.len())
         {
             waits.extend(self.reductions.get(before));
         }

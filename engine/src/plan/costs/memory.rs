@@ -40,7 +40,7 @@ fn fixed(planned: &RankMemory, sizes: &RankSizes, element_bytes: u64) -> MemoryB
         let slot = sum(&stage.saved) + stage.output_len as u64;
         stage.num_slots as u64 * slot + stage.num_weight_input_buffers as u64 * sum(&stage.weight_inputs)
     });
-    let fresh_gradients = (GRADIENT_BYTES * sizes.num_gradient_buffers * sizes.gradient_buffer_len) as u64;
+    let fresh_gradients = (GRADIENT_BYTES * sizes.gradient_buffers.iter().sum::<usize>()) as u64;
     let mut fixed = MemoryBytes::default();
     fixed[MemoryCategory::Parameters] = planned.parameters;
     fixed[MemoryCategory::Optimizer] = planned.optimizer;

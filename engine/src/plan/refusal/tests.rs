@@ -68,16 +68,16 @@ fn zero_2_with_a_pipeline_is_refused_with_this_runs_numbers() {
             run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
               per rank                                                         parameters   gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-2, pipeline 2 x data 2, reduced once per step       258.0 KiB        0 B  258.0 KiB  258.0 KiB  774.0 KiB      258.0 KiB
-              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   258.0 KiB        0 B  408.0 KiB  258.0 KiB  924.0 KiB      645.0 KiB
+              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   258.0 KiB        0 B  308.0 KiB  258.0 KiB  824.0 KiB      645.0 KiB
               ZeRO-1, pipeline 2 x data 2                                       258.0 KiB        0 B  258.0 KiB  258.0 KiB  774.0 KiB      258.0 KiB
-              ZeRO-3, pipeline 2 x data 2, units of 1 layer                     129.0 KiB  179.0 KiB  408.0 KiB  258.0 KiB  974.0 KiB        1.0 MiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer                     129.0 KiB  179.0 KiB  308.0 KiB  258.0 KiB  874.0 KiB        1.0 MiB
               ZeRO-2, pipeline 1 x data 4                                       516.0 KiB        0 B  408.0 KiB  258.0 KiB    1.2 MiB        1.1 MiB
             run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
               per rank                                                         parameters  gathered  gradients  optimizer      total  sent per step
               refused: ZeRO-2, pipeline 2 x data 2, reduced once per step       129.0 KiB       0 B  258.0 KiB  387.0 KiB  774.0 KiB      193.5 KiB
-              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   129.0 KiB       0 B  408.0 KiB  387.0 KiB  924.0 KiB      580.5 KiB
+              refused: ZeRO-2, pipeline 2 x data 2, reduced every micro-batch   129.0 KiB       0 B  308.0 KiB  387.0 KiB  824.0 KiB      580.5 KiB
               ZeRO-1, pipeline 2 x data 2                                       129.0 KiB       0 B  258.0 KiB  387.0 KiB  774.0 KiB      193.5 KiB
-              ZeRO-3, pipeline 2 x data 2, units of 1 layer                      64.5 KiB  89.5 KiB  408.0 KiB  387.0 KiB  949.0 KiB      793.8 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer                      64.5 KiB  89.5 KiB  308.0 KiB  387.0 KiB  849.0 KiB      793.8 KiB
               ZeRO-2, pipeline 1 x data 4                                       258.0 KiB       0 B  408.0 KiB  387.0 KiB    1.0 MiB      967.5 KiB
             run.json:6:28: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
             run.json:7:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 5): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
@@ -103,42 +103,42 @@ fn zero_3_needs_several_units_per_stage() {
         expect![[r#"
             run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "uniform" one unit holds all layers of pipeline rank 0, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
-              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
-              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  169.9 KiB  133.2 KiB  471.0 KiB      133.2 KiB
-              ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
+              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  199.9 KiB  133.2 KiB  533.0 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  167.9 KiB  133.2 KiB  469.0 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  130.9 KiB  131.5 KiB  393.2 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
-              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  266.9 KiB  116.4 KiB  616.1 KiB      373.1 KiB
             run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "uniform" one unit holds all layers of pipeline rank 0, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
-              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
-              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  169.9 KiB  133.2 KiB  471.0 KiB      133.2 KiB
-              ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
+              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  199.9 KiB  133.2 KiB  533.0 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  167.9 KiB  133.2 KiB  469.0 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  130.9 KiB  131.5 KiB  393.2 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
-              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  467.7 KiB  116.4 KiB  816.8 KiB      373.1 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  298.9 KiB  116.4 KiB  648.1 KiB      373.1 KiB
             run.json:7:52: `zero_optimization.unit_layers`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split "balanced" one unit holds all layers of pipeline rank 0, wpe to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "unit_layers": 0.5, or "stage": 1, or "unit_layers": 1
               per rank                                                  parameters   gathered  gradients  optimizer      total  sent per step
-              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  269.1 KiB  133.2 KiB  602.2 KiB      133.2 KiB
-              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  169.9 KiB  133.2 KiB  471.0 KiB      133.2 KiB
-              ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  132.0 KiB  131.5 KiB  394.4 KiB      164.7 KiB
+              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank    66.6 KiB  133.2 KiB  199.9 KiB  133.2 KiB  533.0 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of 1 layer               66.6 KiB  101.2 KiB  167.9 KiB  133.2 KiB  469.0 KiB      133.2 KiB
+              ZeRO-3, pipeline 2 x data 2, units of half a layer          65.8 KiB   65.1 KiB  130.9 KiB  131.5 KiB  393.2 KiB      164.7 KiB
               ZeRO-1, pipeline 2 x data 2                                133.2 KiB        0 B  133.2 KiB  133.2 KiB  399.8 KiB      133.2 KiB
-              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  268.7 KiB  116.4 KiB  617.8 KiB      373.1 KiB
+              ZeRO-2, pipeline 1 x data 4                                232.8 KiB        0 B  266.9 KiB  116.4 KiB  616.1 KiB      373.1 KiB
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and with the split "balanced" one unit holds all layers of pipeline rank 0, wte to h.0.dense): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
-              refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank     4.2 KiB   8.4 KiB   20.9 KiB    8.4 KiB  41.9 KiB        8.4 KiB
+              refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank     4.2 KiB   8.4 KiB   12.6 KiB    8.4 KiB  33.5 KiB        8.4 KiB
               ZeRO-1, pipeline 4 x data 2                                  8.4 KiB       0 B    8.4 KiB    8.4 KiB  25.1 KiB        8.4 KiB
-              ZeRO-2, pipeline 1 x data 8                                 18.0 KiB       0 B   19.2 KiB    4.5 KiB  41.8 KiB       31.5 KiB
+              ZeRO-2, pipeline 1 x data 8                                 18.0 KiB       0 B   11.8 KiB    4.5 KiB  34.2 KiB       31.5 KiB
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 4, and with the split "balanced" one unit holds all layers of pipeline rank 1, h.1.attn to h.1.mlp): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "unit_layers": 0.5
               per rank                                                  parameters  gathered  gradients  optimizer      total  sent per step
-              refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank    41.8 KiB  83.6 KiB  145.1 KiB   83.6 KiB  354.1 KiB       83.6 KiB
-              ZeRO-3, pipeline 4 x data 2, units of half a layer          40.9 KiB  65.1 KiB  107.2 KiB   81.9 KiB  295.1 KiB       90.2 KiB
+              refused: ZeRO-3, pipeline 4 x data 2, one unit on a rank    41.8 KiB  83.6 KiB  125.4 KiB   83.6 KiB  334.5 KiB       83.6 KiB
+              ZeRO-3, pipeline 4 x data 2, units of half a layer          40.9 KiB  65.1 KiB  106.1 KiB   81.9 KiB  294.0 KiB       90.2 KiB
               ZeRO-1, pipeline 4 x data 2                                 83.6 KiB       0 B   83.6 KiB   83.6 KiB  250.9 KiB       83.6 KiB
-              ZeRO-2, pipeline 1 x data 8                                234.0 KiB       0 B  137.2 KiB   58.5 KiB  429.8 KiB      437.5 KiB
+              ZeRO-2, pipeline 1 x data 8                                234.0 KiB       0 B  135.2 KiB   58.5 KiB  427.8 KiB      437.5 KiB
             run.json:7:34: `zero_optimization.stage`: ZeRO-3 with one unit for all layers of a rank is incompatible with pipeline parallelism (`parallel.pipeline` is 2, and with the split [3, 1] one unit holds all layers of pipeline rank 1, h.3.dense to lm_head): everything would be gathered for every micro-batch, and the peak memory is that of no sharding; write "stage": 1, or "partition": "uniform"
               per rank                                                  parameters  gathered  gradients  optimizer     total  sent per step
-              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank     4.6 KiB   8.8 KiB   21.3 KiB    9.1 KiB  43.8 KiB       13.3 KiB
-              ZeRO-3, pipeline 2 x data 2, uniform split                   4.4 KiB   8.8 KiB   21.1 KiB    8.8 KiB  43.0 KiB        8.8 KiB
+              refused: ZeRO-3, pipeline 2 x data 2, one unit on a rank     4.6 KiB   8.8 KiB   13.3 KiB    9.1 KiB  35.8 KiB       13.3 KiB
+              ZeRO-3, pipeline 2 x data 2, uniform split                   4.4 KiB   8.8 KiB   13.1 KiB    8.8 KiB  35.0 KiB        8.8 KiB
               ZeRO-1, pipeline 2 x data 2                                  9.1 KiB       0 B    9.1 KiB    9.1 KiB  27.4 KiB        9.1 KiB
-              ZeRO-2, pipeline 1 x data 4                                 18.0 KiB       0 B   21.5 KiB    9.0 KiB  48.5 KiB       27.0 KiB
+              ZeRO-2, pipeline 1 x data 4                                 18.0 KiB       0 B   14.0 KiB    9.0 KiB  41.0 KiB       27.0 KiB
             run.json:7:34: warning: `zero_optimization.stage`: units of 1 layer with `prefetch_units` 1 hold 2 layers gathered and 1.5 at rest, no fewer than the 3 of no sharding; units pay where unit_layers x (1 + prefetch_units) < layers x (1 - 1 / data) = 1.5; use "prefetch_units": 0 and "resident_units": "strict"
         "#]],
     );

@@ -66,6 +66,9 @@ struct LeastElements {
     saved: u128,
 }
 
+/// Backwards after which the buffers of a stage's gradients are settled: with two buffers in turn every second one is alike.
+const MICRO_BATCHES: usize = 3;
+
 impl<'a> StageBytes<'a> {
     pub(super) fn new(of: RunModel<'a>, order: &ComputeOrder) -> Result<Self, PlanError> {
         let stages = || (0..order.placement.num_stages() as u32).map(Stage);
@@ -138,7 +141,8 @@ impl<'a> StageBytes<'a> {
             .into_iter()
             .map(|unit| self.planned(unit))
             .collect();
-        let gathered = units.iter().map(|unit| unit.layout.padded_len() as u64);
+        let gathered: Vec<u64> = units.iter().map(|unit| unit.layout.padded_len() as u64).collect();
+        let gradients: Vec<u64> = gathered.iter().rev().copied().collect();
         let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
@@ -146,7 +150,8 @@ impl<'a> StageBytes<'a> {
             sharding: sharding(self.of.run),
             element_bytes: element_bytes(&self.of.run.precision),
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
-            gather_buffer_elements: protocol::gather_buffer_bytes(gathered.collect(), self.weights),
+            gather_buffer_elements: protocol::gather_buffer_bytes(gathered, self.weights),
+            gradient_buffer_elements: protocol::gradient_buffer_bytes(&gradients.repeat(MICRO_BATCHES)),
             num_tokens: if reads_tokens { num_tokens(self.of.run, self.of.shape) } else { 0 },
             stages: vec![StageFacts {
                 num_activation_slots: 0,

@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 use pipezero_models::Buffer;
 use pipezero_models::layer::{MaskKey, WriteMode};
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
-use pipezero_schedule::{CheckedProgram, MicroBatch, Stage, Unit};
+use pipezero_schedule::{CheckedProgram, InstructionId, MicroBatch, Stage, Unit};
 
 use super::activations::Parts;
 use super::rank::Rank;
 use super::step::StepInputs;
 use crate::run::memory::TrackedBuffer;
-use crate::run::shard::{UnitStore, Weights};
+use crate::run::shard::{UnitStore, UnreducedGradient, Weights};
 
 /// An instruction that runs a unit on a micro-batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compute<'a> {
     pub(super) program: &'a CheckedProgram,
+    pub(super) at: InstructionId,
     pub(super) unit: Unit,
     pub(super) micro_batch: MicroBatch,
 }
@@ -92,12 +93,12 @@ impl Rank {
     pub(super) fn backward(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
-        let mut fresh = self.take_gradient_buffer();
+        let mut fresh = self.take_gradient_buffer(compute);
         let store = self.store_mut(unit);
         let mut accumulated = store.gradient.lend();
         let padded = 0..store.layout.padded_len();
         let (target, next) = match &mut fresh {
-            Some(fresh) => (fresh, WriteMode::Overwrite),
+            Some(fresh) => (&mut fresh.buffer, WriteMode::Overwrite),
             None => (&mut accumulated, store.take_next_mode()),
         };
         self.take_output_gradient(compute);
@@ -122,17 +123,14 @@ impl Rank {
         );
         let store = self.store_mut(unit);
         store.gradient.give_back(accumulated);
-        store.fresh_gradient = fresh;
+        store.unreduced.extend(fresh);
         self.pass_input_gradient(compute);
     }
 
-    /// The buffer that the next backward's gradient overwrites, where gradients are reduced every micro-batch.
-    pub(super) fn take_gradient_buffer(&mut self) -> Option<TrackedBuffer> {
-        self.plan.reduces_every_micro_batch().then(|| {
-            self.gradient_buffers
-                .pop()
-                .expect("a checked program keeps one gradient beside the one in flight")
-        })
+    /// The buffer that a backward's gradient overwrites, where gradients are reduced every micro-batch.
+    pub(super) fn take_gradient_buffer(&mut self, compute: Compute<'_>) -> Option<UnreducedGradient> {
+        let index = compute.program.gradient_buffer(compute.at)?;
+        Some(UnreducedGradient { buffer: self.gradient_buffers[index].lend(), index })
     }
 
     /// What decides which elements are dropped: the same sequences have the same masks on every grid.

@@ -39,7 +39,7 @@ impl Rank {
     pub(super) fn backward_weight(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
-        let mut fresh = self.take_gradient_buffer();
+        let mut fresh = self.take_gradient_buffer(compute);
         let planned = self.plan.unit(unit);
         let stage = planned.stage;
         let Parts { saved, weight_inputs, workspace, .. } =
@@ -47,7 +47,7 @@ impl Rank {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let padded = 0..store.layout.padded_len();
         let (target, next) = match &mut fresh {
-            Some(fresh) => (fresh, WriteMode::Overwrite),
+            Some(fresh) => (&mut fresh.buffer, WriteMode::Overwrite),
             None => {
                 let next = store.take_next_mode();
                 (store.gradient.get_mut(), next)
@@ -65,6 +65,6 @@ impl Rank {
                 workspace,
             },
         );
-        store.fresh_gradient = fresh;
+        store.unreduced.extend(fresh);
     }
 }

@@ -20,8 +20,8 @@ pub(super) struct InFlight {
 pub(super) enum Completion {
     /// The unit is gathered, in the gather buffer of this index.
     Unshard { unit: Unit, buffer: usize },
-    /// This rank's shard is added to the unit's gradient.
-    Reduce { unit: Unit },
+    /// This rank's shard is added to the unit's gradient; the rest was in the gradient buffer of this index.
+    Reduce { unit: Unit, buffer: usize },
     /// The buffer is the unit's gradient.
     ReduceLast { unit: Unit },
     /// The buffer is the unit's parameters.

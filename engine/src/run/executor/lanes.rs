@@ -9,7 +9,7 @@ use super::recorder::EventKind;
 use super::sums::use_up;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
-use crate::run::shard::{GatheredCopy, Weights};
+use crate::run::shard::{GatheredCopy, UnreducedGradient, Weights};
 use crate::run::world::Position;
 
 impl Rank {
@@ -40,10 +40,11 @@ impl Rank {
 
     pub(super) fn reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
         let store = self.store_mut(unit);
-        let buffer = store.fresh_gradient.take().expect("a checked program reduces after each backward");
+        let UnreducedGradient { buffer, index: gradient_buffer } =
+            store.unreduced.pop_front().expect("a checked program reduces after each backward");
         let range = 0..store.layout.padded_len();
         let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
-        self.issue(index, pending, Completion::Reduce { unit });
+        self.issue(index, pending, Completion::Reduce { unit, buffer: gradient_buffer });
         Ok(())
     }
 
@@ -148,13 +149,13 @@ impl Rank {
             Completion::Unshard { unit, buffer: index } => {
                 self.store_mut(unit).gathered.push_back(GatheredCopy { buffer, index });
             }
-            Completion::Reduce { unit } => {
+            Completion::Reduce { unit, buffer: index } => {
                 let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
                 let shard = store.layout.shard(self.data_rank);
                 let next = store.take_next_mode();
                 let sum = store.gradient.get_mut().view_mut().range(0..shard.len());
                 use_up(&*self.queue, &mut buffer, shard, sum, next);
-                self.gradient_buffers.push(buffer);
+                self.gradient_buffers[index].give_back(buffer);
             }
             Completion::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
             Completion::GatherAfterStep { unit } => match &mut self.store_mut(unit).weights {

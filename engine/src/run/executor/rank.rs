@@ -43,7 +43,7 @@ pub(crate) struct Rank {
     pub(crate) stores: BTreeMap<Unit, UnitStore>,
     /// What units are gathered into, each lent while it holds one.
     pub(crate) gather_buffers: Vec<Lendable<TrackedBuffer>>,
-    pub(crate) gradient_buffers: Vec<TrackedBuffer>,
+    pub(crate) gradient_buffers: Vec<Lendable<TrackedBuffer>>,
     pub(crate) activations: Activations,
     pub(crate) edges: Edges,
     pub(crate) tokens: StepTokens,
@@ -79,7 +79,7 @@ impl Rank {
         let memory = allocator(&ledgers.planned);
         let gather_buffer =
             |&len: &usize| memory.zeros_of(len, element_type, Category::Gathered).map(Lendable::new);
-        let gradient_buffer = |_| memory.zeros(sizes.gradient_buffer_len, Category::Gradients);
+        let gradient_buffer = |&len: &usize| memory.zeros(len, Category::Gradients).map(Lendable::new);
         let groups = Groups {
             data: Group::new(grid.data_group(rank)),
             world: Group::new(0..grid.world_size()),
@@ -97,9 +97,7 @@ impl Rank {
             groups,
             stores: BTreeMap::new(),
             gather_buffers: sizes.gather_buffers.iter().map(gather_buffer).collect::<Result<_, _>>()?,
-            gradient_buffers: (0..sizes.num_gradient_buffers)
-                .map(gradient_buffer)
-                .collect::<Result<_, _>>()?,
+            gradient_buffers: sizes.gradient_buffers.iter().map(gradient_buffer).collect::<Result<_, _>>()?,
             activations: Activations::new(&sizes, element_type, &memory)?,
             edges: Edges::new(&sizes, element_type, &memory)?,
             tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &memory)?,

@@ -99,7 +99,8 @@ impl Rank {
         instruction: Instruction,
         inputs: Option<StepInputs>,
     ) -> Result<(), Cause> {
-        let compute = |unit, micro_batch| Compute { program, unit, micro_batch };
+        let at = self.pipeline_rank.at(index);
+        let compute = |unit, micro_batch| Compute { program, at, unit, micro_batch };
         let training = || inputs.expect("a program without a backward has no gradients");
         match instruction {
             Instruction::Forward { unit, micro_batch } => self.forward(compute(unit, micro_batch), inputs),

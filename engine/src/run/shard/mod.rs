@@ -2,4 +2,4 @@
 
 mod store;
 
-pub(crate) use store::{GatheredCopy, StoreOptions, StoredUnit, UnitStore, Weights};
+pub(crate) use store::{GatheredCopy, StoreOptions, StoredUnit, UnitStore, UnreducedGradient, Weights};

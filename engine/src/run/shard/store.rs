@@ -43,6 +43,15 @@ pub(crate) struct GatheredCopy {
     pub(crate) index: usize,
 }
 
+/// The gradient of one backward, which waits for its reduction.
+#[derive(Debug)]
+pub(crate) struct UnreducedGradient {
+    /// Holds the unit's flat gradient; may be longer.
+    pub(crate) buffer: TrackedBuffer,
+    /// The index of the buffer among the rank's gradient buffers.
+    pub(crate) index: usize,
+}
+
 /// One unit on one rank.
 #[derive(Debug)]
 pub(crate) struct UnitStore {
@@ -56,8 +65,8 @@ pub(crate) struct UnitStore {
     pub(crate) gradient: Lendable<TrackedBuffer>,
     /// What happens to what `gradient` holds when the next one comes.
     next_mode: WriteMode,
-    /// The gradient of the last backward, waiting for its reduction (reduced every micro-batch).
-    pub(crate) fresh_gradient: Option<TrackedBuffer>,
+    /// Gradients that wait for their reductions, the oldest first, where each micro-batch's is reduced.
+    pub(crate) unreduced: VecDeque<UnreducedGradient>,
     /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
     pub(crate) master: Option<TrackedBuffer>,
     /// `[num_states, owned]` optimizer state.
@@ -143,7 +152,7 @@ impl UnitStore {
             gathered: VecDeque::new(),
             gradient: Lendable::new(memory.zeros(gradient_len, Category::Gradients)?),
             next_mode: WriteMode::Overwrite,
-            fresh_gradient: None,
+            unreduced: VecDeque::new(),
             master: None,
             states: memory.zeros(0, Category::Optimizer)?,
             decay: DecayRanges::of_unit(unit.unit.entries(), no_decay).within(owned.clone()),

@@ -10,6 +10,7 @@ use super::looped::random_order;
 use crate::check::{Blocked, CheckedProgram, Rule, Wait};
 use crate::dependencies::Dependencies;
 use crate::generate::{eager_1f1b, gpipe, one_f_one_b, zb_h1};
+use crate::gradient_buffers::GradientBuffers;
 use crate::instruction::{Lane, Operands};
 use crate::lower::lower;
 use crate::options::LowerOptions;
@@ -39,7 +40,9 @@ fn a_send_that_stands_too_late_in_its_own_row() {
 
 /// Holds every wait of a cycle to the rules of the program.
 fn assert_is_a_cycle(program: &Program, cycle: &[Blocked]) {
-    let dependencies = Dependencies::derive(program, Slots::assign(program), SendBuffers::assign(program));
+    let gradients = program.rows.iter().map(|row| GradientBuffers::assign(&program.chain, row)).collect();
+    let (slots, send_buffers) = (Slots::assign(program), SendBuffers::assign(program));
+    let dependencies = Dependencies::derive(program, slots, send_buffers, gradients);
     let places: BTreeSet<_> = cycle.iter().map(|of| (of.rank, of.step)).collect();
     assert_eq!(places.len(), cycle.len(), "nothing stands in it twice");
     assert!(cycle.len() > 1);

@@ -50,7 +50,7 @@ pub(super) fn accesses(program: &CheckedProgram, rank: PipelineRank) -> Vec<Vec<
         received: BTreeMap::new(),
         made: BTreeMap::new(),
         copies: BTreeMap::new(),
-        gradients: Vec::new(),
+        gradients: BTreeMap::new(),
     };
     program.row(rank).iter().enumerate().map(|(index, &instruction)| walk.step(index, instruction)).collect()
 }
@@ -63,7 +63,8 @@ struct Walk<'a> {
     made: BTreeMap<Edge, Vec<MicroBatch>>,
     /// The buffers of the copies held of each unit, oldest first.
     copies: BTreeMap<Unit, VecDeque<usize>>,
-    gradients: Vec<Content>,
+    /// The gradients that are reduced every micro-batch, with their buffers.
+    gradients: BTreeMap<Content, usize>,
 }
 
 /// Which of an edge's buffers a message takes.
@@ -76,7 +77,7 @@ impl Walk<'_> {
         match instruction {
             Instruction::Forward { unit, micro_batch } => self.forward(unit, micro_batch),
             Instruction::Backward { unit, micro_batch } => {
-                let gradient = self.weight_gradient(unit, micro_batch);
+                let gradient = self.weight_gradient(index, unit, micro_batch);
                 [self.input_gradient(unit, micro_batch), vec![gradient]].concat()
             }
             Instruction::BackwardInput { unit, micro_batch } => {
@@ -90,7 +91,7 @@ impl Walk<'_> {
             }
             Instruction::BackwardWeight { unit, micro_batch } => {
                 let inputs = self.weight_inputs(unit, micro_batch, Read);
-                let gradient = self.weight_gradient(unit, micro_batch);
+                let gradient = self.weight_gradient(index, unit, micro_batch);
                 [&self.change_saved(unit, micro_batch)[..], &[inputs, gradient]].concat()
             }
             _ => self.communication(index, instruction).unwrap_or_else(|| self.tail(instruction)),
@@ -162,13 +163,18 @@ impl Walk<'_> {
         touched
     }
 
-    fn weight_gradient(&mut self, unit: Unit, micro_batch: MicroBatch) -> Access {
+    fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Access {
         if self.program.options().reduction != Reduction::ScatterEvery {
             return Write(Buffer::Accumulator(unit), (0, 0));
         }
-        let buffer = Buffer::Gradient(self.rank, self.gradients.len() % 2);
-        self.gradients.push((unit.0, micro_batch.0));
-        Write(buffer, (unit.0, micro_batch.0))
+        let buffer = self.program.gradient_buffer(self.rank.at(index)).unwrap();
+        let num_bytes = self.program.chain().facts(unit).num_bytes;
+        assert!(
+            self.program.gradient_buffers(self.rank)[buffer] >= num_bytes,
+            "the gradient fits its buffer"
+        );
+        self.gradients.insert((unit.0, micro_batch.0), buffer);
+        Write(Buffer::Gradient(self.rank, buffer), (unit.0, micro_batch.0))
     }
 
     /// What a gather, its end, a reduction or a transfer touches.
@@ -185,8 +191,7 @@ impl Walk<'_> {
             }
             Instruction::Reduce { unit, micro_batch } => {
                 let made = (unit.0, micro_batch.0);
-                let buffer = self.gradients.iter().position(|&of| of == made).unwrap() % 2;
-                let gradient = Buffer::Gradient(self.rank, buffer);
+                let gradient = Buffer::Gradient(self.rank, self.gradients[&made]);
                 vec![Read(gradient, made), Write(Buffer::ReducedGradient(unit), (0, 0))]
             }
             Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => {

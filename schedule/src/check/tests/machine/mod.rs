@@ -9,9 +9,13 @@ use std::vec::Vec;
 
 use self::accesses::{Access, Buffer, Content, accesses};
 use crate::check::CheckedProgram;
-use crate::id::PipelineRank;
+use crate::id::{PipelineRank, Stage};
 use crate::instruction::{Instruction, InstructionKind, Lane};
-use crate::testing::{Random, all_programs};
+use crate::lower::lower;
+use crate::options::{LowerOptions, Residency};
+use crate::program::Purpose;
+use crate::testing::{Random, all_orders, all_programs};
+use crate::unit_facts::UnitFacts;
 
 #[derive(Default)]
 struct State {
@@ -201,6 +205,28 @@ fn no_random_order_that_the_graph_allows_touches_a_buffer_too_early() {
         num_programs += 1;
     }
     assert!(num_programs > 500, "{num_programs}");
+}
+
+/// A large unit at the end of each stage of three: its gradient has a buffer of its own, and the others take turns in two.
+#[test]
+fn gradients_of_unlike_units_lie_in_three_buffers() {
+    let options = LowerOptions::zero_3(Residency::Strict, 1);
+    for (p, m) in (1..=3).flat_map(|p| (2..=5).map(move |m| (p, m))) {
+        for order in all_orders(p, m) {
+            let num_bytes = |unit: u32| if unit % 3 == 2 { 64 } else { 8 };
+            let num_units = 3 * order.placement.num_stages() as u32;
+            let unit = |unit| UnitFacts::new(Stage(unit / 3), num_bytes(unit));
+            let units: Vec<UnitFacts> = (0..num_units).map(unit).collect();
+            let program = CheckedProgram::new(lower(&order, &units, &options).unwrap()).unwrap();
+            for rank in program.ranks().filter(|_| program.purpose() == Purpose::Training) {
+                assert_eq!(program.gradient_buffers(rank), [64, 8, 8], "{p} x {m}");
+                assert_eq!(program.high_water(rank).gradient_buffers, 3);
+            }
+            for seed in 0..8 {
+                run(&program, seed).unwrap_or_else(|hazard| panic!("{hazard}\n{}", program.program()));
+            }
+        }
+    }
 }
 
 #[test]
