@@ -133,7 +133,7 @@ fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
 /// 5 and 7 layers would hold three units in these bytes, at the price of a slowest stage of 7.
 #[test]
 fn the_quickstart_keeps_its_even_split_under_auto() {
-    let auto = ["memory=12.75MiB", "zero_optimization.resident_units=auto"];
+    let auto = ["memory=12.35MiB", "zero_optimization.resident_units=auto"];
     let plan = Plan::even_if_refused(example("quickstart.json", &auto)).expect("it fits");
     assert_eq!(blocks_per_stage(&plan), [6, 6]);
     let mut more = plan.run().clone();

@@ -17,7 +17,7 @@
 //! sum over u in s of |u| / d   +   (1 + prefetch) * max over u in s of |u|
 //! ```
 //!
-//! which beats the unsharded `sum |u|` only where units are small enough: see [`BreakEven`].
+//! which beats the unsharded `sum |u|` only where units are small enough.
 //!
 //! # Five ways to split
 //!
@@ -62,7 +62,6 @@
 #![forbid(unsafe_code)]
 
 mod balanced;
-mod break_even;
 mod by_type;
 mod element;
 mod flat;
@@ -83,7 +82,6 @@ mod units;
 mod zero;
 
 pub use balanced::{BalanceError, Balanced, MemoryBound, balanced};
-pub use break_even::BreakEven;
 pub use by_type::by_type;
 pub use element::ElementBytes;
 pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};

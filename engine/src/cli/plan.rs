@@ -6,15 +6,16 @@ use serde_json::json;
 use super::describe;
 use super::device::device;
 use super::failure::Failure;
-use super::figures::{bytes, count, counted};
+use super::figures::{bytes, count, counted, percent};
 use super::output::print;
 use super::run_args::RunArgs;
 use super::table::Table;
 use super::terminal;
 use super::utilisation;
+use crate::config::ResidencyConfig;
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
-use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
+use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -25,7 +26,7 @@ Examples:
   pipezero plan run.json --device h100            # its speed too
   pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
 
-With ZeRO-3 the last table compares the values of `resident_units`: more units that stay gathered need fewer gathers and more memory.";
+With ZeRO-3 two more tables compare: each rank with itself under ZeRO-1, and the values of `resident_units`, as more units that stay gathered need fewer gathers and more memory.";
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub(super) struct PlanArgs {
     /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, and `residencies[]`, each figure that of the rank with the largest.
+    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
     #[arg(long)]
     json: bool,
 }
@@ -63,6 +64,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
             "parameters": plan.num_parameters(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
+            "beside_zero_1": plan.beside_zero_1()?,
             "residencies": residencies,
             "predicted": simulation.map(|of| json!({
                 "step_s": of.step().step_s(),
@@ -74,6 +76,10 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     } else {
         let width = terminal::width();
         print(text(&plan, width))?;
+        let beside_zero_1 = plan.beside_zero_1()?;
+        if !beside_zero_1.is_empty() {
+            print(format_args!("\n{}", zero_1_table(&plan, &beside_zero_1, width)))?;
+        }
         if let Some(costs) = residencies.filter(|costs| !costs.is_empty()) {
             print(format_args!("\n{}", residency_table(&plan, &costs, width)))?;
         }
@@ -155,6 +161,27 @@ fn stages(ranks: &[&RankForecast]) -> Table {
     table
 }
 
+/// What each rank needs and sends beside what it would under ZeRO-1.
+fn zero_1_table(plan: &Plan, ranks: &[BesideZero1], width: usize) -> String {
+    let mut table = Table::new(["beside ZeRO-1", "peak", "ZeRO-1's", "of it", "sent per step", "ZeRO-1's"]);
+    for rank in ranks {
+        let cells = [
+            bytes(rank.peak_bytes),
+            bytes(rank.zero_1_peak_bytes),
+            percent(rank.peak_share()),
+            bytes(rank.sent_bytes),
+            bytes(rank.zero_1_sent_bytes),
+        ];
+        table.row(format!("pipeline rank {}", rank.pipeline_rank), cells);
+    }
+    let least = 1 + plan.run().zero.prefetch_units;
+    if plan.run().zero.resident_units == ResidencyConfig::Units(least) {
+        return format!("{table:width$}");
+    }
+    let with = format!("with {} gathered, the fewest that it needs", counted(least, "unit"));
+    format!("{table:width$}{}\n", terminal::wrapped(&with, width))
+}
+
 /// Gathers and memory of every residency, and which ranks the figures belong to.
 fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String {
     let mut table =
@@ -176,13 +203,20 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String
 #[cfg(test)]
 mod tests {
     use super::super::pages;
-    use super::{residency_table, speed, text};
+    use super::{residency_table, speed, text, zero_1_table};
 
     #[test]
     fn a_page_shows_the_real_output() {
-        let (plan, excerpt) = pages::example("pipezero plan engine/configs/seed-48-layers.json");
+        let (plan, excerpt) =
+            pages::example("pipezero plan engine/configs/seed-48-layers.json --set parallel.data=8");
         let costs = plan.residencies().expect("the example is planned with every residency");
-        let tables = text(&plan, pages::WIDTH) + "\n" + &residency_table(&plan, &costs, pages::WIDTH);
+        let beside_zero_1 = plan.beside_zero_1().expect("the example is planned under ZeRO-1");
+        let tables = [
+            text(&plan, pages::WIDTH),
+            zero_1_table(&plan, &beside_zero_1, pages::WIDTH),
+            residency_table(&plan, &costs, pages::WIDTH),
+        ]
+        .join("\n");
         assert_eq!(format!("{tables}\n{}\n", speed(&plan, None, pages::WIDTH)), excerpt);
     }
 }

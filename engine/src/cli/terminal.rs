@@ -34,7 +34,11 @@ pub(super) fn report_handler() -> GraphicalReportHandler {
         (true, false) => GraphicalTheme::unicode_nocolor(),
         (true, true) => GraphicalTheme::unicode(),
     };
-    GraphicalReportHandler::new_themed(theme).with_width(width())
+    GraphicalReportHandler::new_themed(theme)
+        .with_width(width())
+        .with_break_words(false)
+        .with_word_separator(textwrap::WordSeparator::AsciiSpace)
+        .with_word_splitter(textwrap::WordSplitter::NoHyphenation)
 }
 
 /// The text with its lines broken between words.

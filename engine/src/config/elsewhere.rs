@@ -3,8 +3,8 @@
 /// What says here what an unknown key says elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// This key.
-    Key(String),
+    /// This key, and how its value follows, where it does not mean the same.
+    Key(String, Option<&'static str>),
     /// No key, for this reason.
     None(&'static str),
 }
@@ -12,7 +12,8 @@ pub enum Elsewhere {
 impl Elsewhere {
     pub(super) fn repair(&self) -> String {
         match self {
-            Self::Key(path) => format!("write `{path}`"),
+            Self::Key(path, None) => format!("write `{path}`"),
+            Self::Key(path, Some(value)) => format!("write `{path}`: {value}"),
             Self::None(why) => format!("remove it: {why}"),
         }
     }
@@ -34,9 +35,33 @@ const SAME_VALUE: [&str; 12] = [
     "train_batch_size",
 ];
 
-/// Other names of these keys that may count something else: tokens, what a number is to be a multiple of.
-const OTHER_VALUE: [&str; 3] =
-    ["make_vocab_size_divisible_by", "num_tokens_per_train_step", "total_batch_size"];
+/// How the value of a key follows from that of its other name, where the two count something else.
+const VALUES: &[(&[&str], &str)] = &[
+    (&["make_vocab_size_divisible_by"], "the number of tokens, rounded up to a multiple of it"),
+    (&["num_tokens_per_train_step", "total_batch_size"], "sequences, so its tokens / `model.seq_length`"),
+    (&["batch_size", "local_batch_size"], "sequences of one micro-batch on one data rank"),
+    (&["num_layers_per_virtual_pipeline_stage"], "stages of a rank, so layers / pipeline ranks / it"),
+    (&["use_distributed_optimizer"], "1 for true, 0 for false"),
+    (
+        &["fsdp_sharding_strategy", "sharding_strategy", "data_parallel_sharding_strategy"],
+        "3 shards everything, 1 the optimizer state alone",
+    ),
+    (&["reshard_after_forward", "fsdp_reshard_after_forward"], "\"strict\" for true, \"all\" for false"),
+    (&["forward_prefetch", "backward_prefetch"], "1 for true, 0 for false"),
+    (&["adam_beta1", "adam_beta2", "beta1", "beta2"], "a list of both, such as [0.9, 0.95]"),
+    (&["warmup_ratio", "warmup_fraction"], "steps, so it x `steps`"),
+    (&["min_lr"], "a share of `optimizer.params.lr`, so it / `lr`, with the scheduler \"WarmupCosineLR\""),
+    (
+        &["dtype", "mixed_precision", "mixed_precision_param", "precision", "torch_dtype", "params_dtype"],
+        "true for bf16; `fp16.enabled` for fp16",
+    ),
+    (
+        &["recompute", "recompute_granularity", "activation_checkpoint", "selective_ac_option"],
+        "true or false",
+    ),
+    (&["distributed_timeout_minutes"], "seconds, so 60 x it"),
+    (&["no_weight_tying", "untie_embeddings_and_output_weights"], "the contrary"),
+];
 
 /// The name of a key for an unknown one of this path, where both are in one section and mean the same value.
 pub(super) fn renamed<'a>(path: &str, usual: &'a str) -> Option<&'a str> {
@@ -45,7 +70,7 @@ pub(super) fn renamed<'a>(path: &str, usual: &'a str) -> Option<&'a str> {
     // Others of its names say the contrary.
     let ties = usual == "model.tie_embeddings"
         && ["tie_word_embeddings", "tie_weights", "weight_tying"].contains(&written);
-    let is_same = SAME_VALUE.contains(&usual) && !OTHER_VALUE.contains(&written);
+    let is_same = SAME_VALUE.contains(&usual) && value(written).is_none();
     ((is_same || ties) && of_path == section).then_some(name)
 }
 
@@ -384,6 +409,11 @@ const NO_KEYS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// How the value of the usual key follows from that of another name.
+fn value(name: &str) -> Option<&'static str> {
+    VALUES.iter().find(|(names, _)| names.contains(&name)).map(|&(_, value)| value)
+}
+
 /// Whether other systems have a section of this name: torchtitan's.
 pub(super) fn is_section(name: &str) -> bool {
     ["activation_checkpoint", "job", "lr_scheduler", "parallelism", "training"].contains(&name)
@@ -398,10 +428,11 @@ pub(super) fn usual(path: &str, name: &str) -> Option<Elsewhere> {
         _ => None,
     };
     if let Some(key) = special {
-        return Some(Elsewhere::Key(key.to_owned()));
+        return Some(Elsewhere::Key(key.to_owned(), None));
     }
     let is_name = |names: &&[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-    let key = KEYS.iter().find(|(_, names)| is_name(names)).map(|(key, _)| Elsewhere::Key((*key).to_owned()));
+    let key = KEYS.iter().find(|(_, names)| is_name(names));
+    let key = key.map(|(key, _)| Elsewhere::Key((*key).to_owned(), value(name)));
     key.or_else(|| NO_KEYS.iter().find(|(_, names)| is_name(names)).map(|(why, _)| Elsewhere::None(why)))
 }
 
@@ -428,6 +459,9 @@ mod tests {
             KEYS.iter().chain(NO_KEYS).flat_map(|(_, names)| names.iter().copied()).collect();
         for (index, name) in names.iter().enumerate() {
             assert!(!names[..index].contains(name), "{name} stands twice");
+        }
+        for name in VALUES.iter().flat_map(|(names, _)| names.iter()) {
+            assert!(KEYS.iter().any(|(_, names)| names.contains(name)), "{name} is no other name");
         }
     }
 }

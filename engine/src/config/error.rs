@@ -8,7 +8,7 @@ use super::elsewhere::{self, Elsewhere};
 use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
-use crate::files::json::{Edit, JsonError, Source, SourceKind, shorten};
+use crate::files::json::{Edit, JsonError, Source, SourceKind, join, shorten};
 use crate::files::printable::printable;
 
 /// Everything that is wrong with one run file, in the order of the file.
@@ -146,7 +146,7 @@ impl ConfigError {
     /// The key that says what an unknown one of another system says.
     pub(super) fn usual_key(&self) -> Option<&str> {
         match &self.problem {
-            Problem::UnknownKey { elsewhere: Some(Elsewhere::Key(key)), .. } => Some(key),
+            Problem::UnknownKey { elsewhere: Some(Elsewhere::Key(key, _)), .. } => Some(key),
             _ => None,
         }
     }
@@ -166,12 +166,24 @@ impl ConfigError {
         &self.place.path
     }
 
-    /// Where the key is unknown: looks for what says the same, by the path of its section and its name.
-    pub(super) fn look_elsewhere(&mut self, find: impl Fn(&str, &str) -> Option<String>) {
-        if let Problem::UnknownKey { elsewhere: elsewhere @ None, .. } = &mut self.problem {
-            let (section, name) = self.place.path.rsplit_once('.').unwrap_or(("", &self.place.path));
-            *elsewhere = find(section, name).map(Elsewhere::Key);
+    /// Where the key is unknown: looks for what says the same, by the path of its section and its name, and whether the file
+    /// `has` that, and where.
+    pub(super) fn look_elsewhere(
+        &mut self,
+        find: impl Fn(&str, &str) -> Option<String>,
+        has: impl Fn(&str) -> Option<(usize, usize)>,
+    ) {
+        let Problem::UnknownKey { elsewhere, nearest, stands_at } = &mut self.problem else { return };
+        let (section, name) = self.place.path.rsplit_once('.').unwrap_or(("", &self.place.path));
+        if elsewhere.is_none() {
+            *elsewhere = find(section, name).map(|key| Elsewhere::Key(key, None));
         }
+        let usual = match (elsewhere, nearest) {
+            (Some(Elsewhere::Key(key, _)), _) => Some(key.clone()),
+            (None, Some(nearest)) => Some(join(section, nearest)),
+            _ => None,
+        };
+        *stands_at = usual.and_then(|key| has(&key));
     }
 
     /// What is wrong.
@@ -202,6 +214,8 @@ pub enum Problem {
         elsewhere: Option<Elsewhere>,
         /// The known key of the same section that is spelled most like it, if any is near.
         nearest: Option<String>,
+        /// Where that key stands already, as line and column.
+        stands_at: Option<(usize, usize)>,
     },
     /// Another type of value is needed.
     WrongType {
@@ -239,6 +253,14 @@ impl Problem {
         match self {
             Self::Unreadable { .. } => None,
             Self::Syntax { repair, .. } => repair.clone(),
+            Self::UnknownKey {
+                elsewhere: Some(Elsewhere::Key(key, _)),
+                stands_at: Some((line, column)),
+                ..
+            } => Some(format!("remove it or `{key}`, which stands at {line}:{column}")),
+            Self::UnknownKey { elsewhere: None, nearest: Some(nearest), stands_at: Some((line, column)) } => {
+                Some(format!("did you mean `{nearest}`? that stands at {line}:{column} already"))
+            }
             Self::UnknownKey { elsewhere: Some(elsewhere), .. } => Some(elsewhere.repair()),
             Self::UnknownKey { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
             Self::UnknownKey { nearest: None, .. } => {
@@ -256,10 +278,11 @@ impl Problem {
         let name = place.path.rsplit('.').next().unwrap_or(&place.path);
         match self {
             Self::WrongType { replacement, .. } => replacement.clone(),
-            Self::UnknownKey { elsewhere: Some(Elsewhere::Key(usual)), .. } => {
+            Self::UnknownKey { stands_at: Some(_), .. } => None,
+            Self::UnknownKey { elsewhere: Some(Elsewhere::Key(usual, _)), .. } => {
                 Some(format!("\"{}\"", elsewhere::renamed(&place.path, usual)?))
             }
-            Self::UnknownKey { elsewhere: None, nearest: Some(nearest) } => {
+            Self::UnknownKey { elsewhere: None, nearest: Some(nearest), .. } => {
                 is_slip(name, nearest).then(|| format!("\"{nearest}\""))
             }
             _ => None,

@@ -103,7 +103,8 @@ impl RunFile {
         if !errors.is_empty() {
             let keys = RawRun::spec();
             let find = |section: &str, name: &str| keys.key_elsewhere(section, name);
-            errors.iter_mut().for_each(|error| error.look_elsewhere(find));
+            let has = |path: &str| root.find(path).map(|node| node.span.line_column());
+            errors.iter_mut().for_each(|error| error.look_elsewhere(find, has));
             let renamed: Vec<String> =
                 errors.iter().filter_map(ConfigError::usual_key).map(str::to_owned).collect();
             errors.retain(|error| !(error.is_missing() && renamed.iter().any(|key| key == error.path())));

@@ -60,7 +60,10 @@ impl Kind for ScheduleName {
         let at = |key: &str, span: &Span| Place { path: join(&place.path, key), span: span.clone() };
         if let Some(entry) = entries.iter().find(|entry| entry.key != "file") {
             let nearest = nearest(&entry.key, std::iter::once("file")).map(str::to_owned);
-            return Some((at(&entry.key, &entry.key_span), Problem::UnknownKey { elsewhere: None, nearest }));
+            return Some((
+                at(&entry.key, &entry.key_span),
+                Problem::UnknownKey { elsewhere: None, nearest, stands_at: None },
+            ));
         }
         Some(match entries.first() {
             Some(entry) => {

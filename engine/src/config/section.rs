@@ -312,7 +312,7 @@ impl<'a> Object<'a> {
             if is_slip || !self.is_section_of_another_system(entry) {
                 let elsewhere = elsewhere::usual(&self.site.place.path, &entry.key);
                 let site = self.site_of(&entry.key, &entry.key_span);
-                site.error::<()>(Problem::UnknownKey { elsewhere, nearest });
+                site.error::<()>(Problem::UnknownKey { elsewhere, nearest, stands_at: None });
             }
         }
         foreign
@@ -328,7 +328,7 @@ impl<'a> Object<'a> {
         let section = Self::new(&entry.node, self.site_of(&entry.key, &entry.key_span));
         for inner in inner {
             let site = section.site_of(&inner.key, &inner.key_span);
-            site.error::<()>(Problem::UnknownKey { elsewhere: usual(inner), nearest: None });
+            site.error::<()>(Problem::UnknownKey { elsewhere: usual(inner), nearest: None, stands_at: None });
         }
         true
     }

@@ -85,7 +85,7 @@ impl Plan {
     }
 
     /// The forecast of a pipeline rank's first data rank.
-    fn forecast_of(&self, rank: PipelineRank) -> RankForecast {
+    pub(super) fn forecast_of(&self, rank: PipelineRank) -> RankForecast {
         let names = |unit: &PlannedUnit| {
             unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect::<Vec<_>>()
         };

@@ -5,6 +5,7 @@
 //! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
 
 mod alternatives;
+mod beside_zero_1;
 mod build;
 mod bytes;
 pub mod costs;
@@ -25,11 +26,11 @@ mod stage_bytes;
 mod stages;
 mod unit;
 mod units;
-mod units_too_large;
 pub mod what_if;
 
 pub(crate) use alternatives::Changes;
 pub use alternatives::{Change, Needs, changes_that_fit};
+pub use beside_zero_1::BesideZero1;
 pub use bytes::Bytes;
 pub use error::{PatternFault, PlanError};
 pub use forecast::{Persistent, RankForecast};

@@ -9,7 +9,7 @@ use crate::config::{NoticeKind, ResidencyConfig, ZeroLevel};
 use crate::plan::Bytes;
 
 pub(super) const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
-pub(super) const RESIDENT: &[&str] = &["zero_optimization.resident_units"];
+const RESIDENT: &[&str] = &["zero_optimization.resident_units"];
 const PREFETCH: &[&str] = &["zero_optimization.prefetch_units"];
 const PARTITION: &[&str] = &["parallel.partition"];
 const MICRO_BATCHES: &[&str] = &["gradient_accumulation_steps"];
@@ -62,7 +62,7 @@ impl Plan {
             let text = "one unit holds every layer: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak";
             remarks.push(Remark::warning(UNIT, text.to_owned()));
         } else {
-            remarks.extend(self.units_too_large());
+            remarks.extend(self.does_not_pay());
         }
         if self.units.iter().all(|unit| unit.is_persistent) {
             let text = format!(

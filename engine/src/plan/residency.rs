@@ -51,8 +51,16 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`], which this run has passed already.
     pub(super) fn with_residency(&self, resident_units: ResidencyConfig) -> Result<Self, PlanError> {
+        self.on_this_split(|run| run.zero.resident_units = resident_units)
+    }
+
+    /// The plan of the same run with something changed but the split.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub(super) fn on_this_split(&self, change: impl FnOnce(&mut Run)) -> Result<Self, PlanError> {
         let mut run = self.run.clone();
-        run.zero.resident_units = resident_units;
+        change(&mut run);
         run.parallel.partition = PartitionConfig::Manual(self.blocks_per_stage());
         let mut plan = Self::planned_within(run, self.model.clone(), None)?;
         // How the split was found is still what the run says.

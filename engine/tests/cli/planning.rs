@@ -21,9 +21,10 @@ fn check_prints_the_resolved_run() {
 fn plan_prints_what_each_rank_holds_and_sends() {
     let home = Home::new();
     let text = home.run("plan run.json").success();
-    let [headline, stages, memory, traffic, residencies, speed] = text.split("\n\n").collect::<Vec<_>>()[..]
+    let [headline, stages, memory, traffic, beside_zero_1, residencies, speed] =
+        text.split("\n\n").collect::<Vec<_>>()[..]
     else {
-        panic!("a headline, four tables and two lines: {text}")
+        panic!("a headline, five tables and two lines: {text}")
     };
     let zero = "optimizer state, gradients and parameters sharded (ZeRO-3)";
     assert!(
@@ -44,6 +45,11 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         pipeline rank 0         12 x, 82.38 KiB  8 x, 55.62 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB
         pipeline rank 1          2 x, 14.50 KiB  4 x, 29.00 KiB  2 x, 8.28 KiB  2 x, 4.00 KiB"#]]
     .assert_eq(traffic);
+    expect![[r#"
+        beside ZeRO-1          peak    ZeRO-1's     of it  sent per step   ZeRO-1's
+        pipeline rank 0  332.12 KiB  328.00 KiB  101.26 %     150.28 KiB  67.91 KiB
+        pipeline rank 1  205.75 KiB  176.75 KiB  116.41 %      55.78 KiB  41.28 KiB"#]]
+    .assert_eq(beside_zero_1);
     expect![[r#"
         resident_units  most all-gathers  most bytes sent in them  most memory
         strict                        14                95.25 KiB   332.12 KiB

@@ -143,6 +143,14 @@ impl Traffic {
         traffic
     }
 
+    /// Bytes of all kinds.
+    pub fn total_bytes(&self) -> u64 {
+        let Self { all_gather, reduce_scatter, all_reduce, send } = self;
+        [all_gather, reduce_scatter, all_reduce, send]
+            .into_iter()
+            .fold(0, |sum, of| sum.saturating_add(of.bytes))
+    }
+
     /// The collectives over the data ranks of the rank's stages.
     fn add_data_axis(&mut self, rank: &TrafficFacts) {
         let num_reductions = if rank.sharding.shards_gradients() { rank.num_micro_batches } else { 1 };

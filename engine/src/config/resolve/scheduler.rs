@@ -92,7 +92,10 @@ impl Params<'_> {
         let repair = "use the run's `steps`, or \"auto\"";
         let total = field.keep(total, |total| total > 0, "it must be at least 1", repair)?;
         if let Some(warmup) = self.warmup_num_steps().filter(|&warmup| warmup > total) {
-            field.site.warn(format!("the rate decays within {total} steps, but warms up over {warmup}"));
+            field.site.warn(format!(
+                "the rate decays within {total} steps, but warms up over {warmup} (`warmup_num_steps`); write fewer there, or \"auto\", \
+                 which is a tenth of `steps`"
+            ));
         }
         Some(total)
     }

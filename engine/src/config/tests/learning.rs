@@ -106,7 +106,7 @@ fn wrong_schedulers() {
               run.json:6:92: `scheduler.params.warmup_min_lr` is -1, but it must not be negative; use 0 or more
             run.json:6:63: `scheduler.params.warmup_type` is "cosine", but it must be "log" or "linear"; use "log" or "linear"
               run.json:6:97: `scheduler.params.last_batch_iteration` is 3, but starting the schedule at another step than the first is not offered; remove it, or set -1
-            run.json:6:3: warning: `scheduler.params.total_num_steps`: the rate decays within 10 steps, but warms up over 1000
+            run.json:6:3: warning: `scheduler.params.total_num_steps`: the rate decays within 10 steps, but warms up over 1000 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
         "#]],
     );
 }

@@ -248,6 +248,9 @@ impl<'a> Parser<'a> {
             Kind::ExpectedObjectCommaOrEnd | Kind::ExpectedListCommaOrEnd => {
                 let begins_part = |first: char| first.is_alphanumeric() || "\"_-{[".contains(first);
                 let place = text[..start].trim_ascii_end().len();
+                if self.goes_on_as_word(start) {
+                    return None;
+                }
                 let span = self.source.span(place, place);
                 return text[start..].starts_with(begins_part).then(|| Edit { span, text: ",".to_owned() });
             }
@@ -314,6 +317,10 @@ impl<'a> Parser<'a> {
                 "" => self.expected(start, "a key in quotes"),
                 word => format!("a key of JSON is in quotes; write `\"{}\"`", shorten(word)),
             },
+            Kind::ExpectedListCommaOrEnd | Kind::ExpectedObjectCommaOrEnd if self.goes_on_as_word(start) => {
+                "a number of JSON has digits, a point and an exponent alone, as in 1000000, 0.5 or 5e8"
+                    .to_owned()
+            }
             Kind::ExpectedColon => self.expected(start, "`:`"),
             Kind::ExpectedListCommaOrEnd => self.expected(start, "`,` or `]`"),
             Kind::ExpectedObjectCommaOrEnd => self.expected(start, "`,` or `}`"),
@@ -321,6 +328,13 @@ impl<'a> Parser<'a> {
             _ => self.no_value(start),
         };
         (start, rule)
+    }
+
+    /// Whether a value goes on without a space as a word: `1_000`, `64K`, `0x10`.
+    fn goes_on_as_word(&self, at: usize) -> bool {
+        let is_in_word = |character: char| character.is_alphanumeric() || character == '_';
+        let text = self.source.json();
+        text[..at].ends_with(is_in_word) && text[at..].starts_with(is_in_word)
     }
 
     /// What is wrong with what stands where a value belongs.

@@ -150,7 +150,21 @@ fn a_text_that_is_not_json_is_refused_where_it_ceases_to_be() {
         ("[5.]", "1:4", "this is not JSON: a digit belongs here, but `]` stands there"),
         ("[1e+]", "1:5", "this is not JSON: a digit belongs here, but `]` stands there"),
         ("[01]", "1:3", "a number of JSON has no leading zeros; remove them"),
-        ("[0xff]", "1:3", "this is not JSON: `,` or `]` belongs here, but `xff` stands there"),
+        (
+            "[0xff]",
+            "1:3",
+            "a number of JSON has digits, a point and an exponent alone, as in 1000000, 0.5 or 5e8",
+        ),
+        (
+            "[1_000]",
+            "1:3",
+            "a number of JSON has digits, a point and an exponent alone, as in 1000000, 0.5 or 5e8",
+        ),
+        (
+            "{\"a\": 64K}",
+            "1:9",
+            "a number of JSON has digits, a point and an exponent alone, as in 1000000, 0.5 or 5e8",
+        ),
         ("[1 [2]]", "1:4", "this is not JSON: `,` or `]` belongs here, but `[` stands there"),
         ("{\"a\": 1 \"b\": 2}", "1:9", "this is not JSON: `,` or `}` belongs here, but `\"` stands there"),
         ("{\"a\": 1,}", "1:8", "a comma behind the last part is not JSON; remove it"),

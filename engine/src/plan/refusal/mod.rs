@@ -9,3 +9,4 @@ mod price;
 mod tests;
 
 pub(super) use costs_of_zero_2::costs_of_zero_2;
+pub(super) use price::as_zero_1;

@@ -35,7 +35,7 @@ pub(super) fn without_pipeline(run: &mut Run) {
 }
 
 /// ZeRO-1 on the same grid.
-pub(super) fn as_zero_1(run: &mut Run) {
+pub(in crate::plan) fn as_zero_1(run: &mut Run) {
     run.zero.level = ZeroLevel::Zero1;
     run.zero.reduce = ReductionPolicy::Last;
 }
