@@ -66,7 +66,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     print(summary(&plan, &autos, terminal::width()))?;
     let verdict = verdict(&args.run.name(), &notices);
     drop(notices);
-    print(format_args!("\n{verdict}\n"))?;
+    print(format_args!("\n{}\n", terminal::wrapped_after(&verdict, terminal::width(), 4)))?;
     Ok(())
 }
 
@@ -74,14 +74,15 @@ impl CheckArgs {
     /// Writes the mended file and says what was changed, and prints what it means.
     fn fix(&self, missing: &dyn Fn(&Path) -> Option<String>) -> Result<(), Failure> {
         let path = self.out.clone().unwrap_or_else(|| beside(&self.run.run));
-        // Relative paths are checked where the file is to stand.
-        let folder = std::path::absolute(&path)?.parent().unwrap_or(Path::new("/")).to_owned();
+        // Relative paths are checked where the file is to stand; what is printed replaces the file itself.
+        let stands = if is_stdio(&path) { &self.run.run } else { &path };
+        let folder = std::path::absolute(stands)?.parent().unwrap_or(Path::new("/")).to_owned();
         let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), missing);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if is_stdio(&path) {
             return Ok(print(text)?);
         }
-        if changes.is_empty() {
+        if changes.is_empty() && self.out.is_none() {
             return Ok(print(format_args!("{}: there is nothing to mend\n", self.run.name()))?);
         }
         OutFile::new(&path, Existing::of(self.overwrite), MENDED)?.write(&text)?;

@@ -37,7 +37,7 @@ pub(super) enum DeviceError {
 
 impl InputMistake for DeviceError {
     fn is_input_mistake(&self) -> bool {
-        true
+        matches!(self, Self::Unknown { .. })
     }
 }
 

@@ -55,7 +55,10 @@ input_mistakes! {
     };
     RunDirError: |error| match error {
         RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,
-        RunDirError::Exists { .. } | RunDirError::NotARun { .. } | RunDirError::Io { .. } => false,
+        RunDirError::Exists { .. }
+        | RunDirError::NotARun { .. }
+        | RunDirError::Unwritable { .. }
+        | RunDirError::Io { .. } => false,
     };
     TraceError: |error| match error {
         TraceError::NoTrace { .. }

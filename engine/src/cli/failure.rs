@@ -52,8 +52,7 @@ impl Failure {
                 status
             }
             Self::Config(errors) => {
-                let count = errors.iter().count();
-                let mistakes = if count == 1 { "mistake" } else { "mistakes" };
+                let mistakes = errors.counted();
                 let drawn = errors.render(&terminal::report_handler());
                 let table = errors
                     .combinations()
@@ -64,7 +63,7 @@ impl Failure {
                     .map(|argument| format!(" --set {}", printable(argument)))
                     .collect();
                 let with = if set.is_empty() { "" } else { " with" };
-                let headline = format!("error: not a valid run{with}{set}, {count} {mistakes}:");
+                let headline = format!("error: not a valid run{with}{set}, {mistakes}:");
                 let headline = terminal::wrapped_after(&headline, terminal::width(), 4);
                 let _ = write!(io::stderr(), "{headline}\n{drawn}{table}");
                 ExitCode::from(2)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::note;
+use super::terminal;
 use crate::train::{EvalLine, Observer, StepLine, Work};
 
 /// Shows the progress of a run.
@@ -45,8 +46,8 @@ impl Progress {
     /// A line of its own, above the bar.
     fn print_line(&self, text: String) {
         match &self.form {
-            Form::Bar(bar) => bar.println(text),
-            Form::Lines { .. } => note(text),
+            Form::Bar(bar) => bar.println(wrapped(&text)),
+            Form::Lines { .. } => note(wrapped(&text)),
         }
     }
 
@@ -68,7 +69,7 @@ impl Progress {
                 if Instant::now() >= *next || step == num_steps {
                     *next = Instant::now() + LINE_EVERY;
                     let left = step_s * (num_steps - step) as f64;
-                    note(format_args!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false)));
+                    note(wrapped(&format!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false))));
                 }
             }
         }
@@ -128,6 +129,10 @@ impl Observer for Progress {
         }
         self.print_line(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
+}
+
+fn wrapped(text: &str) -> String {
+    terminal::wrapped_after(text, terminal::width(), 4)
 }
 
 /// The figures of a step: its loss, `beside_loss`, and its speed; its time alone if nothing is learned.

@@ -10,16 +10,23 @@ use terminal_size::{Width, terminal_size};
 const WIDTH: usize = 100;
 /// Columns that every output takes: no word of a message is cut.
 const WIDTH_MIN: usize = 40;
+/// Columns that no output goes beyond: formatting counts them in 16 bits.
+const WIDTH_MAX: usize = 10_000;
 
 /// Columns that output may take: `COLUMNS`, else those of the terminal, else 100.
 pub(super) fn width() -> usize {
     let of_terminal = || terminal_size().map(|(Width(columns), _)| columns.into());
-    width_of(env::var("COLUMNS").ok().as_deref(), of_terminal)
+    within_limits(width_of(env::var("COLUMNS").ok().as_deref(), of_terminal))
+}
+
+/// As near to these columns as output can be.
+pub(super) fn within_limits(columns: usize) -> usize {
+    columns.clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
 fn width_of(columns: Option<&str>, of_terminal: impl Fn() -> Option<usize>) -> usize {
     let asked = columns.and_then(|columns| columns.trim().parse().ok()).filter(|&columns| columns > 0);
-    asked.or_else(of_terminal).unwrap_or(WIDTH).max(WIDTH_MIN)
+    asked.or_else(of_terminal).unwrap_or(WIDTH)
 }
 
 /// Whether stderr shows colours: a terminal does, unless `NO_COLOR` is set (no-color.org).
@@ -52,6 +59,8 @@ pub(super) fn wrapped_after(text: &str, width: usize, indent: usize) -> String {
     let options = textwrap::Options::new(width)
         .subsequent_indent(&indent)
         .break_words(false)
+        // The other algorithm lets a line be too long where that makes the others more even.
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
         .word_separator(textwrap::WordSeparator::AsciiSpace)
         .word_splitter(textwrap::WordSplitter::NoHyphenation);
     text.lines().map(|line| textwrap::fill(line, &options)).collect::<Vec<_>>().join("\n")
@@ -71,9 +80,12 @@ mod tests {
             (Some("0"), Some(90), 90),
             (Some("wide"), None, 100),
             (Some("3"), None, 40),
+            (Some("1000000"), None, 10_000),
         ];
         for (columns, of_terminal, expected) in cases {
-            assert_eq!(width_of(columns, || of_terminal), expected, "{columns:?} {of_terminal:?}");
+            let found = within_limits(width_of(columns, || of_terminal));
+            assert_eq!(found, expected, "{columns:?} {of_terminal:?}");
+            assert!(format!("{:found$}", "").len() == expected, "formatting takes it");
         }
     }
 

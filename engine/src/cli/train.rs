@@ -1,6 +1,6 @@
 //! `pipezero train`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -19,7 +19,7 @@ use super::train_report::report;
 use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
-use crate::run::data::first_words;
+use crate::run::data::{find_text, first_words};
 use crate::train::{RunDir, Start, Summary, Training};
 
 /// What `--help` ends with.
@@ -56,7 +56,8 @@ pub(super) struct TrainArgs {
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
-    let (plan, notices) = Plan::from_file(&file, Launch::this_host())?;
+    let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
+    let (plan, notices) = Plan::from_file_with(&file, Launch::this_host(), &missing)?;
     let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
@@ -98,7 +99,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     print(report(&summary, learns, start.elapsed().as_secs_f64(), terminal::width()))?;
     if let Some(warning) = skipped_too_many(&summary) {
-        note(warning);
+        note(terminal::wrapped_after(&warning, terminal::width(), 4));
     }
     let path = directory.path().display();
     note(format_args!("\nrun directory: {path}"));

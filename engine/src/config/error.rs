@@ -23,6 +23,20 @@ pub struct ConfigErrors {
     arguments: Vec<String>,
 }
 
+/// Mistakes that are drawn at most.
+const DRAWN_MAX: usize = 100;
+
+impl ConfigErrors {
+    /// How many mistakes there are, in words.
+    pub fn counted(&self) -> String {
+        match self.errors.len() {
+            1 => "1 mistake".to_owned(),
+            count if count > DRAWN_MAX => format!("more than {DRAWN_MAX} mistakes"),
+            count => format!("{count} mistakes"),
+        }
+    }
+}
+
 impl ConfigErrors {
     /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
@@ -73,11 +87,14 @@ impl ConfigErrors {
     /// Every error as miette draws it: message, the line of the file with the value marked, and the repair.
     pub fn render(&self, handler: &GraphicalReportHandler) -> String {
         let mut text = String::new();
-        for (i, error) in self.errors.iter().enumerate() {
+        for (i, error) in self.errors.iter().take(DRAWN_MAX).enumerate() {
             if i > 0 {
                 text.push('\n');
             }
             handler.render_report(&mut text, error).expect("a String takes all that is written to it");
+        }
+        if self.errors.len() > DRAWN_MAX {
+            text += "\nand more; mend these first\n";
         }
         // An empty line of a repair comes indented.
         text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
@@ -354,9 +371,26 @@ impl Diagnostic for ConfigError {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         self.source_code()?;
-        let length = self.place.span.end - self.place.span.start;
+        let length = (self.place.span.end - self.place.span.start).min(MARKED_BYTES_MAX);
         Some(Box::new(std::iter::once(LabeledSpan::new(None, self.place.span.start, length))))
     }
+}
+
+/// Bytes of a value that are marked at most.
+const MARKED_BYTES_MAX: usize = 1000;
+
+/// Bytes of a line that is drawn as a whole, with the lines around it.
+const LINE_BYTES_MAX: usize = 2000;
+
+/// A part of a long line around a place: that, and a little on both sides.
+fn around(text: &str, span: &miette::SourceSpan) -> miette::SourceSpan {
+    const BESIDE: usize = 40;
+    let (start, end) = (span.offset(), span.offset() + span.len());
+    let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let line_end = text[end..].find('\n').map_or(text.len(), |newline| end + newline);
+    let from = text.ceil_char_boundary(start.saturating_sub(BESIDE).max(line_start));
+    let to = text.floor_char_boundary((end + BESIDE).min(line_end));
+    (from, to.max(end) - from).into()
 }
 
 impl SourceCode for Source {
@@ -366,7 +400,10 @@ impl SourceCode for Source {
         context_lines_before: usize,
         context_lines_after: usize,
     ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
-        let inner = self.drawn().read_span(span, context_lines_before, context_lines_after)?;
+        let mut inner = self.drawn().read_span(span, context_lines_before, context_lines_after)?;
+        if inner.data().split(|&byte| byte == b'\n').any(|line| line.len() > LINE_BYTES_MAX) {
+            inner = self.drawn().read_span(&around(self.drawn(), span), 0, 0)?;
+        }
         let name = match self.kind {
             SourceKind::File => self.name.clone(),
             SourceKind::Argument => "--set".to_owned(),

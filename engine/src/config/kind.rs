@@ -40,7 +40,7 @@ pub(crate) fn rule(place: &Place, value: &str, rule: &str, repair: &str) -> (Pla
 /// A value that could not be read, with what to write: what its form shows was meant, or else the default or an example.
 pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
     let expected = T::expected();
-    let is_number = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    let is_number = |text: &str| serde_json::from_str::<f64>(text).is_ok();
     let mut replacement = None;
     let mut instead = |text: String, words: &str| {
         let repair = format!("write {text}{words}");

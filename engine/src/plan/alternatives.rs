@@ -259,6 +259,9 @@ fn recomputation(run: &Run) -> Option<Changed> {
     changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
 }
 
+/// Forwards of layers in a step of a change that is tried: it is planned in full, and there are as many as the batch has divisors.
+const TRIED_FORWARDS_MAX: usize = 1 << 16;
+
 /// The same sequences in more micro-batches of `size`, a divisor of what it is.
 fn micro_batches_of(run: &Run, size: usize) -> Option<Changed> {
     if matches!(run.parallel.schedule, ScheduleConfig::File { .. }) {
@@ -267,6 +270,9 @@ fn micro_batches_of(run: &Run, size: usize) -> Option<Changed> {
     }
     let batch = run.batch;
     let num_micro_batches = batch.num_micro_batches * (batch.micro_batch_size / size);
+    if run.model.num_layers().saturating_mul(num_micro_batches) > TRIED_FORWARDS_MAX {
+        return None;
+    }
     let description = format!(
         "\"train_micro_batch_size_per_gpu\": {size}, \"gradient_accumulation_steps\": {num_micro_batches}"
     );

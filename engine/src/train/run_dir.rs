@@ -58,6 +58,14 @@ pub enum RunDirError {
         /// What shows that it does not belong to a run.
         reason: String,
     },
+    /// The folder cannot be made.
+    #[error("cannot make the run directory {}: {source}; name one with --out in a folder that can be written to", path.display())]
+    Unwritable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -129,15 +137,21 @@ impl RunDir {
         Self { path: path.to_owned() }
     }
 
-    /// Whether [`RunDir::create`] could make the folder; changes nothing.
+    /// Whether [`RunDir::create`] could make the folder; leaves nothing behind.
     ///
     /// # Errors
     /// As [`RunDir::create`].
     pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
         // Not `exists`, which is false for a link whose target is gone.
-        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Ok(Place::Free);
+        match fs::symlink_metadata(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return can_be_made(path)
+                    .map(|()| Place::Free)
+                    .map_err(|source| RunDirError::Unwritable { path: path.to_owned(), source });
+            }
+            Err(source) => return Err(RunDirError::Unwritable { path: path.to_owned(), source }),
         }
         if path.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none() {
             return Ok(Place::Free);
@@ -280,9 +294,33 @@ impl MetricsFile {
     }
 }
 
+/// Makes a folder and those that it lies in, and removes what was made.
+fn can_be_made(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    let made = fs::create_dir_all(path);
+    for folder in missing {
+        // What could not be made is not there to be removed.
+        let _ = fs::remove_dir(folder);
+    }
+    made
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_refused_before_and_nothing_is_left() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("file"), "a thesis").unwrap();
+        for path in ["file/run", &"n".repeat(300), &format!("deep/{}", "n".repeat(300))] {
+            let checked = RunDir::check(&home.path().join(path), false);
+            assert!(matches!(checked, Err(RunDirError::Unwritable { .. })), "{checked:?}");
+        }
+        assert_eq!(RunDir::check(&home.path().join("deep/down"), false).unwrap(), Place::Free);
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_folder_is_replaced_only_when_asked_and_only_if_a_run_wrote_it() {

@@ -129,8 +129,11 @@ impl SimulateArgs {
         if self.explain && !matches!(format, Format::Text | Format::Json) {
             return Err(SimulateError::Unexplained);
         }
-        let output =
-            Output { format, explain: self.explain, width: self.width.unwrap_or_else(terminal::width) };
+        let output = Output {
+            format,
+            explain: self.explain,
+            width: self.width.map_or_else(terminal::width, terminal::within_limits),
+        };
         let Some(run) = &self.run else { return Ok(Request::Schedule(self.schedule(output)?)) };
         self.refuse_schedule()?;
         Ok(Request::Step(StepRequest {

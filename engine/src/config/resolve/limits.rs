@@ -21,6 +21,9 @@ const MAX_LAYERS: usize = 131_072;
 /// Ranks of the whole grid; each has a row in the forecast.
 const MAX_RANKS: usize = 65_536;
 
+/// Pipeline ranks; every pair of them is looked at.
+const MAX_PIPELINE: usize = 4096;
+
 /// Threads of one rank; more than any host has cores.
 const MAX_THREADS: usize = 4096;
 
@@ -37,6 +40,10 @@ pub(super) fn check(
             "with `parallel.pipeline` {pipeline} that is {ranks} ranks, and a grid has at most {MAX_RANKS}"
         );
         raw.parallel.data.broken::<()>(grid.data, rule, "use a smaller grid");
+    }
+    if let Some(grid) = grid.filter(|grid| grid.pipeline > MAX_PIPELINE) {
+        let rule = format!("a pipeline has at most {MAX_PIPELINE} ranks, so that a plan takes seconds");
+        return raw.parallel.pipeline.broken(grid.pipeline, rule, "use fewer; `parallel.data` may be larger");
     }
     let (batch, model) = (batch?, model?);
     let num_layers = model.num_layers();

@@ -267,6 +267,27 @@ fn an_error_is_drawn_below_its_line() {
     assert_eq!(BASE.len(), 4, "the line number above counts them");
 }
 
+/// Of a long line what is around the mistake is drawn, and of many mistakes the first; no line is too long, and no file has too many.
+#[test]
+fn long_lines_and_many_mistakes_are_drawn_in_part() {
+    let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none()).with_width(100);
+    let drawn = |text: &str| {
+        let file = RunFile::parse("run.json", text);
+        file.and_then(|file| file.resolve(LAUNCH)).unwrap_err().render(&handler)
+    };
+    for column in [1, 1000, 65_530, 65_536, 300_000] {
+        let far = format!("{{\"steps\": {}\"many\"}}", " ".repeat(column));
+        let text = drawn(&far);
+        assert!(text.contains("[run.json:1:") && text.contains("help: write "), "{text}");
+        assert!(text.lines().all(|line| line.len() < 3000), "{column}");
+    }
+    let keys: String = (0..20_000).map(|key| format!(", \"k{key}\": 1")).collect();
+    let text = drawn(&format!("{{\"steps\": 1{keys}}}"));
+    assert!(text.len() < 100_000 && text.ends_with("and more; mend these first\n"), "{} bytes", text.len());
+    let twice = ", \"seed\": 1".repeat(20_000);
+    assert!(drawn(&format!("{{\"seed\": 1{twice}}}")).ends_with("and more; mend these first\n"));
+}
+
 #[test]
 fn files_that_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,11 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     }
     let distance = |candidate: &str| {
         let candidate = candidate.to_lowercase();
-        if has_words_of(&candidate, &word) { 1 } else { strsim::osa_distance(&word, &candidate) }
+        match () {
+            () if candidate == word => 0,
+            () if has_words_of(&candidate, &word) => 1,
+            () => strsim::osa_distance(&word, &candidate),
+        }
     };
     candidates
         .map(|candidate| (distance(candidate), candidate))

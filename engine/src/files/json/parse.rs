@@ -3,6 +3,7 @@
 //! `jiter` reads the values one after the other and says where it is.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
@@ -39,34 +40,48 @@ pub(crate) fn parse_first(source: &Arc<Source>) -> Result<Node, JsonError> {
 /// Reads the JSON value that a source holds from byte `offset` on (a `--set` argument, after its `=`).
 pub(crate) fn parse_from(source: &Arc<Source>, offset: usize) -> Result<Node, Vec<JsonError>> {
     let node = Parser::new(source, offset).whole(Parser::value).map_err(|error| vec![*error])?;
-    let doubled = doubled_keys(&node);
+    let mut doubled = Vec::new();
+    find_doubled_keys(&node, &mut doubled);
     if doubled.is_empty() { Ok(node) } else { Err(doubled) }
 }
 
-/// Keys that stand twice in one object, from top to bottom.
-fn doubled_keys(node: &Node) -> Vec<JsonError> {
-    let mut errors = Vec::new();
+/// Keys standing twice that are reported at most: each is looked for in the text.
+const DOUBLED_MAX: usize = 101;
+
+/// Adds the keys that stand twice in one object, from top to bottom.
+fn find_doubled_keys(node: &Node, found: &mut Vec<JsonError>) {
     match &node.value {
         Value::Array(elements) => {
             for (index, element) in elements.iter().enumerate() {
-                let inner = doubled_keys(element).into_iter();
-                errors.extend(inner.map(|error| error.inside(&format!("[{index}]"))));
+                find_inside(element, &format!("[{index}]"), found);
             }
         }
         Value::Object(entries) => {
             let mut first = HashMap::new();
             for Entry { key, key_span, node } in entries {
-                if let Some((line, column)) = first.get(key).map(|earlier: &&Span| earlier.line_column()) {
-                    let rule = format!("stands twice, first at {line}:{column}");
-                    errors.push(JsonError::value(key_span, rule).inside(key).repair("keep one of the two"));
+                match first.entry(key) {
+                    Slot::Vacant(slot) => drop(slot.insert(key_span)),
+                    Slot::Occupied(slot) if found.len() < DOUBLED_MAX => {
+                        let (line, column) = slot.get().line_column();
+                        let rule = format!("stands twice, first at {line}:{column}");
+                        let error = JsonError::value(key_span, rule).inside(key);
+                        found.push(error.repair("keep one of the two"));
+                    }
+                    Slot::Occupied(_) => {}
                 }
-                first.entry(key).or_insert(key_span);
-                errors.extend(doubled_keys(node).into_iter().map(|error| error.inside(key)));
+                find_inside(node, key, found);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number | Value::String(_) => {}
     }
-    errors
+}
+
+/// Adds those of a part of an object or a list.
+fn find_inside(part: &Node, name: &str, found: &mut Vec<JsonError>) {
+    let before = found.len();
+    find_doubled_keys(part, found);
+    let inner = found.split_off(before);
+    found.extend(inner.into_iter().map(|error| error.inside(name)));
 }
 
 pub(super) type Parsed<T> = Result<T, Box<JsonError>>;
