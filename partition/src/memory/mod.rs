@@ -7,7 +7,7 @@
 //! | category | bytes | when |
 //! |---|---|---|
 //! | parameters | `b_p * sum P` | ZeRO-0, 1, 2 |
-//! | | `b_p * (sum S + sum over persistent units of (P - S))` | ZeRO-3 |
+//! | | `b_p * (sum S + sum over persistent units of (P - S))` | ZeRO-3; in training with `b_p < 4` `b_p * sum over persistent units of P`, as the rest is cast from the master copy |
 //! | gathered | `b_p * sum of gather buffers` | ZeRO-3 |
 //! | gradients | `4 * sum P` | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
 //! | | `4 * (sum S + sum of gradient buffers)` | reduced after every micro-batch: the gradient that is computed and the one that is reduced |
@@ -133,7 +133,7 @@ pub struct RankFacts {
 /// Peak bytes of one rank by category, planned or measured. A size beyond `u64::MAX` counts as `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMemory {
-    /// Parameters between two uses: shards and persistent units under ZeRO-3, else whole.
+    /// Parameters between two uses: shards and persistent units under ZeRO-3, else whole. No shards where they are cast from a master copy.
     pub parameters: u64,
     /// Gathered units, ZeRO-3.
     pub gathered: u64,
@@ -181,7 +181,9 @@ impl RankMemory {
 impl RankFacts {
     fn parameter_bytes(&self) -> u128 {
         let is_sharded = |unit: &UnitFacts| self.sharding.shards_parameters() && !unit.is_persistent;
-        let elements = sum(self.weights().map(|unit| self.held(unit, is_sharded(unit))));
+        let casts_shards = self.purpose == Purpose::Training && self.element_bytes.has_master_copy();
+        let at_rest = self.weights().filter(|unit| !(casts_shards && is_sharded(unit)));
+        let elements = sum(at_rest.map(|unit| self.held(unit, is_sharded(unit))));
         product(self.element_bytes.parameter, elements)
     }
 

@@ -147,8 +147,10 @@ pub(super) fn parameters_in_use(stores: &BTreeMap<Unit, UnitStore>, owner: Unit,
     let owner = &stores[&owner];
     match &owner.weights {
         Weights::Replicated(whole) => whole.get(),
-        // A use that reads no weights is given the shard, so that there is something to give.
-        Weights::Sharded(shard) => stores[&unit].gathered.front().map_or(&**shard, |copy| &copy.buffer),
+        // A use that reads no weights is given what is at rest, so that there is something to give.
+        Weights::Sharded(_) | Weights::CastFromMaster => {
+            stores[&unit].gathered.front().map_or(owner.parameters(), |copy| &copy.buffer)
+        }
         Weights::Tied => unreachable!("the owner of a tied weight holds it"),
     }
 }

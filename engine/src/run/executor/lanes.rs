@@ -23,9 +23,8 @@ impl Rank {
         let gather_buffer = program.gather_buffer(self.pipeline_rank.at(index));
         let mut buffer = self.gather_buffers[gather_buffer].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
-        let Weights::Sharded(shard) = &owner.weights else { unreachable!("only sharded units are gathered") };
         let own = buffer.view_mut().range(layout.shard(self.data_rank));
-        self.queue.copy(shard.view().range(0..layout.shard_len()), own);
+        self.queue.copy(owner.parameters().view().range(0..layout.shard_len()), own);
         let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
         self.issue(index, pending, Completion::Unshard { unit, buffer: gather_buffer });
         Ok(())
@@ -160,7 +159,9 @@ impl Rank {
             Completion::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
             Completion::GatherAfterStep { unit } => match &mut self.store_mut(unit).weights {
                 Weights::Replicated(whole) => whole.give_back(buffer),
-                Weights::Sharded(_) | Weights::Tied => unreachable!("only whole parameters are lent"),
+                Weights::Sharded(_) | Weights::CastFromMaster | Weights::Tied => {
+                    unreachable!("only whole parameters are lent")
+                }
             },
             Completion::SendActivation { stage, slot } => {
                 self.activations.slot_mut(stage, slot).output.give_back(buffer);

@@ -30,6 +30,8 @@ pub(crate) enum Weights {
     Replicated(Lendable<TrackedBuffer>),
     /// This data rank's shard; gathered for every use.
     Sharded(TrackedBuffer),
+    /// None beside this data rank's master copy, out of which the shard is cast into its place in the gather buffer for every use.
+    CastFromMaster,
     /// Those of another unit of this rank: the second use of a tied weight.
     Tied,
 }
@@ -117,11 +119,6 @@ impl UnitStore {
         let mut store = Self::tied(unit, options)?;
         let StoreOptions { element_type, memory, .. } = options;
         let zeros = |len| memory.zeros_of(len, element_type, Category::Parameters);
-        store.weights = if unit.is_whole(options.zero) {
-            Weights::Replicated(Lendable::new(zeros(unit.layout.padded_len())?))
-        } else {
-            Weights::Sharded(zeros(unit.layout.shard_len())?)
-        };
         if options.purpose == Purpose::Training {
             let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
             store.states = memory.zeros(num_states * num_owned, Category::Optimizer)?;
@@ -129,6 +126,13 @@ impl UnitStore {
                 store.master = Some(memory.zeros(num_owned, Category::Optimizer)?);
             }
         }
+        store.weights = match store.master {
+            _ if unit.is_whole(options.zero) => {
+                Weights::Replicated(Lendable::new(zeros(unit.layout.padded_len())?))
+            }
+            Some(_) => Weights::CastFromMaster,
+            None => Weights::Sharded(zeros(unit.layout.shard_len())?),
+        };
         Ok(store)
     }
 
@@ -163,11 +167,12 @@ impl UnitStore {
         })
     }
 
-    /// The parameters at rest.
+    /// The parameters at rest: the master copy where there are no others.
     pub(crate) fn parameters(&self) -> &TrackedBuffer {
         match &self.weights {
             Weights::Replicated(whole) => whole.get(),
             Weights::Sharded(shard) => shard,
+            Weights::CastFromMaster => self.master.as_ref().expect("there is a master copy"),
             Weights::Tied => unreachable!("a tied use reads the weights of its owner"),
         }
     }
@@ -175,7 +180,7 @@ impl UnitStore {
     /// The elements of the unit's flat buffer whose parameters are here.
     pub(crate) fn held(&self) -> Range<usize> {
         match self.weights {
-            Weights::Sharded(_) => self.owned.clone(),
+            Weights::Sharded(_) | Weights::CastFromMaster => self.owned.clone(),
             Weights::Replicated(_) | Weights::Tied => 0..self.layout.padded_len(),
         }
     }
@@ -193,7 +198,8 @@ impl UnitStore {
         fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let start = range.start - self.held().start;
-        let at_rest = self.weights.at_rest_mut();
+        let at_rest = self.weights.at_rest_mut().or(self.master.as_mut());
+        let at_rest = at_rest.expect("there are weights or a master copy");
         let mut values = vec![0.0; range.len()];
         fill(&mut values)?;
         if at_rest.element_type() == ElementType::F32 {
@@ -225,10 +231,10 @@ impl UnitStore {
     ) {
         let Self { weights, gradient, master, states, decay, owned_parameters, owned_gradient, .. } = self;
         let gradients = gradient.get().view().range(owned_gradient.clone());
-        let own = weights.at_rest_mut().view_mut().range(owned_parameters.clone());
-        let (mut parameters, narrowed) = match master {
-            None => (own, None),
-            Some(master) => (master.view_mut(), Some(own)),
+        let own = weights.at_rest_mut().map(|own| own.view_mut().range(owned_parameters.clone()));
+        let (mut parameters, narrowed) = match (master, own) {
+            (Some(master), own) => (master.view_mut(), own),
+            (None, own) => (own.expect("there are weights or a master copy"), None),
         };
         let states = states.view_mut();
         let update = Update {
@@ -259,10 +265,12 @@ impl UnitStore {
 }
 
 impl Weights {
-    fn at_rest_mut(&mut self) -> &mut TrackedBuffer {
+    /// None beside a master copy.
+    fn at_rest_mut(&mut self) -> Option<&mut TrackedBuffer> {
         match self {
-            Self::Replicated(whole) => whole.get_mut(),
-            Self::Sharded(shard) => shard,
+            Self::Replicated(whole) => Some(whole.get_mut()),
+            Self::Sharded(shard) => Some(shard),
+            Self::CastFromMaster => None,
             Self::Tied => unreachable!("a tied use reads the weights of its owner"),
         }
     }
