@@ -256,6 +256,39 @@ fn copies_are_gathered_and_given_back_as_the_policy_says() {
     );
 }
 
+/// Each of these edits leaves a row that some executor could run, with more memory than the plan counts.
+#[test]
+fn nothing_is_held_longer_than_the_plan_counts() {
+    let units = [UnitFacts::new(Stage(0), 64); 3];
+    rules(
+        &[
+            (
+                of_units(&units[..2], resident(2)),
+                &[&[("  RESHARD u1\n", ""), ("B u0 m0", "B u0 m0\n  RESHARD u1")]],
+            ),
+            // A third unreduced gradient.
+            (
+                of_units(&units, resident(3)),
+                &[&[
+                    ("  REDUCE u2 m0\n", ""),
+                    ("  REDUCE u1 m0\n", ""),
+                    ("B u0 m0", "B u0 m0\n  REDUCE u2 m0\n  REDUCE u1 m0"),
+                ]],
+            ),
+            // The weight gradients of a stage, whose inputs lie in one buffer until the last.
+            (
+                lowered(&zb_h1(2, 2).unwrap(), 2, &LowerOptions::ZERO_0),
+                &[&[("W u1 m0", "W u9 m0"), ("W u0 m0", "W u1 m0"), ("W u9 m0", "W u0 m0")]],
+            ),
+        ],
+        expect![[r#"
+            unit 1 is held past the last use of this copy at step 4; `RESHARD u1` right after it
+            `B u0 m0` fills a buffer that is in use until `REDUCE u2 m0`, which comes later
+            `W u0 m0` runs before `W u1 m0`, which it needs
+        "#]],
+    );
+}
+
 /// Two units that recompute, one micro-batch: ... R u1, B u1, REDUCE u1, R u0, B u0, ...
 #[test]
 fn a_recompute_and_its_backward_stand_together() {
