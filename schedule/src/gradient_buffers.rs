@@ -22,6 +22,8 @@ use alloc::vec::Vec;
 use crate::chain::Chain;
 use crate::dataflow::weight_gradient;
 use crate::instruction::Instruction;
+use crate::options::Reduction;
+use crate::program::{Program, Purpose};
 
 /// Bytes of the buffers, descending, for unsharded gradients that are computed in this order, each of so many bytes, if each is reduced
 /// while the next is computed.
@@ -70,8 +72,17 @@ pub(crate) struct GradientBuffers {
 }
 
 impl GradientBuffers {
-    /// The buffers of a row in which every gradient is reduced before the second one after it.
-    pub(crate) fn assign(chain: &Chain, row: &[Instruction]) -> Self {
+    /// `[rank]`: the buffers of a program in which every gradient is reduced before the second one after it.
+    pub(crate) fn assign(program: &Program) -> Vec<Self> {
+        let reduces_every =
+            program.purpose == Purpose::Training && program.options.reduction == Reduction::ScatterEvery;
+        let of_row = |row: &Vec<Instruction>| {
+            if reduces_every { Self::of_row(&program.chain, row) } else { Self::default() }
+        };
+        program.rows.iter().map(of_row).collect()
+    }
+
+    fn of_row(chain: &Chain, row: &[Instruction]) -> Self {
         let found = row.iter().enumerate().filter_map(|(step, &instruction)| {
             let (unit, _) = weight_gradient(instruction)?;
             Some((step as u32, chain.facts(unit).num_bytes))

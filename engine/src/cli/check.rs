@@ -10,13 +10,12 @@ use super::figures::{count, counted};
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
-use super::run_args::RunArgs;
+use super::run_args::{RunArgs, fault_of_text};
 use super::terminal;
 use crate::config::{Change, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
 use crate::plan::Plan;
-use crate::run::data::find_text;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -51,11 +50,10 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
     if args.fix {
-        return args.fix(&missing);
+        return args.fix();
     }
-    let (plan, notices) = Plan::from_file_with(&args.run.load()?, Launch::this_host(), &missing)?;
+    let (plan, notices) = Plan::from_file_with(&args.run.load()?, Launch::this_host(), &fault_of_text)?;
     let notices = Notices::new(args.run.name(), notices);
     if args.json {
         let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
@@ -72,12 +70,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
 
 impl CheckArgs {
     /// Writes the mended file and says what was changed, and prints what it means.
-    fn fix(&self, missing: &dyn Fn(&Path) -> Option<String>) -> Result<(), Failure> {
+    fn fix(&self) -> Result<(), Failure> {
         let path = self.out.clone().unwrap_or_else(|| beside(&self.run.run));
         // Relative paths are checked where the file is to stand; what is printed replaces the file itself.
         let stands = if is_stdio(&path) { &self.run.run } else { &path };
         let folder = std::path::absolute(stands)?.parent().unwrap_or(Path::new("/")).to_owned();
-        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), missing);
+        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), &fault_of_text);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if is_stdio(&path) {
             return Ok(print(text)?);

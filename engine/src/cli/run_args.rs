@@ -1,6 +1,6 @@
 //! The arguments of every command that reads a run file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -10,6 +10,7 @@ use crate::config::{Launch, RunFile};
 use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
+use crate::run::data::find_text;
 
 /// A run file and its overrides.
 #[derive(Debug, Args)]
@@ -20,6 +21,11 @@ pub(super) struct RunArgs {
     /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` removes the key.
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     pub(super) set: Vec<String>,
+}
+
+/// What is wrong with a training text, if its files cannot be found.
+pub(super) fn fault_of_text(path: &Path) -> Option<String> {
+    find_text(path).err().map(|error| error.to_string())
 }
 
 impl RunArgs {

@@ -16,17 +16,17 @@ const WIDTH_MAX: usize = 10_000;
 /// Columns that output may take: `COLUMNS`, else those of the terminal, else 100.
 pub(super) fn width() -> usize {
     let of_terminal = || terminal_size().map(|(Width(columns), _)| columns.into());
-    within_limits(width_of(env::var("COLUMNS").ok().as_deref(), of_terminal))
+    at_most(width_of(env::var("COLUMNS").ok().as_deref(), of_terminal))
 }
 
-/// As near to these columns as output can be.
-pub(super) fn within_limits(columns: usize) -> usize {
-    columns.clamp(WIDTH_MIN, WIDTH_MAX)
+/// These columns, or as many as output may take at most.
+pub(super) fn at_most(columns: usize) -> usize {
+    columns.min(WIDTH_MAX)
 }
 
 fn width_of(columns: Option<&str>, of_terminal: impl Fn() -> Option<usize>) -> usize {
     let asked = columns.and_then(|columns| columns.trim().parse().ok()).filter(|&columns| columns > 0);
-    asked.or_else(of_terminal).unwrap_or(WIDTH)
+    asked.or_else(of_terminal).unwrap_or(WIDTH).max(WIDTH_MIN)
 }
 
 /// Whether stderr shows colours: a terminal does, unless `NO_COLOR` is set (no-color.org).
@@ -83,7 +83,7 @@ mod tests {
             (Some("1000000"), None, 10_000),
         ];
         for (columns, of_terminal, expected) in cases {
-            let found = within_limits(width_of(columns, || of_terminal));
+            let found = at_most(width_of(columns, || of_terminal));
             assert_eq!(found, expected, "{columns:?} {of_terminal:?}");
             assert!(format!("{:found$}", "").len() == expected, "formatting takes it");
         }

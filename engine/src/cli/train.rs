@@ -1,6 +1,6 @@
 //! `pipezero train`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,13 +13,13 @@ use super::figures::{bytes, count, counted};
 use super::notices::Notices;
 use super::output::{note, print};
 use super::progress::Progress;
-use super::run_args::RunArgs;
+use super::run_args::{RunArgs, fault_of_text};
 use super::terminal;
 use super::train_report::report;
 use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
-use crate::run::data::{find_text, first_words};
+use crate::run::data::first_words;
 use crate::train::{RunDir, Start, Summary, Training};
 
 /// What `--help` ends with.
@@ -56,8 +56,7 @@ pub(super) struct TrainArgs {
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
-    let missing = |path: &Path| find_text(path).err().map(|error| error.to_string());
-    let (plan, notices) = Plan::from_file_with(&file, Launch::this_host(), &missing)?;
+    let (plan, notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_text)?;
     let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));

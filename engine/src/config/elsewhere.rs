@@ -411,6 +411,7 @@ const NO_KEYS: &[(&str, &[&str])] = &[
 
 /// How the value of the usual key follows from that of another name.
 fn value(name: &str) -> Option<&'static str> {
+    let name = &*name.replace('-', "_").to_lowercase();
     VALUES.iter().find(|(names, _)| names.contains(&name)).map(|&(_, value)| value)
 }
 
@@ -459,6 +460,9 @@ mod tests {
             KEYS.iter().chain(NO_KEYS).flat_map(|(_, names)| names.iter().copied()).collect();
         for (index, name) in names.iter().enumerate() {
             assert!(!names[..index].contains(name), "{name} stands twice");
+        }
+        for tokens in ["total_batch_size", "total-batch-size", "Total_Batch_Size"] {
+            assert_eq!(renamed(tokens, "train_batch_size"), None, "{tokens} counts tokens");
         }
         for name in VALUES.iter().flat_map(|(names, _)| names.iter()) {
             assert!(KEYS.iter().any(|(_, names)| names.contains(name)), "{name} is no other name");

@@ -27,17 +27,6 @@ pub struct ConfigErrors {
 const DRAWN_MAX: usize = 100;
 
 impl ConfigErrors {
-    /// How many mistakes there are, in words.
-    pub fn counted(&self) -> String {
-        match self.errors.len() {
-            1 => "1 mistake".to_owned(),
-            count if count > DRAWN_MAX => format!("more than {DRAWN_MAX} mistakes"),
-            count => format!("{count} mistakes"),
-        }
-    }
-}
-
-impl ConfigErrors {
     /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
@@ -72,6 +61,15 @@ impl ConfigErrors {
     pub fn arguments_in_question(&self) -> &[String] {
         let in_file = self.errors.iter().any(|error| error.place.span.source.kind == SourceKind::File);
         if in_file { &self.arguments } else { &[] }
+    }
+
+    /// How many mistakes there are, in words.
+    pub fn counted(&self) -> String {
+        match self.errors.len() {
+            1 => "1 mistake".to_owned(),
+            count if count > DRAWN_MAX => format!("more than {DRAWN_MAX} mistakes"),
+            count => format!("{count} mistakes"),
+        }
     }
 
     /// The errors, at least one.

@@ -10,7 +10,7 @@ use super::findings::{Findings, Site};
 use super::keys::{self, ForeignKey};
 use super::kind::{Auto, Kind, wrong_type};
 use super::place::Place;
-use crate::files::json::{Entry, Node, Span, Value, join, nearest};
+use crate::files::json::{Entry, Node, Span, Value, join, nearest, shorten};
 
 /// A key of a section as it was written.
 #[derive(Debug)]
@@ -361,7 +361,7 @@ fn section_instead(path: &str, node: &Node) -> (String, Option<String>) {
 fn other_than_section(name: &str, node: &Node) -> String {
     match (name, &node.value) {
         ("model", Value::String(family)) => {
-            format!("write {{\"family\": \"{}\", ...}}", crate::files::json::shorten(family))
+            format!("write {{\"family\": \"{}\", ...}}", shorten(family))
         }
         ("", _) => "begin the file with `{` and end it with `}`".to_owned(),
         (_, Value::Null | Value::Bool(false)) => "remove it".to_owned(),

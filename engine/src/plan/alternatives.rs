@@ -259,7 +259,7 @@ fn recomputation(run: &Run) -> Option<Changed> {
     changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
 }
 
-/// Forwards of layers in a step of a change that is tried: it is planned in full, and there are as many as the batch has divisors.
+/// A change with more forwards of layers in a step is not tried: each is planned in full, and every divisor of the micro-batch is one.
 const TRIED_FORWARDS_MAX: usize = 1 << 16;
 
 /// The same sequences in more micro-batches of `size`, a divisor of what it is.

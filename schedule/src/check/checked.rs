@@ -11,7 +11,7 @@ use crate::gather_buffers::GatherBuffers;
 use crate::gradient_buffers::GradientBuffers;
 use crate::id::{InstructionId, MicroBatch, PipelineRank, Stage};
 use crate::instruction::{Edge, Instruction, InstructionKind};
-use crate::options::{LowerOptions, Reduction};
+use crate::options::LowerOptions;
 use crate::placement::Placement;
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
@@ -46,7 +46,7 @@ impl CheckedProgram {
         let (slots, send_buffers) = (Slots::assign(&program), SendBuffers::assign(&program));
         transfers::check(&program, &slots, &send_buffers)?;
         tail::check(&program)?;
-        let gradient_buffers = gradient_buffers(&program);
+        let gradient_buffers = GradientBuffers::assign(&program);
         let dependencies = Dependencies::derive(&program, slots, send_buffers, gradient_buffers);
         liveness::check(&program, &dependencies)?;
         let weight_input_buffers = WeightInputBuffers::assign(&program);
@@ -193,14 +193,4 @@ impl CheckedProgram {
     pub fn count(&self, rank: PipelineRank, kind: InstructionKind) -> usize {
         self.row(rank).iter().filter(|instruction| instruction.kind() == kind).count()
     }
-}
-
-/// `[rank]`: none in an evaluation, and where gradients accumulate unsharded.
-fn gradient_buffers(program: &Program) -> Vec<GradientBuffers> {
-    let reduces_every =
-        program.purpose == Purpose::Training && program.options.reduction == Reduction::ScatterEvery;
-    let of_row = |row: &Vec<Instruction>| {
-        if reduces_every { GradientBuffers::assign(&program.chain, row) } else { GradientBuffers::default() }
-    };
-    program.rows.iter().map(of_row).collect()
 }

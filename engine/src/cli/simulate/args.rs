@@ -132,7 +132,7 @@ impl SimulateArgs {
         let output = Output {
             format,
             explain: self.explain,
-            width: self.width.map_or_else(terminal::width, terminal::within_limits),
+            width: self.width.map_or_else(terminal::width, terminal::at_most),
         };
         let Some(run) = &self.run else { return Ok(Request::Schedule(self.schedule(output)?)) };
         self.refuse_schedule()?;

@@ -21,7 +21,7 @@ const MAX_LAYERS: usize = 131_072;
 /// Ranks of the whole grid; each has a row in the forecast.
 const MAX_RANKS: usize = 65_536;
 
-/// Pipeline ranks; every pair of them is looked at.
+/// Pipeline ranks; the time of a plan grows faster than their number.
 const MAX_PIPELINE: usize = 4096;
 
 /// Threads of one rank; more than any host has cores.

@@ -45,7 +45,7 @@ pub(crate) fn parse_from(source: &Arc<Source>, offset: usize) -> Result<Node, Ve
     if doubled.is_empty() { Ok(node) } else { Err(doubled) }
 }
 
-/// Keys standing twice that are reported at most: each is looked for in the text.
+/// Keys that stand twice are reported up to this number, one more than are drawn: finding line and column reads the whole text.
 const DOUBLED_MAX: usize = 101;
 
 /// Adds the keys that stand twice in one object, from top to bottom.

@@ -66,7 +66,8 @@ struct LeastElements {
     saved: u128,
 }
 
-/// Backwards after which the buffers of a stage's gradients are settled: with two buffers in turn every second one is alike.
+/// Micro-batches whose gradients are looked at: a unit may take one buffer in the first and another in the second, and the third is
+/// like one of them.
 const MICRO_BATCHES: usize = 3;
 
 impl<'a> StageBytes<'a> {
