@@ -22,11 +22,11 @@ fn every_order_that_events_allow_gives_the_bits_of_the_host() {
     let mut sample = Sample::one_in(5, "order of a device's queues, to the bits of the host");
     for case in grids() {
         let seeds: Vec<u64> = (0..SEEDS).filter(|_| sample.takes_next()).collect();
-        let host = train(two_steps(case), Mask::Uneven);
+        let host = train(two_steps(case.clone()), Mask::Uneven);
         for seed in seeds {
             let device = Arc::new(Deferred::new(seed));
             let deferred =
-                train_on(device, two_steps(case), Mask::Uneven).expect("it trains as the host does");
+                train_on(device, two_steps(case.clone()), Mask::Uneven).expect("it trains as the host does");
             assert_bit_identical(&deferred, &host, &format!("seed {seed} of {case:?}"));
         }
     }
@@ -37,7 +37,7 @@ fn every_order_that_events_allow_gives_the_bits_of_the_host() {
 fn whatever_an_engine_is_asked_a_device_gives_what_the_host_gives() {
     let mut sample = Sample::one_in(8, "order of a device's queues, all that an engine is asked");
     for case in grids() {
-        let (plan, source) = plan_and_batches(two_steps(case), Mask::Uneven);
+        let (plan, source) = plan_and_batches(two_steps(case.clone()), Mask::Uneven);
         let home = tempfile::tempdir().expect("a temporary folder");
         let files = ["host", "device"].map(|name| home.path().join(name));
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
@@ -76,14 +76,14 @@ fn every_event_that_is_left_out_is_found() {
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
     for case in grids() {
         let all = Deferred::new(0);
-        train_on(Arc::new(all.clone()), two_steps(case), Mask::Uneven).expect("it trains");
-        let host = train(two_steps(case), Mask::Uneven);
+        train_on(Arc::new(all.clone()), two_steps(case.clone()), Mask::Uneven).expect("it trains");
+        let host = train(two_steps(case.clone()), Mask::Uneven);
         for what in all.waited_for() {
             let is_known = found.entry(what).or_default();
             if *is_known && !in_full() {
                 continue;
             }
-            let is_found = |seed: &u64| is_found(Deferred::without(*seed, what), case, &host);
+            let is_found = |seed: &u64| is_found(Deferred::without(*seed, what), case.clone(), &host);
             if in_full() {
                 let num_found = (0..SEEDS).filter(is_found).count();
                 println!("event | {what} | {num_found} of {SEEDS} | {case:?}");
@@ -145,7 +145,7 @@ fn in_every_order_what_is_recorded_is_a_step_of_the_program() {
     for case in grids() {
         for seed in (0..SEEDS).filter(|_| sample.takes_next()).collect::<Vec<_>>() {
             let on_device = |plan, source| Engine::on_device(plan, source, Arc::new(Deferred::new(seed)));
-            let mut engine = started(on_device, two_steps(case), Mask::Uneven);
+            let mut engine = started(on_device, two_steps(case.clone()), Mask::Uneven);
             let case = format!("seed {seed} of {case:?}");
             for step in 1..=2 {
                 let report = engine.train_batch_recorded().expect("a step");

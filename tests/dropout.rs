@@ -8,7 +8,7 @@ use tests::{Case, Mask, SGD, Trained, assert_close, plan_and_batches, small_run,
 
 /// A run whose steps have 12 sequences, however they are cut.
 fn run(case: Case, micro_batch_size: usize) -> Run {
-    let mut run = Run { optimizer: SGD, ..small_run(case) };
+    let mut run = Run { optimizer: SGD, ..small_run(case.clone()) };
     run.batch.micro_batch_size = micro_batch_size;
     run.batch.train_batch_size = micro_batch_size * case.num_micro_batches * case.data;
     assert_eq!(run.batch.train_batch_size, 12);
@@ -27,9 +27,14 @@ fn a_sequence_has_the_same_masks_whatever_its_micro_batch_and_data_rank() {
     let zero3 = zero(ZeroLevel::Zero3, ResidencyConfig::Units(2), 1);
     for (pipeline, data, num_micro_batches) in [(1, 1, 12), (1, 1, 4), (2, 2, 3), (2, 3, 1), (4, 2, 6)] {
         let grid = Case { pipeline, data, num_micro_batches, ..Case::ONE_RANK };
-        let case = Case { zero: zero3, dropout, ..grid };
+        let case = Case { zero: zero3.clone(), dropout, ..grid };
         let micro_batch_size = 12 / (data * num_micro_batches);
-        assert_close(&train(run(case, micro_batch_size), Mask::None), &wanted, 1e-5, &format!("{case:?}"));
+        assert_close(
+            &train(run(case.clone(), micro_batch_size), Mask::None),
+            &wanted,
+            1e-5,
+            &format!("{case:?}"),
+        );
     }
     // Other masks are farther away by orders of magnitude: the comparison above would see them.
     let case = Case { num_micro_batches: 1, ..Case::ONE_RANK };

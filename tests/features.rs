@@ -42,12 +42,12 @@ fn every_pair_of_features_gives_the_bits_of_one_pipeline_rank() {
     let mut sample = Sample::one_in(3, "pair of features, to the bits of one pipeline rank");
     for choice in choices.into_iter().filter(|_| sample.takes_next()) {
         let case = case_of(choice);
-        let reference = case.reference();
+        let reference = case.clone().reference();
         let key = format!("{reference:?}");
-        let wanted = references.entry(key).or_insert_with(|| run(reference));
+        let wanted = references.entry(key).or_insert_with(|| run(reference.clone()));
         wanted.assert_clipped(&format!("{reference:?}"));
         assert!(!wanted.last.skipped, "nothing overflows in {reference:?}");
-        assert_bit_identical(&run(case), wanted, &format!("{case:?}"));
+        assert_bit_identical(&run(case.clone()), wanted, &format!("{case:?}"));
     }
 }
 
@@ -62,12 +62,12 @@ fn run(case: Case) -> Trained {
 fn dropout_and_precision_change_the_loss() {
     let case = Case { num_layers: 2, ..Case::ONE_RANK };
     let losses = |case| run(case).losses;
-    let plain = losses(case);
+    let plain = losses(case.clone());
     for other in [
-        Case { dropout: 0.1, ..case },
-        Case { precision: Precision::Bf16, ..case },
-        Case { precision: FP16, ..case },
+        Case { dropout: 0.1, ..case.clone() },
+        Case { precision: Precision::Bf16, ..case.clone() },
+        Case { precision: FP16, ..case.clone() },
     ] {
-        assert_ne!(losses(other), plain, "{other:?}");
+        assert_ne!(losses(other.clone()), plain, "{other:?}");
     }
 }

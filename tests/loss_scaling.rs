@@ -31,12 +31,12 @@ const HIGH: LossScaling = LossScaling {
 /// Every way in which gradients are kept and summed.
 fn cases() -> [Case; 5] {
     let zero3 = zero(ZeroLevel::Zero3, ResidencyConfig::Units(2), 1);
-    let last = ZeroConfig { reduce: ReductionPolicy::Last, ..zero3 };
+    let last = ZeroConfig { reduce: ReductionPolicy::Last, ..zero3.clone() };
     let interleaved = Schedule::Interleaved { virtual_stages: 2 };
     let base = Case { num_micro_batches: 3, ..Case::ONE_RANK };
     [
-        base,
-        Case { pipeline: 2, data: 2, zero: zero3, ..base },
+        base.clone(),
+        Case { pipeline: 2, data: 2, zero: zero3.clone(), ..base },
         Case { pipeline: 2, data: 2, zero: last, tied: true, ..base },
         Case { pipeline: 2, schedule: interleaved, zero: zero3, tied: true, ..base },
         Case { data: 3, zero: zero(ZeroLevel::Zero1, ResidencyConfig::Strict, 0), ..base },
@@ -77,7 +77,7 @@ fn scales(reports: &[StepReport]) -> Vec<f64> {
 #[test]
 fn steps_that_overflow_are_as_if_they_had_not_been() {
     for case in cases() {
-        let mut overflowing = engine(run(case, HIGH));
+        let mut overflowing = engine(run(case.clone(), HIGH));
         let initial = weights_of(&mut overflowing);
         let mut skipped = until_it_fits(&mut overflowing);
         let first = skipped.pop().expect("the last one fits");
@@ -86,7 +86,7 @@ fn steps_that_overflow_are_as_if_they_had_not_been() {
         updated.extend(steps(&mut overflowing, 5));
 
         let initial_scale = updated[0].loss_scale.expect("fp16 has a scale");
-        let mut fitting = engine(run(case, LossScaling { initial_scale, ..HIGH }));
+        let mut fitting = engine(run(case.clone(), LossScaling { initial_scale, ..HIGH }));
         assert_same_weights(&weights_of(&mut fitting), &initial, "the same beginning");
         let wanted = steps(&mut fitting, updated.len());
         for (report, wanted) in updated.iter().zip(&wanted) {
@@ -111,7 +111,7 @@ fn figures(report: &StepReport) -> ([Option<u64>; 4], bool) {
 #[test]
 fn a_step_that_overflows_changes_no_weight() {
     for case in cases() {
-        let mut engine = engine(run(case, HIGH));
+        let mut engine = engine(run(case.clone(), HIGH));
         let initial: Weights = weights_of(&mut engine);
         assert!(steps(&mut engine, 1)[0].skipped);
         assert_same_weights(&weights_of(&mut engine), &initial, &format!("{case:?}"));
@@ -167,9 +167,11 @@ fn after_an_overflow_that_ends_a_run_a_step_without_targets_has_no_gradient() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let path = home.path().join("weights.safetensors");
     let devices: [Arc<dyn Device>; 2] = [Arc::new(Host), Arc::new(Deferred::new(3))];
-    for (case, device) in cases().into_iter().flat_map(|case| devices.clone().map(|device| (case, device))) {
+    for (case, device) in
+        cases().into_iter().flat_map(|case| devices.clone().map(|device| (case.clone(), device)))
+    {
         let (plan, batches) =
-            plan_and_batches(run(case, LossScaling { min_scale: 1e9, ..HIGH }), Mask::Uneven);
+            plan_and_batches(run(case.clone(), LossScaling { min_scale: 1e9, ..HIGH }), Mask::Uneven);
         let has_targets = Arc::new(AtomicBool::new(true));
         let flag = Arc::clone(&has_targets);
         let source: Arc<dyn BatchSource> =

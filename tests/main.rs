@@ -12,6 +12,7 @@ mod failures; // A rank that fails stops all, with one report.
 mod features; // Features, pair by pair, give the same bits.
 mod ignored_targets; // A step without a target.
 mod json_files; // Every file that is JSON is read alike.
+mod level; // What "level" saves.
 mod loss_scaling; // fp16: what overflows is skipped.
 mod memory; // What ranks hold, against the plan and the process.
 mod micro_batch_counts; // Several stages per rank, whatever the number of micro-batches.

@@ -99,11 +99,12 @@ impl Limits {
         let mut largest: Vec<u64> = gathered.map(|(unit, _)| unit_bytes(plan, unit)).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
         let zero = &plan.run().zero;
-        let num_copies = match zero.resident_units {
+        let num_copies = match &zero.resident_units {
             ResidencyConfig::Strict => 1 + zero.prefetch_units,
-            ResidencyConfig::Units(units) => units,
+            ResidencyConfig::Units(units) => *units,
+            ResidencyConfig::PerRank(units) => units[pipeline_rank.index()],
             ResidencyConfig::All => largest.len(),
-            ResidencyConfig::Auto => unreachable!("a plan has resolved it"),
+            ResidencyConfig::Level | ResidencyConfig::Auto => unreachable!("a plan has resolved it"),
         };
         largest.truncate(num_copies);
         let buffers = plan.training().gather_buffers(pipeline_rank).to_vec();

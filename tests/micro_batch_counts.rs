@@ -44,11 +44,11 @@ fn every_number_of_micro_batches_trains_to_the_bits_of_one_stage() {
                     }
                     let grid = Case { pipeline, data, num_micro_batches, schedule, ..Case::ONE_RANK };
                     // A block for each of the most stages.
-                    let case = Case { zero, num_layers: 3 * pipeline, ..grid };
+                    let case = Case { zero: zero.clone(), num_layers: 3 * pipeline, ..grid };
                     let key = (data, pipeline, num_micro_batches);
                     let wanted = references
                         .entry(key)
-                        .or_insert_with(|| train(small_run(case.reference()), Mask::Uneven));
+                        .or_insert_with(|| train(small_run(case.clone().reference()), Mask::Uneven));
                     assert_trains_to(wanted, case);
                 }
             }

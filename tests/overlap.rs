@@ -19,8 +19,8 @@ fn orders(zero: ZeroConfig) -> Vec<(String, WeightOrder)> {
         for schedule in [Schedule::GPipe, Schedule::OneFOneB] {
             for tied in [false, true] {
                 let grid = Case { pipeline, data, num_micro_batches, schedule, ..Case::ONE_RANK };
-                let case = Case { zero, tied, num_layers: 2 * pipeline.max(3), ..grid };
-                orders.extend(recorded(small_run(case), &format!("{case:?}")));
+                let case = Case { zero: zero.clone(), tied, num_layers: 2 * pipeline.max(3), ..grid };
+                orders.extend(recorded(small_run(case.clone()), &format!("{case:?}")));
             }
         }
     }
@@ -95,7 +95,7 @@ fn no_more_copies_exist_at_once_than_the_budget_allows() {
         (zero3(ResidencyConfig::Units(2), 1), 2),
         (zero3(ResidencyConfig::Units(3), 1), 3),
     ] {
-        let held: Vec<usize> = orders(zero).iter().map(|(_, order)| order.num_held_max()).collect();
+        let held: Vec<usize> = orders(zero.clone()).iter().map(|(_, order)| order.num_held_max()).collect();
         assert_eq!(held.iter().max(), Some(&budget), "{zero:?}");
     }
 }

@@ -17,7 +17,8 @@ const SIZES: [usize; 4] = [3, 2, 2, 2];
 
 fn zero(level: ZeroLevel, reduce: ReductionPolicy, row: [usize; 4]) -> ZeroConfig {
     let [unit_layers, residency, prefetch_units, _] = row;
-    let resident_units = [ResidencyConfig::Strict, ResidencyConfig::Units(1 + prefetch_units)][residency];
+    let resident_units =
+        [ResidencyConfig::Strict, ResidencyConfig::Units(1 + prefetch_units)][residency].clone();
     let unit_layers = UnitLayers::of_blocks(1 + unit_layers).expect("units have layers");
     ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce, ..NO_ZERO }
 }
@@ -46,11 +47,15 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
                         let case = Case { schedule, zero, tied, ..grid };
                         let wanted = references
                             .entry((data, reduce == Every, tied))
-                            .or_insert_with(|| train(small_run(case.reference()), Mask::Uneven));
+                            .or_insert_with(|| train(small_run(case.clone().reference()), Mask::Uneven));
                         let name = format!("{case:?}");
                         wanted.assert_clipped(&name);
                         if on_host {
-                            assert_bit_identical(&train(small_run(case), Mask::Uneven), wanted, &name);
+                            assert_bit_identical(
+                                &train(small_run(case.clone()), Mask::Uneven),
+                                wanted,
+                                &name,
+                            );
                         }
                         if on_device {
                             let device = Arc::new(Deferred::new(seed));
@@ -71,9 +76,9 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
 fn the_number_of_threads_changes_no_bit() {
     let zero = zero(ZeroLevel::Zero3, ReductionPolicy::Every, [1, 0, 1, 0]);
     let case = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK };
-    let wanted = train(small_run(case), Mask::Uneven);
+    let wanted = train(small_run(case.clone()), Mask::Uneven);
     for threads in [2, 3] {
-        let trained = train(small_run(Case { threads, ..case }), Mask::Uneven);
+        let trained = train(small_run(Case { threads, ..case.clone() }), Mask::Uneven);
         assert_bit_identical(&trained, &wanted, &format!("{threads} threads"));
     }
 }

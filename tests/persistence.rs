@@ -46,7 +46,7 @@ fn cases() -> Vec<Case> {
             for (residency, prefetch) in [(ResidencyConfig::Strict, 1), (ResidencyConfig::Units(2), 0)] {
                 let zero = zero(ZeroLevel::Zero3, residency, prefetch);
                 let grid = Case { pipeline, data, schedule, num_micro_batches: 3, ..Case::ONE_RANK };
-                cases.push(Case { zero, tied, ..grid });
+                cases.push(Case { zero: zero.clone(), tied, ..grid });
                 let zero = ZeroConfig { reduce: ReductionPolicy::Last, ..zero };
                 cases.push(Case { zero, tied, precision: Precision::Bf16, ..grid });
             }
@@ -67,12 +67,16 @@ fn with(case: Case, thresholds: &Thresholds) -> Case {
 #[test]
 fn thresholds_make_the_units_persistent_that_they_say_and_change_no_bit() {
     for case in cases() {
-        let wanted = train(small_run(case), Mask::Uneven);
+        let wanted = train(small_run(case.clone()), Mask::Uneven);
         for thresholds in thresholds(case.tied) {
-            let case = with(case, &thresholds);
-            let plan = Plan::even_if_refused(small_run(case)).expect("a valid run");
+            let case = with(case.clone(), &thresholds);
+            let plan = Plan::even_if_refused(small_run(case.clone())).expect("a valid run");
             assert_eq!(persistent(&plan).len(), thresholds.num_persistent, "{case:?}");
-            assert_bit_identical(&train(small_run(case), Mask::Uneven), &wanted, &format!("{case:?}"));
+            assert_bit_identical(
+                &train(small_run(case.clone()), Mask::Uneven),
+                &wanted,
+                &format!("{case:?}"),
+            );
         }
     }
 }
@@ -82,8 +86,8 @@ fn a_persistent_unit_is_gathered_once_in_the_tail_and_never_in_a_step() {
     for case in cases() {
         let (mut fewest_during, mut fewest, mut num_persistent) = (usize::MAX, usize::MAX, 0);
         for thresholds in thresholds(case.tied) {
-            let case = with(case, &thresholds);
-            let (plan, source) = plan_and_batches(small_run(case), Mask::None);
+            let case = with(case.clone(), &thresholds);
+            let (plan, source) = plan_and_batches(small_run(case.clone()), Mask::None);
             let persistent = persistent(&plan);
             let mut engine = Engine::new(plan, source).expect("ranks start");
             let report = engine.train_batch().expect("a step");

@@ -31,8 +31,8 @@ fn cases() -> Vec<Case> {
     let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
     let tied = Case { tied: true, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
     let more = [
-        Case { pipeline: 2, data: 2, ..tied },
-        Case { pipeline: 4, data: 1, precision: Precision::Bf16, ..tied },
+        Case { pipeline: 2, data: 2, ..tied.clone() },
+        Case { pipeline: 4, data: 1, precision: Precision::Bf16, ..tied.clone() },
     ];
     more.into_iter().chain(grids()).collect()
 }
@@ -43,7 +43,7 @@ fn cases() -> Vec<Case> {
 fn two_processes_whose_clocks_differ_record_steps_that_fit_together() {
     let mut sample = Sample::one_in(4, "order of a device's queues, two processes with two clocks");
     for case in cases() {
-        let (plan, source) = plan_and_batches(two_steps(case), Mask::Uneven);
+        let (plan, source) = plan_and_batches(two_steps(case.clone()), Mask::Uneven);
         let home = tempfile::tempdir().expect("a temporary folder");
         let one = home.path().join("one.safetensors");
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
@@ -82,7 +82,7 @@ fn two_processes_whose_clocks_differ_record_steps_that_fit_together() {
 #[test]
 fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
     for case in cases() {
-        let (plan, source) = plan_and_batches(two_steps(case), Mask::Uneven);
+        let (plan, source) = plan_and_batches(two_steps(case.clone()), Mask::Uneven);
         let home = tempfile::tempdir().expect("a temporary folder");
         let one = home.path().join("one.safetensors");
         let engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
@@ -116,7 +116,7 @@ fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
 #[test]
 fn saving_holds_a_unit_and_a_piece_of_it_at_most_beside_what_is_planned() {
     for case in cases() {
-        let (plan, source) = plan_and_batches(two_steps(case), Mask::None);
+        let (plan, source) = plan_and_batches(two_steps(case.clone()), Mask::None);
         let home = tempfile::tempdir().expect("a temporary folder");
         let mut engine = Engine::new(plan.clone(), source).expect("ranks start");
         engine.train_batch().expect("a step");
@@ -337,7 +337,7 @@ fn reports(
     + Sync
     + 'static,
 ) -> [String; 2] {
-    let mut run = two_steps(cases()[0]);
+    let mut run = two_steps(cases()[0].clone());
     run.comm.timeout = timeout;
     let plan = Plan::even_if_refused(run).expect("a valid run");
     let source = RandomBatches::for_plan(&plan, Mask::None).with_fault(rank, fault);
@@ -388,7 +388,7 @@ fn a_rank_that_stalls_in_another_process_is_named_with_its_place() {
 /// A process that gives up, for a reason of its own, ends the other at once: no time-out is waited for.
 #[test]
 fn a_process_that_ends_early_ends_the_other() {
-    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0].clone()), Mask::None);
     for gone in [0, 1] {
         let found = in_two_processes(&plan, 2, |world, process| {
             let batches = Arc::clone(&source);
@@ -411,8 +411,8 @@ fn a_process_that_ends_early_ends_the_other() {
 
 #[test]
 fn a_world_of_another_size_is_refused() {
-    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
-    let (other, _) = plan_and_batches(two_steps(Case { data: 1, ..cases()[0] }), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0].clone()), Mask::None);
+    let (other, _) = plan_and_batches(two_steps(Case { data: 1, ..cases()[0].clone() }), Mask::None);
     let world = world_of(&other).expect("threads");
     let error = Engine::in_world(plan, source, Purpose::Training, world).expect_err("other sizes");
     let expected = "the plan has 4 ranks, the world 2: start as many as the plan has";
@@ -457,7 +457,7 @@ fn units_of_several_pieces_are_saved_and_loaded_whole() {
 /// The first process cannot write, or the second cannot read: both say so, and both go on.
 #[test]
 fn what_one_process_cannot_do_fails_in_both_and_the_ranks_go_on() {
-    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0].clone()), Mask::None);
     let home = tempfile::tempdir().expect("a temporary folder");
     let [good, bad] = [home.path().join("weights"), home.path().join("no/such/folder/weights")];
     let errors = in_two_processes(&plan, 1, |world, process| {
@@ -475,7 +475,7 @@ fn what_one_process_cannot_do_fails_in_both_and_the_ranks_go_on() {
 
 #[test]
 fn processes_that_were_given_other_runs_refuse_them() {
-    let (plan, source) = plan_and_batches(two_steps(cases()[0]), Mask::None);
+    let (plan, source) = plan_and_batches(two_steps(cases()[0].clone()), Mask::None);
     let other = Plan::even_if_refused(Run { seed: 99, ..plan.run().clone() }).expect("a valid run");
     let errors = in_two_processes(&plan, 2, |world, process| {
         let plan = [&plan, &other][process].clone();

@@ -95,13 +95,17 @@ fn num_recomputed(orders: &[WeightOrder], case: Case) -> usize {
 #[test]
 fn recomputation_reads_the_copy_of_its_backward_and_sends_nothing_more() {
     for case in cases() {
-        let (wanted, orders) = counted(case);
-        assert_eq!(num_recomputed(&orders, case), 0, "{case:?}");
+        let (wanted, orders) = counted(case.clone());
+        assert_eq!(num_recomputed(&orders, case.clone()), 0, "{case:?}");
         for checkpointing in RECOMPUTING {
-            let case = Case { checkpointing, ..case };
-            let (traffic, orders) = counted(case);
+            let case = Case { checkpointing, ..case.clone() };
+            let (traffic, orders) = counted(case.clone());
             assert_eq!(traffic, wanted, "{case:?}");
-            assert_eq!(num_recomputed(&orders, case), NUM_UNITS * NUM_MICRO_BATCHES * DATA, "{case:?}");
+            assert_eq!(
+                num_recomputed(&orders, case.clone()),
+                NUM_UNITS * NUM_MICRO_BATCHES * DATA,
+                "{case:?}"
+            );
         }
     }
 }
@@ -113,8 +117,8 @@ fn strict_residency_gathers_a_unit_twice_for_each_micro_batch_and_never_a_third_
     let is_strict = |case: &Case| case.zero.resident_units == ResidencyConfig::Strict && !case.tied;
     for case in cases().filter(is_strict) {
         for checkpointing in [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)] {
-            let case = Case { checkpointing, ..case };
-            let traffic = counted(case).0;
+            let case = Case { checkpointing, ..case.clone() };
+            let traffic = counted(case.clone()).0;
             let num_gathers: u64 = traffic.iter().map(|rank| rank.all_gather.count).sum();
             assert_eq!(num_gathers, (2 * NUM_MICRO_BATCHES * NUM_UNITS * DATA) as u64, "{case:?}");
         }

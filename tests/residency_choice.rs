@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use pipezero::config::{
-    Launch, PartitionConfig, ResidencyConfig, Run, RunFile, UnitLayers, ZeroConfig, ZeroLevel,
+    Launch, PartitionConfig, ReductionPolicy, ResidencyConfig, Run, RunFile, UnitLayers, ZeroConfig,
+    ZeroLevel,
 };
 use pipezero::plan::{Change, FromFileError, Plan, PlanError};
 use tests::{Case, Schedule, example, small_run, zero};
@@ -39,49 +40,151 @@ fn runs() -> Vec<(String, Run)> {
 }
 
 fn with_residency(run: &Run, resident_units: ResidencyConfig) -> Run {
-    Run { zero: ZeroConfig { resident_units, ..run.zero }, ..run.clone() }
+    Run { zero: ZeroConfig { resident_units, ..run.zero.clone() }, ..run.clone() }
 }
 
-/// Every number from the least to all units of a rank, with the peak of the fullest rank.
-fn numbers(run: &Run) -> Vec<(ResidencyConfig, u64)> {
-    let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
-    let ranks = plan.training().ranks();
-    let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| !unit.is_persistent).count();
-    let most = ranks.map(gathered).max().expect("some rank");
-    let numbers = (1 + run.zero.prefetch_units..most).map(ResidencyConfig::Units);
-    let peak = |residency| {
-        Plan::even_if_refused(with_residency(run, residency)).expect("a valid run").needs().rank_bytes
-    };
-    numbers.chain([ResidencyConfig::All]).map(|residency| (residency, peak(residency))).collect()
+fn planned(run: &Run, resident_units: ResidencyConfig) -> Plan {
+    Plan::even_if_refused(with_residency(run, resident_units)).expect("a valid run")
 }
 
-fn resolved(run: &Run, limit_bytes: u64) -> Result<ResidencyConfig, PlanError> {
-    let run = Run { memory_bytes: Some(limit_bytes), ..with_residency(run, ResidencyConfig::Auto) };
-    Plan::even_if_refused(run).map(|plan| plan.run().zero.resident_units)
+/// Peak memory of each pipeline rank.
+fn peaks_of(plan: &Plan) -> Vec<u64> {
+    plan.forecast().iter().step_by(plan.grid().data_degree).map(|rank| rank.memory.peak).collect()
+}
+
+/// What every number of resident units would need on every rank: each number planned for all ranks.
+struct Numbers {
+    least: usize,
+    /// `[rank]`: units that it gathers.
+    gathered: Vec<usize>,
+    /// `[number - least][rank]`, up to the most units of a rank.
+    peaks: Vec<Vec<u64>>,
+}
+
+impl Numbers {
+    fn of(run: &Run) -> Self {
+        let least = 1 + run.zero.prefetch_units;
+        let plan = planned(run, ResidencyConfig::Units(least));
+        let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| !unit.is_persistent).count();
+        let gathered: Vec<usize> = plan.training().ranks().map(gathered).collect();
+        let most = gathered.iter().copied().max().expect("some rank").max(least);
+        let peaks = (least..=most).map(|number| peaks_of(&planned(run, ResidencyConfig::Units(number))));
+        Self { least, peaks: peaks.collect(), gathered }
+    }
+
+    /// The largest number of each rank with a peak within its bound; `None` where some rank has none.
+    fn largest_within(&self, bounds: &[u64]) -> Option<Vec<usize>> {
+        let of_rank = |rank: usize| {
+            let fits = |&number: &usize| self.peaks[number - self.least][rank] <= bounds[rank];
+            (self.least..=self.gathered[rank].max(self.least)).rev().find(fits)
+        };
+        (0..bounds.len()).map(of_rank).collect()
+    }
+
+    /// The numbers as the run file would write them: shorter where that says the same.
+    fn as_written(&self, numbers: &[usize]) -> ResidencyConfig {
+        if numbers.iter().zip(&self.gathered).all(|(number, gathered)| number >= gathered) {
+            ResidencyConfig::All
+        } else if numbers.iter().all(|&number| number == numbers[0]) {
+            ResidencyConfig::Units(numbers[0])
+        } else {
+            ResidencyConfig::PerRank(numbers.to_vec())
+        }
+    }
 }
 
 #[test]
-fn auto_is_the_largest_number_that_fits_every_rank() {
-    let mut chosen = BTreeSet::new();
+fn auto_is_on_each_rank_the_largest_number_that_fits() {
+    let (mut chosen, mut num_lists) = (BTreeSet::new(), 0);
     for (name, run) in runs() {
-        let numbers = numbers(&run);
-        let limits = numbers.iter().flat_map(|&(_, peak)| [peak, peak + 1, peak - 1]);
+        let numbers = Numbers::of(&run);
+        let limits = numbers.peaks.concat().into_iter().flat_map(|peak| [peak, peak + 1, peak - 1]);
         for limit_bytes in limits.collect::<BTreeSet<u64>>() {
-            let largest = numbers.iter().rev().find(|&&(_, peak)| peak <= limit_bytes);
-            let resolved = resolved(&run, limit_bytes);
-            match (largest, resolved) {
-                (Some(&(wanted, _)), Ok(resolved)) => {
-                    assert_eq!(resolved, wanted, "{limit_bytes} bytes in {name}: {numbers:?}");
+            let largest = numbers.largest_within(&vec![limit_bytes; numbers.gathered.len()]);
+            let auto = Run { memory_bytes: Some(limit_bytes), ..with_residency(&run, ResidencyConfig::Auto) };
+            match (largest, Plan::even_if_refused(auto)) {
+                (Some(largest), Ok(plan)) => {
+                    let resolved = &plan.run().zero.resident_units;
+                    assert_eq!(resolved, &numbers.as_written(&largest), "{limit_bytes} bytes in {name}");
+                    assert_eq!(plan.asked_residency(), &ResidencyConfig::Auto);
                     chosen.insert(format!("{resolved:?}"));
+                    num_lists += usize::from(matches!(resolved, ResidencyConfig::PerRank(_)));
                 }
                 (None, Err(PlanError::RankMemory { needs_bytes, limit_bytes: said, .. })) => {
-                    assert_eq!((needs_bytes, said), (numbers[0].1, limit_bytes), "{name}");
+                    let fullest = numbers.peaks[0].iter().max();
+                    assert_eq!((Some(&needs_bytes), said), (fullest, limit_bytes), "{name}");
                 }
-                (wanted, resolved) => panic!("{wanted:?}, {resolved:?}: {limit_bytes} bytes in {name}"),
+                (largest, plan) => panic!("{largest:?}, {plan:?}: {limit_bytes} bytes in {name}"),
             }
         }
     }
-    assert!(chosen.len() > 6, "only {chosen:?} were chosen");
+    assert!(chosen.len() > 20 && num_lists > 100, "{num_lists} lists, {chosen:?}");
+}
+
+/// Up to the fullest rank with the fewest resident units, and to 95% of what the rank would need under ZeRO-1.
+#[test]
+fn level_is_on_each_rank_the_largest_number_below_both_bounds() {
+    let (mut num_lists, mut num_below_zero_1, mut num_least) = (0, 0, 0);
+    for (name, run) in runs().into_iter().chain(runs().into_iter().map(on_8_data_ranks)) {
+        let numbers = Numbers::of(&run);
+        let mut zero_1 = run.clone();
+        zero_1.zero.level = ZeroLevel::Zero1;
+        zero_1.zero.reduce = ReductionPolicy::Last;
+        let zero_1 = peaks_of(&Plan::even_if_refused(zero_1).expect("a valid run"));
+        let fullest = *numbers.peaks[0].iter().max().expect("some rank");
+        let bounds: Vec<u64> = zero_1.iter().map(|peak| (peak * 95 / 100).min(fullest)).collect();
+        let largest = |rank: usize| {
+            let bound: Vec<u64> =
+                (0..bounds.len()).map(|of| if of == rank { bounds[of] } else { u64::MAX }).collect();
+            numbers.largest_within(&bound).map_or(numbers.least, |largest| largest[rank])
+        };
+        let expected: Vec<usize> = (0..bounds.len()).map(largest).collect();
+        let plan = planned(&run, ResidencyConfig::Level);
+        assert_eq!(plan.run().zero.resident_units, numbers.as_written(&expected), "{name}");
+        assert_eq!(plan.needs().rank_bytes, fullest, "{name}: no rank is fuller than the fullest");
+        num_lists += usize::from(matches!(plan.run().zero.resident_units, ResidencyConfig::PerRank(_)));
+        num_below_zero_1 += usize::from(bounds.iter().any(|&bound| bound < fullest));
+        num_least += usize::from(expected.iter().all(|&number| number == numbers.least));
+    }
+    assert!(
+        num_lists > 20 && num_below_zero_1 > 20 && num_least > 5,
+        "{num_lists}, {num_below_zero_1}, {num_least}"
+    );
+}
+
+/// More data ranks, with which ZeRO-3 saves more.
+fn on_8_data_ranks((name, mut run): (String, Run)) -> (String, Run) {
+    run.parallel.data = 8;
+    run.batch.train_batch_size *= 4;
+    (format!("{name} on 8 data ranks"), run)
+}
+
+/// A host that holds the ranks with the fewest resident units holds them at every level that is chosen for it.
+#[test]
+fn level_stays_within_the_host() {
+    let (mut num_lowered, mut num_between) = (0, 0);
+    for (name, run) in runs().into_iter().map(on_8_data_ranks) {
+        let level = |host_bytes| {
+            let run = Run { host_memory_bytes: host_bytes, ..with_residency(&run, ResidencyConfig::Level) };
+            Plan::even_if_refused(run).expect("a valid run")
+        };
+        let free = level(None);
+        let least = planned(&run, ResidencyConfig::Units(1 + run.zero.prefetch_units));
+        let (least_bytes, free_bytes) = (least.needs().world_bytes, free.needs().world_bytes);
+        let resident = |plan: &Plan| plan.run().zero.resident_units.clone();
+        assert_eq!(resident(&level(Some(free_bytes))), resident(&free), "{name}");
+        // A host that cannot hold even the fewest is another one.
+        assert_eq!(resident(&level(Some(least_bytes - 1))), resident(&free), "{name}");
+        for quarter in 0..4 {
+            let host_bytes = least_bytes + (free_bytes - least_bytes) * quarter / 4;
+            let plan = level(Some(host_bytes));
+            let bytes = plan.needs().world_bytes;
+            assert!(bytes <= host_bytes, "{bytes} of {host_bytes} in {name}");
+            num_lowered += usize::from(bytes < free_bytes);
+            num_between += usize::from(least_bytes < bytes && bytes < free_bytes);
+        }
+    }
+    assert!(num_lowered > 40 && num_between > 5, "{num_lowered}, {num_between}");
 }
 
 /// Transformer blocks of each stage.
@@ -103,7 +206,7 @@ fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
     let (mut num_chosen, mut num_unequal) = (0, 0);
     for (name, mut run) in runs().into_iter().step_by(5) {
         let least = with_residency(&run, ResidencyConfig::Units(1 + run.zero.prefetch_units));
-        let limits = numbers(&run).into_iter().map(|(_, peak)| peak);
+        let limits: BTreeSet<u64> = Numbers::of(&run).peaks.concat().into_iter().collect();
         run.parallel.partition = PartitionConfig::Balanced;
         for limit_bytes in limits {
             let bound = |run: &Run| Run { memory_bytes: Some(limit_bytes), ..run.clone() };
@@ -118,11 +221,10 @@ fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
             assert_eq!(blocks_per_stage(auto), blocks, "{limit_bytes} bytes in {name}");
             let mut fixed = run.clone();
             fixed.parallel.partition = PartitionConfig::Manual(blocks.clone());
-            let numbers = numbers(&fixed);
-            let largest = numbers.iter().rev().find(|&&(_, peak)| peak <= limit_bytes);
-            let &(wanted, peak) = largest.expect("the least number fits");
+            let numbers = Numbers::of(&fixed);
+            let largest = numbers.largest_within(&vec![limit_bytes; numbers.gathered.len()]);
+            let wanted = numbers.as_written(&largest.expect("the least number fits"));
             assert_eq!(auto.run().zero.resident_units, wanted, "{limit_bytes} bytes in {name}");
-            assert_eq!(auto.needs().rank_bytes, peak, "{limit_bytes} bytes in {name}");
             num_chosen += 1;
             num_unequal += usize::from(blocks.iter().any(|&own| own != blocks[0]));
         }
@@ -130,15 +232,15 @@ fn auto_never_gives_up_a_faster_split_to_keep_more_units() {
     assert!(num_chosen > 30 && num_unequal > 10, "{num_chosen} were chosen, {num_unequal} on unequal stages");
 }
 
-/// 5 and 7 layers would hold three units in these bytes, at the price of a slowest stage of 7.
+/// 5 and 7 layers would hold one unit more in these bytes, at the price of a slowest stage of 7.
 #[test]
 fn the_quickstart_keeps_its_even_split_under_auto() {
     let auto = ["memory=12.35MiB", "zero_optimization.resident_units=auto"];
     let plan = Plan::even_if_refused(example("quickstart.json", &auto)).expect("it fits");
     assert_eq!(blocks_per_stage(&plan), [6, 6]);
     let mut more = plan.run().clone();
-    let ResidencyConfig::Units(number) = more.zero.resident_units else { panic!("all units do not fit") };
-    more.zero.resident_units = ResidencyConfig::Units(number + 1);
+    assert_eq!(more.zero.resident_units, ResidencyConfig::PerRank(vec![6, 12]));
+    more.zero.resident_units = ResidencyConfig::PerRank(vec![7, 12]);
     let more = Plan::even_if_refused(more).expect("another split holds one more");
     assert_eq!(blocks_per_stage(&more), [5, 7]);
 }
@@ -156,8 +258,13 @@ fn more_resident_units_never_gather_more_and_never_need_less() {
     let mut num_falls = 0;
     for (name, run) in runs() {
         let plan = Plan::even_if_refused(run).expect("a valid run");
-        let costs = plan.residencies().expect("a valid run");
+        let mut costs = plan.residencies().expect("a valid run");
         assert_eq!(costs[0].resident_units, ResidencyConfig::Strict);
+        let level = costs.pop().expect("the last row");
+        assert_eq!(level.resident_units, ResidencyConfig::Level);
+        let least = costs.iter().find(|cost| matches!(cost.resident_units, ResidencyConfig::Units(_)));
+        let least = least.unwrap_or(&costs[costs.len() - 1]);
+        assert!(level.num_gathers_of_all <= least.num_gathers_of_all && level.peak_bytes == least.peak_bytes);
         assert_eq!(costs.last().expect("some").resident_units, ResidencyConfig::All);
         assert_eq!(costs.iter().filter(|cost| cost.is_chosen).count(), 1, "{name}");
         for pair in costs.windows(2) {
@@ -277,7 +384,7 @@ fn splits(num_blocks: usize, num_stages: usize) -> Vec<Vec<usize>> {
 fn a_balanced_split_is_found_where_one_fits() {
     let (mut num_found, mut num_asked) = (0, 0);
     for (name, run) in runs().into_iter().filter(|(_, run)| run.parallel.pipeline > 1).step_by(3) {
-        for resident_units in [run.zero.resident_units, ResidencyConfig::All] {
+        for resident_units in [run.zero.resident_units.clone(), ResidencyConfig::All] {
             let run = with_residency(&run, resident_units);
             let with = |partition, memory_bytes| {
                 let mut run = run.clone();

@@ -110,8 +110,8 @@ fn cases() -> [Case; 5] {
     let base = Case { num_micro_batches: 5, num_layers: 6, ..Case::ONE_RANK };
     let zero3 = zero(ZeroLevel::Zero3, Units(2), 1);
     [
-        base,
-        Case { data: 2, zero: zero3, ..base },
+        base.clone(),
+        Case { data: 2, zero: zero3.clone(), ..base },
         Case { data: 2, zero: zero(ZeroLevel::Zero1, Strict, 0), tied: true, ..base },
         Case { zero: zero3, tied: true, checkpointing: Checkpointing::Unit, dropout: 0.1, ..base },
         Case { data: 2, zero: zero(ZeroLevel::Zero3, Strict, 2), precision: Precision::Bf16, ..base },
@@ -121,14 +121,14 @@ fn cases() -> [Case; 5] {
 #[test]
 fn ascending_orders_on_any_placement_give_the_bits_of_one_pipeline_rank_whole_and_split() {
     for case in cases() {
-        let wanted = train(small_run(reference_of(case)), Mask::Uneven);
+        let wanted = train(small_run(reference_of(case.clone())), Mask::Uneven);
         for ranks in PLACEMENTS {
             let pipeline = ranks.iter().max().expect("some stage") + 1;
             let whole = csv(ranks, case.num_micro_batches, Backwards::Ascending);
             // What is recomputed is run through backward at once.
             let halves = (case.checkpointing == Checkpointing::Off).then(|| split(&whole));
             for (text, is_split) in [(whole, false)].into_iter().chain(halves.map(|text| (text, true))) {
-                let run = with_file(small_run(Case { pipeline, ..case }), &text);
+                let run = with_file(small_run(Case { pipeline, ..case.clone() }), &text);
                 let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
                 assert!(plan.order().is_ascending() && plan.order().placement.num_stages() == ranks.len());
                 assert_eq!(plan.order().first_half().is_some(), is_split);
@@ -162,9 +162,9 @@ fn assert_planned(run: Run, name: &str) {
 fn descending_backwards_train_without_the_promise_of_equal_bits() {
     let run = |case: Case| Run { optimizer: SGD, ..small_run(case) };
     for case in cases().into_iter().filter(|case| case.precision == Precision::F32) {
-        let ascending = train(run(reference_of(case)), Mask::Uneven);
+        let ascending = train(run(reference_of(case.clone())), Mask::Uneven);
         let text = csv(&[0, 1, 1, 0], case.num_micro_batches, Backwards::Descending);
-        let descending = with_file(run(Case { pipeline: 2, ..case }), &text);
+        let descending = with_file(run(Case { pipeline: 2, ..case.clone() }), &text);
         let (plan, source) = plan_and_batches(descending, Mask::Uneven);
         assert!(!plan.order().is_ascending());
         let descending = train_with(plan, source, |_| {});

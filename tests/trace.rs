@@ -14,7 +14,7 @@ fn cases() -> Vec<Case> {
     let zero_1 = zero(ZeroLevel::Zero1, ResidencyConfig::Units(1), 0);
     let mut cases = Vec::new();
     for (pipeline, data) in [(1, 1), (1, 2), (2, 2), (4, 1)] {
-        for (zero, tied) in [(zero_3, true), (zero_1, false), (NO_ZERO, true)] {
+        for (zero, tied) in [(zero_3.clone(), true), (zero_1.clone(), false), (NO_ZERO, true)] {
             let schedule = if pipeline == 4 { Schedule::GPipe } else { Schedule::OneFOneB };
             let num_layers = 2 * pipeline.max(3);
             cases.push(Case {
@@ -38,7 +38,7 @@ fn cases() -> Vec<Case> {
 fn a_real_step_is_one_that_its_program_can_have_gone_through() {
     let mut num_messages = 0;
     for case in cases() {
-        let mut engine = started(Engine::recording, small_run(case), Mask::None);
+        let mut engine = started(Engine::recording, small_run(case.clone()), Mask::None);
         for step in 1..=2 {
             let report = engine.train_batch().expect("a step");
             let plan = engine.plan();
@@ -61,7 +61,8 @@ fn a_real_step_is_one_that_its_program_can_have_gone_through() {
 #[test]
 fn recording_changes_no_bit_and_stays_with_its_step() {
     for case in cases() {
-        let [mut plain, mut traced] = [(); 2].map(|()| started(Engine::new, small_run(case), Mask::None));
+        let [mut plain, mut traced] =
+            [(); 2].map(|()| started(Engine::new, small_run(case.clone()), Mask::None));
         for step in 1..=3 {
             let expected = plain.train_batch().expect("a step");
             let found = if step == 2 { traced.train_batch_recorded() } else { traced.train_batch() };
@@ -81,7 +82,7 @@ fn recording_changes_no_bit_and_stays_with_its_step() {
 #[test]
 fn a_comparison_of_a_real_step_accounts_for_all_of_it() {
     for case in cases() {
-        let mut engine = started(Engine::recording, small_run(case), Mask::None);
+        let mut engine = started(Engine::recording, small_run(case.clone()), Mask::None);
         let reports = [(); 3].map(|()| engine.train_batch().expect("a step"));
         let plan = engine.plan();
         let steps: Vec<Recording<'_>> =

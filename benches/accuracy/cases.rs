@@ -32,7 +32,7 @@ pub(crate) enum LinkSpeed {
 }
 
 /// A run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) family: Family,
     pub(crate) pipeline: usize,
@@ -78,7 +78,7 @@ impl Case {
         run.model = if cpu { gpt2() } else { timed() };
         run.parallel.pipeline = self.pipeline;
         run.parallel.data = self.data;
-        run.parallel.schedule = self.schedule();
+        run.parallel.schedule = self.clone().schedule();
         run.parallel.virtual_stages = self.virtual_stages;
         let micro_batch_size = if cpu { 2 } else { 1 };
         run.batch = BatchConfig {
@@ -88,11 +88,11 @@ impl Case {
         };
         run.zero.level = self.level;
         run.zero.unit_layers = self.unit_layers;
-        run.zero.resident_units = self.resident_units;
+        run.zero.resident_units = self.resident_units.clone();
         run.zero.prefetch_units = self.prefetch_units;
         run.zero.reduce = reduction(self.level);
         run.checkpointing = self.checkpointing;
-        run.comm.links = self.links();
+        run.comm.links = self.clone().links();
         run.threads = if cpu { 2 / (self.pipeline * self.data) } else { 1 };
         run
     }

@@ -54,7 +54,7 @@ fn measure_all(chosen: &[String]) -> Result<bool, Box<dyn Error>> {
         );
         let mut measured = Vec::new();
         for case in chosen {
-            let run = Measured::of(case)?;
+            let run = Measured::of(case.clone())?;
             print(case, &run);
             measured.push(run);
         }
@@ -78,7 +78,7 @@ fn choose(chosen: &[String], name: &str, cases: &[Case]) -> Result<Vec<Case>, Bo
     let Some(number) = chosen.get(1) else { return Ok(cases.to_vec()) };
     let case = number.parse().ok().and_then(|number: usize| cases.get(number.checked_sub(1)?));
     let case = case.ok_or_else(|| format!("`{number}`: runs are numbered from 1 to {}", cases.len()))?;
-    Ok(vec![*case])
+    Ok(vec![case.clone()])
 }
 
 fn print(case: Case, run: &Measured) {

@@ -45,10 +45,10 @@ pub(crate) struct Measured {
 impl Measured {
     /// Measures a run until its profiles agree.
     pub(crate) fn of(case: Case) -> Result<Self, Box<dyn Error>> {
-        let plan = Plan::new(case.run())?;
+        let plan = Plan::new(case.clone().run())?;
         let mut num_repeats = 0;
         loop {
-            let measured = Self { num_repeats, ..in_turn(case, &plan)? };
+            let measured = Self { num_repeats, ..in_turn(case.clone(), &plan)? };
             if measured.agrees() || num_repeats + 1 == NUM_ATTEMPTS_MAX {
                 return Ok(measured);
             }
@@ -91,7 +91,7 @@ impl Measured {
 /// Runs recorded steps and steps that are measured in turn: before each measured step one is recorded for one profile,
 /// after it one for the other. The speed of a shared machine drifts within seconds; so it does for all three.
 fn in_turn(case: Case, plan: &Plan) -> Result<Measured, Box<dyn Error>> {
-    let mut engine = Engine::new(plan.clone(), case.source())?;
+    let mut engine = Engine::new(plan.clone(), case.clone().source())?;
     let mut last = engine.train_batch()?;
     for _ in 1..NUM_WARM_UP_STEPS {
         last = engine.train_batch()?;

@@ -108,6 +108,7 @@ pub fn run() -> Run {
         precision: Precision::F32,
         checkpointing: Checkpointing::Off,
         memory_bytes: None,
+        host_memory_bytes: None,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
         threads: 1,
         steps: 1000,

@@ -48,6 +48,7 @@ pub use pipezero_schedule as schedule;
 pub mod cli;
 pub mod config;
 mod files;
+mod host;
 pub mod measure;
 pub mod plan;
 pub mod run;

@@ -17,16 +17,19 @@ use crate::instruction::Instruction;
 use crate::options::Weights;
 
 /// Bytes of the buffers that a rank may have, descending.
-pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: Weights) -> Vec<u64> {
+pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: &Weights) -> Vec<u64> {
     let gathered = chain.units_on(rank).map(|unit| chain.facts(unit)).filter(|facts| facts.is_gathered());
-    gather_buffer_bytes(gathered.map(|facts| facts.num_bytes).collect(), weights)
+    let unit_bytes: Vec<u64> = gathered.map(|facts| facts.num_bytes).collect();
+    let max_copies = weights.max_copies(rank, unit_bytes.len());
+    gather_buffer_bytes(unit_bytes, max_copies)
 }
 
-/// Bytes of the buffers, descending, that a rank may have for its gathered copies if it gathers units of `unit_bytes`. A
-/// program may need fewer or smaller ones, see [`crate::CheckedProgram::gather_buffers`], never more.
-pub fn gather_buffer_bytes(mut unit_bytes: Vec<u64>, weights: Weights) -> Vec<u64> {
+/// Bytes of the buffers, descending, that a rank may have for its gathered copies if it gathers units of `unit_bytes` and holds
+/// at most `max_copies` of them. A program may need fewer or smaller ones, see [`crate::CheckedProgram::gather_buffers`],
+/// never more.
+pub fn gather_buffer_bytes(mut unit_bytes: Vec<u64>, max_copies: usize) -> Vec<u64> {
     unit_bytes.sort_unstable_by(|a, b| b.cmp(a));
-    unit_bytes.truncate(weights.max_copies(unit_bytes.len()));
+    unit_bytes.truncate(max_copies);
     round_up(&mut unit_bytes);
     unit_bytes
 }

@@ -1,23 +1,27 @@
 //! What ZeRO does to a program: which weights are gathered when, and when gradients are reduced.
 
+use alloc::sync::Arc;
 use core::fmt;
 use core::num::NonZeroU32;
 
+use crate::id::PipelineRank;
 use crate::unit_facts::UnitFacts;
 
 /// Which gathered units stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// Every use has its own gather and is resharded right after: at most `1 + prefetch_units` copies are held.
     Strict,
-    /// Buffers for this many of the largest units of the rank, those in use and prefetched included.
+    /// Buffers for this many of the largest units of each rank, those in use and prefetched included.
     Units(NonZeroU32),
+    /// The same, with a number for each pipeline rank.
+    PerRank(Arc<[NonZeroU32]>),
     /// Every unit is gathered once and stays until its last use.
     All,
 }
 
 /// Whether weights are whole on every data rank during the step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Weights {
     /// Whole: nothing is gathered during the step.
     Replicated,
@@ -34,13 +38,17 @@ impl Weights {
     /// The most gathered copies that a rank may hold at once, if `num_gathered_units` of its units are gathered.
     ///
     /// Never more than it has units: all that a second copy of a unit could save is the time of a hidden gather.
-    pub fn max_copies(self, num_gathered_units: usize) -> usize {
+    ///
+    /// # Panics
+    /// If residency is listed per rank and the list has no number for this one.
+    pub fn max_copies(&self, rank: PipelineRank, num_gathered_units: usize) -> usize {
         let budget = match self {
             Self::Replicated => 0,
             Self::Sharded { residency: Residency::Strict, prefetch_units } => {
-                (prefetch_units as usize).saturating_add(1)
+                (*prefetch_units as usize).saturating_add(1)
             }
             Self::Sharded { residency: Residency::Units(units), .. } => units.get() as usize,
+            Self::Sharded { residency: Residency::PerRank(units), .. } => units[rank.index()].get() as usize,
             Self::Sharded { residency: Residency::All, .. } => num_gathered_units,
         };
         budget.min(num_gathered_units)
@@ -59,7 +67,7 @@ pub enum Reduction {
 }
 
 /// What lowering adds to a compute order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LowerOptions {
     /// Whether weights are gathered.
     pub weights: Weights,
@@ -81,6 +89,13 @@ pub enum OptionsError {
         /// How many uses ahead a gather is issued.
         prefetch_units: u32,
     },
+    /// The list of budgets has not one for each pipeline rank.
+    NumBudgets {
+        /// Budgets of the list.
+        num_budgets: usize,
+        /// Pipeline ranks.
+        num_ranks: usize,
+    },
     /// Every data rank would keep all gradients of weights of which it owns a part.
     AllReduceOfShardedWeights,
     /// Weights are gathered after the step although every rank updates all of them, or not gathered although each
@@ -99,6 +114,10 @@ impl fmt::Display for OptionsError {
                 "{units} resident units with a prefetch of {prefetch_units}: the unit in use and the prefetched ones \
                  count too; hold at least {} or prefetch fewer",
                 u64::from(*prefetch_units) + 1
+            ),
+            Self::NumBudgets { num_budgets, num_ranks } => write!(
+                f,
+                "{num_budgets} numbers of resident units for {num_ranks} pipeline ranks; list one for each"
             ),
             Self::AllReduceOfShardedWeights => f.write_str(
                 "all-reduced gradients with sharded weights: a rank that owns a part of the weights needs that part \
@@ -146,13 +165,22 @@ impl LowerOptions {
         self.gather_after_step || (self.weights != Weights::Replicated && facts.is_persistent)
     }
 
-    /// Whether the options are consistent. A program without a backward reduces and steps nothing, so only the
-    /// weights matter there.
-    pub(crate) fn check(self, has_backward: bool) -> Result<(), OptionsError> {
-        if let Weights::Sharded { residency: Residency::Units(units), prefetch_units } = self.weights
-            && units.get() <= prefetch_units
-        {
-            return Err(OptionsError::BudgetBelowPrefetch { units: units.get(), prefetch_units });
+    /// Whether the options are consistent, and of a program for so many pipeline ranks. A program without a backward reduces
+    /// and steps nothing, so only the weights matter there.
+    pub(crate) fn check(&self, num_ranks: usize, has_backward: bool) -> Result<(), OptionsError> {
+        if let Weights::Sharded { residency, prefetch_units } = &self.weights {
+            let budgets = match residency {
+                Residency::Strict | Residency::All => &[][..],
+                Residency::Units(units) => core::slice::from_ref(units),
+                Residency::PerRank(units) if units.len() != num_ranks => {
+                    return Err(OptionsError::NumBudgets { num_budgets: units.len(), num_ranks });
+                }
+                Residency::PerRank(units) => units,
+            };
+            if let Some(units) = budgets.iter().find(|units| units.get() <= *prefetch_units) {
+                let (units, prefetch_units) = (units.get(), *prefetch_units);
+                return Err(OptionsError::BudgetBelowPrefetch { units, prefetch_units });
+            }
         }
         if !has_backward {
             return Ok(());

@@ -89,8 +89,14 @@ pub(crate) fn order(ranks: &[u32], num_micro_batches: u32, rows: &[&str]) -> Com
     ComputeOrder { placement, num_micro_batches, rows }
 }
 
-/// Every kind of options, with buffers for up to three units.
-pub(crate) fn all_options() -> Vec<LowerOptions> {
+/// As [`resident`], with these numbers in turn for the pipeline ranks.
+pub(crate) fn resident_in_turn(units: &[u32], num_ranks: u32) -> Residency {
+    let in_turn = units.iter().map(|&units| NonZeroU32::new(units).unwrap()).cycle();
+    Residency::PerRank(in_turn.take(num_ranks as usize).collect())
+}
+
+/// Every kind of options for so many pipeline ranks, with buffers for up to three units.
+pub(crate) fn all_options(num_ranks: u32) -> Vec<LowerOptions> {
     let mut all = vec![LowerOptions::ZERO_0, LowerOptions::ZERO_1, LowerOptions::ZERO_2];
     for reduction in [Reduction::ScatterEvery, Reduction::ScatterLast] {
         for prefetch_units in 0..=1 {
@@ -102,7 +108,10 @@ pub(crate) fn all_options() -> Vec<LowerOptions> {
             }
         }
     }
-    all.extend([0, 1].map(|prefetch_units| LowerOptions::zero_3(Residency::All, prefetch_units)));
+    for prefetch_units in [0, 1] {
+        let in_turn = resident_in_turn(&[1 + prefetch_units, 3, 2], num_ranks);
+        all.extend([Residency::All, in_turn].map(|of| LowerOptions::zero_3(of, prefetch_units)));
+    }
     all
 }
 
@@ -135,7 +144,7 @@ pub(crate) fn all_programs(
                     models.push(units(p, per_stage, true));
                 }
                 models.into_iter().flat_map(move |units| {
-                    all_options().into_iter().flat_map(move |options| {
+                    all_options(p).into_iter().flat_map(move |options| {
                         all_orders(p, m).map(|order| lower(&order, &units, &options).unwrap())
                     })
                 })
@@ -152,7 +161,7 @@ pub(crate) fn generated_programs() -> Vec<CheckedProgram> {
         orders.extend([zb_h1(p, m), zb_h2(p, m), zb_v(p, m), bfs(p, 2, m)].map(Result::unwrap));
         orders.push(interleaved(p, 2, m, p).unwrap());
         for (order, options) in
-            orders.iter().flat_map(|of| all_options().into_iter().map(move |with| (of, with)))
+            orders.iter().flat_map(|of| all_options(p).into_iter().map(move |with| (of, with)))
         {
             let num_stages = order.placement.num_stages() as u32;
             for units in [units(num_stages, 2, false), mixed_units(num_stages, 2)] {

@@ -55,26 +55,45 @@ pub const GRIDS: [(usize, Schedule); 22] = {
     ]
 };
 
-/// Level, policy, residency beyond what prefetching needs (`None`: strict; `usize::MAX`: all), prefetch.
-pub const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
+/// Which gathered units stay.
+#[derive(Clone, Copy, Debug)]
+pub enum Resident {
+    /// None.
+    Strict,
+    /// So many beyond what prefetching needs.
+    Beyond(usize),
+    /// One, two and three beyond it, in turn for the pipeline ranks.
+    InTurn,
+    /// As many as leave each rank at the level of the fullest.
+    Level,
+    /// All.
+    All,
+}
+
+/// Level, policy, residency, prefetch.
+pub const ZERO: [(ZeroLevel, ReductionPolicy, Resident, usize); 18] = {
     use ReductionPolicy::{Every, Last};
+    use Resident::{All, Beyond, InTurn, Level, Strict};
     use ZeroLevel::{Zero0, Zero1, Zero3};
     [
-        (Zero0, Last, None, 0),
-        (Zero1, Last, None, 0),
-        (Zero3, Every, None, 0),
-        (Zero3, Every, None, 1),
-        (Zero3, Every, None, 2),
-        (Zero3, Every, None, 3),
-        (Zero3, Every, Some(0), 0),
-        (Zero3, Every, Some(1), 1),
-        (Zero3, Every, Some(0), 2),
-        (Zero3, Every, Some(2), 3),
-        (Zero3, Every, Some(usize::MAX), 0),
-        (Zero3, Every, Some(usize::MAX), 1),
-        (Zero3, Last, None, 1),
-        (Zero3, Last, Some(1), 0),
-        (Zero3, Last, Some(usize::MAX), 2),
+        (Zero0, Last, Strict, 0),
+        (Zero1, Last, Strict, 0),
+        (Zero3, Every, Strict, 0),
+        (Zero3, Every, Strict, 1),
+        (Zero3, Every, Strict, 2),
+        (Zero3, Every, Strict, 3),
+        (Zero3, Every, Beyond(0), 0),
+        (Zero3, Every, Beyond(1), 1),
+        (Zero3, Every, Beyond(0), 2),
+        (Zero3, Every, Beyond(2), 3),
+        (Zero3, Every, InTurn, 0),
+        (Zero3, Every, Level, 0),
+        (Zero3, Every, Level, 1),
+        (Zero3, Every, All, 0),
+        (Zero3, Every, All, 1),
+        (Zero3, Last, Strict, 1),
+        (Zero3, Last, Beyond(1), 0),
+        (Zero3, Last, All, 2),
     ]
 };
 
@@ -82,11 +101,15 @@ pub const ZERO: [(ZeroLevel, ReductionPolicy, Option<usize>, usize); 15] = {
 /// [`DATA`].
 pub fn case_of([grid, zero, units, precision, checkpointing, tied, data]: [usize; 7]) -> Case {
     let (pipeline, schedule) = GRIDS[grid];
-    let (level, reduce, beyond, prefetch_units) = ZERO[zero];
-    let resident_units = match beyond {
-        None => ResidencyConfig::Strict,
-        Some(usize::MAX) => ResidencyConfig::All,
-        Some(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
+    let (level, reduce, resident, prefetch_units) = ZERO[zero];
+    let resident_units = match resident {
+        Resident::Strict => ResidencyConfig::Strict,
+        Resident::Beyond(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
+        Resident::InTurn => {
+            ResidencyConfig::PerRank((0..pipeline).map(|rank| 2 + prefetch_units + rank % 3).collect())
+        }
+        Resident::Level => ResidencyConfig::Level,
+        Resident::All => ResidencyConfig::All,
     };
     let unit_layers = UNITS[units];
     // A split backward is not recomputed.

@@ -8,7 +8,7 @@ use pipezero::config::*;
 use crate::Schedule;
 
 /// What differs between the runs of a test.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Pipeline degree.
     pub pipeline: usize,
@@ -154,6 +154,7 @@ pub fn small_run(case: Case) -> Run {
         precision: case.precision,
         checkpointing: case.checkpointing,
         memory_bytes: None,
+        host_memory_bytes: None,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60), links: None },
         threads: case.threads,
         steps: 5,
@@ -188,14 +189,18 @@ pub fn loaded(path: &Path, arguments: &[&str]) -> Run {
 pub fn grids() -> Vec<Case> {
     use ZeroLevel::{Zero1, Zero2, Zero3};
     let strict = zero(Zero3, ResidencyConfig::Strict, 1);
-    let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict, ..Case::ONE_RANK };
+    let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict.clone(), ..Case::ONE_RANK };
     let interleaved = Schedule::Interleaved { virtual_stages: 2 };
     vec![
-        grid,
-        Case { tied: true, precision: Precision::Bf16, ..grid },
-        Case { zero: zero(Zero3, ResidencyConfig::Units(4), 2), checkpointing: Checkpointing::Unit, ..grid },
-        Case { zero: ZeroConfig { reduce: ReductionPolicy::Last, ..strict }, tied: true, ..grid },
-        Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid },
+        grid.clone(),
+        Case { tied: true, precision: Precision::Bf16, ..grid.clone() },
+        Case {
+            zero: zero(Zero3, ResidencyConfig::Units(4), 2),
+            checkpointing: Checkpointing::Unit,
+            ..grid.clone()
+        },
+        Case { zero: ZeroConfig { reduce: ReductionPolicy::Last, ..strict }, tied: true, ..grid.clone() },
+        Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid.clone() },
         Case {
             pipeline: 1,
             data: 3,
@@ -203,10 +208,10 @@ pub fn grids() -> Vec<Case> {
             precision: FP16,
             ..grid
         },
-        Case { zero: NO_ZERO, schedule: Schedule::ZbH1, dropout: 0.1, ..grid },
-        Case { schedule: interleaved, num_micro_batches: 4, ..grid },
-        Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid },
-        Case { schedule: Schedule::ZbV, tied: true, ..grid },
+        Case { zero: NO_ZERO, schedule: Schedule::ZbH1, dropout: 0.1, ..grid.clone() },
+        Case { schedule: interleaved, num_micro_batches: 4, ..grid.clone() },
+        Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid.clone() },
+        Case { schedule: Schedule::ZbV, tied: true, ..grid.clone() },
     ]
 }
 

@@ -95,6 +95,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         precision: Precision::Bf16,
         checkpointing: Checkpointing::Off,
         memory_bytes: None,
+        host_memory_bytes: None,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
         threads: 1,
         steps: 1,

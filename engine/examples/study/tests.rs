@@ -115,6 +115,11 @@ fn the_conclusions_hold() {
     assert!(peak(&two, strict) < peak(&two, zero_1) && peak(&two, strict) > peak(&two, zero_1) / 100 * 97);
     assert!(peak(&two, ones) < peak(&two, zero_1) && peak(&eight, ones) < peak(&eight, zero_1));
     for grid in [&two, &eight] {
+        // Level has the same peak and a shorter step, by a tenth over far links.
+        let level = variant::LEVEL.name;
+        assert_eq!(peak(grid, level), peak(grid, ones));
+        assert!(step(grid, level, 0) < 0.99 * step(grid, ones, 0));
+        assert!(step(grid, level, 1) < 0.91 * step(grid, ones, 1));
         // Within a node one unit of prefetch hides what strict gathers expose.
         assert!(grid.row(strict).timings[0].exposed() > 0.05 && grid.row(ahead).timings[0].exposed() < 0.005);
         // Far it cannot.

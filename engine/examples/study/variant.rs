@@ -5,10 +5,10 @@ use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroCo
 use crate::case::{self, PIPELINE};
 
 use ReductionPolicy::{Every, Last};
-use ResidencyConfig::{All, Strict, Units};
+use ResidencyConfig::{All, Level, Strict, Units};
 
 /// One way to train the case.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Variant {
     /// Its name in tables.
     pub(crate) name: &'static str,
@@ -28,22 +28,33 @@ enum Shape {
 }
 
 const fn zero(level: ZeroLevel, unit_layers: usize, reduce: ReductionPolicy) -> ZeroConfig {
-    ZeroConfig {
-        level,
-        unit_layers: UnitLayers::of_blocks(unit_layers).expect("units have layers"),
-        resident_units: ResidencyConfig::Strict,
-        prefetch_units: 0,
-        reduce,
-        param_persistence_threshold: 0,
-        model_persistence_threshold: u64::MAX,
-    }
+    zero_of(level, unit_layers, reduce, ResidencyConfig::Strict, 0)
 }
 
 const fn zero_3(unit_layers: usize, resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
+    zero_of(ZeroLevel::Zero3, unit_layers, ReductionPolicy::Every, resident_units, prefetch_units)
+}
+
+/// ZeRO-3 that reduces gradients once in a step.
+const fn zero_3_last(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {
+    zero_of(ZeroLevel::Zero3, 4, ReductionPolicy::Last, resident_units, prefetch_units)
+}
+
+const fn zero_of(
+    level: ZeroLevel,
+    unit_layers: usize,
+    reduce: ReductionPolicy,
+    resident_units: ResidencyConfig,
+    prefetch_units: usize,
+) -> ZeroConfig {
     ZeroConfig {
+        level,
+        unit_layers: UnitLayers::of_blocks(unit_layers).expect("units have layers"),
         resident_units,
         prefetch_units,
-        ..zero(ZeroLevel::Zero3, unit_layers, ReductionPolicy::Every)
+        reduce,
+        param_persistence_threshold: 0,
+        model_persistence_threshold: u64::MAX,
     }
 }
 
@@ -67,25 +78,25 @@ pub(crate) const PREFETCH: Variant = with_pipeline("ZeRO-3 + PP, strict, prefetc
 pub(crate) const RESIDENT: Variant =
     with_pipeline("ZeRO-3 + PP, resident 2, prefetch 1", zero_3(4, Units(2), 1));
 /// The same, with gradients that accumulate unsharded.
-pub(crate) const REDUCE_LAST: Variant = with_pipeline(
-    "ZeRO-3 + PP, resident 2, prefetch 1, reduce last",
-    ZeroConfig { reduce: Last, ..zero_3(4, Units(2), 1) },
-);
-/// What the run file does by default.
+pub(crate) const REDUCE_LAST: Variant =
+    with_pipeline("ZeRO-3 + PP, resident 2, prefetch 1, reduce last", zero_3_last(Units(2), 1));
+/// The default of the run file but for the units that stay.
 pub(crate) const UNITS_OF_ONE: Variant = with_pipeline("ZeRO-3 + PP, units of 1", zero_3(1, Units(2), 1));
+/// What the run file does by default.
+pub(crate) const LEVEL: Variant = with_pipeline("ZeRO-3 + PP, units of 1, level", zero_3(1, Level, 1));
 
-/// ZeRO-3 alone, as the run file has it by default.
+/// ZeRO-3 alone. As the run file has it by default, since on one pipeline rank `level` keeps no more than the fewest.
 pub(crate) const WITHOUT_PIPELINE: Variant = without_pipeline("ZeRO-3, no pipeline", zero_3(1, Units(2), 1));
 
 /// All of them, in the order of the tables. Without a pipeline units have 1 layer, else 4 where a name does not say otherwise;
-/// units of 1 are gathered one use ahead, 2 of them resident.
-pub(crate) const ALL: [Variant; 15] = [
+/// units of 1 are gathered one use ahead, 2 of them resident where a name does not say otherwise.
+pub(crate) const ALL: [Variant; 16] = [
     without_pipeline("ZeRO-2, no pipeline", zero(ZeroLevel::Zero2, 1, Every)),
     WITHOUT_PIPELINE,
     Variant {
         name: "ZeRO-3, no pipeline, 1 micro-batch of 2 sequences",
         shape: Shape::OneMicroBatch,
-        ..WITHOUT_PIPELINE
+        zero: zero_3(1, Units(2), 1),
     },
     ZERO_1,
     ZERO_2,
@@ -96,11 +107,9 @@ pub(crate) const ALL: [Variant; 15] = [
     RESIDENT,
     with_pipeline("ZeRO-3 + PP, gather once (`all`), prefetch 1", zero_3(4, All, 1)),
     REDUCE_LAST,
-    with_pipeline(
-        "ZeRO-3 + PP, gather once, prefetch 1, reduce last",
-        ZeroConfig { reduce: Last, ..zero_3(4, All, 1) },
-    ),
+    with_pipeline("ZeRO-3 + PP, gather once, prefetch 1, reduce last", zero_3_last(All, 1)),
     UNITS_OF_ONE,
+    LEVEL,
     with_pipeline("ZeRO-3 + PP, units of 1, resident 6", zero_3(1, Units(6), 1)),
 ];
 
@@ -108,10 +117,10 @@ impl Variant {
     /// The run on as many ranks as the grid with this data degree has, and as many sequences.
     pub(crate) fn run(&self, data: usize) -> Run {
         match self.shape {
-            Shape::Pipeline => case::run(PIPELINE, data, self.zero),
-            Shape::DataRanks => case::run(1, PIPELINE * data, self.zero),
+            Shape::Pipeline => case::run(PIPELINE, data, self.zero.clone()),
+            Shape::DataRanks => case::run(1, PIPELINE * data, self.zero.clone()),
             Shape::OneMicroBatch => {
-                let mut run = case::run(1, PIPELINE * data, self.zero);
+                let mut run = case::run(1, PIPELINE * data, self.zero.clone());
                 run.batch.micro_batch_size *= run.batch.num_micro_batches;
                 run.batch.num_micro_batches = 1;
                 run

@@ -1,7 +1,7 @@
 //! A plan in words, for several commands.
 
-use super::figures::bytes;
-use crate::config::{Checkpointing, Precision, ReductionPolicy, ScheduleConfig, ZeroLevel};
+use super::figures::{bytes, counted};
+use crate::config::{Checkpointing, Precision, ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
 /// The schedule, and the number of stages on a rank if that is more than one.
@@ -38,6 +38,24 @@ pub(super) fn precision(plan: &Plan) -> &'static str {
         Precision::Bf16 => "bf16",
         Precision::Fp16(_) => "fp16",
     }
+}
+
+/// How many gathered units stay, where units are gathered.
+pub(super) fn residency(plan: &Plan) -> Option<String> {
+    if plan.run().zero.level != ZeroLevel::Zero3 || plan.grid().data_degree == 1 {
+        return None;
+    }
+    let units = match &plan.run().zero.resident_units {
+        ResidencyConfig::Strict => "units resharded after each use".to_owned(),
+        ResidencyConfig::Units(units) => format!("at most {} gathered on a rank", counted(*units, "unit")),
+        ResidencyConfig::PerRank(units) => format!("at most {units:?} units gathered on the pipeline ranks"),
+        ResidencyConfig::All => "each unit gathered once in a step".to_owned(),
+        ResidencyConfig::Level | ResidencyConfig::Auto => unreachable!("the plan has resolved it"),
+    };
+    Some(match plan.asked_residency() {
+        word @ (ResidencyConfig::Level | ResidencyConfig::Auto) => format!("{units} (\"{word}\")"),
+        _ => units,
+    })
 }
 
 /// What is recomputed, if anything.

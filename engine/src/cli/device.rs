@@ -2,9 +2,9 @@
 
 use super::exit_status::InputMistake;
 use super::figures::{bytes, counted};
+use crate::host::available_bytes;
 use crate::plan::Plan;
 use crate::plan::costs::DeviceSpec;
-use crate::run::memory::available_bytes;
 
 /// Ranks of each core at most, for which this host's CPU is a sensible default.
 const RANKS_PER_CORE_MAX: usize = 8;

@@ -15,7 +15,7 @@ use super::utilisation;
 use crate::config::ResidencyConfig;
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
-use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
+use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -64,7 +64,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
             "parameters": plan.num_parameters(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
-            "beside_zero_1": plan.beside_zero_1()?,
+            "beside_zero_1": plan.beside_zero_1(),
             "residencies": residencies,
             "predicted": simulation.map(|of| json!({
                 "step_s": of.step().step_s(),
@@ -76,9 +76,8 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     } else {
         let width = terminal::width();
         print(text(&plan, width))?;
-        let beside_zero_1 = plan.beside_zero_1()?;
-        if !beside_zero_1.is_empty() {
-            print(format_args!("\n{}", zero_1_table(&plan, &beside_zero_1, width)))?;
+        if !plan.beside_zero_1().is_empty() {
+            print(format_args!("\n{}", zero_1_table(&plan, width)))?;
         }
         if let Some(costs) = residencies.filter(|costs| !costs.is_empty()) {
             print(format_args!("\n{}", residency_table(&plan, &costs, width)))?;
@@ -127,6 +126,7 @@ fn headline(plan: &Plan) -> String {
         describe::precision(plan).to_owned(),
         describe::at_rest(plan).to_owned(),
     ];
+    parts.extend(describe::residency(plan));
     parts.extend(describe::checkpointing(plan));
     parts.push(format!("bubble {:.1}% of a step", 100.0 * plan.bubble_share()));
     parts.join(", ")
@@ -135,9 +135,11 @@ fn headline(plan: &Plan) -> String {
 fn stages(ranks: &[&RankForecast]) -> Table {
     let several = ranks.iter().any(|rank| rank.stages.len() > 1);
     let persists = ranks.iter().any(|rank| rank.persistent.units > 0);
+    let gathers = ranks.iter().any(|rank| rank.resident_units > 0);
     let header = std::iter::once("pipeline rank")
         .chain(several.then_some("stages"))
         .chain(["parts", "units"])
+        .chain(gathers.then_some("resident"))
         .chain(persists.then_some("stay gathered"))
         .chain(["parameters", "in flight", "first", "last"]);
     let mut table = Table::new(header);
@@ -149,6 +151,7 @@ fn stages(ranks: &[&RankForecast]) -> Table {
             .into_iter()
             // A transformer layer has two parts, attention and MLP; embedding, final norm and head are one each.
             .chain([rank.layers.len().to_string(), rank.units.len().to_string()])
+            .chain(gathers.then(|| rank.resident_units.to_string()))
             .chain(persists.then(|| format!("{}, {} elements", counted(units, "unit"), count(elements))))
             .chain([
                 count(rank.parameters),
@@ -162,9 +165,9 @@ fn stages(ranks: &[&RankForecast]) -> Table {
 }
 
 /// What each rank needs and sends beside what it would under ZeRO-1.
-fn zero_1_table(plan: &Plan, ranks: &[BesideZero1], width: usize) -> String {
+fn zero_1_table(plan: &Plan, width: usize) -> String {
     let mut table = Table::new(["beside ZeRO-1", "peak", "ZeRO-1's", "of it", "sent per step", "ZeRO-1's"]);
-    for rank in ranks {
+    for rank in plan.beside_zero_1() {
         let cells = [
             bytes(rank.peak_bytes),
             bytes(rank.zero_1_peak_bytes),
@@ -178,14 +181,17 @@ fn zero_1_table(plan: &Plan, ranks: &[BesideZero1], width: usize) -> String {
     if plan.run().zero.resident_units == ResidencyConfig::Units(least) {
         return format!("{table:width$}");
     }
-    let with = format!("with {} gathered, the fewest that it needs", counted(least, "unit"));
+    let with = format!(
+        "peak and bytes sent are those of ZeRO-3 with {}, the fewest that it can have; this run may keep more",
+        counted(least, "resident unit")
+    );
     format!("{table:width$}{}\n", terminal::wrapped(&with, width))
 }
 
 /// Gathers and memory of every residency, and which ranks the figures belong to.
 fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String {
     let mut table =
-        Table::new(["resident_units", "most all-gathers", "most bytes sent in them", "most memory"]);
+        Table::new(["resident_units", "all-gathers", "most of a rank", "most bytes sent", "most memory"]);
     for cost in costs {
         let is_too_much = plan.run().memory_bytes.is_some_and(|limit| cost.peak_bytes > limit);
         let mark = match (cost.is_chosen, is_too_much) {
@@ -193,10 +199,16 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String
             (false, true) => " (exceeds `memory`)",
             (false, false) => "",
         };
-        let cells = [cost.num_gathers.to_string(), bytes(cost.gathered_bytes), bytes(cost.peak_bytes)];
+        let cells = [
+            cost.num_gathers_of_all.to_string(),
+            cost.num_gathers.to_string(),
+            bytes(cost.gathered_bytes),
+            bytes(cost.peak_bytes),
+        ];
         table.row(format!("{}{mark}", cost.resident_units), cells);
     }
-    let of_which = "each figure is of the rank that has most of it, in a step; these may be different ranks";
+    let of_which = "all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, \
+                    bytes sent in all-gathers alone";
     format!("{table:width$}{}\n", terminal::wrapped(of_which, width))
 }
 
@@ -210,10 +222,9 @@ mod tests {
         let (plan, excerpt) =
             pages::example("pipezero plan engine/configs/seed-48-layers.json --set parallel.data=8");
         let costs = plan.residencies().expect("the example is planned with every residency");
-        let beside_zero_1 = plan.beside_zero_1().expect("the example is planned under ZeRO-1");
         let tables = [
             text(&plan, pages::WIDTH),
-            zero_1_table(&plan, &beside_zero_1, pages::WIDTH),
+            zero_1_table(&plan, pages::WIDTH),
             residency_table(&plan, &costs, pages::WIDTH),
         ]
         .join("\n");

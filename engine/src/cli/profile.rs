@@ -16,10 +16,10 @@ use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;
 use crate::files::partial::Existing;
+use crate::host::available_bytes;
 use crate::measure::profile::{Profile, ProfileError, ProfileOptions, check_steps, profile};
 use crate::plan::Plan;
 use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, UnitTimes};
-use crate::run::memory::available_bytes;
 use crate::train::training_batches;
 
 /// What `--help` ends with.

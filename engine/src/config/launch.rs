@@ -1,10 +1,14 @@
-//! The host's cores, and the ranks that a launcher has started.
+//! The host's cores and memory, and the ranks that a launcher has started.
+
+use crate::host;
 
 /// What a run is started on, and so what its file is resolved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// Cores of this host, at least 1.
     pub cores: usize,
+    /// Memory of this host, which all ranks share; `None` where it is not known, or ranks run on several hosts.
+    pub memory_bytes: Option<u64>,
     /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then
     /// the file alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
@@ -14,6 +18,6 @@ impl Launch {
     /// This host, without a launcher.
     pub fn this_host() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        Self { cores, ranks: None }
+        Self { cores, memory_bytes: host::memory_bytes(), ranks: None }
     }
 }

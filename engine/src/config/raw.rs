@@ -145,8 +145,11 @@ section! {
         /// apart, `"gpt2"` alone), `"stage"` makes one unit of all the blocks of a stage.
         unit_layers: UnitLayers = "1", "the smallest unit of whole blocks gathers the least at once";
         /// Gathered units that a rank may hold at once, those in use and prefetched included: a budget of so many of its
-        /// largest. `"strict"` reshards after every use, `"all"` never, `"auto"` keeps as many as fit `memory`. ZeRO-3 alone.
-        resident_units: Either<usize, ResidencyWord> = "1 + prefetch_units", "the fewest that let prefetching work";
+        /// largest, one number for all ranks or a list with one for each pipeline rank. `"level"` keeps on each rank as many
+        /// as leave it at or below the fullest rank's peak with `1 + prefetch_units`, and 5% below its own under ZeRO-1, as
+        /// long as all ranks of a host fit it; `"auto"` as many as fit `memory`; `"strict"` reshards after every use, `"all"`
+        /// never. ZeRO-3 alone.
+        resident_units: Either<usize, Either<ResidencyWord, Vec<usize>>> = "\"level\"", "fewer gathers in memory that nothing else uses";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.
         prefetch_units: Auto<usize> = "1", "a gather runs while the unit before it computes";
         /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;

@@ -78,8 +78,8 @@ words! {
 words! { impl ReductionPolicy { Every = "every", Last = "last", } }
 
 words! {
-    /// What `resident_units` may say beside a number.
-    ResidencyWord { Strict = "strict", All = "all", Auto = "auto", }
+    /// What `resident_units` may say beside numbers.
+    ResidencyWord { Level = "level", Strict = "strict", All = "all", Auto = "auto", }
 }
 
 /// Optimizers.

@@ -10,7 +10,7 @@ use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{
-    Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayers, ZeroLevel,
+    Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayers, ZeroConfig, ZeroLevel,
 };
 use crate::plan::Bytes;
 use pipezero_partition::Purpose;
@@ -74,7 +74,8 @@ impl Plan {
 
     /// As [`changes_that_fit`], for the run of this plan.
     pub(crate) fn changes_that_fit(&self, purpose: Purpose, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
-        changes_that_fit(&self.run, &self.model, purpose, &fits)
+        let zero = ZeroConfig { resident_units: self.asked_residency.clone(), ..self.run.zero.clone() };
+        changes_that_fit(&Run { zero, ..self.run.clone() }, &self.model, purpose, &fits)
     }
 
     /// The error that the fullest rank needs more than it has.
@@ -104,25 +105,21 @@ pub fn changes_that_fit(
     purpose: Purpose,
     fits: &dyn Fn(Needs) -> bool,
 ) -> Vec<Change> {
-    let mut run = run.clone();
-    if run.zero.resident_units == ResidencyConfig::Auto {
-        run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
-    }
     let planned = |(description, run): (String, Run)| {
-        let plan = Plan::planned(run, model.clone()).ok()?;
+        let plan = Plan::tried(run, model.clone()).ok()?;
         (!plan.is_refused()).then(|| Change { description, needs: plan.needs_for(purpose) })
     };
-    let single = candidates(&run).into_iter().filter_map(planned);
+    let single = candidates(run).into_iter().filter_map(planned);
     let single: Vec<Change> = single.filter(|change| fits(change.needs)).collect();
     if !single.is_empty() {
         return single;
     }
-    let mut together = together(&run, model).into_iter().filter_map(planned);
+    let mut together = together(run, model).into_iter().filter_map(planned);
     together.find(|change| fits(change.needs)).into_iter().collect()
 }
 
 /// A run with changes, and their description.
-type Changed = (String, Run);
+pub(super) type Changed = (String, Run);
 
 fn changed(run: &Run, description: impl Into<String>, change: impl Fn(&mut Run)) -> Option<Changed> {
     let mut new = run.clone();
@@ -170,7 +167,8 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
         let (before, run) = all.last().map_or(("", run), |(before, run)| (before.as_str(), run));
         let Some((own, changed)) = kind(run) else { continue };
         // Not every model has halves. A split that does not fit yet may fit with the next change.
-        let is_possible = Plan::planned(Run { memory_bytes: None, ..changed.clone() }, model.clone()).is_ok();
+        let unbound = Run { memory_bytes: None, ..changed.clone() };
+        let is_possible = Plan::with_least_residency(unbound, model.clone(), Plan::planned).is_ok();
         if is_possible {
             let description = if before.is_empty() { own } else { format!("{before}, {own}") };
             all.push((description, changed));
@@ -220,6 +218,30 @@ fn none_prefetched(run: &Run) -> Option<Changed> {
         run.zero.resident_units = ResidencyConfig::Units(1);
         run.zero.prefetch_units = 0;
     })
+}
+
+/// Changes by which a run that keeps the fewest units resident gathers less at once: none ahead, smaller units, or both.
+pub(super) fn smaller_gathers(run: &Run) -> Vec<Changed> {
+    let none_ahead = |run: &Run| {
+        let (_, run) = none_prefetched(run).filter(|_| run.zero.prefetch_units > 0)?;
+        Some(("\"prefetch_units\": 0".to_owned(), run))
+    };
+    let half = half_units(run);
+    let both = half.as_ref().and_then(|(half, run)| {
+        let (none_ahead, run) = none_ahead(run)?;
+        Some((format!("{half}, {none_ahead}"), run))
+    });
+    [none_ahead(run), units_of_1_layer(run), half, both].into_iter().flatten().collect()
+}
+
+/// Units of one layer, where larger ones are not what recomputation needs.
+fn units_of_1_layer(run: &Run) -> Option<Changed> {
+    let is_smaller = matches!(run.zero.unit_layers, UnitLayers::Blocks(layers) if layers.get() > 1)
+        || run.zero.unit_layers == UnitLayers::Stage;
+    if !is_smaller || matches!(run.checkpointing, Checkpointing::Layers(_)) {
+        return None;
+    }
+    changed_zero_3(run, "\"unit_layers\": 1", |run| run.zero.unit_layers = UnitLayers::ONE)
 }
 
 fn half_units(run: &Run) -> Option<Changed> {

@@ -12,7 +12,7 @@ use super::planned::Plan;
 use super::run_model::RunModel;
 use super::unit::PlannedUnit;
 use super::{PlanError, programs, units};
-use crate::config::{PartitionConfig, ResidencyConfig, Run};
+use crate::config::{PartitionConfig, Run};
 
 impl Plan {
     /// Plans a run.
@@ -33,9 +33,9 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`].
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
-        let plan = Self::of_model(run, model)?;
+        let plan = Self::with_least_residency(run, model, Self::planned_around)?;
         plan.refuse_lone_unit()?;
-        plan.fitting()
+        plan.filled()
     }
 
     /// The plan of a run that users are refused because it costs more than it gains: for tests and studies of just that.
@@ -44,14 +44,13 @@ impl Plan {
     /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
     pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
         let model = run.model.build()?;
-        Self::of_model(run, model)?.fitting()
+        Self::with_least_residency(run, model, Self::planned_around)?.filled()
     }
 
-    fn of_model(run: Run, model: Model) -> Result<Self, PlanError> {
-        match run.zero.resident_units {
-            ResidencyConfig::Auto => Self::with_what_fits(run, model),
-            _ => Self::planned_around(run, model),
-        }
+    /// As [`Plan::even_if_refused`], of a change to a run: a split that `memory` bounds is not sought further than
+    /// [`Plan::planned`] does.
+    pub(super) fn tried(run: Run, model: Model) -> Result<Self, PlanError> {
+        Self::with_least_residency(run, model, Self::planned)?.filled()
     }
 
     /// This plan, if every rank fits `memory`.
@@ -131,6 +130,7 @@ impl Plan {
         let training = programs::checked(&run, &order, &units)?;
         let evaluation = forward_only_on(&order.placement, run.batch.num_micro_batches as u32)?;
         let evaluation = programs::checked(&run, &evaluation, &units)?;
+        let asked_residency = run.zero.resident_units.clone();
         Ok(Self {
             run,
             grid,
@@ -143,7 +143,8 @@ impl Plan {
             training,
             evaluation,
             is_split_proven,
-            is_residency_auto: false,
+            asked_residency,
+            beside_zero_1: Vec::new(),
         })
     }
 }

@@ -32,6 +32,8 @@ pub struct RankForecast {
     pub parameters: u64,
     /// What of them stays gathered all step.
     pub persistent: Persistent,
+    /// Gathered units that it holds at once, at most; 0 where weights are whole.
+    pub resident_units: usize,
     /// Activations that it holds at once, at most, each of one stage and micro-batch. Several stages
     /// need not peak at the same time, so slots are allocated for slightly more than this number.
     pub in_flight: usize,
@@ -78,6 +80,11 @@ impl Plan {
         RankMemory::of(&self.memory_facts(rank, Purpose::Training)).peak
     }
 
+    /// What a pipeline rank sends in a training step.
+    pub(super) fn traffic_of(&self, rank: PipelineRank) -> Traffic {
+        Traffic::of(&self.traffic_facts(rank))
+    }
+
     /// Bytes that each rank allocates, by world rank.
     pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
         let of_pipeline_rank = |rank| RankMemory::of(&self.memory_facts(rank, purpose)).peak;
@@ -85,7 +92,7 @@ impl Plan {
     }
 
     /// The forecast of a pipeline rank's first data rank.
-    pub(super) fn forecast_of(&self, rank: PipelineRank) -> RankForecast {
+    fn forecast_of(&self, rank: PipelineRank) -> RankForecast {
         let names = |unit: &PlannedUnit| {
             unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect::<Vec<_>>()
         };
@@ -103,9 +110,10 @@ impl Plan {
                 units: sum.units + 1,
                 elements: sum.elements + self.held_parameters(id, unit),
             }),
+            resident_units: self.gather_buffers(rank, Purpose::Training).len(),
             in_flight: self.training.high_water(rank).activations,
             memory: RankMemory::of(&self.memory_facts(rank, Purpose::Training)),
-            traffic: Traffic::of(&self.traffic_facts(rank)),
+            traffic: self.traffic_of(rank),
         }
     }
 

@@ -7,9 +7,10 @@ use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
 use pipezero_schedule::simulate::{Links, idle_share};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
 
+use super::BesideZero1;
 use super::grid::Grid;
 use super::unit::PlannedUnit;
-use crate::config::{Precision, Run, ScheduleConfig};
+use crate::config::{Precision, ResidencyConfig, Run, ScheduleConfig};
 
 /// What every rank will do.
 #[derive(Clone, Debug)]
@@ -27,8 +28,10 @@ pub struct Plan {
     pub(super) tied: Option<(Unit, Unit)>,
     /// Whether the split is proved to be the best by the measure of the run's method.
     pub(super) is_split_proven: bool,
-    /// Whether the run left the residency to its memory.
-    pub(super) is_residency_auto: bool,
+    /// What the run said of residency, which its `level` and `auto` are resolved from.
+    pub(super) asked_residency: ResidencyConfig,
+    /// `[pipeline rank]`: beside itself under ZeRO-1; empty where nothing is compared.
+    pub(super) beside_zero_1: Vec<BesideZero1>,
 }
 
 impl Plan {
@@ -45,6 +48,11 @@ impl Plan {
     /// The run.
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// What the run said of residency; what it came to is in [`Plan::run`].
+    pub fn asked_residency(&self) -> &ResidencyConfig {
+        &self.asked_residency
     }
 
     /// The grid of ranks.

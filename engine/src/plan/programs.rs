@@ -84,16 +84,23 @@ pub(super) fn weights(run: &Run) -> Result<Weights, PlanError> {
     Ok(match zero.level {
         ZeroLevel::Zero0 | ZeroLevel::Zero1 | ZeroLevel::Zero2 => Weights::Replicated,
         ZeroLevel::Zero3 => Weights::Sharded {
-            residency: match zero.resident_units {
+            residency: match &zero.resident_units {
                 ResidencyConfig::Strict => Residency::Strict,
-                ResidencyConfig::Units(units) => {
-                    let units = u32::try_from(units).unwrap_or(u32::MAX);
-                    Residency::Units(NonZeroU32::new(units).ok_or(PlanError::NoResidentUnit)?)
+                ResidencyConfig::Units(units) => Residency::Units(resident_units(*units)?),
+                ResidencyConfig::PerRank(units) => {
+                    let units: Result<_, _> = units.iter().map(|&units| resident_units(units)).collect();
+                    Residency::PerRank(units?)
                 }
                 ResidencyConfig::All => Residency::All,
-                ResidencyConfig::Auto => unreachable!("the plan resolves `auto` before it makes programs"),
+                ResidencyConfig::Level | ResidencyConfig::Auto => {
+                    unreachable!("the plan resolves `level` and `auto` before it makes programs")
+                }
             },
             prefetch_units: u32::try_from(zero.prefetch_units).unwrap_or(u32::MAX),
         },
     })
+}
+
+fn resident_units(units: usize) -> Result<NonZeroU32, PlanError> {
+    NonZeroU32::new(u32::try_from(units).unwrap_or(u32::MAX)).ok_or(PlanError::NoResidentUnit)
 }

@@ -81,7 +81,7 @@ impl Plan {
 
     /// What `memory` decided: how many units are resident, and a split that may not be the fastest.
     fn remarks_on_memory(&self, limit: Bytes) -> impl Iterator<Item = Remark> {
-        let residency = self.is_residency_auto.then(|| {
+        let residency = (self.asked_residency == ResidencyConfig::Auto).then(|| {
             let text = format!(
                 "\"auto\" is {} here, the most that fits: the fullest rank needs {} of the {limit} that `memory` gives it",
                 self.run.zero.resident_units,

@@ -5,18 +5,19 @@
 use std::ops::Range;
 
 use pipezero_partition::LayerRole;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::{Plan, PlanError, PlannedUnit, RankForecast};
+use super::{Plan, PlanError, PlannedUnit};
 use crate::config::{ResidencyConfig, ZeroLevel};
 
-/// What a residency costs: each figure is the largest over the ranks of the grid, taken separately, so the figures of a
-/// row may be of different ranks.
+/// What a residency costs. But for the gathers of all ranks, each figure is the largest over the ranks of the grid, taken
+/// separately, so the figures of a row may be of different ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResidencyCost {
-    /// `strict`, a number of units, or `all`.
-    #[serde(serialize_with = "as_written")]
+    /// As a run file has it: a number of units, a list of them, or a word.
     pub resident_units: ResidencyConfig,
+    /// All-gathers of a step, of all pipeline ranks together.
+    pub num_gathers_of_all: u64,
     /// All-gathers of a step, on the rank with the most: not always the one that sends most, nor the fullest.
     pub num_gathers: u64,
     /// Bytes that a rank sends in all-gathers of a step, on the rank that sends most.
@@ -27,19 +28,11 @@ pub struct ResidencyCost {
     pub is_chosen: bool,
 }
 
-/// As the run file has it: a number is a number.
-fn as_written<S: Serializer>(residency: &ResidencyConfig, serializer: S) -> Result<S::Ok, S::Error> {
-    match residency {
-        ResidencyConfig::Units(units) => units.serialize(serializer),
-        word => serializer.collect_str(word),
-    }
-}
-
 /// Most numbers in a table of residencies: beyond, some are left out evenly.
 const MOST_NUMBERS: usize = 12;
 
 impl Plan {
-    /// Instructions of a step beyond which residencies are not compared: each of up to 15 is planned in full, a million
+    /// Instructions of a step beyond which residencies are not compared: each of up to 16 is planned in full, a million
     /// instructions in about a second.
     pub const COMPARED_INSTRUCTIONS_MAX: usize = 500_000;
 
@@ -56,7 +49,7 @@ impl Plan {
     /// What every residency from strict to all would cost this run; empty below ZeRO-3 and on one data rank, where
     /// nothing is gathered during a step.
     ///
-    /// Cost: up to 15 plans of this run.
+    /// Cost: up to 18 plans of this run.
     ///
     /// # Errors
     /// As [`Plan::new`], which this run has passed already.
@@ -67,29 +60,41 @@ impl Plan {
         let (least, most) = (1 + self.run.zero.prefetch_units, self.most_units_of_a_rank());
         let step = most.saturating_sub(least).div_ceil(MOST_NUMBERS).max(1);
         let mut numbers: Vec<usize> = (least..most).step_by(step).collect();
-        if let ResidencyConfig::Units(own) = self.run.zero.resident_units
-            && let Err(place) = numbers.binary_search(&own)
+        let own = &self.asked_residency;
+        if let ResidencyConfig::Units(own) = own
+            && let Err(place) = numbers.binary_search(own)
         {
-            numbers.insert(place, own);
+            numbers.insert(place, *own);
         }
-        std::iter::once(ResidencyConfig::Strict)
-            .chain(numbers.into_iter().map(ResidencyConfig::Units))
-            .chain([ResidencyConfig::All])
-            .map(|residency| self.cost_of(residency))
-            .collect()
+        let mut residencies = vec![ResidencyConfig::Strict];
+        residencies.extend(numbers.into_iter().map(ResidencyConfig::Units));
+        residencies.push(ResidencyConfig::All);
+        let costs = residencies
+            .iter()
+            .filter(|of| *of != own)
+            .map(|of| Ok(self.with_residency(of.clone())?.cost(of)));
+        let mut costs: Vec<ResidencyCost> = costs.collect::<Result<_, PlanError>>()?;
+        if *own != ResidencyConfig::Level {
+            let level = self.with_residency(self.least_residency())?.levelled()?;
+            costs.push(level.cost(&ResidencyConfig::Level));
+        }
+        // What the run leaves to the plan, and a list, come after what is the same on all ranks.
+        let place = residencies.iter().position(|of| of == own).unwrap_or(costs.len());
+        costs.insert(place, ResidencyCost { is_chosen: true, ..self.cost(own) });
+        Ok(costs)
     }
 
-    fn cost_of(&self, resident_units: ResidencyConfig) -> Result<ResidencyCost, PlanError> {
-        let is_chosen = resident_units == self.run.zero.resident_units;
-        let forecast = self.with_residency(resident_units)?.forecast();
-        let most = |of: fn(&RankForecast) -> u64| forecast.iter().map(of).max().unwrap_or(0);
-        Ok(ResidencyCost {
-            resident_units,
-            num_gathers: most(|rank| rank.traffic.all_gather.count),
-            gathered_bytes: most(|rank| rank.traffic.all_gather.bytes),
-            peak_bytes: most(|rank| rank.memory.peak),
-            is_chosen,
-        })
+    /// What this plan's residency costs, under the name that a run file gives it.
+    fn cost(&self, resident_units: &ResidencyConfig) -> ResidencyCost {
+        let gathers = || self.training.ranks().map(|rank| self.traffic_of(rank).all_gather);
+        ResidencyCost {
+            resident_units: resident_units.clone(),
+            num_gathers_of_all: gathers().map(|of| of.count).sum(),
+            num_gathers: gathers().map(|of| of.count).max().unwrap_or(0),
+            gathered_bytes: gathers().map(|of| of.bytes).max().unwrap_or(0),
+            peak_bytes: self.fullest_rank().1,
+            is_chosen: false,
+        }
     }
 
     /// Transformer blocks of each stage.

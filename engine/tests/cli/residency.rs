@@ -28,35 +28,38 @@ fn every_residency_has_its_price() {
     check(
         "",
         expect![[r#"
-            resident_units  most all-gathers  most bytes sent in them  most memory
-            strict                        12                83.75 KiB   269.12 KiB
-            2 (this run)                   6                42.75 KiB   269.12 KiB
-            all                            3                21.38 KiB   279.88 KiB
-            each figure is of the rank that has most of it, in a step; these may be different ranks
+            resident_units    all-gathers  most of a rank  most bytes sent  most memory
+            strict                     22              12        83.75 KiB   269.12 KiB
+            2                          12               6        42.75 KiB   269.12 KiB
+            all                         6               3        21.38 KiB   279.88 KiB
+            level (this run)           12               6        42.75 KiB   269.12 KiB
+            all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone
         "#]],
     );
     // The run's own number is in the table, however large it is.
     check(
         "--set zero_optimization.resident_units=7",
         expect![[r#"
-            resident_units  most all-gathers  most bytes sent in them  most memory
-            strict                        12                83.75 KiB   269.12 KiB
-            2                              6                42.75 KiB   269.12 KiB
-            7 (this run)                   3                21.38 KiB   279.88 KiB
-            all                            3                21.38 KiB   279.88 KiB
-            each figure is of the rank that has most of it, in a step; these may be different ranks
+            resident_units  all-gathers  most of a rank  most bytes sent  most memory
+            strict                   22              12        83.75 KiB   269.12 KiB
+            2                        12               6        42.75 KiB   269.12 KiB
+            7 (this run)              6               3        21.38 KiB   279.88 KiB
+            all                       6               3        21.38 KiB   279.88 KiB
+            level                    12               6        42.75 KiB   269.12 KiB
+            all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone
         "#]],
     );
     let strict = "--set zero_optimization.resident_units=strict --set zero_optimization.prefetch_units=0";
     check(
         &format!("{strict} --set memory=275000"),
         expect![[r#"
-            resident_units          most all-gathers  most bytes sent in them  most memory
-            strict (this run)                     12                83.75 KiB   253.12 KiB
-            1                                      9                63.06 KiB   253.12 KiB
-            2                                      6                40.31 KiB   267.00 KiB
-            all (exceeds `memory`)                 3                21.38 KiB   279.88 KiB
-            each figure is of the rank that has most of it, in a step; these may be different ranks
+            resident_units          all-gathers  most of a rank  most bytes sent  most memory
+            strict (this run)                22              12        83.75 KiB   253.12 KiB
+            1                                18               9        63.06 KiB   253.12 KiB
+            2                                10               6        40.31 KiB   267.00 KiB
+            all (exceeds `memory`)            6               3        21.38 KiB   279.88 KiB
+            level                            18               9        63.06 KiB   253.12 KiB
+            all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone
         "#]],
     );
 }
@@ -73,7 +76,9 @@ fn residencies_are_compared_on_the_split_that_runs() {
         let most = ranks.map(|rank| rank.pointer(of_rank).unwrap().as_u64().unwrap()).max();
         assert_eq!(chosen[0][figure].as_u64(), most, "{figure}");
     }
-    // More of what stays never means more gathers.
+    // More of what stays never means more gathers; the last row is `level`, the run's own.
+    let (level, rows) = rows.split_last().unwrap();
+    assert_eq!(level["resident_units"], "level");
     let counts: Vec<u64> = rows.iter().map(|row| row["num_gathers"].as_u64().unwrap()).collect();
     assert!(counts.is_sorted_by(|a, b| a >= b) && counts.first() > counts.last(), "{counts:?}");
 }
@@ -125,11 +130,11 @@ fn every_command_reports_what_auto_resolved_to() {
     ]);
     for command in ["plan run.json", "check run.json", "show run.json", "train run.json --out out"] {
         let printed = home.run(format!("{command} --set parallel.partition=uniform"));
-        expect![[r#"run.json:12:56: hint: `zero_optimization.resident_units`: "auto" is 2 here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&remarks(&printed.stderr, "\"auto\""));
+        expect![[r#"run.json:12:56: hint: `zero_optimization.resident_units`: "auto" is [2, 3] here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&remarks(&printed.stderr, "\"auto\""));
         printed.success();
     }
     let run = home.json("check run.json --json --set parallel.partition=uniform");
-    assert_eq!(run["zero"]["resident_units"], serde_json::json!({ "units": 2 }));
+    assert_eq!(run["zero"]["resident_units"], serde_json::json!([2, 3]));
     // More memory keeps more; what is kept is a run that is written out.
     let roomy = home.run("plan run.json --set memory=1MiB").stderr;
     assert!(roomy.contains("\"auto\" is all here"), "{roomy}");
@@ -154,9 +159,9 @@ fn persistent_units_are_reported_by_stage() {
     .assert_eq(&stages(2000));
     let plan = home.run(format!("plan run.json {THRESHOLD}=2000")).success();
     expect![[r#"
-        pipeline rank  parts  units             stay gathered  parameters  in flight     first     last
-        0                  8      4  3 units, 10.1 k elements      14.2 k          2       wte  h.2.mlp
-        1                  4      2    1 unit, 3.3 k elements       7.4 k          1  h.3.attn  lm_head"#]]
+        pipeline rank  parts  units  resident             stay gathered  parameters  in flight     first     last
+        0                  8      4         1  3 units, 10.1 k elements      14.2 k          2       wte  h.2.mlp
+        1                  4      2         1    1 unit, 3.3 k elements       7.4 k          1  h.3.attn  lm_head"#]]
     .assert_eq(plan.split("\n\n").nth(1).unwrap());
     // A threshold below every unit's largest parameter keeps nothing, which is said too.
     expect![[r#"

@@ -16,7 +16,7 @@ pub(super) fn check(program: &Program) -> Checked {
         return Err(whole(Rule::NoMicroBatch));
     }
     let trains = program.purpose == Purpose::Training;
-    program.options.check(trains).map_err(|error| whole(Rule::Options(error)))?;
+    program.options.check(program.chain.num_ranks(), trains).map_err(|error| whole(Rule::Options(error)))?;
     check_each(program, |rank, _, instruction| match holder(program, rank, instruction) {
         None => Err(Rule::NotThere(instruction)),
         Some(holder) if holder != rank => Err(Rule::WrongRank { instruction, belongs_on: holder }),

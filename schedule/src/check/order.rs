@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
         micro_batch: MicroBatch,
     ) -> Result<(), Rule> {
         let last = self.chain.last_unit(self.chain.stage(unit));
-        let needed = Instruction::Forward { unit, micro_batch };
+        let needed = Instruction::Forward { unit: last, micro_batch };
         runs_after(self.forward[(last.index(), micro_batch)], instruction, needed)
     }
 

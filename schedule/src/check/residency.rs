@@ -21,7 +21,7 @@ pub(super) fn check(program: &Program) -> Checked<Vec<GatherBuffers>> {
     let mut walk = Walk::new(program);
     for (rank, row) in program.ranks().zip(&program.rows) {
         let violation = |step, rule| Violation::new(program, rank, step, rule);
-        let allowed = gather_buffers::allowed(&program.chain, rank, program.options.weights);
+        let allowed = gather_buffers::allowed(&program.chain, rank, &program.options.weights);
         walk.budget = allowed.len();
         for (step, &instruction) in row.iter().enumerate() {
             walk.step(step, instruction).map_err(|rule| violation(step, rule))?;
@@ -64,7 +64,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(program: &'a Program) -> Self {
         let chain = &program.chain;
-        let residency = match program.options.weights {
+        let residency = match &program.options.weights {
             Weights::Replicated => None,
             Weights::Sharded { residency, .. } => Some(residency),
         };
@@ -73,8 +73,8 @@ impl<'a> Walk<'a> {
             budget: 0,
             copies: vec![VecDeque::new(); chain.num_units()],
             held: 0,
-            is_strict: residency == Some(Residency::Strict),
-            is_gathered: (residency == Some(Residency::All)).then(|| vec![false; chain.num_units()]),
+            is_strict: residency == Some(&Residency::Strict),
+            is_gathered: (residency == Some(&Residency::All)).then(|| vec![false; chain.num_units()]),
             last_compute: None,
         }
     }

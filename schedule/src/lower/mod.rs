@@ -40,15 +40,15 @@ pub fn lower(
     options: &LowerOptions,
 ) -> Result<Program, LowerError> {
     let has_backward = order.has_backward();
-    options.check(has_backward)?;
     let chain = Chain::new(order.placement.clone(), units.to_vec())?;
+    options.check(chain.num_ranks(), has_backward)?;
     let rows = units::expand(order, &chain)?;
     let purpose = if has_backward { Purpose::Training } else { Purpose::Evaluation };
     let mut rows = transfers::insert(rows, &chain, order.num_micro_batches, purpose)?;
-    if let Weights::Sharded { residency, prefetch_units } = options.weights {
+    if let Weights::Sharded { residency, prefetch_units } = &options.weights {
         for (rank, row) in chain.ranks().zip(&mut rows) {
-            let allowed = gather_buffers::allowed(&chain, rank, options.weights);
-            *row = residency::insert(row, &chain, &allowed, residency, prefetch_units as usize);
+            let allowed = gather_buffers::allowed(&chain, rank, &options.weights);
+            *row = residency::insert(row, &chain, &allowed, residency, *prefetch_units as usize);
         }
     }
     if purpose == Purpose::Training {
@@ -57,7 +57,7 @@ pub fn lower(
             row.extend(tail(&chain, rank, options));
         }
     }
-    Ok(Program { chain, num_micro_batches: order.num_micro_batches, purpose, options: *options, rows })
+    Ok(Program { chain, num_micro_batches: order.num_micro_batches, purpose, options: options.clone(), rows })
 }
 
 #[cfg(test)]

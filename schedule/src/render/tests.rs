@@ -103,7 +103,7 @@ fn the_page_of_schedules_shows_these_pictures() {
     shows(csv);
     assert_eq!(ComputeOrder::from_csv(csv), Ok(one_f_one_b(2, 2).unwrap()));
     let strict = LowerOptions::zero_3(Residency::Strict, 0);
-    for options in [strict, LowerOptions::zero_3(resident(2), 1)] {
+    for options in [strict.clone(), LowerOptions::zero_3(resident(2), 1)] {
         let lowered = lowered(&one_f_one_b(2, 3).unwrap(), 3, &options);
         shows(&program(&CheckedProgram::new(lowered).unwrap(), 80));
     }

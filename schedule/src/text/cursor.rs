@@ -50,6 +50,11 @@ impl<'a> Cursor<'a> {
         Ok(word)
     }
 
+    /// The next word, which is not taken.
+    pub(super) fn next_word(mut self, expected: &'static str) -> Result<&'a str, ParseError> {
+        self.word(expected)
+    }
+
     /// Takes the next word if it is this one, given with its spelling in backquotes.
     pub(super) fn literal(&mut self, word: &str, expected: &'static str) -> Result<(), ParseError> {
         self.one_of(&[(word, ())], expected)

@@ -120,16 +120,26 @@ fn weights(cursor: &mut Cursor<'_>) -> Result<Weights, ParseError> {
 }
 
 fn residency(cursor: &mut Cursor<'_>) -> Result<Residency, ParseError> {
-    let expected = "`strict`, `all`, or `units` and their number";
+    let expected =
+        "`strict`, `all`, `units` and their number, or `units-per-rank` and a number for each pipeline rank";
     match cursor.word(expected)? {
         "strict" => Ok(Residency::Strict),
         "all" => Ok(Residency::All),
-        "units" => {
-            let units = NonZeroU32::new(cursor.number("the number of resident units")?);
-            units.map(Residency::Units).ok_or_else(|| cursor.problem(Problem::NoResidentUnits))
+        "units" => Ok(Residency::Units(resident_units(cursor)?)),
+        "units-per-rank" => {
+            let mut of_ranks = vec![resident_units(cursor)?];
+            while cursor.next_word("`prefetch` or a number")? != "prefetch" {
+                of_ranks.push(resident_units(cursor)?);
+            }
+            Ok(Residency::PerRank(of_ranks.into()))
         }
         found => Err(cursor.unexpected(found, expected)),
     }
+}
+
+fn resident_units(cursor: &mut Cursor<'_>) -> Result<NonZeroU32, ParseError> {
+    let units = NonZeroU32::new(cursor.number("the number of resident units")?);
+    units.ok_or_else(|| cursor.problem(Problem::NoResidentUnits))
 }
 
 fn units(lines: &mut Lines<'_>, placement: Placement) -> Result<Chain, ParseError> {

@@ -84,7 +84,7 @@ fn broken(from: &str, to: &str) -> ParseError {
 }
 
 /// What is replaced by what.
-const BREAKS: [(&str, &str); 37] = [
+const BREAKS: [(&str, &str); 41] = [
     ("pipezero-program 2", "pipezero-program 1"),
     ("pipezero-program 2", "pipezero-program 02"),
     ("pipezero-program", "megatron-program"),
@@ -99,6 +99,10 @@ const BREAKS: [(&str, &str); 37] = [
     ("purpose training\n", ""),
     ("sharded units 2", "sharded units 0"),
     ("sharded units 2", "sharded some 2"),
+    ("units 2 prefetch", "units-per-rank prefetch"),
+    ("units 2 prefetch", "units-per-rank 2 0 prefetch"),
+    ("units 2 prefetch 1", "units-per-rank 2 3"),
+    ("units 2 prefetch", "units-per-rank 2 3 all prefetch"),
     ("prefetch 1", "prefetch"),
     ("scatter-every", "scatter-sometimes"),
     ("gather-after-step no", "gather-after-step maybe"),
@@ -142,7 +146,11 @@ fn errors_have_line_column_value_and_repair() {
         "purpose fun": line 4, column 9: found `fun`; write `training` or `evaluation`
         "": line 4, column 1: found `weights`; write `purpose training` or `purpose evaluation`
         "sharded units 0": line 5, column 23: 0 resident units; a unit in use is held, so write at least 1
-        "sharded some 2": line 5, column 17: found `some`; write `strict`, `all`, or `units` and their number
+        "sharded some 2": line 5, column 17: found `some`; write `strict`, `all`, `units` and their number, or `units-per-rank` and a number for each pipeline rank
+        "units-per-rank prefetch": line 5, column 32: found `prefetch`; write the number of resident units, in plain decimal without leading zeros, below 2^32
+        "units-per-rank 2 0 prefetch": line 5, column 34: 0 resident units; a unit in use is held, so write at least 1
+        "units-per-rank 2 3": line 5, column 35: the line ends here; write `prefetch` or a number
+        "units-per-rank 2 3 all prefetch": line 5, column 36: found `all`; write the number of resident units, in plain decimal without leading zeros, below 2^32
         "prefetch": line 5, column 33: the line ends here; write how many uses ahead a gather is issued
         "scatter-sometimes": line 6, column 11: found `scatter-sometimes`; write `all-reduce-last`, `scatter-last` or `scatter-every`
         "gather-after-step maybe": line 7, column 19: found `maybe`; write `yes` or `no`

@@ -16,12 +16,16 @@ impl fmt::Display for Program {
         self.chain.placement().ranks_by_stage().iter().try_for_each(|rank| write!(f, " {rank}"))?;
         writeln!(f, "\nmicro-batches {}", self.num_micro_batches)?;
         writeln!(f, "purpose {}", word(PURPOSES, self.purpose))?;
-        match self.options.weights {
+        match &self.options.weights {
             Weights::Replicated => writeln!(f, "weights replicated")?,
             Weights::Sharded { residency, prefetch_units } => {
                 match residency {
                     Residency::Strict => write!(f, "weights sharded strict")?,
                     Residency::Units(units) => write!(f, "weights sharded units {units}")?,
+                    Residency::PerRank(units) => {
+                        f.write_str("weights sharded units-per-rank")?;
+                        units.iter().try_for_each(|units| write!(f, " {units}"))?;
+                    }
                     Residency::All => write!(f, "weights sharded all")?,
                 }
                 writeln!(f, " prefetch {prefetch_units}")?;

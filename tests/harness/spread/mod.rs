@@ -132,7 +132,7 @@ fn grids() -> Vec<Spread> {
 }
 
 fn run(case: Case, work: Work) -> Run {
-    let mut run = small_run(case);
+    let mut run = small_run(case.clone());
     run.batch.micro_batch_size = work.micro_batch_size;
     run.batch.train_batch_size = work.micro_batch_size * work.num_micro_batches * case.data;
     if let Family::Mlp = work.family {

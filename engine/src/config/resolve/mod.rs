@@ -44,7 +44,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, launch);
     let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data));
     let optimizer = optimizer::resolve(&raw.optimizer);
-    let zero = zero::resolve(raw, model.as_ref());
+    let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
@@ -71,6 +71,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
         precision: precision?,
         checkpointing: checkpointing?,
         memory_bytes: memory_bytes?,
+        host_memory_bytes: launch.memory_bytes,
         comm: comm?,
         threads: threads?,
         steps: steps?,

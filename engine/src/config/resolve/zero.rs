@@ -3,11 +3,13 @@
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::{RawRun, RawZero};
 use crate::config::resolved::{
-    ModelConfig, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
+    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
 };
 use crate::config::words::ResidencyWord;
 
+use super::counted::counted;
 use super::zero_and_pipeline::pipeline_of_zero_2;
+use crate::files::json::shorten;
 
 /// The default of `prefetch_units`.
 const PREFETCH_UNITS: usize = 1;
@@ -15,7 +17,11 @@ const PREFETCH_UNITS: usize = 1;
 /// Units gathered ahead at most: each is memory, and one suffices to overlap a gather with the unit before it.
 const MAX_PREFETCH_UNITS: usize = 256;
 
-pub(super) fn resolve(raw: &RawRun, model: Option<&ModelConfig>) -> Option<ZeroConfig> {
+pub(super) fn resolve(
+    raw: &RawRun,
+    grid: Option<&ParallelConfig>,
+    model: Option<&ModelConfig>,
+) -> Option<ZeroConfig> {
     let zero = &raw.zero_optimization;
     let level = level(zero);
     let unit_layers = unit_layers(zero, model);
@@ -39,7 +45,7 @@ pub(super) fn resolve(raw: &RawRun, model: Option<&ModelConfig>) -> Option<ZeroC
     let prefetch_units = zero.prefetch_units.auto_or(PREFETCH_UNITS);
     let prefetch_units =
         zero.prefetch_units.keep(prefetch_units, |units| units <= MAX_PREFETCH_UNITS, &rule, repair);
-    let resident_units = prefetch_units.and_then(|prefetch| residency(raw, prefetch));
+    let resident_units = prefetch_units.and_then(|prefetch| residency(raw, grid, prefetch));
     let param_persistence_threshold = param_persistence(zero, model);
     let model_persistence_threshold = model_persistence(zero);
     Some(ZeroConfig {
@@ -72,31 +78,61 @@ fn unit_layers(raw: &RawZero, model: Option<&ModelConfig>) -> Option<UnitLayers>
     }
 }
 
-fn residency(raw: &RawRun, prefetch: usize) -> Option<ResidencyConfig> {
+fn residency(raw: &RawRun, grid: Option<&ParallelConfig>, prefetch: usize) -> Option<ResidencyConfig> {
+    let field = &raw.zero_optimization.resident_units;
+    match field.or(Either::Second(Either::First(ResidencyWord::Level)))? {
+        Either::First(units) => budget(raw, &units.to_string(), units, prefetch).map(ResidencyConfig::Units),
+        Either::Second(Either::Second(units)) => per_rank(raw, grid, units, prefetch),
+        Either::Second(Either::First(word)) => match word {
+            ResidencyWord::Level => Some(ResidencyConfig::Level),
+            ResidencyWord::Strict => Some(ResidencyConfig::Strict),
+            ResidencyWord::All => Some(ResidencyConfig::All),
+            ResidencyWord::Auto if raw.memory.is_written() => Some(ResidencyConfig::Auto),
+            ResidencyWord::Auto => {
+                let rule = "it keeps as many units as fit `memory`, which is not set";
+                let repair = "set `memory` to what a rank may hold, such as \"80GiB\", or use \"level\"";
+                field.broken("\"auto\"", rule, repair)
+            }
+        },
+    }
+}
+
+/// A list needs a number for each pipeline rank.
+fn per_rank(
+    raw: &RawRun,
+    grid: Option<&ParallelConfig>,
+    units: Vec<usize>,
+    prefetch: usize,
+) -> Option<ResidencyConfig> {
+    let value = shorten(&format!("{units:?}"));
+    if let Some(ranks) = grid.map(|grid| grid.pipeline).filter(|&ranks| ranks != units.len()) {
+        let rule =
+            format!("a list has one number for each pipeline rank, and `parallel.pipeline` is {ranks}");
+        let repair = format!("write {}, or one number without a list", counted(ranks, "number"));
+        return raw.zero_optimization.resident_units.broken(value, rule, repair);
+    }
+    for &of_rank in &units {
+        budget(raw, &value, of_rank, prefetch)?;
+    }
+    Some(ResidencyConfig::PerRank(units))
+}
+
+/// A number of units, if it is one; `value` is what the key says.
+fn budget(raw: &RawRun, value: &str, units: usize, prefetch: usize) -> Option<usize> {
     let field = &raw.zero_optimization.resident_units;
     let least = 1 + prefetch;
-    match field.or(Either::First(least))? {
-        Either::First(units) if units < least => {
-            let ahead = match prefetch {
-                1 => "1 prefetched one".to_owned(),
-                _ => format!("{prefetch} prefetched ones"),
-            };
-            let rule = format!("the unit in use and {ahead} must fit, so it must be at least {least}");
-            field.broken(units, rule, format!("use {least}, or fewer `prefetch_units`"))
-        }
-        Either::First(units) if u32::try_from(units).is_err() => {
-            field.broken(units, "no rank has so many units", "use \"all\"")
-        }
-        Either::First(units) => Some(ResidencyConfig::Units(units)),
-        Either::Second(ResidencyWord::Strict) => Some(ResidencyConfig::Strict),
-        Either::Second(ResidencyWord::All) => Some(ResidencyConfig::All),
-        Either::Second(ResidencyWord::Auto) if raw.memory.is_written() => Some(ResidencyConfig::Auto),
-        Either::Second(ResidencyWord::Auto) => {
-            let rule = "it keeps as many units as fit `memory`, which is not set";
-            let repair = "set `memory` to what a rank may hold, such as \"80GiB\", or use a number";
-            field.broken("\"auto\"", rule, repair)
-        }
+    if units < least {
+        let ahead = match prefetch {
+            1 => "1 prefetched one".to_owned(),
+            _ => format!("{prefetch} prefetched ones"),
+        };
+        let rule = format!("the unit in use and {ahead} must fit, so at least {least} are needed");
+        return field.broken(value, rule, format!("use {least}, or fewer `prefetch_units`"));
     }
+    if u32::try_from(units).is_err() {
+        return field.broken(value, "no rank has so many units", "use \"all\"");
+    }
+    Some(units)
 }
 
 /// Units whose largest parameter has at most so many elements persist; `"auto"` is Hugging Face's formula, which needs a width.

@@ -3,8 +3,8 @@
 
 mod comm;
 mod learning;
+mod residency;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::{Ablation, GptConfig, ModelConfig, TimedConfig};
 pub use pipezero_partition::{ReductionPolicy, UnitLayers, ZeroLevel};
+pub use residency::ResidencyConfig;
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
 ///
@@ -47,6 +48,9 @@ pub struct Run {
     pub checkpointing: Checkpointing,
     /// Bytes that each rank may hold; `None` = no bound for a rank.
     pub memory_bytes: Option<u64>,
+    /// Memory of the host on which all ranks run; `None` = not known, or several hosts. A `level` residency stays within it.
+    #[serde(skip)]
+    pub host_memory_bytes: Option<u64>,
     /// How ranks communicate.
     pub comm: CommConfig,
     /// Threads of each rank.
@@ -191,34 +195,8 @@ pub struct BatchConfig {
     pub num_micro_batches: usize,
 }
 
-/// Which gathered units stay, ZeRO-3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResidencyConfig {
-    /// Resharded after every use.
-    Strict,
-    /// As much as so many of a rank's largest units, those in use and prefetched included.
-    Units(usize),
-    /// All of them, all step.
-    All,
-    /// As many as fit the memory of every rank.
-    Auto,
-}
-
-/// As the run file spells it.
-impl fmt::Display for ResidencyConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Strict => f.write_str("strict"),
-            Self::Units(units) => units.fmt(f),
-            Self::All => f.write_str("all"),
-            Self::Auto => f.write_str("auto"),
-        }
-    }
-}
-
 /// What is sharded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ZeroConfig {
     /// The level.
     pub level: ZeroLevel,

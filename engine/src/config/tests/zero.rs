@@ -44,11 +44,15 @@ fn residency_and_prefetch() {
         model_persistence_threshold: u64::MAX,
     };
     assert_eq!(strict, expected);
-    assert_eq!(zero(r#"{"stage": 3}"#).resident_units, ResidencyConfig::Units(2));
-    assert_eq!(zero(r#"{"stage": 3, "prefetch_units": 0}"#).resident_units, ResidencyConfig::Units(1));
+    assert_eq!(zero(r#"{"stage": 3}"#).resident_units, ResidencyConfig::Level);
+    assert_eq!(zero(r#"{"stage": 3, "resident_units": "level"}"#).resident_units, ResidencyConfig::Level);
     assert_eq!(zero(r#"{"stage": 3, "resident_units": 5}"#).resident_units, ResidencyConfig::Units(5));
     assert_eq!(zero(r#"{"stage": 3, "resident_units": "all"}"#).resident_units, ResidencyConfig::All);
-    assert_eq!(zero(r#"{"stage": 3, "prefetch_units": 3}"#).resident_units, ResidencyConfig::Units(4));
+    let per_rank = run(&[
+        ("parallel", r#"{"pipeline": 2, "data": 2}"#),
+        ("zero_optimization", r#"{"stage": 3, "resident_units": [2, 4]}"#),
+    ]);
+    assert_eq!(per_rank.zero.resident_units, ResidencyConfig::PerRank(vec![2, 4]));
     let auto =
         [data, ("memory", "\"1GiB\""), ("zero_optimization", r#"{"stage": 3, "resident_units": "auto"}"#)];
     assert_eq!(run(&auto).zero.resident_units, ResidencyConfig::Auto);
@@ -60,17 +64,25 @@ fn residency_and_prefetch() {
             &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": 3, "prefetch_units": 3}"#)],
             &[("zero_optimization", r#"{"stage": 3, "resident_units": "strickt"}"#)],
             &[("zero_optimization", r#"{"stage": 1, "resident_units": "strickt"}"#)],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": [2, 3]}"#)],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": []}"#)],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": [1]}"#)],
+            &[data, ("zero_optimization", r#"{"stage": 3, "resident_units": [2.5]}"#)],
             &[("zero_optimization", r#"{"stage": 3, "prefetch_units": 257}"#)],
             &[("zero_optimization", r#"{"stage": 4}"#)],
             &[("zero_optimization", r#"{"stage": true}"#)],
         ],
         expect![[r#"
-            run.json:6:55: `zero_optimization.resident_units` is 1, but the unit in use and 1 prefetched one must fit, so it must be at least 2; use 2, or fewer `prefetch_units`
-            run.json:7:55: `zero_optimization.resident_units` is "auto", but it keeps as many units as fit `memory`, which is not set; set `memory` to what a rank may hold, such as "80GiB", or use a number
+            run.json:6:55: `zero_optimization.resident_units` is 1, but the unit in use and 1 prefetched one must fit, so at least 2 are needed; use 2, or fewer `prefetch_units`
+            run.json:7:55: `zero_optimization.resident_units` is "auto", but it keeps as many units as fit `memory`, which is not set; set `memory` to what a rank may hold, such as "80GiB", or use "level"
             run.json:7:55: `zero_optimization.resident_units` is 10000000000, but no rank has so many units; use "all"
-            run.json:7:55: `zero_optimization.resident_units` is 3, but the unit in use and 3 prefetched ones must fit, so it must be at least 4; use 4, or fewer `prefetch_units`
-            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
-            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "strict", "all" or "auto"; did you mean "strict"?
+            run.json:7:55: `zero_optimization.resident_units` is 3, but the unit in use and 3 prefetched ones must fit, so at least 4 are needed; use 4, or fewer `prefetch_units`
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "level", "strict", "all" or "auto"; did you mean "strict"?
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "level", "strict", "all" or "auto"; did you mean "strict"?
+            run.json:7:55: `zero_optimization.resident_units` is [2, 3], but a list has one number for each pipeline rank, and `parallel.pipeline` is 1; write 1 number, or one number without a list
+            run.json:7:55: `zero_optimization.resident_units` is [], but a list has one number for each pipeline rank, and `parallel.pipeline` is 1; write 1 number, or one number without a list
+            run.json:7:55: `zero_optimization.resident_units` is [1], but the unit in use and 1 prefetched one must fit, so at least 2 are needed; use 2, or fewer `prefetch_units`
+            run.json:7:56: `zero_optimization.resident_units[0]` must be a whole number, but is 2.5; write 3
             run.json:6:55: `zero_optimization.prefetch_units` is 257, but each unit gathered ahead takes memory: it is at most 256; use a small number such as 1, or `resident_units` to keep what was gathered
             run.json:6:34: `zero_optimization.stage` is 4, but ZeRO has the levels 0, 1, 2 and 3; use one of them
             run.json:6:34: `zero_optimization.stage` must be a whole number, but is true; write a value such as 0

@@ -33,7 +33,7 @@ fn as_zero_3(run: &mut Run) {
     run.zero.level = ZeroLevel::Zero3;
     run.zero.reduce = ReductionPolicy::Every;
     run.zero.unit_layers = several_units(run);
-    if run.zero.resident_units == ResidencyConfig::Auto {
+    if matches!(run.zero.resident_units, ResidencyConfig::Level | ResidencyConfig::Auto) {
         run.zero.resident_units = ResidencyConfig::Units(1 + run.zero.prefetch_units);
     }
 }

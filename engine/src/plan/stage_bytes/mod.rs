@@ -21,7 +21,7 @@ use pipezero_partition::{
     LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit,
     UnitLayers, units_of_stage,
 };
-use pipezero_schedule::{ComputeOrder, Stage, Weights, protocol};
+use pipezero_schedule::{ComputeOrder, Stage, protocol};
 
 use super::forecast::{element_bytes, memory_facts_of, num_tokens, sharding};
 use super::run_model::RunModel;
@@ -33,7 +33,8 @@ use crate::config::{Checkpointing, Run};
 pub(super) struct StageBytes<'a> {
     of: RunModel<'a>,
     unit_layers: UnitLayers,
-    weights: Weights,
+    /// `[stage]`: units that its rank may hold gathered.
+    resident_units: Vec<usize>,
     /// `[stage]`: micro-batches whose activations it holds.
     in_flight: Vec<u64>,
     /// `[stage]`: micro-batches that wait for their weight gradient.
@@ -43,7 +44,8 @@ pub(super) struct StageBytes<'a> {
     /// `[layer]`: of the layers before it, and one entry for all.
     least: Vec<LeastElements>,
     units: RefCell<HashMap<Range<usize>, Rc<PlannedUnit>>>,
-    known: RefCell<HashMap<Range<usize>, Needs>>,
+    /// By the units that may be held gathered, and the layers.
+    known: RefCell<HashMap<(usize, Range<usize>), Needs>>,
 }
 
 /// Peak bytes of a rank that runs these layers alone.
@@ -73,11 +75,13 @@ const MICRO_BATCHES: usize = 3;
 impl<'a> StageBytes<'a> {
     pub(super) fn new(of: RunModel<'a>, order: &ComputeOrder) -> Result<Self, PlanError> {
         let stages = || (0..order.placement.num_stages() as u32).map(Stage);
+        let weights = programs::weights(of.run)?;
+        let resident_units = |stage| weights.max_copies(order.placement.rank(stage), usize::MAX);
         let num_waiting = |stage| order.num_weight_input_buffers(stage) as u64;
         Ok(Self {
             of,
             unit_layers: of.run.zero.unit_layers,
-            weights: programs::weights(of.run)?,
+            resident_units: stages().map(resident_units).collect(),
             in_flight: stages().map(|stage| order.in_flight(stage) as u64).collect(),
             num_weight_input_buffers: stages().map(num_waiting).collect(),
             first_alike: first_alike(of),
@@ -89,11 +93,11 @@ impl<'a> StageBytes<'a> {
 
     /// Peak bytes of a rank that runs this stage alone with these layers.
     pub(super) fn peak(&self, stage: usize, layers: Range<usize>) -> u64 {
-        let alike = self.first_alike_range(layers);
-        let known = self.known.borrow().get(&alike).copied();
+        let key = (self.resident_units[stage], self.first_alike_range(layers));
+        let known = self.known.borrow().get(&key).copied();
         let needs = known.unwrap_or_else(|| {
-            let needs = self.needs(alike.clone());
-            self.known.borrow_mut().insert(alike, needs);
+            let needs = self.needs(key.0, key.1.clone());
+            self.known.borrow_mut().insert(key, needs);
             needs
         });
         let slots = needs.slot_bytes.saturating_mul(self.in_flight[stage]);
@@ -135,7 +139,7 @@ impl<'a> StageBytes<'a> {
         }
     }
 
-    fn needs(&self, layers: Range<usize>) -> Needs {
+    fn needs(&self, resident_units: usize, layers: Range<usize>) -> Needs {
         let has_next = layers.end < self.of.graph.num_layers();
         let reads_tokens = layers.start == 0 || !has_next;
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
@@ -151,7 +155,7 @@ impl<'a> StageBytes<'a> {
             sharding: sharding(self.of.run),
             element_bytes: element_bytes(&self.of.run.precision),
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
-            gather_buffer_elements: protocol::gather_buffer_bytes(gathered, self.weights),
+            gather_buffer_elements: protocol::gather_buffer_bytes(gathered, resident_units),
             gradient_buffer_elements: protocol::gradient_buffer_bytes(&gradients.repeat(MICRO_BATCHES)),
             num_tokens: if reads_tokens { num_tokens(self.of.run, self.of.shape) } else { 0 },
             stages: vec![StageFacts {

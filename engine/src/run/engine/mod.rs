@@ -27,10 +27,11 @@ pub use report::{EvalReport, MeasuredRank, StepReport};
 use save::SaveFile;
 pub use weights_file::WeightsError;
 
+use crate::host;
 use crate::plan::Plan;
 use crate::run::data::BatchSource;
 use crate::run::executor::{RankOutcome, StepInputs};
-use crate::run::memory::{self, Ledger};
+use crate::run::memory::Ledger;
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::run::world::{ClockOffset, World, world_of, world_on};
 
@@ -103,7 +104,7 @@ impl Engine {
     pub(crate) fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
         let local = world.local_ranks();
         threads::check(plan, local.len(), threads::max_threads())?;
-        host_memory::check(plan, purpose, local, memory::available_bytes())
+        host_memory::check(plan, purpose, local, host::available_bytes())
     }
 
     /// Starts the ranks of this process. Every process of the world has an engine of the same plan and calls the same methods in the

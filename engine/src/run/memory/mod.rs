@@ -3,14 +3,12 @@
 //! What the plan predicts is compared with what the ledger measured, category by category.
 
 mod allocator;
-mod available;
 mod ledger;
 mod ledgers;
 mod lendable;
 mod tracked_buffer;
 
 pub use allocator::Allocator;
-pub use available::available_bytes;
 pub use ledger::Ledger;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use lendable::Lendable;

@@ -85,7 +85,7 @@ fn every_cycle_over_random_broken_programs_is_one() {
     let mut random = Random(7);
     let (mut num_deadlocks, mut waits) = (0, BTreeSet::new());
     for (p, m) in [(2, 2), (2, 4), (3, 3), (4, 3)] {
-        for options in all_options() {
+        for options in all_options(p) {
             let mut orders: Vec<_> =
                 [gpipe, one_f_one_b, eager_1f1b, zb_h1].map(|generate| generate(p, m).unwrap()).to_vec();
             let placement = Placement::linear(p).unwrap();

@@ -61,7 +61,7 @@ fn every_small_size_is_accepted_under_all_options() {
         for (v, order) in
             (2..=3).flat_map(|v| looped_orders(p, v, m).into_iter().map(move |order| (v, order)))
         {
-            for options in all_options() {
+            for options in all_options(p) {
                 for (per_stage, tied) in [(1, false), (1, true), (2, false), (2, true)] {
                     if !sample.takes_next() {
                         continue;
@@ -84,7 +84,7 @@ fn every_small_split_order_is_accepted_under_all_options() {
     let mut num_programs = 0u32;
     for (p, m) in (1..=4).flat_map(|p| (1..=8).map(move |m| (p, m))) {
         for order in [zb_h1, zb_h2, zb_v].map(|generate| generate(p, m).unwrap()) {
-            for options in all_options() {
+            for options in all_options(p) {
                 for (per_stage, tied) in [(1, false), (2, false), (2, true)] {
                     let program = checked(&order, per_stage, tied, &options);
                     num_programs += 1;
@@ -205,7 +205,8 @@ fn every_order_that_runs_on_any_placement_is_accepted() {
     for seed in 0..3000u32 {
         let (placement, num_micro_batches) = (random_placement(&mut random), 1 + random.below(4) as u32);
         let order = random_order(&mut random, placement, num_micro_batches);
-        let options = all_options()[random.below(all_options().len())];
+        let mut all_options = all_options(order.placement.num_ranks() as u32);
+        let options = all_options.swap_remove(random.below(all_options.len()));
         let program =
             checked(&order, 1 + seed % 2, order.placement.num_stages() > 1 && seed % 3 == 0, &options);
         assert_runs(&program, true, Some(seed.into()));
@@ -225,7 +226,7 @@ fn a_stage_may_follow_another_on_its_rank() {
     // A V: the last stage returns to rank 0, and the turn at rank 1 needs no message.
     let folded =
         order(&[0, 1, 1, 0], 2, &["0F0 0F1 3F0 3B0 3F1 3B1 0B0 0B1", "1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"]);
-    for options in all_options() {
+    for options in all_options(2) {
         let checked = checked(&folded, 2, true, &options);
         let text = checked.program().to_string();
         for seed in 0..5 {

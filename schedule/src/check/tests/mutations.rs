@@ -100,7 +100,7 @@ fn rule_of(mutant: Program) -> Rule {
 
 fn split_programs() -> impl Iterator<Item = Program> {
     let order = zb_h1(2, 2).unwrap();
-    all_options().into_iter().map(move |options| lower(&order, &units(2, 2, true), &options).unwrap())
+    all_options(2).into_iter().map(move |options| lower(&order, &units(2, 2, true), &options).unwrap())
 }
 
 /// Changes each instruction of programs in turn, and asserts that the checker names a rule that is right for it.

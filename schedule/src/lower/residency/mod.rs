@@ -26,7 +26,7 @@ pub(super) fn insert(
     row: &[Instruction],
     chain: &Chain,
     buffers: &[u64],
-    residency: Residency,
+    residency: &Residency,
     prefetch_units: usize,
 ) -> Vec<Instruction> {
     let uses = uses::of_row(row, chain);
@@ -34,7 +34,7 @@ pub(super) fn insert(
     let question = Question { uses: &uses, bytes: &bytes, buffers, prefetch_units };
     let copies = match residency {
         Residency::Strict => strict::plan(&question),
-        Residency::Units(_) | Residency::All => cheapest::plan(&question),
+        Residency::Units(_) | Residency::PerRank(_) | Residency::All => cheapest::plan(&question),
     };
     emit(row, &uses, &copies)
 }

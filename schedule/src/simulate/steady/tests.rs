@@ -102,7 +102,8 @@ fn sharded_programs_are_extended_to_what_playing_them_gives() {
     let orders: [(&str, Generate); 5] =
         [SCHEDULES[1], SCHEDULES[4], SCHEDULES[0], SCHEDULES[8], SCHEDULES[10]];
     for (name, generate) in orders {
-        for (options, is_mixed) in all_options().into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        for (options, is_mixed) in all_options(2).into_iter().flat_map(|of| [(of.clone(), false), (of, true)])
+        {
             let (p, m) = (2, 151);
             // Whole backwards alone can recompute.
             let is_mixed = is_mixed && generate(1, 1).unwrap().first_half().is_none();

@@ -21,10 +21,10 @@ use std::time::Duration;
 use super::facts::{Facts, MessageKey};
 use super::into_file::message_times;
 use super::sums::MessageTotals;
+use crate::host::available_bytes;
 use crate::plan::costs::{CostsFile, MessageTimes};
 use crate::run::engine::{Engine, EngineError};
 use crate::run::executor::Probe;
-use crate::run::memory::available_bytes;
 
 use self::budget::{Budget, Size};
 use self::routes::Routes;

@@ -218,11 +218,14 @@ impl Reference<'_> {
         let mut bytes: Vec<u64> =
             facts.filter(|facts| facts.is_gathered()).map(|facts| facts.num_bytes).collect();
         bytes.sort_unstable();
-        let num_buffers = match self.program.options.weights {
+        let num_buffers = match &self.program.options.weights {
             Weights::Replicated => 0,
             Weights::Sharded { residency: Residency::All, .. } => bytes.len(),
-            Weights::Sharded { residency: Residency::Strict, prefetch_units } => 1 + prefetch_units as usize,
+            Weights::Sharded { residency: Residency::Strict, prefetch_units } => 1 + *prefetch_units as usize,
             Weights::Sharded { residency: Residency::Units(units), .. } => units.get() as usize,
+            Weights::Sharded { residency: Residency::PerRank(units), .. } => {
+                units[rank.index()].get() as usize
+            }
         };
         bytes.split_off(bytes.len().saturating_sub(num_buffers))
     }
@@ -324,7 +327,10 @@ impl Reference<'_> {
         let facts = *self.program.chain.facts(unit);
         need(facts.recomputes && self.done.contains(&I::Forward { unit, micro_batch }))?;
         self.read_weights(rank, unit, facts.forward_reads_weights)?;
-        self.ranks[rank.index()].recomputed = Some((unit, micro_batch));
+        let state = &mut self.ranks[rank.index()];
+        state.recomputed = Some((unit, micro_batch));
+        // It runs where a forward runs.
+        state.running_forward = None;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Plans against brute force, against each other, and against the buffers.
 
 mod equal;
+mod per_rank;
 mod unequal;
 
 use super::*;

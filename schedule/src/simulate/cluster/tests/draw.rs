@@ -92,7 +92,7 @@ impl Draw {
         } else {
             mixed_units(num_stages, per_stage)
         };
-        let options = self.one_of(&all_options());
+        let options = self.one_of(&all_options(p));
         CheckedProgram::new(lower(&order, &units, &options).unwrap()).unwrap()
     }
 

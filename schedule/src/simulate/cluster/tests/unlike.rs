@@ -189,7 +189,7 @@ fn sharing_has_anomalies() {
 fn data_ranks_of_a_node_share_its_port_evenly() {
     let mut num_longer = 0;
     for (seed, (data_degree, m)) in (1..=6).flat_map(|d| (1..=6).map(move |m| (d, m))).enumerate() {
-        for options in crate::testing::all_options() {
+        for options in crate::testing::all_options(2) {
             let program = checked(&one_f_one_b(2, m).unwrap(), 2, &options);
             let costs = Draw::new(seed as u64).costs(&program);
             let cluster = Cluster {

@@ -1,30 +1,43 @@
-//! What the system can still give this process: the host's free memory, or less where a control group bounds it.
+//! What the system has for this process, and what of it is left: the host's memory, or less where a control group bounds it.
 
 use std::fs;
 use std::path::Path;
 
 /// Bytes that can be allocated without swapping; `None` where the system does not report it (any but Linux).
-pub fn available_bytes() -> Option<u64> {
-    let host = from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    Some(groups().into_iter().fold(host, |least, group| least.min(group)))
+pub(crate) fn available_bytes() -> Option<u64> {
+    // The kernel's own estimate, page cache that can be dropped included.
+    least(from_meminfo("MemAvailable:")?, Version::left)
 }
 
-/// `MemAvailable`: the kernel's own estimate, page cache that can be dropped included.
-fn from_meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Bytes that this host has, used or not; `None` where the system does not report it (any but Linux).
+pub(crate) fn memory_bytes() -> Option<u64> {
+    least(from_meminfo("MemTotal:")?, Version::limit)
+}
+
+/// What the host has, or less where one of the groups of this process has less.
+fn least(host: u64, of_group: impl Fn(&Version, &Path) -> Option<u64>) -> Option<u64> {
+    Some(groups(of_group).into_iter().fold(host, u64::min))
+}
+
+fn from_meminfo(key: &str) -> Option<u64> {
+    line_of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?, key)
+}
+
+fn line_of_meminfo(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// What is left in each control group that this process is in, from its own up to the root. Inside a container the
+/// Bytes of each control group that this process is in, from its own up to the root. Inside a container the
 /// path of the own group may not be visible; then the root's files, which are the container's, still are.
-fn groups() -> Vec<u64> {
+fn groups(bytes: impl Fn(&Version, &Path) -> Option<u64>) -> Vec<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();
     for (version, path) in own.lines().filter_map(version_and_path) {
         let folder = Path::new(version.root).join(path.trim_start_matches('/'));
         let folders = folder.ancestors().take_while(|folder| folder.starts_with(version.root));
-        found.extend(folders.filter_map(|folder| version.left(folder)));
+        found.extend(folders.filter_map(|folder| bytes(&version, folder)));
     }
     found
 }
@@ -53,6 +66,10 @@ const VERSION_2: Version = Version {
 };
 
 impl Version {
+    fn limit(&self, folder: &Path) -> Option<u64> {
+        limit(&fs::read_to_string(folder.join(self.limit)).ok()?)
+    }
+
     fn left(&self, folder: &Path) -> Option<u64> {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
         let stat = read("memory.stat").unwrap_or_default();
@@ -70,10 +87,14 @@ fn version_and_path(line: &str) -> Option<(Version, &str)> {
     controllers.split(',').any(|controller| controller == "memory").then_some((VERSION_1, path))
 }
 
-/// Limit minus use, in which page cache that can be dropped does not count; a limit that is not a number (`max`) bounds
-/// nothing.
+/// A limit that is not a number (`max`) bounds nothing.
+fn limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// Limit minus use, in which page cache that can be dropped does not count.
 fn left_in_group(limit: &str, used: &str, stat: &str, droppable: &str) -> Option<u64> {
-    let limit: u64 = limit.trim().parse().ok()?;
+    let limit = self::limit(limit)?;
     let used: u64 = used.trim().parse().ok()?;
     let droppable = stat.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == droppable);
     let droppable: u64 = droppable.and_then(|(_, bytes)| bytes.trim().parse().ok()).unwrap_or(0);
@@ -87,9 +108,17 @@ mod tests {
     #[test]
     fn the_host_reports_kibibytes() {
         let text = "MemTotal:       24684096 kB\nMemFree:        100 kB\nMemAvailable:   23585188 kB\nBuffers: 1 kB\n";
-        assert_eq!(from_meminfo(text), Some(23_585_188 * 1024));
-        assert_eq!(from_meminfo("MemTotal: 1 kB\n"), None);
-        assert_eq!(from_meminfo("MemAvailable: lots\n"), None);
+        assert_eq!(line_of_meminfo(text, "MemAvailable:"), Some(23_585_188 * 1024));
+        assert_eq!(line_of_meminfo(text, "MemTotal:"), Some(24_684_096 * 1024));
+        assert_eq!(line_of_meminfo("MemTotal: 1 kB\n", "MemAvailable:"), None);
+        assert_eq!(line_of_meminfo("MemAvailable: lots\n", "MemAvailable:"), None);
+    }
+
+    #[test]
+    fn a_host_has_more_than_is_left() {
+        let (has, left) = (memory_bytes(), available_bytes());
+        assert_eq!(has.is_some(), left.is_some());
+        assert!(has >= left, "{has:?}, {left:?}");
     }
 
     #[test]

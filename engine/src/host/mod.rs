@@ -1,0 +1,5 @@
+//! What this host has.
+
+mod memory;
+
+pub(crate) use memory::{available_bytes, memory_bytes};

@@ -1,0 +1,37 @@
+//! Both levels planned for the same run.
+
+use pipezero_schedule::PipelineRank;
+
+use super::BesideZero1;
+use crate::config::ZeroLevel;
+use crate::plan::refusal::as_zero_1;
+use crate::plan::{Plan, PlanError};
+
+impl Plan {
+    /// Every pipeline rank under ZeRO-3 and under ZeRO-1; empty below ZeRO-3 and on one data rank, where nothing is sharded.
+    pub fn beside_zero_1(&self) -> &[BesideZero1] {
+        &self.beside_zero_1
+    }
+
+    /// What [`Plan::beside_zero_1`] keeps.
+    ///
+    /// Cost: up to two plans of this run.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], which this run has passed already.
+    pub(in crate::plan) fn compared_with_zero_1(&self) -> Result<Vec<BesideZero1>, PlanError> {
+        if self.run.zero.level != ZeroLevel::Zero3 || self.grid.data_degree == 1 {
+            return Ok(Vec::new());
+        }
+        let least = self.with_residency(self.least_residency())?;
+        let zero_1 = self.on_this_split(as_zero_1)?;
+        let of_rank = |rank: PipelineRank| BesideZero1 {
+            pipeline_rank: rank.index(),
+            peak_bytes: least.peak_of(rank),
+            zero_1_peak_bytes: zero_1.peak_of(rank),
+            sent_bytes: least.traffic_of(rank).total_bytes(),
+            zero_1_sent_bytes: zero_1.traffic_of(rank).total_bytes(),
+        };
+        Ok(self.training.ranks().map(of_rank).collect())
+    }
+}

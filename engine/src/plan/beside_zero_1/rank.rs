@@ -1,0 +1,35 @@
+//! What one rank needs and sends under both levels.
+
+use serde::Serialize;
+
+/// A pipeline rank under ZeRO-3 and under ZeRO-1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BesideZero1 {
+    /// The pipeline rank.
+    pub pipeline_rank: usize,
+    /// Peak memory, with `1 + prefetch_units` gathered units.
+    pub peak_bytes: u64,
+    /// Peak memory under ZeRO-1.
+    pub zero_1_peak_bytes: u64,
+    /// Bytes sent in a step, with as many.
+    pub sent_bytes: u64,
+    /// Bytes sent in a step under ZeRO-1.
+    pub zero_1_sent_bytes: u64,
+}
+
+impl BesideZero1 {
+    /// The largest peak with which ZeRO-3 pays: a twentieth less than ZeRO-1's.
+    pub(in crate::plan) fn most_that_pays_bytes(&self) -> u64 {
+        (u128::from(self.zero_1_peak_bytes) * 19 / 20) as u64
+    }
+
+    /// Whether ZeRO-3 saves at least a twentieth of the peak.
+    pub fn pays(&self) -> bool {
+        self.peak_bytes <= self.most_that_pays_bytes()
+    }
+
+    /// The peak as a share of ZeRO-1's.
+    pub fn peak_share(&self) -> f64 {
+        self.peak_bytes as f64 / self.zero_1_peak_bytes as f64
+    }
+}

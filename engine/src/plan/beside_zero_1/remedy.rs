@@ -1,0 +1,65 @@
+//! The warning where ZeRO-3 does not pay, with what to write instead.
+
+use super::BesideZero1;
+use crate::plan::alternatives::smaller_gathers;
+use crate::plan::remarks::{Remark, UNIT};
+use crate::plan::{Bytes, Plan};
+
+/// A change after which every rank is at least a twentieth below ZeRO-1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remedy {
+    /// The keys and their values.
+    pub(super) description: String,
+    /// What the rank that sends most then sends in a step.
+    pub(super) sent_bytes: u64,
+}
+
+impl Plan {
+    /// That ZeRO-3 does not save a twentieth of some rank's peak, and what to write instead.
+    pub(in crate::plan) fn does_not_pay(&self) -> Option<Remark> {
+        let ranks = &self.beside_zero_1;
+        let worst = ranks.iter().max_by(|a, b| a.peak_share().total_cmp(&b.peak_share()))?;
+        if worst.pays() {
+            return None;
+        }
+        let most = |of: fn(&BesideZero1) -> u64| ranks.iter().map(of).max().unwrap_or(0);
+        let (fullest, fullest_of_zero_1) =
+            (most(|rank| rank.peak_bytes), most(|rank| rank.zero_1_peak_bytes));
+        let zero_1 = if fullest_of_zero_1 <= fullest {
+            "use \"stage\": 1".to_owned()
+        } else {
+            format!("use \"stage\": 1 if its {} on the fullest rank are there", Bytes(fullest_of_zero_1))
+        };
+        let remedy = self.remedy_beside_zero_1().map_or_else(String::new, |remedy| {
+            format!(
+                "; or {}, with which every rank needs at least 5% less than under ZeRO-1, and sends at most {}",
+                remedy.description,
+                Bytes(remedy.sent_bytes)
+            )
+        });
+        let [peak, zero_1_peak] = [worst.peak_bytes, worst.zero_1_peak_bytes].map(Bytes);
+        let text = format!(
+            "ZeRO-3 does not pay on pipeline rank {}: it needs {} there, ZeRO-1 on the same grid {}, and it sends {} in a step, ZeRO-1 {}; {zero_1}{remedy}",
+            worst.pipeline_rank,
+            peak.distinct(zero_1_peak)[0],
+            zero_1_peak.distinct(peak)[0],
+            Bytes(worst.sent_bytes),
+            Bytes(worst.zero_1_sent_bytes),
+        );
+        Some(Remark::warning(UNIT, text))
+    }
+
+    /// Of some changes to what is gathered at once, the one after which ZeRO-3 pays on every rank and least is sent.
+    pub(super) fn remedy_beside_zero_1(&self) -> Option<Remedy> {
+        let mut run = self.run.clone();
+        run.zero.resident_units = self.least_residency();
+        let remedies = smaller_gathers(&run).into_iter().filter_map(|(description, run)| {
+            // Not every model has halves, and not every split as many units.
+            let plan = self.on_this_split(|of_plan| *of_plan = run).ok().filter(|plan| !plan.is_refused())?;
+            let ranks = plan.compared_with_zero_1().ok()?;
+            let sent_bytes = ranks.iter().map(|rank| rank.sent_bytes).max()?;
+            ranks.iter().all(BesideZero1::pays).then_some(Remedy { description, sent_bytes })
+        });
+        remedies.min_by_key(|remedy| remedy.sent_bytes)
+    }
+}
