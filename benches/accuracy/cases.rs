@@ -15,6 +15,8 @@ pub(crate) enum Family {
     Cpu,
     /// Timed units: 8 to 64 ranks on as many cores as there are.
     Timed,
+    /// Timed units, 8 on each rank, that save more than they weigh: what `level` can make use of.
+    Level,
 }
 
 /// The links of a run of timed units. A unit of one layer is gathered by two ranks in about half of its forward over the
@@ -27,6 +29,9 @@ pub(crate) enum LinkSpeed {
     NearAndFar,
     /// The same, and gathers and reductions of a rank take turns.
     Shared,
+    /// The same links, slower than computes: with two data ranks a gather takes a third longer than the layer's forward, with four
+    /// twice as long.
+    Slow,
     /// Far links alone, which are late.
     Late,
 }
@@ -47,7 +52,7 @@ pub(crate) struct Case {
     pub(crate) links: LinkSpeed,
 }
 
-/// Sequences of a step, in every run.
+/// Sequences of a step, but for the runs of `level`.
 const TRAIN_BATCH_SIZE: usize = 16;
 
 /// Of a timed unit of one layer: forward, and each half of its backward.
@@ -69,22 +74,40 @@ impl Case {
         links: LinkSpeed::Memory,
     };
 
+    const LEVEL: Self = Self {
+        family: Family::Level,
+        pipeline: 4,
+        data: 2,
+        level: ZeroLevel::Zero3,
+        resident_units: ResidencyConfig::Units(2),
+        links: LinkSpeed::Slow,
+        ..Self::CPU
+    };
+
     const TIMED: Self = Self { family: Family::Timed, links: LinkSpeed::NearAndFar, ..Self::CPU };
 
     /// The run.
-    pub(crate) fn run(self) -> Run {
+    pub(crate) fn run(&self) -> Run {
         let mut run = run();
         let cpu = self.family == Family::Cpu;
-        run.model = if cpu { gpt2() } else { timed() };
+        run.model = match self.family {
+            Family::Cpu => gpt2(),
+            Family::Timed => timed(16),
+            Family::Level => timed(8 * self.pipeline),
+        };
         run.parallel.pipeline = self.pipeline;
         run.parallel.data = self.data;
-        run.parallel.schedule = self.clone().schedule();
+        run.parallel.schedule = self.schedule();
         run.parallel.virtual_stages = self.virtual_stages;
         let micro_batch_size = if cpu { 2 } else { 1 };
+        let num_micro_batches = match self.family {
+            Family::Cpu | Family::Timed => TRAIN_BATCH_SIZE / (micro_batch_size * self.data),
+            Family::Level => 8,
+        };
         run.batch = BatchConfig {
-            train_batch_size: TRAIN_BATCH_SIZE,
+            train_batch_size: num_micro_batches * micro_batch_size * self.data,
             micro_batch_size,
-            num_micro_batches: TRAIN_BATCH_SIZE / (micro_batch_size * self.data),
+            num_micro_batches,
         };
         run.zero.level = self.level;
         run.zero.unit_layers = self.unit_layers;
@@ -92,20 +115,20 @@ impl Case {
         run.zero.prefetch_units = self.prefetch_units;
         run.zero.reduce = reduction(self.level);
         run.checkpointing = self.checkpointing;
-        run.comm.links = self.clone().links();
+        run.comm.links = self.links();
         run.threads = if cpu { 2 / (self.pipeline * self.data) } else { 1 };
         run
     }
 
     /// Batches that are alike.
-    pub(crate) fn source(self) -> Arc<dyn BatchSource> {
+    pub(crate) fn source(&self) -> Arc<dyn BatchSource> {
         match self.family {
             Family::Cpu => fixed_tokens(VOCAB_SIZE),
-            Family::Timed => Arc::new(Zeros),
+            Family::Timed | Family::Level => Arc::new(Zeros),
         }
     }
 
-    fn schedule(self) -> ScheduleConfig {
+    fn schedule(&self) -> ScheduleConfig {
         match self.schedule {
             "gpipe" => ScheduleConfig::GPipe,
             "1f1b" => ScheduleConfig::OneFOneB,
@@ -119,13 +142,14 @@ impl Case {
         }
     }
 
-    fn links(self) -> Option<Links> {
+    fn links(&self) -> Option<Links> {
         let (near, far, late) = (link(20, 9e6), link(50, 6e6), link(2000, 6e6));
         let links = Links { ranks_per_node: 4, near, far, shared: false };
         match self.links {
             LinkSpeed::Memory => None,
             LinkSpeed::NearAndFar => Some(links),
             LinkSpeed::Shared => Some(Links { shared: true, ..links }),
+            LinkSpeed::Slow => Some(Links { near: link(20, 4e6), shared: true, ..links }),
             LinkSpeed::Late => Some(Links { ranks_per_node: 1, near: late, far: late, shared: false }),
         }
     }
@@ -148,9 +172,9 @@ fn gpt2() -> ModelConfig {
     })
 }
 
-fn timed() -> ModelConfig {
+fn timed(num_layers: usize) -> ModelConfig {
     ModelConfig::Timed(TimedConfig {
-        num_layers: 16,
+        num_layers,
         seq_length: 16,
         parameters_per_layer: PARAMETERS_PER_LAYER,
         activation_elements: 2048,
@@ -179,15 +203,16 @@ impl fmt::Display for Case {
             f.write_str(" recomputing")?;
         }
         match (self.family, self.links) {
-            (Family::Cpu, _) | (Family::Timed, LinkSpeed::NearAndFar) => Ok(()),
-            (Family::Timed, LinkSpeed::Memory) => f.write_str(" no links"),
-            (Family::Timed, LinkSpeed::Shared) => f.write_str(" shared links"),
-            (Family::Timed, LinkSpeed::Late) => f.write_str(" late links"),
+            (Family::Cpu, _) | (_, LinkSpeed::NearAndFar) => Ok(()),
+            (_, LinkSpeed::Memory) => f.write_str(" no links"),
+            (_, LinkSpeed::Shared) => f.write_str(" shared links"),
+            (_, LinkSpeed::Slow) => f.write_str(" slow shared links"),
+            (_, LinkSpeed::Late) => f.write_str(" late links"),
         }
     }
 }
 
-use ResidencyConfig::{All, Units};
+use ResidencyConfig::{All, Level, Units};
 use UnitLayers::Half;
 use ZeroLevel::{Zero1, Zero2, Zero3};
 
@@ -246,4 +271,12 @@ pub(crate) const TIMED: [Case; 12] = [
         ..Case::TIMED
     },
     Case { pipeline: 8, data: 8, level: Zero3, ..Case::TIMED },
+];
+
+/// Pairs of runs: with 2 resident units on each rank, and with `level`.
+pub(crate) const LEVEL: [Case; 4] = [
+    Case::LEVEL,
+    Case { resident_units: Level, ..Case::LEVEL },
+    Case { pipeline: 8, data: 4, ..Case::LEVEL },
+    Case { pipeline: 8, data: 4, resident_units: Level, ..Case::LEVEL },
 ];

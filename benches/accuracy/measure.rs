@@ -20,6 +20,7 @@ fn num_steps(family: Family) -> usize {
     match family {
         Family::Cpu => 80,
         Family::Timed => 11,
+        Family::Level => 7,
     }
 }
 
@@ -43,14 +44,14 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Measures a run until its profiles agree.
-    pub(crate) fn of(case: Case) -> Result<Self, Box<dyn Error>> {
-        let plan = Plan::new(case.clone().run())?;
+    /// Measures runs in turn, step by step, until the profiles of each agree.
+    pub(crate) fn of(cases: &[Case]) -> Result<Vec<Self>, Box<dyn Error>> {
+        let plans = cases.iter().map(|case| Plan::new(case.run())).collect::<Result<Vec<_>, _>>()?;
         let mut num_repeats = 0;
         loop {
-            let measured = Self { num_repeats, ..in_turn(case.clone(), &plan)? };
-            if measured.agrees() || num_repeats + 1 == NUM_ATTEMPTS_MAX {
-                return Ok(measured);
+            let measured = in_turn(cases, &plans)?;
+            if measured.iter().all(Self::agrees) || num_repeats + 1 == NUM_ATTEMPTS_MAX {
+                return Ok(measured.into_iter().map(|measured| Self { num_repeats, ..measured }).collect());
             }
             num_repeats += 1;
         }
@@ -89,28 +90,52 @@ impl Measured {
 }
 
 /// Runs recorded steps and steps that are measured in turn: before each measured step one is recorded for one profile,
-/// after it one for the other. The speed of a shared machine drifts within seconds; so it does for all three.
-fn in_turn(case: Case, plan: &Plan) -> Result<Measured, Box<dyn Error>> {
-    let mut engine = Engine::new(plan.clone(), case.clone().source())?;
-    let mut last = engine.train_batch()?;
-    for _ in 1..NUM_WARM_UP_STEPS {
-        last = engine.train_batch()?;
+/// after it one for the other. The speed of a shared machine drifts within seconds; so it does for all three, and for all runs.
+fn in_turn(cases: &[Case], plans: &[Plan]) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let started = cases.iter().zip(plans).map(|(case, plan)| InTurn::start(case, plan));
+    let mut runs = started.collect::<Result<Vec<_>, _>>()?;
+    for num_measured in 1..=cases.iter().map(|case| num_steps(case.family)).max().unwrap_or(0) {
+        runs.iter_mut().try_for_each(|run| run.measure(num_measured))?;
     }
-    let mut profilers = [Profiler::new(plan), Profiler::new(plan)];
-    let mut times = Vec::new();
-    profilers[0].add(&engine.train_batch_recorded()?)?;
-    for num_measured in 1..=num_steps(case.family) {
-        last = engine.train_batch()?;
-        times.push(Duration::from_secs_f64(last.step_s));
-        profilers[num_measured % 2].add(&engine.train_batch_recorded()?)?;
+    runs.into_iter().map(InTurn::finish).collect()
+}
+
+/// A run whose steps are recorded and measured in turn.
+struct InTurn<'a> {
+    plan: &'a Plan,
+    engine: Engine,
+    profilers: [Profiler<'a>; 2],
+    times: Vec<Duration>,
+    last: StepReport,
+}
+
+impl<'a> InTurn<'a> {
+    fn start(case: &Case, plan: &'a Plan) -> Result<Self, Box<dyn Error>> {
+        let mut engine = Engine::new(plan.clone(), case.source())?;
+        let mut last = engine.train_batch()?;
+        for _ in 1..NUM_WARM_UP_STEPS {
+            last = engine.train_batch()?;
+        }
+        let mut profilers = [Profiler::new(plan), Profiler::new(plan)];
+        profilers[0].add(&engine.train_batch_recorded()?)?;
+        Ok(Self { plan, engine, profilers, times: Vec::new(), last })
     }
-    let [before, after] = profilers.map(|profiler| predict(profiler, plan));
-    Ok(Measured {
-        predictions_s: [before?, after?],
-        step: Samples::new(times),
-        peak_bytes: peak_bytes(&last, plan)?,
-        num_repeats: 0,
-    })
+
+    fn measure(&mut self, num_measured: usize) -> Result<(), Box<dyn Error>> {
+        self.last = self.engine.train_batch()?;
+        self.times.push(Duration::from_secs_f64(self.last.step_s));
+        Ok(self.profilers[num_measured % 2].add(&self.engine.train_batch_recorded()?)?)
+    }
+
+    fn finish(self) -> Result<Measured, Box<dyn Error>> {
+        let [before, after] = self.profilers.map(|profiler| predict(profiler, self.plan));
+        Ok(Measured {
+            predictions_s: [before?, after?],
+            step: Samples::new(self.times),
+            peak_bytes: peak_bytes(&self.last, self.plan)?,
+            num_repeats: 0,
+        })
+    }
 }
 
 /// Seconds of a step, by the costs of a profile that goes through its file.
