@@ -3,21 +3,38 @@
 //! Neighbouring ranks with the same figures are one row, as the data ranks of a stage usually are: so the table of 64 ranks is
 //! short, and a rank that differs is visible.
 
+use super::figures::bytes;
 use super::table::Table;
+use super::terminal;
 use crate::run::data::NgramCrossEntropy;
-use crate::train::Summary;
+use crate::train::{ProcessMemory, Summary};
 use pipezero_partition::RankMemory;
 
 /// The final tables. A run that learns nothing has step times instead of losses.
 pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64, width: usize) -> String {
     format!(
-        "\n{:width$}\n{:width$}\n{}{:width$}\n{:width$}",
+        "\n{:width$}\n{:width$}\n{}{:width$}{}\n{:width$}",
         if learns { loss_table(summary) } else { step_table(summary) },
         speed_table(summary, learns, elapsed_s),
         summary.loss_scale.map_or_else(String::new, |scale| format!("{}\n", scale_table(summary, scale))),
         memory_table(summary),
+        process(summary).map_or_else(String::new, |text| format!("{}\n", terminal::wrapped(&text, width))),
         traffic_table(summary),
     )
+}
+
+/// Of less, threads' stacks and the program itself are most of what a process grows by.
+const TOLD_FROM_BYTES: u64 = 64 << 20;
+
+/// What the system says of the process's memory.
+fn process(summary: &Summary) -> Option<String> {
+    let of_process = summary.process.filter(|process| process.planned_bytes >= TOLD_FROM_BYTES);
+    let ProcessMemory { planned_bytes, resident_bytes } = of_process?;
+    Some(format!(
+        "the process grew by {} (resident memory), and {} were planned for its ranks",
+        bytes(resident_bytes),
+        bytes(planned_bytes)
+    ))
 }
 
 fn loss_table(summary: &Summary) -> Table {

@@ -14,16 +14,22 @@ pub(crate) fn memory_bytes() -> Option<u64> {
     least(from_meminfo("MemTotal:")?, Version::limit)
 }
 
+/// Bytes of this process that lie in memory and belong to no file; `None` where the system does not report it (any but Linux).
+pub(crate) fn resident_bytes() -> Option<u64> {
+    bytes_of_line(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon:")
+}
+
 /// What the host has, or less where one of the groups of this process has less.
 fn least(host: u64, of_group: impl Fn(&Version, &Path) -> Option<u64>) -> Option<u64> {
     Some(groups(of_group).into_iter().fold(host, u64::min))
 }
 
 fn from_meminfo(key: &str) -> Option<u64> {
-    line_of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?, key)
+    bytes_of_line(&fs::read_to_string("/proc/meminfo").ok()?, key)
 }
 
-fn line_of_meminfo(text: &str, key: &str) -> Option<u64> {
+/// The figure of a line of a file under `/proc`, given there in KiB.
+fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
@@ -108,10 +114,19 @@ mod tests {
     #[test]
     fn the_host_reports_kibibytes() {
         let text = "MemTotal:       24684096 kB\nMemFree:        100 kB\nMemAvailable:   23585188 kB\nBuffers: 1 kB\n";
-        assert_eq!(line_of_meminfo(text, "MemAvailable:"), Some(23_585_188 * 1024));
-        assert_eq!(line_of_meminfo(text, "MemTotal:"), Some(24_684_096 * 1024));
-        assert_eq!(line_of_meminfo("MemTotal: 1 kB\n", "MemAvailable:"), None);
-        assert_eq!(line_of_meminfo("MemAvailable: lots\n", "MemAvailable:"), None);
+        assert_eq!(bytes_of_line(text, "MemAvailable:"), Some(23_585_188 * 1024));
+        assert_eq!(bytes_of_line(text, "MemTotal:"), Some(24_684_096 * 1024));
+        assert_eq!(bytes_of_line("MemTotal: 1 kB\n", "MemAvailable:"), None);
+        assert_eq!(bytes_of_line("MemAvailable: lots\n", "MemAvailable:"), None);
+    }
+
+    #[test]
+    fn what_is_allocated_and_written_is_resident() {
+        let Some(before) = resident_bytes() else { return };
+        let written = vec![1_u8; 64 << 20];
+        let grown = resident_bytes().unwrap() - before;
+        // Other tests of this process allocate and free meanwhile.
+        assert!(grown >= 32 << 20, "{grown} of {} bytes", written.len());
     }
 
     #[test]

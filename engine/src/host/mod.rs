@@ -2,4 +2,4 @@
 
 mod memory;
 
-pub(crate) use memory::{available_bytes, memory_bytes};
+pub(crate) use memory::{available_bytes, memory_bytes, resident_bytes};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::process_memory::ProcessMemory;
 use crate::files::json::{JsonError, Source};
 use crate::plan::RankForecast;
 use crate::run::data::NgramCrossEntropy;
@@ -61,6 +62,8 @@ pub struct Summary {
     pub ranks: Vec<MeasuredRank>,
     /// The plan's forecast of the same.
     pub planned: Vec<RankForecast>,
+    /// Memory of this process from outside; null where the system does not report it.
+    pub process: Option<ProcessMemory>,
 }
 
 impl Summary {

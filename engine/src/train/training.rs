@@ -7,6 +7,7 @@ use super::batches::Batches;
 use super::error::TrainingError;
 use super::evaluate::evaluate;
 use super::metrics::{EvalLine, StepLine};
+use super::process_memory::MemoryWatch;
 use super::progress::Progress;
 use super::run_dir::{MetricsFile, RunDir};
 use super::summary::{StepSeconds, Summary};
@@ -54,6 +55,7 @@ pub struct Training {
     engine: Engine,
     batches: Batches,
     traced: Option<TracedSteps>,
+    memory: MemoryWatch,
 }
 
 impl Training {
@@ -88,8 +90,9 @@ impl Training {
         begins(Start::Text);
         let batches = Batches::of(&plan)?;
         begins(Start::Ranks);
+        let memory = MemoryWatch::start(&plan, &*world);
         let engine = Engine::in_world(plan, Arc::clone(&batches.training), Purpose::Training, world)?;
-        Ok(Self { engine, batches, traced: None })
+        Ok(Self { engine, batches, traced: None, memory })
     }
 
     /// Records these steps and writes them to the run directory.
@@ -141,6 +144,7 @@ impl Training {
                 }
                 done => done?,
             };
+            self.memory.look();
             observer.step(&line);
             progress.add(&line, report);
             let step = progress.num_steps();
@@ -151,6 +155,7 @@ impl Training {
         // First, so that no later error loses the weights.
         observer.begins(Work::Saving);
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
+        self.memory.look();
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
         let summary = self.summary(&progress, validation_loss);
         let written = if self.writes() { self.write(&summary, directory, tracer) } else { Ok(()) };
@@ -201,6 +206,7 @@ impl Training {
         let num_batches = self.engine.plan().run().evaluation.batches;
         let begins = |batch| observer.begins(Work::Evaluation { batch, num_batches });
         let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches, begins)?);
+        self.memory.look();
         metrics.map_or(Ok(()), |metrics| metrics.add(&line))?;
         observer.evaluation(&line);
         Ok(line.validation_loss)
@@ -224,6 +230,7 @@ impl Training {
             loss_scale: progress.last.as_ref().and_then(|report| report.loss_scale),
             ranks: progress.last.as_ref().map_or_else(Vec::new, StepReport::measured),
             planned: self.plan().forecast(),
+            process: self.memory.memory(),
         }
     }
 }

@@ -1,18 +1,19 @@
 //! What can be done with a rank's parameters outside a step: fill them, and hand them to rank 0.
 
-use pipezero_models::Buffer;
 use pipezero_models::unit::ParameterEntry;
+use pipezero_models::{Buffer, ElementType};
 use pipezero_schedule::{Stage, Unit};
 
 use super::error::Cause;
 use super::handed::Handed;
 use super::rank::Rank;
 use crate::run::comm::Communicator;
-use crate::run::memory::{Category, TrackedBuffer};
+use crate::run::memory::{Lendable, TrackedBuffer};
 use crate::run::shard::{UnitStore, Weights};
 
-/// Elements of a parameter that are made or read on the host before they go to the rank's memory: 16 MiB.
-const ELEMENTS_AT_ONCE: usize = 1 << 22;
+/// Elements of a parameter that are made or read on the host before they go to the rank's memory: 1 MiB, so that they need no place
+/// in the plan.
+const ELEMENTS_AT_ONCE: usize = 1 << 18;
 
 impl Rank {
     /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie
@@ -64,8 +65,8 @@ impl Rank {
                 take(first, &values);
             }
         }
-        if let Some(GatheredWhole { buffer, place: Some(place) }) = gathered {
-            self.gather_buffers[place].give_back(buffer);
+        if let Some(GatheredWhole { buffer, place }) = gathered {
+            self.buffer_at(place).give_back(buffer);
         }
         Ok(())
     }
@@ -77,20 +78,34 @@ impl Rank {
         if source.len() == padded_len {
             return Ok(None);
         }
-        let element_type = source.element_type();
-        let place = self.gather_buffers.iter().position(|buffer| {
-            buffer.get().element_type() == element_type && buffer.get().len() >= padded_len
-        });
-        // Between steps every gather buffer is free, but a master copy is wider than they are.
-        let mut buffer = match place {
-            Some(place) => self.gather_buffers[place].lend(),
-            None => self.between.zeros_of(padded_len, element_type, Category::Gathered)?,
-        };
+        let place = self.idle_place(unit, source.element_type(), padded_len);
+        let mut buffer = self.buffer_at(place).lend();
+        let store = &self.stores[&unit];
+        let source = saved(store);
         let own = store.layout.shard(self.data_rank);
         let own = own.start..own.start + source.len();
         self.queue.copy(source.view(), buffer.view_mut().range(own));
         let buffer = self.comm.start_all_gather(&self.groups.data, buffer, 0..padded_len)?.wait()?;
         Ok(Some(GatheredWhole { buffer, place }))
+    }
+
+    /// Where a unit can be gathered between steps. Every buffer is free then; a master copy is wider than gather buffers, so it goes where
+    /// its gradient is computed or accumulated, which the next step overwrites.
+    fn idle_place(&self, unit: Unit, element_type: ElementType, len: usize) -> Place {
+        let fits = |buffer: &Lendable<TrackedBuffer>| {
+            buffer.get().element_type() == element_type && buffer.get().len() >= len
+        };
+        let gather = self.gather_buffers.iter().position(fits).map(Place::GatherBuffer);
+        let gradient = || self.gradient_buffers.iter().position(fits).map(Place::GradientBuffer);
+        gather.or_else(gradient).unwrap_or(Place::Gradient(unit))
+    }
+
+    fn buffer_at(&mut self, place: Place) -> &mut Lendable<TrackedBuffer> {
+        match place {
+            Place::GatherBuffer(index) => &mut self.gather_buffers[index],
+            Place::GradientBuffer(index) => &mut self.gradient_buffers[index],
+            Place::Gradient(unit) => &mut self.store_mut(unit).gradient,
+        }
     }
 
     /// The world rank that runs a stage at data rank 0.
@@ -102,8 +117,19 @@ impl Rank {
 /// A unit's parameters, gathered outside a program.
 struct GatheredWhole {
     buffer: TrackedBuffer,
-    /// The gather buffer that they lie in; none where it is a buffer of their own.
-    place: Option<usize>,
+    /// Whose buffer it is.
+    place: Place,
+}
+
+/// A buffer of a rank that nothing uses between steps.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// One of its gather buffers.
+    GatherBuffer(usize),
+    /// One of its buffers for unreduced gradients.
+    GradientBuffer(usize),
+    /// Where a unit's gradients accumulate.
+    Gradient(Unit),
 }
 
 /// What of a unit is saved: its master copy if it has one.
