@@ -17,6 +17,7 @@ mod loss_scaling; // fp16: what overflows is skipped.
 mod memory; // What ranks hold, against the plan and the process.
 mod micro_batch_counts; // Several stages per rank, whatever the number of micro-batches.
 mod mlp; // The small family on grids.
+mod mutants; // Programs that are accepted run, whoever made them.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
 mod parity; // Every grid gives the same bits.

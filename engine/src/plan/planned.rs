@@ -95,6 +95,16 @@ impl Plan {
         &self.training
     }
 
+    /// This plan with another program for a training step, of the same units: what it holds and sends follows from the program. For
+    /// tests of the executor; [`Plan::new`] makes the programs that runs have.
+    ///
+    /// # Panics
+    /// If the program has other units.
+    pub fn with_training_program(self, training: CheckedProgram) -> Self {
+        assert_eq!(training.chain(), self.training.chain(), "the units of the program and of the plan");
+        Self { training, ..self }
+    }
+
     /// The program that computes the losses of one batch.
     pub fn evaluation(&self) -> &CheckedProgram {
         &self.evaluation

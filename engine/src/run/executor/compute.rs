@@ -55,7 +55,7 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitForward {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
+                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit, true),
                 input: input.as_ref().map_or(&**read, |input| input),
                 output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
                 saved,
@@ -82,7 +82,7 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitRecompute {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
+                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit, true),
                 saved,
                 recomputed,
                 workspace,
@@ -111,7 +111,12 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitBackward {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
+                parameters: parameters_in_use(
+                    &self.stores,
+                    self.plan.weights_owner(unit),
+                    unit,
+                    planned.unit.backward_reads_weights(),
+                ),
                 gradient,
                 saved,
                 parameter_gradients: target.view_mut().range(padded),
@@ -142,15 +147,23 @@ impl Rank {
     }
 }
 
-/// The parameters that a use of `unit` reads: its oldest gathered copy, or the whole ones at rest.
-pub(super) fn parameters_in_use(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> &Buffer {
+/// The parameters that a use of `unit` is given: the whole ones at rest, or its oldest gathered copy. A use that reads none may have no
+/// copy, and is given what is at rest.
+pub(super) fn parameters_in_use(
+    stores: &BTreeMap<Unit, UnitStore>,
+    owner: Unit,
+    unit: Unit,
+    reads_weights: bool,
+) -> &Buffer {
     let owner = &stores[&owner];
-    match &owner.weights {
-        Weights::Replicated(whole) => whole.get(),
-        // A use that reads no weights is given what is at rest, so that there is something to give.
-        Weights::Sharded(_) | Weights::CastFromMaster => {
-            stores[&unit].gathered.front().map_or(owner.parameters(), |copy| &copy.buffer)
+    match (&owner.weights, stores[&unit].gathered.front()) {
+        (Weights::Replicated(whole), _) => whole.get(),
+        (Weights::Sharded(_) | Weights::CastFromMaster, Some(copy)) => &copy.buffer,
+        (Weights::Sharded(_) | Weights::CastFromMaster, None) => {
+            // On one data rank the shard is whole, and reading it would go unnoticed.
+            assert!(!reads_weights, "a checked program gathers what it reads");
+            owner.parameters()
         }
-        Weights::Tied => unreachable!("the owner of a tied weight holds it"),
+        (Weights::Tied, _) => unreachable!("the owner of a tied weight holds it"),
     }
 }

@@ -25,7 +25,12 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitBackwardInput {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit),
+                parameters: parameters_in_use(
+                    &self.stores,
+                    self.plan.weights_owner(unit),
+                    unit,
+                    planned.unit.backward_reads_weights(),
+                ),
                 gradient,
                 saved,
                 weight_inputs: compute.weight_inputs(stage, weight_inputs),
