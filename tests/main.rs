@@ -1,6 +1,7 @@
 //! Every integration test, in one binary so that there is one link step.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod beside_zero_1; // ZeRO-3 on models that people train.
 mod collectives; // What every communication backend promises.
 mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.

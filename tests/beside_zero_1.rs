@@ -1,0 +1,130 @@
+//! ZeRO-3 beside ZeRO-1 on models that people train: where it does not pay, the user hears of it, and what each rank keeps
+//! resident stays below what makes it pay.
+
+use pipezero::config::{
+    Checkpointing, GptConfig, ModelConfig, PartitionConfig, Precision, ResidencyConfig, Run, UnitLayers,
+    ZeroLevel,
+};
+use pipezero::plan::{Plan, PlanError};
+use tests::{Case, Sample, Schedule, small_gpt, small_run, zero};
+
+/// Layers, width and heads from GPT-2's 124 million parameters to GPT-3's 175 billion.
+const SHAPES: [(usize, usize, usize); 8] = [
+    (12, 768, 12),
+    (24, 1024, 16),
+    (24, 2048, 16),
+    (32, 4096, 32),
+    (40, 5120, 40),
+    (48, 7168, 56),
+    (80, 8192, 64),
+    (96, 12288, 96),
+];
+
+/// Numbers of a linear congruential generator (Knuth, MMIX).
+struct Draws(u64);
+
+impl Draws {
+    fn of<T: Clone>(&mut self, values: &[T]) -> T {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        values[(self.0 >> 33) as usize % values.len()].clone()
+    }
+}
+
+fn random_run(draws: &mut Draws) -> Run {
+    let (num_layers, hidden_size, num_attention_heads) = draws.of(&SHAPES);
+    let pipelines: Vec<usize> = (1..=16).filter(|&pipeline| 2 * pipeline <= num_layers).collect();
+    let pipeline = draws.of(&pipelines);
+    let case = Case {
+        pipeline,
+        data: draws.of(&[2, 3, 4, 8, 16, 32, 64]),
+        num_micro_batches: pipeline * draws.of(&[1, 2, 4]),
+        schedule: draws.of(&[Schedule::OneFOneB, Schedule::OneFOneB, Schedule::GPipe, Schedule::Eager]),
+        tied: draws.of(&[false, true]),
+        precision: draws.of(&[Precision::F32, Precision::Bf16]),
+        checkpointing: draws.of(&[Checkpointing::Off, Checkpointing::Unit]),
+        num_layers,
+        zero: zero(ZeroLevel::Zero3, ResidencyConfig::Level, draws.of(&[0, 1, 1])),
+        ..Case::ONE_RANK
+    };
+    let model = ModelConfig::Gpt2(GptConfig {
+        num_layers,
+        hidden_size,
+        num_attention_heads,
+        seq_length: draws.of(&[1024, 2048]),
+        vocab_size: draws.of(&[256, 32_000, 50_304, 128_256, 256_000]),
+        ..small_gpt(case.tied)
+    });
+    let mut run = Run { model, ..small_run(case) };
+    run.zero.unit_layers =
+        draws.of(&[UnitLayers::Half, UnitLayers::ONE, UnitLayers::of_blocks(2).expect("2 is not 0")]);
+    run.parallel.partition = draws.of(&[PartitionConfig::Uniform, PartitionConfig::Balanced]);
+    run
+}
+
+/// Peak memory of each pipeline rank.
+fn peaks(plan: &Plan) -> Vec<u64> {
+    plan.forecast().iter().step_by(plan.grid().data_degree).map(|rank| rank.memory.peak).collect()
+}
+
+#[test]
+fn wherever_it_does_not_pay_a_warning_says_so() {
+    let mut sample = Sample::one_in(20, "random model and grid under ZeRO-3, beside itself under ZeRO-1");
+    let mut draws = Draws(1);
+    let (mut num_ranks, mut num_above, mut num_refused, mut num_warned) = (0, 0, 0, 0);
+    let (mut shares, mut kept) = (Vec::new(), [0, 0]);
+    while sample.num_cases() < 2000 {
+        let run = random_run(&mut draws);
+        if !sample.takes_next() {
+            continue;
+        }
+        let plan = match Plan::new(run.clone()) {
+            Ok(plan) => plan,
+            Err(PlanError::LoneUnit(_)) => {
+                num_refused += 1;
+                continue;
+            }
+            Err(error) => panic!("{error}: {run:?}"),
+        };
+        let ranks = plan.beside_zero_1();
+        let pays = ranks
+            .iter()
+            .all(|rank| 20 * u128::from(rank.peak_bytes) <= 19 * u128::from(rank.zero_1_peak_bytes));
+        let warnings =
+            plan.remarks().into_iter().filter(|remark| remark.text.contains("ZeRO-3 does not pay")).count();
+        assert_eq!(warnings, usize::from(!pays), "{run:?}");
+        num_warned += warnings;
+        let fullest = ranks.iter().map(|rank| rank.peak_bytes).max().expect("some rank");
+        for (rank, peak) in ranks.iter().zip(peaks(&plan)) {
+            let paying = u128::from(rank.zero_1_peak_bytes) * 19 / 20;
+            let bound = u128::from(fullest).min(paying).max(rank.peak_bytes.into());
+            assert!(
+                u128::from(peak) <= bound,
+                "{peak} of {bound} bytes on rank {}: {run:?}",
+                rank.pipeline_rank
+            );
+            num_ranks += 1;
+            num_above += usize::from(rank.peak_bytes > rank.zero_1_peak_bytes);
+            shares.push(rank.peak_share());
+        }
+        // Rows of a table: the fewest resident units, and level.
+        let costs = plan.residencies().expect("a valid run");
+        let gathers = |of: &ResidencyConfig| {
+            costs.iter().find(|cost| cost.resident_units == *of).map(|cost| cost.num_gathers_of_all)
+        };
+        let least = ResidencyConfig::Units(1 + run.zero.prefetch_units);
+        if let (Some(least), Some(level)) = (gathers(&least), gathers(&ResidencyConfig::Level)) {
+            assert!(level <= least, "{run:?}");
+            kept[0] += least;
+            kept[1] += level;
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "{num_ranks} ranks, {:.1} % of them above ZeRO-1, median share {:.3}; {num_warned} runs warned of, {num_refused} refused; \
+         gathers with level {:.1} % of those with the fewest resident units",
+        100.0 * num_above as f64 / num_ranks as f64,
+        shares[shares.len() / 2],
+        100.0 * kept[1] as f64 / kept[0] as f64
+    );
+    assert!(num_ranks > 300 && num_warned > 10, "{num_ranks} ranks, {num_warned} warned of");
+}
