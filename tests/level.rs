@@ -40,7 +40,8 @@ fn run_file(units: f64, resident_units: &str) -> RunFile {
 
 /// All-gathers of a step on all pipeline ranks, as they were counted in one.
 fn num_gathers(units: f64, resident_units: &str) -> u64 {
-    let (plan, _) = Plan::from_file(&run_file(units, resident_units), Launch::this_host()).expect("a plan");
+    let launch = Launch { memory_bytes: None, ..Launch::this_host() };
+    let (plan, _) = Plan::from_file(&run_file(units, resident_units), launch).expect("a plan");
     let planned: Vec<u64> = plan.forecast().iter().map(|rank| rank.traffic.all_gather.count).collect();
     let batches = training_batches(&plan).expect("timed layers need no text");
     let mut engine = Engine::new(plan, batches).expect("it starts");

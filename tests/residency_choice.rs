@@ -159,9 +159,9 @@ fn on_8_data_ranks((name, mut run): (String, Run)) -> (String, Run) {
     (format!("{name} on 8 data ranks"), run)
 }
 
-/// A host that holds the ranks with the fewest resident units holds them at every level that is chosen for it.
+/// `level` fills three quarters of a host at most, but never less than the fewest resident units need.
 #[test]
-fn level_stays_within_the_host() {
+fn level_stays_within_three_quarters_of_the_host() {
     let (mut num_lowered, mut num_between) = (0, 0);
     for (name, run) in runs().into_iter().map(on_8_data_ranks) {
         let level = |host_bytes| {
@@ -172,19 +172,43 @@ fn level_stays_within_the_host() {
         let least = planned(&run, ResidencyConfig::Units(1 + run.zero.prefetch_units));
         let (least_bytes, free_bytes) = (least.needs().world_bytes, free.needs().world_bytes);
         let resident = |plan: &Plan| plan.run().zero.resident_units.clone();
-        assert_eq!(resident(&level(Some(free_bytes))), resident(&free), "{name}");
+        assert_eq!(resident(&level(Some(free_bytes.div_ceil(3) * 4))), resident(&free), "{name}");
         // A host that cannot hold even the fewest is another one.
         assert_eq!(resident(&level(Some(least_bytes - 1))), resident(&free), "{name}");
         for quarter in 0..4 {
-            let host_bytes = least_bytes + (free_bytes - least_bytes) * quarter / 4;
+            let bound_bytes = least_bytes + (free_bytes - least_bytes) * quarter / 4;
+            let host_bytes = bound_bytes.div_ceil(3) * 4;
             let plan = level(Some(host_bytes));
             let bytes = plan.needs().world_bytes;
-            assert!(bytes <= host_bytes, "{bytes} of {host_bytes} in {name}");
+            assert!(bytes <= host_bytes / 4 * 3, "{bytes} of {host_bytes} in {name}");
+            let hints =
+                plan.remarks().into_iter().filter(|remark| remark.text.contains("three quarters")).count();
+            assert_eq!(hints, usize::from(resident(&plan) != resident(&free)), "{name}");
             num_lowered += usize::from(bytes < free_bytes);
             num_between += usize::from(least_bytes < bytes && bytes < free_bytes);
         }
     }
     assert!(num_lowered > 40 && num_between > 5, "{num_lowered}, {num_between}");
+}
+
+#[test]
+fn a_list_has_a_number_for_each_pipeline_rank() {
+    let run = small_run(Case {
+        pipeline: 2,
+        data: 2,
+        zero: zero(ZeroLevel::Zero3, ResidencyConfig::PerRank(vec![2]), 1),
+        ..Case::ONE_RANK
+    });
+    for partition in [PartitionConfig::Uniform, PartitionConfig::Balanced] {
+        let mut run = Run { memory_bytes: Some(1 << 30), ..run.clone() };
+        run.parallel.partition = partition;
+        let error = Plan::new(run).expect_err("a list of one for two ranks").to_string();
+        assert!(error.contains("a list of 1 for 2 pipeline ranks"), "{error}");
+    }
+    let plan = planned(&run, ResidencyConfig::PerRank(vec![2, 9]));
+    let remarks =
+        plan.remarks().into_iter().filter(|remark| remark.text.contains("9 units for pipeline rank 1"));
+    assert_eq!(remarks.count(), 1);
 }
 
 /// Transformer blocks of each stage.

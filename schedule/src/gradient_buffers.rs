@@ -4,7 +4,8 @@
 //! A gradient is computed while the one before it is reduced, so two that follow each other lie in different buffers, and the
 //! buffer of any earlier one is free again. Two buffers as large as the largest unit would always do. But where a large unit
 //! stands among small ones (a head of 50k tokens behind transformer layers), the gradients beside its own are small. So a rank
-//! has the fewest bytes in two or three buffers that no gradient has to wait in longer than in two of the largest size:
+//! has two or three buffers, those of the fewest bytes with which no gradient waits longer for a free one than with two of the largest
+//! size:
 //!
 //! ```text
 //! units          head  b2  b1   head  b2  b1   head   the gradients of a rank, in the order of its row

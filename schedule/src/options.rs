@@ -117,7 +117,7 @@ impl fmt::Display for OptionsError {
             ),
             Self::NumBudgets { num_budgets, num_ranks } => write!(
                 f,
-                "{num_budgets} numbers of resident units for {num_ranks} pipeline ranks; list one for each"
+                "a list of {num_budgets} for {num_ranks} pipeline ranks, each of which has its own number of resident units; list {num_ranks}"
             ),
             Self::AllReduceOfShardedWeights => f.write_str(
                 "all-reduced gradients with sharded weights: a rank that owns a part of the weights needs that part \

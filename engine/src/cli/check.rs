@@ -64,7 +64,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     print(summary(&plan, &autos, terminal::width()))?;
     let verdict = verdict(&args.run.name(), &notices);
     drop(notices);
-    print(format_args!("\n{}\n", terminal::wrapped_after(&verdict, terminal::width(), 4)))?;
+    print(format_args!("\n{}\n", terminal::fitted(&verdict)))?;
     Ok(())
 }
 

@@ -64,7 +64,7 @@ impl Failure {
                     .collect();
                 let with = if set.is_empty() { "" } else { " with" };
                 let headline = format!("error: not a valid run{with}{set}, {mistakes}:");
-                let headline = terminal::wrapped_after(&headline, terminal::width(), 4);
+                let headline = terminal::fitted(&headline);
                 let _ = write!(io::stderr(), "{headline}\n{drawn}{table}");
                 ExitCode::from(2)
             }
@@ -82,7 +82,7 @@ impl Failure {
 }
 
 fn print_error(error: &dyn Error) {
-    note(terminal::wrapped_after(&format!("error: {error}"), terminal::width(), 4));
+    note(terminal::fitted(&format!("error: {error}")));
 }
 
 /// What a refused combination costs beside others, below the errors.

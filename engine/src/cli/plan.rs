@@ -139,7 +139,7 @@ fn stages(ranks: &[&RankForecast]) -> Table {
     let header = std::iter::once("pipeline rank")
         .chain(several.then_some("stages"))
         .chain(["parts", "units"])
-        .chain(gathers.then_some("resident"))
+        .chain(gathers.then_some("gathered at once"))
         .chain(persists.then_some("stay gathered"))
         .chain(["parameters", "in flight", "first", "last"]);
     let mut table = Table::new(header);
@@ -182,7 +182,7 @@ fn zero_1_table(plan: &Plan, width: usize) -> String {
         return format!("{table:width$}");
     }
     let with = format!(
-        "peak and bytes sent are those of ZeRO-3 with {}, the fewest that it can have; this run may keep more",
+        "peak and bytes sent: with {}, the fewest that ZeRO-3 can have; the tables above are of what this run keeps",
         counted(least, "resident unit")
     );
     format!("{table:width$}{}\n", terminal::wrapped(&with, width))
@@ -190,8 +190,7 @@ fn zero_1_table(plan: &Plan, width: usize) -> String {
 
 /// Gathers and memory of every residency, and which ranks the figures belong to.
 fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String {
-    let mut table =
-        Table::new(["resident_units", "all-gathers", "most of a rank", "most bytes sent", "most memory"]);
+    let mut table = Table::new(["resident_units", "all-gathers", "on one rank", "bytes sent", "memory"]);
     for cost in costs {
         let is_too_much = plan.run().memory_bytes.is_some_and(|limit| cost.peak_bytes > limit);
         let mark = match (cost.is_chosen, is_too_much) {
@@ -207,8 +206,7 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String
         ];
         table.row(format!("{}{mark}", cost.resident_units), cells);
     }
-    let of_which = "all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, \
-                    bytes sent in all-gathers alone";
+    let of_which = "all-gathers: of a step on all pipeline ranks; on one rank, the bytes sent in them and memory: of the rank that has most";
     format!("{table:width$}{}\n", terminal::wrapped(of_which, width))
 }
 

@@ -46,8 +46,8 @@ impl Progress {
     /// A line of its own, above the bar.
     fn print_line(&self, text: String) {
         match &self.form {
-            Form::Bar(bar) => bar.println(wrapped(&text)),
-            Form::Lines { .. } => note(wrapped(&text)),
+            Form::Bar(bar) => bar.println(terminal::fitted(&text)),
+            Form::Lines { .. } => note(terminal::fitted(&text)),
         }
     }
 
@@ -69,7 +69,10 @@ impl Progress {
                 if Instant::now() >= *next || step == num_steps {
                     *next = Instant::now() + LINE_EVERY;
                     let left = step_s * (num_steps - step) as f64;
-                    note(wrapped(&format!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false))));
+                    note(terminal::fitted(&format!(
+                        "step {step}/{num_steps}  {}  ETA {left:.0} s",
+                        figures(false)
+                    )));
                 }
             }
         }
@@ -129,10 +132,6 @@ impl Observer for Progress {
         }
         self.print_line(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
-}
-
-fn wrapped(text: &str) -> String {
-    terminal::wrapped_after(text, terminal::width(), 4)
 }
 
 /// The figures of a step: its loss, `beside_loss`, and its speed; its time alone if nothing is learned.

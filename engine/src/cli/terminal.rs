@@ -53,6 +53,11 @@ pub(super) fn wrapped(text: &str, width: usize) -> String {
     wrapped_after(text, width, 0)
 }
 
+/// A message, as wide as the terminal: what continues its first line is indented.
+pub(super) fn fitted(text: &str) -> String {
+    wrapped_after(text, width(), 4)
+}
+
 /// As [`wrapped`], and what continues a line of the text is indented by so many columns.
 pub(super) fn wrapped_after(text: &str, width: usize, indent: usize) -> String {
     let indent = " ".repeat(indent);

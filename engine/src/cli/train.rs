@@ -98,7 +98,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     print(report(&summary, learns, start.elapsed().as_secs_f64(), terminal::width()))?;
     if let Some(warning) = skipped_too_many(&summary) {
-        note(terminal::wrapped_after(&warning, terminal::width(), 4));
+        note(terminal::fitted(&warning));
     }
     let path = directory.path().display();
     note(format_args!("\nrun directory: {path}"));

@@ -23,16 +23,16 @@ pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64, width: usi
     )
 }
 
-/// Of less, threads' stacks and the program itself are most of what a process grows by.
+/// With less, threads' stacks and what the allocator keeps for itself would be most of the figure.
 const TOLD_FROM_BYTES: u64 = 64 << 20;
 
 /// What the system says of the process's memory.
 fn process(summary: &Summary) -> Option<String> {
     let of_process = summary.process.filter(|process| process.planned_bytes >= TOLD_FROM_BYTES);
-    let ProcessMemory { planned_bytes, resident_bytes } = of_process?;
+    let ProcessMemory { planned_bytes, grown_bytes } = of_process?;
     Some(format!(
         "the process grew by {} (resident memory), and {} were planned for its ranks",
-        bytes(resident_bytes),
+        bytes(grown_bytes),
         bytes(planned_bytes)
     ))
 }

@@ -38,9 +38,15 @@ const SAME_VALUE: [&str; 12] = [
 /// How the value of a key follows from that of its other name, where the two count something else.
 const VALUES: &[(&[&str], &str)] = &[
     (&["make_vocab_size_divisible_by"], "the number of tokens, rounded up to a multiple of it"),
-    (&["num_tokens_per_train_step", "total_batch_size"], "sequences, so its tokens / `model.seq_length`"),
+    (
+        &["num_tokens_per_train_step", "total_batch_size"],
+        "sequences: its tokens divided by `model.seq_length`",
+    ),
     (&["batch_size", "local_batch_size"], "sequences of one micro-batch on one data rank"),
-    (&["num_layers_per_virtual_pipeline_stage"], "stages of a rank, so layers / pipeline ranks / it"),
+    (
+        &["num_layers_per_virtual_pipeline_stage"],
+        "stages of a rank: the layers of a rank divided by its value",
+    ),
     (&["use_distributed_optimizer"], "1 for true, 0 for false"),
     (
         &["fsdp_sharding_strategy", "sharding_strategy", "data_parallel_sharding_strategy"],
@@ -49,8 +55,11 @@ const VALUES: &[(&[&str], &str)] = &[
     (&["reshard_after_forward", "fsdp_reshard_after_forward"], "\"strict\" for true, \"all\" for false"),
     (&["forward_prefetch", "backward_prefetch"], "1 for true, 0 for false"),
     (&["adam_beta1", "adam_beta2", "beta1", "beta2"], "a list of both, such as [0.9, 0.95]"),
-    (&["warmup_ratio", "warmup_fraction"], "steps, so it x `steps`"),
-    (&["min_lr"], "a share of `optimizer.params.lr`, so it / `lr`, with the scheduler \"WarmupCosineLR\""),
+    (&["warmup_ratio", "warmup_fraction"], "a number of steps: its share times `steps`"),
+    (
+        &["min_lr"],
+        "a share of `optimizer.params.lr`: its value divided by that, with the scheduler \"WarmupCosineLR\"",
+    ),
     (
         &["dtype", "mixed_precision", "mixed_precision_param", "precision", "torch_dtype", "params_dtype"],
         "true for bf16; `fp16.enabled` for fp16",

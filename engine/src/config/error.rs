@@ -272,7 +272,9 @@ impl Problem {
                 elsewhere: Some(Elsewhere::Key(key, _)),
                 stands_at: Some((line, column)),
                 ..
-            } => Some(format!("remove it or `{key}`, which stands at {line}:{column}")),
+            } => Some(format!(
+                "here it is `{key}`, which stands at {line}:{column} already: remove one of the two"
+            )),
             Self::UnknownKey { elsewhere: None, nearest: Some(nearest), stands_at: Some((line, column)) } => {
                 Some(format!("did you mean `{nearest}`? that stands at {line}:{column} already"))
             }

@@ -146,8 +146,8 @@ section! {
         unit_layers: UnitLayers = "1", "the smallest unit of whole blocks gathers the least at once";
         /// Gathered units that a rank may hold at once, those in use and prefetched included: a budget of so many of its
         /// largest, one number for all ranks or a list with one for each pipeline rank. `"level"` keeps on each rank as many
-        /// as leave it at or below the fullest rank's peak with `1 + prefetch_units`, and 5% below its own under ZeRO-1, as
-        /// long as all ranks of a host fit it; `"auto"` as many as fit `memory`; `"strict"` reshards after every use, `"all"`
+        /// as leave it at or below the fullest rank's peak with `1 + prefetch_units`, and at least 5% below its own under
+        /// ZeRO-1, or fewer where all ranks share a host that is too small for that; `"auto"` as many as fit `memory`; `"strict"` reshards after every use, `"all"`
         /// never. ZeRO-3 alone.
         resident_units: Either<usize, Either<ResidencyWord, Vec<usize>>> = "\"level\"", "fewer gathers in memory that nothing else uses";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.

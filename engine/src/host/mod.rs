@@ -1,4 +1,4 @@
-//! What this host has.
+//! The memory of this host, all of it and what is left, and what of it this process occupies.
 
 mod memory;
 

@@ -252,7 +252,7 @@ fn half_units(run: &Run) -> Option<Changed> {
     changed_zero_3(run, "\"unit_layers\": 0.5", |run| run.zero.unit_layers = UnitLayers::Half)
 }
 
-/// ZeRO-3 with its defaults, each of them named: below ZeRO-3 the file's own keys were passed over.
+/// ZeRO-3 with the fewest resident units, each key named: below ZeRO-3 the file's own keys were passed over.
 fn zero_3(run: &Run) -> Option<Changed> {
     let (description, run) = zero_3_without_residency(run)?;
     Some((format!("{description}, \"prefetch_units\": 1, \"resident_units\": 2"), run))

@@ -35,7 +35,7 @@ impl Plan {
     pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
         let plan = Self::with_least_residency(run, model, Self::planned_around)?;
         plan.refuse_lone_unit()?;
-        plan.filled()
+        plan.filled_and_compared()
     }
 
     /// The plan of a run that users are refused because it costs more than it gains: for tests and studies of just that.
@@ -44,7 +44,7 @@ impl Plan {
     /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
     pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
         let model = run.model.build()?;
-        Self::with_least_residency(run, model, Self::planned_around)?.filled()
+        Self::with_least_residency(run, model, Self::planned_around)?.filled_and_compared()
     }
 
     /// As [`Plan::even_if_refused`], of a change to a run: a split that `memory` bounds is not sought further than
@@ -145,6 +145,7 @@ impl Plan {
             is_split_proven,
             asked_residency,
             beside_zero_1: Vec::new(),
+            is_level_lowered: false,
         })
     }
 }

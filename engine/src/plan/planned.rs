@@ -5,7 +5,7 @@ use pipezero_models::{ElementType, Model};
 use pipezero_partition::{LayerGraph, Tying};
 use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
 use pipezero_schedule::simulate::{Links, idle_share};
-use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Stage, Unit};
+use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Program, Stage, Unit};
 
 use super::BesideZero1;
 use super::grid::Grid;
@@ -32,6 +32,8 @@ pub struct Plan {
     pub(super) asked_residency: ResidencyConfig,
     /// `[pipeline rank]`: beside itself under ZeRO-1; empty where nothing is compared.
     pub(super) beside_zero_1: Vec<BesideZero1>,
+    /// Whether `level` keeps fewer units than it could, because all ranks share the memory of one host.
+    pub(super) is_level_lowered: bool,
 }
 
 impl Plan {
@@ -95,13 +97,18 @@ impl Plan {
         &self.training
     }
 
-    /// This plan with another program for a training step, of the same units: what it holds and sends follows from the program. For
-    /// tests of the executor; [`Plan::new`] makes the programs that runs have.
+    /// This plan with another program for a training step, of the same units and options: what it holds and sends follows from the
+    /// program. For tests of the executor; [`Plan::new`] makes the programs that runs have.
     ///
     /// # Panics
-    /// If the program has other units.
+    /// If the program is of other units, options or micro-batches.
+    #[doc(hidden)]
     pub fn with_training_program(self, training: CheckedProgram) -> Self {
-        assert_eq!(training.chain(), self.training.chain(), "the units of the program and of the plan");
+        let of = |program: &CheckedProgram| {
+            let Program { chain, num_micro_batches, purpose, options, .. } = program.program();
+            (chain.clone(), *num_micro_batches, *purpose, options.clone())
+        };
+        assert_eq!(of(&training), of(&self.training), "the program and the plan");
         Self { training, ..self }
     }
 

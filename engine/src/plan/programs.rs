@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 use pipezero_partition::Tying;
 use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
 use pipezero_schedule::{
-    CheckedProgram, ComputeOrder, LowerOptions, Reduction, Residency, UnitFacts, Weights,
+    CheckedProgram, ComputeOrder, LowerError, LowerOptions, OptionsError, Reduction, Residency, UnitFacts,
+    Weights,
 };
 
 use super::PlanError;
@@ -88,6 +89,11 @@ pub(super) fn weights(run: &Run) -> Result<Weights, PlanError> {
                 ResidencyConfig::Strict => Residency::Strict,
                 ResidencyConfig::Units(units) => Residency::Units(resident_units(*units)?),
                 ResidencyConfig::PerRank(units) => {
+                    let (num_budgets, num_ranks) = (units.len(), run.parallel.pipeline);
+                    if num_budgets != num_ranks {
+                        let error = OptionsError::NumBudgets { num_budgets, num_ranks };
+                        return Err(LowerError::Options(error).into());
+                    }
                     let units: Result<_, _> = units.iter().map(|&units| resident_units(units)).collect();
                     Residency::PerRank(units?)
                 }

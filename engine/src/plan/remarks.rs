@@ -74,6 +74,16 @@ impl Plan {
             );
             remarks.push(Remark::warning(PARAM_THRESHOLD, text));
         }
+        if self.is_level_lowered {
+            let text = format!(
+                "\"level\" is {} here: with more units the {} ranks together would not fit three quarters of this host's memory, {}; \
+                 write a number or a list to keep others",
+                self.run.zero.resident_units,
+                self.grid.world_size(),
+                Bytes(self.run.host_memory_bytes.unwrap_or(0))
+            );
+            remarks.push(Remark::hint(RESIDENT, text));
+        }
         remarks.extend(self.nothing_persists());
         remarks.extend(self.beyond_units());
         remarks
@@ -150,8 +160,19 @@ impl Plan {
             );
             return Some(Remark::hint(PREFETCH, text));
         }
-        match zero.resident_units {
-            ResidencyConfig::Units(resident_units) if resident_units > most_units => {
+        match &zero.resident_units {
+            ResidencyConfig::PerRank(numbers) => {
+                let gathered = self.training.ranks().map(|rank| self.gathered_unit_bytes(rank).len());
+                let mut beyond =
+                    numbers.iter().zip(gathered).enumerate().filter(|(_, (own, most))| **own > *most);
+                let (rank, (own, most)) = beyond.next()?;
+                let text = format!(
+                    "{own} units for pipeline rank {rank}, which gathers no more than {}: a larger number has no effect",
+                    units(most)
+                );
+                Some(Remark::hint(RESIDENT, text))
+            }
+            ResidencyConfig::Units(resident_units) if *resident_units > most_units => {
                 let text = format!(
                     "{resident_units} units, but no rank gathers more than {}: a larger number has no effect, and \"all\" \
                      means the same",

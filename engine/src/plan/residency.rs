@@ -9,6 +9,10 @@ use pipezero_schedule::protocol::gather_buffer_bytes;
 use super::{Plan, PlanError};
 use crate::config::{PartitionConfig, ResidencyConfig, Run};
 
+/// Of its host's memory `level` leaves one part in so many free: for the system, other programs, and what a process holds beside its
+/// ranks.
+const HOST_SHARE: u64 = 4;
+
 impl Plan {
     /// The plan of a run, with the fewest resident units where the run leaves their number to the plan.
     ///
@@ -36,10 +40,21 @@ impl Plan {
     /// This plan of a run with the fewest resident units, with those that the run asks for, compared with ZeRO-1.
     ///
     /// # Errors
+    /// As [`Plan::filled`].
+    pub(super) fn filled_and_compared(mut self) -> Result<Self, PlanError> {
+        self.beside_zero_1 = self.compared_with_zero_1()?;
+        self.filled()
+    }
+
+    /// This plan of a run with the fewest resident units, with those that the run asks for.
+    ///
+    /// # Errors
     /// [`PlanError::RankMemory`] where not even these fit `memory`.
     pub(super) fn filled(self) -> Result<Self, PlanError> {
         let mut plan = self.fitting()?;
-        plan.beside_zero_1 = plan.compared_with_zero_1()?;
+        if plan.asked_residency == ResidencyConfig::Level && plan.beside_zero_1.is_empty() {
+            plan.beside_zero_1 = plan.compared_with_zero_1()?;
+        }
         match (&plan.asked_residency, plan.run.memory_bytes) {
             (ResidencyConfig::Level, _) => plan.levelled(),
             (ResidencyConfig::Auto, Some(limit_bytes)) => {
@@ -52,34 +67,40 @@ impl Plan {
     /// Each rank filled up to the lower of the fullest rank's peak and 95% of its own under ZeRO-1: memory that nothing else
     /// of the run uses, and with which ZeRO-3 still pays.
     ///
-    /// Where all ranks run on one host, which could not hold them then, the level is lowered until it can. A host that cannot
-    /// even hold the ranks with the fewest resident units is not the one that they will run on.
+    /// Where all ranks run on one host, they may fill three quarters of its memory ([`HOST_SHARE`]): the level is lowered until they do, but never below
+    /// what the fewest resident units need. A host that is too small for those is taken for another one than the run's.
     pub(super) fn levelled(self) -> Result<Self, PlanError> {
         let Some(fullest) = self.beside_zero_1.iter().map(|rank| rank.peak_bytes).max() else {
             return Ok(self);
         };
-        let bounds = |level: u64| -> Vec<u64> {
-            let bound = |paying: u64| paying.min(level);
-            self.beside_zero_1.iter().map(|rank| bound(rank.most_that_pays_bytes())).collect()
+        let bounds = |level_bytes: u64| -> Vec<u64> {
+            self.beside_zero_1.iter().map(|rank| rank.most_that_pays_bytes().min(level_bytes)).collect()
         };
         let plan = self.filled_to(&bounds(fullest))?;
         let host_bytes = self.run.host_memory_bytes.filter(|&bytes| self.needs().world_bytes <= bytes);
+        let host_bytes = host_bytes.map(|bytes| bytes - bytes / HOST_SHARE);
         let Some(host_bytes) = host_bytes.filter(|&bytes| plan.needs().world_bytes > bytes) else {
             return Ok(plan);
         };
         let num_data_ranks = self.grid.data_degree as u64;
-        let needs = |level| {
-            let numbers = self.suggested(&bounds(level));
+        // Upper bounds: a program may fill fewer buffers than its number allows.
+        let world_bytes_at = |level_bytes| {
+            let numbers = self.suggested(&bounds(level_bytes));
             let peaks =
                 self.training.ranks().zip(numbers).map(|(rank, number)| self.peak_if_filled(rank, number));
             peaks.fold(0, |sum: u64, peak| sum.saturating_add(peak.saturating_mul(num_data_ranks)))
         };
         let (mut fitting, mut too_high) = (0, fullest);
         while fitting + 1 < too_high {
-            let level = fitting.midpoint(too_high);
-            if needs(level) <= host_bytes { fitting = level } else { too_high = level }
+            let level_bytes = fitting.midpoint(too_high);
+            if world_bytes_at(level_bytes) <= host_bytes {
+                fitting = level_bytes;
+            } else {
+                too_high = level_bytes;
+            }
         }
-        self.with_resident_units(&self.suggested(&bounds(fitting)))
+        let plan = self.with_resident_units(&self.suggested(&bounds(fitting)))?;
+        Ok(Self { is_level_lowered: true, ..plan })
     }
 
     /// This plan with as many resident units on each rank as its bound lets it have; where a rank is beyond its bound already,
@@ -177,7 +198,9 @@ impl Plan {
         if resident_units == self.run.zero.resident_units {
             return Ok(self.clone());
         }
-        self.on_this_split(|run| run.zero.resident_units = resident_units)
+        let plan = self.on_this_split(|run| run.zero.resident_units = resident_units)?;
+        let (asked_residency, beside_zero_1) = (self.asked_residency.clone(), self.beside_zero_1.clone());
+        Ok(Self { asked_residency, beside_zero_1, ..plan })
     }
 
     /// The plan of the same run with something changed but the split.
@@ -192,8 +215,6 @@ impl Plan {
         // How the split was found is still what the run says.
         plan.run.parallel.partition = self.run.parallel.partition.clone();
         plan.is_split_proven = self.is_split_proven;
-        plan.asked_residency = self.asked_residency.clone();
-        plan.beside_zero_1 = self.beside_zero_1.clone();
         Ok(plan)
     }
 }

@@ -12,12 +12,12 @@ use crate::run::world::World;
 pub struct ProcessMemory {
     /// What the ranks of this process were planned to hold together.
     pub planned_bytes: u64,
-    /// Resident memory that belongs to no file, at the highest moment that was looked at (the end of a step, of an evaluation and of
+    /// Resident memory that belongs to no file, at the highest moment that was measured (the end of a step, of an evaluation and of
     /// saving), less what it was before the ranks allocated.
-    pub resident_bytes: u64,
+    pub grown_bytes: u64,
 }
 
-/// Looks at the process's memory from time to time.
+/// Measures the process's memory from time to time.
 pub(super) struct MemoryWatch {
     planned_bytes: u64,
     before_bytes: Option<u64>,
@@ -31,14 +31,14 @@ impl MemoryWatch {
         Self { planned_bytes, before_bytes: host::resident_bytes(), highest_bytes: 0 }
     }
 
-    /// Looks now.
-    pub(super) fn look(&mut self) {
+    /// Measures now.
+    pub(super) fn measure(&mut self) {
         self.highest_bytes = self.highest_bytes.max(host::resident_bytes().unwrap_or(0));
     }
 
     /// What it has seen; `None` where the system does not tell.
     pub(super) fn memory(&self) -> Option<ProcessMemory> {
-        let resident_bytes = self.highest_bytes.saturating_sub(self.before_bytes?);
-        Some(ProcessMemory { planned_bytes: self.planned_bytes, resident_bytes })
+        let grown_bytes = self.highest_bytes.saturating_sub(self.before_bytes?);
+        Some(ProcessMemory { planned_bytes: self.planned_bytes, grown_bytes })
     }
 }

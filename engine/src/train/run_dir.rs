@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::summary;
-use crate::config::{Run, RunFile, ScheduleConfig};
+use crate::config::{Run, RunFile, ScheduleConfig, ZeroLevel};
 use crate::files::input::{named, read_text};
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
@@ -251,7 +251,8 @@ impl RunDir {
         Path::new("runs").join(run_file.file_stem().unwrap_or(run_file.as_os_str()))
     }
 
-    /// Writes the run that is about to start: its run file, and its schedule if that is a file.
+    /// Writes the run that is about to start: its run file, and its schedule if that is a file. What the plan made of a residency that
+    /// was left to it is written too, so that another host plans the run as it ran.
     ///
     /// # Errors
     /// When the system refuses.
@@ -260,7 +261,15 @@ impl RunDir {
         if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
             self.write(Self::SCHEDULE, &order.to_csv())?;
         }
-        self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
+        let json = if run.zero.level == ZeroLevel::Zero3 {
+            let residency =
+                serde_json::to_string(&run.zero.resident_units).expect("a number, a list of them or a word");
+            let resolved = file.clone().set(&[format!("zero_optimization.resident_units={residency}")]);
+            resolved.expect("the run file was valid").effective_json(Self::SCHEDULE)
+        } else {
+            file.effective_json(Self::SCHEDULE)
+        };
+        self.write(Self::RUN_FILE, &json)
     }
 
     /// Creates the metrics file, empty.

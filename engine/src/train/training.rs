@@ -144,7 +144,7 @@ impl Training {
                 }
                 done => done?,
             };
-            self.memory.look();
+            self.memory.measure();
             observer.step(&line);
             progress.add(&line, report);
             let step = progress.num_steps();
@@ -155,7 +155,7 @@ impl Training {
         // First, so that no later error loses the weights.
         observer.begins(Work::Saving);
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
-        self.memory.look();
+        self.memory.measure();
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
         let summary = self.summary(&progress, validation_loss);
         let written = if self.writes() { self.write(&summary, directory, tracer) } else { Ok(()) };
@@ -206,7 +206,7 @@ impl Training {
         let num_batches = self.engine.plan().run().evaluation.batches;
         let begins = |batch| observer.begins(Work::Evaluation { batch, num_batches });
         let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches, begins)?);
-        self.memory.look();
+        self.memory.measure();
         metrics.map_or(Ok(()), |metrics| metrics.add(&line))?;
         observer.evaluation(&line);
         Ok(line.validation_loss)

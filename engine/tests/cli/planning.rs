@@ -33,9 +33,9 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         "{text}"
     );
     expect![[r#"
-        pipeline rank  parts  units  resident  parameters  in flight     first     last
-        0                  8      4         2      14.2 k          2       wte  h.2.mlp
-        1                  4      2         2       7.4 k          1  h.3.attn  lm_head"#]]
+        pipeline rank  parts  units  gathered at once  parameters  in flight     first     last
+        0                  8      4                 2      14.2 k          2       wte  h.2.mlp
+        1                  4      2                 2       7.4 k          1  h.3.attn  lm_head"#]]
     .assert_eq(stages);
     // A table as wide as the terminal is not for machines; the bytes are tested as JSON.
     let rows: Vec<&str> = memory.lines().map(|line| line.split("  ").next().unwrap()).collect();
@@ -51,13 +51,13 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         pipeline rank 1  205.75 KiB  176.75 KiB  116.41 %      55.78 KiB  41.28 KiB"#]]
     .assert_eq(beside_zero_1);
     expect![[r#"
-        resident_units    all-gathers  most of a rank  most bytes sent  most memory
-        strict                     22              14        95.25 KiB   332.12 KiB
-        2                          14              12        82.38 KiB   332.12 KiB
-        3                           8               6        41.19 KiB   345.00 KiB
-        all                         6               4        27.81 KiB   357.88 KiB
-        level (this run)           14              12        82.38 KiB   332.12 KiB
-        all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone"#]]
+        resident_units    all-gathers  on one rank  bytes sent      memory
+        strict                     22           14   95.25 KiB  332.12 KiB
+        2                          14           12   82.38 KiB  332.12 KiB
+        3                           8            6   41.19 KiB  345.00 KiB
+        all                         6            4   27.81 KiB  357.88 KiB
+        level (this run)           14           12   82.38 KiB  332.12 KiB
+        all-gathers: of a step on all pipeline ranks; on one rank, the bytes sent in them and memory: of the rank that has most"#]]
     .assert_eq(residencies);
     expect![[r#"
         memory: at most 332.12 KiB on a rank (pipeline rank 0); `memory` sets no limit

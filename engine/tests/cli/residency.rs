@@ -28,38 +28,38 @@ fn every_residency_has_its_price() {
     check(
         "",
         expect![[r#"
-            resident_units    all-gathers  most of a rank  most bytes sent  most memory
-            strict                     22              12        83.75 KiB   269.12 KiB
-            2                          12               6        42.75 KiB   269.12 KiB
-            all                         6               3        21.38 KiB   279.88 KiB
-            level (this run)           12               6        42.75 KiB   269.12 KiB
-            all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone
+            resident_units    all-gathers  on one rank  bytes sent      memory
+            strict                     22           12   83.75 KiB  269.12 KiB
+            2                          12            6   42.75 KiB  269.12 KiB
+            all                         6            3   21.38 KiB  279.88 KiB
+            level (this run)           12            6   42.75 KiB  269.12 KiB
+            all-gathers: of a step on all pipeline ranks; on one rank, the bytes sent in them and memory: of the rank that has most
         "#]],
     );
     // The run's own number is in the table, however large it is.
     check(
         "--set zero_optimization.resident_units=7",
         expect![[r#"
-            resident_units  all-gathers  most of a rank  most bytes sent  most memory
-            strict                   22              12        83.75 KiB   269.12 KiB
-            2                        12               6        42.75 KiB   269.12 KiB
-            7 (this run)              6               3        21.38 KiB   279.88 KiB
-            all                       6               3        21.38 KiB   279.88 KiB
-            level                    12               6        42.75 KiB   269.12 KiB
-            all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone
+            resident_units  all-gathers  on one rank  bytes sent      memory
+            strict                   22           12   83.75 KiB  269.12 KiB
+            2                        12            6   42.75 KiB  269.12 KiB
+            7 (this run)              6            3   21.38 KiB  279.88 KiB
+            all                       6            3   21.38 KiB  279.88 KiB
+            level                    12            6   42.75 KiB  269.12 KiB
+            all-gathers: of a step on all pipeline ranks; on one rank, the bytes sent in them and memory: of the rank that has most
         "#]],
     );
     let strict = "--set zero_optimization.resident_units=strict --set zero_optimization.prefetch_units=0";
     check(
         &format!("{strict} --set memory=275000"),
         expect![[r#"
-            resident_units          all-gathers  most of a rank  most bytes sent  most memory
-            strict (this run)                22              12        83.75 KiB   253.12 KiB
-            1                                18               9        63.06 KiB   253.12 KiB
-            2                                10               6        40.31 KiB   267.00 KiB
-            all (exceeds `memory`)            6               3        21.38 KiB   279.88 KiB
-            level                            18               9        63.06 KiB   253.12 KiB
-            all-gathers are those of a step on all pipeline ranks; each other figure is of the rank that has most of it, bytes sent in all-gathers alone
+            resident_units          all-gathers  on one rank  bytes sent      memory
+            strict (this run)                22           12   83.75 KiB  253.12 KiB
+            1                                18            9   63.06 KiB  253.12 KiB
+            2                                10            6   40.31 KiB  267.00 KiB
+            all (exceeds `memory`)            6            3   21.38 KiB  279.88 KiB
+            level                            18            9   63.06 KiB  253.12 KiB
+            all-gathers: of a step on all pipeline ranks; on one rank, the bytes sent in them and memory: of the rank that has most
         "#]],
     );
 }
@@ -159,9 +159,9 @@ fn persistent_units_are_reported_by_stage() {
     .assert_eq(&stages(2000));
     let plan = home.run(format!("plan run.json {THRESHOLD}=2000")).success();
     expect![[r#"
-        pipeline rank  parts  units  resident             stay gathered  parameters  in flight     first     last
-        0                  8      4         1  3 units, 10.1 k elements      14.2 k          2       wte  h.2.mlp
-        1                  4      2         1    1 unit, 3.3 k elements       7.4 k          1  h.3.attn  lm_head"#]]
+        pipeline rank  parts  units  gathered at once             stay gathered  parameters  in flight     first     last
+        0                  8      4                 1  3 units, 10.1 k elements      14.2 k          2       wte  h.2.mlp
+        1                  4      2                 1    1 unit, 3.3 k elements       7.4 k          1  h.3.attn  lm_head"#]]
     .assert_eq(plan.split("\n\n").nth(1).unwrap());
     // A threshold below every unit's largest parameter keeps nothing, which is said too.
     expect![[r#"

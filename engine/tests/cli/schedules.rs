@@ -104,9 +104,9 @@ fn plan_says_which_stages_a_rank_has() {
     let [headline, stages, ..] = text.split("\n\n").collect::<Vec<_>>()[..] else { panic!("{text}") };
     expect![[r#"17.5 k parameters, pipeline 2 x data 2, bfs with 2 stages per rank, bf16, optimizer state, gradients and parameters sharded (ZeRO-3), at most 2 units gathered on a rank ("level"), activations of each unit recomputed, bubble 20.0% of a step"#]].assert_eq(headline);
     expect![[r#"
-        pipeline rank  stages  parts  units  resident  parameters  in flight     first     last
-        0                0, 2      6      3         2      10.9 k          4       wte  h.2.mlp
-        1                1, 3      6      3         2      10.7 k          4  h.1.attn  lm_head"#]]
+        pipeline rank  stages  parts  units  gathered at once  parameters  in flight     first     last
+        0                0, 2      6      3                 2      10.9 k          4       wte  h.2.mlp
+        1                1, 3      6      3                 2      10.7 k          4  h.1.attn  lm_head"#]]
     .assert_eq(stages);
 }
 

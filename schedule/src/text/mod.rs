@@ -22,7 +22,8 @@
 //! ```
 //!
 //! * `placement`: the rank of each stage. `purpose`: `training` or `evaluation`.
-//! * `weights`: `replicated`, `sharded strict prefetch K`, `sharded units C prefetch K` or `sharded all prefetch K`.
+//! * `weights`: `replicated`, `sharded strict prefetch K`, `sharded units C prefetch K`,
+//!   `sharded units-per-rank C0 C1 ... prefetch K` or `sharded all prefetch K`.
 //! * `reduction`: `all-reduce-last`, `scatter-last` or `scatter-every`.
 //! * A unit's line: its stage; its bytes when gathered; whether forward (`F`) and backward (`B`) read weights (`FB`, `F`,
 //!   `B`, `none`); `untied`, `embedding` or `head`; and, where they apply, `persistent` and `recomputes`.

@@ -28,7 +28,10 @@ impl Plan {
         let zero_1 = if fullest_of_zero_1 <= fullest {
             "use \"stage\": 1".to_owned()
         } else {
-            format!("use \"stage\": 1 if its {} on the fullest rank are there", Bytes(fullest_of_zero_1))
+            format!(
+                "use \"stage\": 1 if a rank has the {} that its fullest one needs",
+                Bytes(fullest_of_zero_1)
+            )
         };
         let remedy = self.remedy_beside_zero_1().map_or_else(String::new, |remedy| {
             format!(

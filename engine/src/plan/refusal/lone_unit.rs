@@ -99,7 +99,14 @@ impl Plan {
     fn shorter_pipeline(&self) -> Option<usize> {
         let shorter = |&pipeline: &usize| (pipeline > 3).then_some(pipeline / 2);
         let mut pipelines = std::iter::successors(Some(self.grid.pipeline_degree), shorter).skip(1);
-        pipelines.find(|&pipeline| self.without_lone_unit(|run| run.parallel.pipeline = pipeline).is_some())
+        pipelines.find(|&pipeline| {
+            let plan = self.without_lone_unit(|run| {
+                run.parallel.pipeline = pipeline;
+                // A list has a number for each pipeline rank.
+                run.zero.resident_units = self.least_residency();
+            });
+            plan.is_some()
+        })
     }
 
     /// The plan of this run with something changed, if that leaves no rank a lone unit.

@@ -10,6 +10,7 @@ use pipezero_schedule::{CheckedProgram, InstructionId, MicroBatch, Stage, Unit};
 use super::activations::Parts;
 use super::rank::Rank;
 use super::step::StepInputs;
+use crate::plan::PlannedUnit;
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{UnitStore, UnreducedGradient, Weights};
 
@@ -55,7 +56,7 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitForward {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit, true),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 input: input.as_ref().map_or(&**read, |input| input),
                 output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
                 saved,
@@ -82,7 +83,7 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitRecompute {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(&self.stores, self.plan.weights_owner(unit), unit, true),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 saved,
                 recomputed,
                 workspace,
@@ -111,11 +112,10 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitBackward {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(
+                parameters: parameters_of_backward(
                     &self.stores,
                     self.plan.weights_owner(unit),
-                    unit,
-                    planned.unit.backward_reads_weights(),
+                    (unit, planned),
                 ),
                 gradient,
                 saved,
@@ -147,23 +147,28 @@ impl Rank {
     }
 }
 
-/// The parameters that a use of `unit` is given: the whole ones at rest, or its oldest gathered copy. A use that reads none may have no
-/// copy, and is given what is at rest.
-pub(super) fn parameters_in_use(
-    stores: &BTreeMap<Unit, UnitStore>,
-    owner: Unit,
-    unit: Unit,
-    reads_weights: bool,
-) -> &Buffer {
-    let owner = &stores[&owner];
-    match (&owner.weights, stores[&unit].gathered.front()) {
-        (Weights::Replicated(whole), _) => whole.get(),
-        (Weights::Sharded(_) | Weights::CastFromMaster, Some(copy)) => &copy.buffer,
-        (Weights::Sharded(_) | Weights::CastFromMaster, None) => {
-            // On one data rank the shard is whole, and reading it would go unnoticed.
-            assert!(!reads_weights, "a checked program gathers what it reads");
-            owner.parameters()
+/// The parameters that a use of `unit` reads: the whole ones at rest, or its oldest gathered copy. What is sharded is never read itself,
+/// not even on one data rank, whose shard is whole.
+pub(super) fn parameters_read(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> &Buffer {
+    match &stores[&owner].weights {
+        Weights::Replicated(whole) => whole.get(),
+        Weights::Sharded(_) | Weights::CastFromMaster => {
+            let copy = stores[&unit].gathered.front();
+            &copy.expect("a checked program gathers what it reads").buffer
         }
-        (Weights::Tied, _) => unreachable!("the owner of a tied weight holds it"),
+        Weights::Tied => unreachable!("the owner of a tied weight holds it"),
+    }
+}
+
+/// The parameters that a backward or an input gradient of `unit` is given: those that it reads; where it reads none, what is at rest.
+pub(super) fn parameters_of_backward<'a>(
+    stores: &'a BTreeMap<Unit, UnitStore>,
+    owner: Unit,
+    (unit, planned): (Unit, &PlannedUnit),
+) -> &'a Buffer {
+    if planned.unit.backward_reads_weights() {
+        parameters_read(stores, owner, unit)
+    } else {
+        stores[&owner].parameters()
     }
 }

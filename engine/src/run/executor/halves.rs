@@ -7,7 +7,7 @@ use pipezero_models::layer::WriteMode;
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
 
 use super::activations::Parts;
-use super::compute::{Compute, parameters_in_use};
+use super::compute::{Compute, parameters_of_backward};
 use super::rank::Rank;
 use super::step::StepInputs;
 
@@ -25,11 +25,10 @@ impl Rank {
             self.plan.micro_batch_shape(),
             UnitBackwardInput {
                 tokens: self.tokens.of(micro_batch, masks),
-                parameters: parameters_in_use(
+                parameters: parameters_of_backward(
                     &self.stores,
                     self.plan.weights_owner(unit),
-                    unit,
-                    planned.unit.backward_reads_weights(),
+                    (unit, planned),
                 ),
                 gradient,
                 saved,

@@ -11,8 +11,8 @@ use crate::run::comm::Communicator;
 use crate::run::memory::{Lendable, TrackedBuffer};
 use crate::run::shard::{UnitStore, Weights};
 
-/// Elements of a parameter that are made or read on the host before they go to the rank's memory: 1 MiB, so that they need no place
-/// in the plan.
+/// Elements of a parameter that are made or read on the host before they go to the rank's memory: 1 MiB, which is no line of
+/// the plan. Rank 0 has them twice, in its memory and on the host.
 const ELEMENTS_AT_ONCE: usize = 1 << 18;
 
 impl Rank {
@@ -78,7 +78,7 @@ impl Rank {
         if source.len() == padded_len {
             return Ok(None);
         }
-        let place = self.idle_place(unit, source.element_type(), padded_len);
+        let place = self.idle_buffer(unit, source.element_type(), padded_len);
         let mut buffer = self.buffer_at(place).lend();
         let store = &self.stores[&unit];
         let source = saved(store);
@@ -91,20 +91,24 @@ impl Rank {
 
     /// Where a unit can be gathered between steps. Every buffer is free then; a master copy is wider than gather buffers, so it goes where
     /// its gradient is computed or accumulated, which the next step overwrites.
-    fn idle_place(&self, unit: Unit, element_type: ElementType, len: usize) -> Place {
+    fn idle_buffer(&self, unit: Unit, element_type: ElementType, len: usize) -> IdleBuffer {
         let fits = |buffer: &Lendable<TrackedBuffer>| {
             buffer.get().element_type() == element_type && buffer.get().len() >= len
         };
-        let gather = self.gather_buffers.iter().position(fits).map(Place::GatherBuffer);
-        let gradient = || self.gradient_buffers.iter().position(fits).map(Place::GradientBuffer);
-        gather.or_else(gradient).unwrap_or(Place::Gradient(unit))
+        let gather = self.gather_buffers.iter().position(fits).map(IdleBuffer::Gathered);
+        let gradient = || self.gradient_buffers.iter().position(fits).map(IdleBuffer::UnreducedGradient);
+        let sum = || fits(&self.stores[&unit].gradient).then_some(IdleBuffer::GradientSum(unit));
+        let idle = gather.or_else(gradient).or_else(sum);
+        idle.expect(
+            "a sharded unit has a gather buffer, and one with a master copy a buffer for its gradients",
+        )
     }
 
-    fn buffer_at(&mut self, place: Place) -> &mut Lendable<TrackedBuffer> {
+    fn buffer_at(&mut self, place: IdleBuffer) -> &mut Lendable<TrackedBuffer> {
         match place {
-            Place::GatherBuffer(index) => &mut self.gather_buffers[index],
-            Place::GradientBuffer(index) => &mut self.gradient_buffers[index],
-            Place::Gradient(unit) => &mut self.store_mut(unit).gradient,
+            IdleBuffer::Gathered(index) => &mut self.gather_buffers[index],
+            IdleBuffer::UnreducedGradient(index) => &mut self.gradient_buffers[index],
+            IdleBuffer::GradientSum(unit) => &mut self.store_mut(unit).gradient,
         }
     }
 
@@ -118,18 +122,18 @@ impl Rank {
 struct GatheredWhole {
     buffer: TrackedBuffer,
     /// Whose buffer it is.
-    place: Place,
+    place: IdleBuffer,
 }
 
 /// A buffer of a rank that nothing uses between steps.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum IdleBuffer {
     /// One of its gather buffers.
-    GatherBuffer(usize),
+    Gathered(usize),
     /// One of its buffers for unreduced gradients.
-    GradientBuffer(usize),
+    UnreducedGradient(usize),
     /// Where a unit's gradients accumulate.
-    Gradient(Unit),
+    GradientSum(Unit),
 }
 
 /// What of a unit is saved: its master copy if it has one.
