@@ -252,7 +252,8 @@ impl RunDir {
     }
 
     /// Writes the run that is about to start: its run file, and its schedule if that is a file. What the plan made of a residency that
-    /// was left to it is written too, so that another host plans the run as it ran.
+    /// was left to it is written too, so that another host plans the run as it ran. Where `memory` bounds the split it is not: the
+    /// split is that of the fewest resident units, and with these numbers written it could be another.
     ///
     /// # Errors
     /// When the system refuses.
@@ -261,7 +262,7 @@ impl RunDir {
         if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
             self.write(Self::SCHEDULE, &order.to_csv())?;
         }
-        let json = if run.zero.level == ZeroLevel::Zero3 {
+        let json = if run.zero.level == ZeroLevel::Zero3 && run.memory_bytes.is_none() {
             let residency =
                 serde_json::to_string(&run.zero.resident_units).expect("a number, a list of them or a word");
             let resolved = file.clone().set(&[format!("zero_optimization.resident_units={residency}")]);
